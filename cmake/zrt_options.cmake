@@ -1,0 +1,23 @@
+# Options every zrt target shares, and the one function that declares a folder as a target.
+add_library(zrt_options INTERFACE)
+target_include_directories(zrt_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
+# IEEE arithmetic everywhere: contraction would make bits depend on how the compiler vectorised a loop.
+target_compile_options(zrt_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                       -ffp-contract=off -fno-math-errno)
+if(ZRT_WERROR)
+  target_compile_options(zrt_options INTERFACE -Werror)
+endif()
+if(ZRT_SANITIZE)
+  target_compile_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE})
+  # gcc 12 reports false positives of these kinds in sanitized standard headers.
+  target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+endif()
+
+# zrt_folder(name SOURCES … LINK …): library zrt_<name>, alias zrt::<name>.
+function(zrt_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(zrt_${name} STATIC ${ARG_SOURCES})
+  add_library(zrt::${name} ALIAS zrt_${name})
+  target_link_libraries(zrt_${name} PUBLIC zrt_options ${ARG_LINK})
+endfunction()
