@@ -1,0 +1,42 @@
+// One allocation per tier, made from the memory plan and filled with a canary so that use can be observed afterwards.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/ledger.h"
+
+namespace zrt::core {
+
+// The canary byte: as the high byte of a float it means about -2.6e36, a value no training state holds.
+inline constexpr uint8_t canary_byte = 0xFB;
+// Bytes kept free behind every buffer. The executor paints them before the first write of a buffer's life and checks
+// them after every operation that writes it.
+inline constexpr uint64_t red_zone_bytes = 64;
+
+class Arena {
+ public:
+  // Maps `bytes` plus a guard of 64 KiB that nothing may touch. Throws MemoryError when the system refuses.
+  Arena(Tier tier, uint64_t bytes);
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::byte* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+  uint64_t mapped_bytes() const { return mapped_; }  // with the guard; all of it is resident
+  Tier tier() const { return tier_; }
+
+  // One past the highest byte that no longer holds the canary, found by scanning down from the guard's end.
+  uint64_t highest_touched() const;
+
+ private:
+  Tier tier_;
+  uint64_t bytes_ = 0, mapped_ = 0;
+  std::byte* data_ = nullptr;
+};
+
+void paint_red_zone(std::byte* begin);  // fills red_zone_bytes
+bool red_zone_intact(const std::byte* begin);
+
+}  // namespace zrt::core
