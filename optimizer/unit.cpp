@@ -1,0 +1,73 @@
+#include "optimizer/unit.h"
+
+#include <algorithm>
+#include <map>
+
+namespace zrt::optimizer {
+namespace {
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Blocks that use each parameter, by name.
+std::map<std::string, std::vector<uint32_t>> users(const models::Model& model) {
+  std::map<std::string, std::vector<uint32_t>> blocks;
+  for (uint32_t b = 0; b < model.blocks.size(); ++b) {
+    for (const models::Param& param : model.blocks[b]->params()) blocks[param.name].push_back(b);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+int64_t Unit::parameters() const {
+  int64_t sum = 0;
+  for (const UnitParam& param : params) sum += param.param->elements();
+  return sum;
+}
+
+int64_t UnitTable::padding() const {
+  int64_t sum = 0;
+  for (const Unit& unit : units) sum += unit.elements - unit.parameters();
+  return sum;
+}
+
+UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
+  UnitTable table;
+  const auto param_users = users(model);
+  std::map<std::string, ParamPlace> places;
+  uint32_t number = 0;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    const auto& blocks = param_users.at(param.name);
+    const int64_t extent = round_up(param.elements(), unit_alignment);
+    // A unit never spans blocks: it is gathered for one of them at a time.
+    if (table.units.empty() || table.units.back().blocks != blocks ||
+        table.units.back().elements + extent > unit_elements) {
+      table.units.push_back(Unit{.name = param.name, .params = {}, .blocks = blocks});
+    }
+    Unit& unit = table.units.back();
+    unit.params.push_back(UnitParam{&param, unit.elements, number++});
+    places[param.name] = ParamPlace{static_cast<uint32_t>(table.units.size() - 1), unit.elements};
+    unit.elements += extent;
+  }
+  for (Unit& unit : table.units) {
+    if (unit.params.size() > 1) unit.name += " … " + unit.params.back().param->name;
+    unit.elements = round_up(unit.elements, dp * unit_alignment);
+    unit.shard = unit.elements / dp;
+  }
+  for (const auto& block : model.blocks) {
+    auto& params = table.params.emplace_back();
+    auto& units = table.blocks.emplace_back();
+    for (const models::Param& param : block->params()) {
+      params.push_back(places.at(param.name));
+      units.push_back(params.back().unit);
+    }
+    std::sort(units.begin(), units.end());
+    units.erase(std::unique(units.begin(), units.end()), units.end());
+  }
+  return table;
+}
+
+}  // namespace zrt::optimizer

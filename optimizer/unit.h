@@ -1,0 +1,45 @@
+// Units: the granules of ZeRO. A unit is a flat run of whole parameters that the same blocks use, padded so that every
+// data-parallel rank owns an equal shard whose boundaries never cut a 64-element chunk (see ExactSum).
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+
+namespace zrt::optimizer {
+
+inline constexpr int64_t unit_alignment = 64;  // elements; every parameter and shard starts at a multiple
+
+struct UnitParam {
+  const models::Param* param = nullptr;  // owned by the model
+  int64_t offset = 0;                    // elements from the unit's start
+  uint32_t number = 0;                   // position in the model's canonical order: key of its random numbers
+};
+
+struct Unit {
+  std::string name;  // first and last parameter
+  std::vector<UnitParam> params;
+  std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
+  int64_t elements = 0;          // with padding: a multiple of dp × unit_alignment
+  int64_t shard = 0;             // elements per data-parallel rank
+  int64_t parameters() const;    // elements without padding
+};
+
+// Where a block finds its parameters: params()[i] is at `offset` of unit `unit`.
+struct ParamPlace {
+  uint32_t unit;
+  int64_t offset;
+};
+struct UnitTable {
+  std::vector<Unit> units;                      // in canonical parameter order
+  std::vector<std::vector<ParamPlace>> params;  // [block][index into Block::params()]
+  std::vector<std::vector<uint32_t>> blocks;    // [block] → its units, ascending
+  int64_t padding() const;                      // elements that are no parameter
+};
+
+// Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
+// operator needs its weight in one piece.
+UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements);
+
+}  // namespace zrt::optimizer

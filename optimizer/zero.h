@@ -1,0 +1,22 @@
+// ZeRO stages as strategies: which of a unit's states a rank holds whole and which only its shard of. Every pass asks
+// for extents, never for the stage's number; what is communicated follows from them.
+//   weights shard  → gathered before each use, freed after it
+//   grads shard    → a block's gradients live in a transient buffer until they are reduced
+//   states shard   → a rank updates its shard only; whole weights are gathered after the update
+// (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020.)
+#pragma once
+#include <cstdint>
+
+namespace zrt::optimizer {
+
+enum class Extent : uint8_t { full, shard };
+
+struct ZeroStrategy {
+  int stage;
+  Extent weights, grads, states;
+};
+
+// Throws core::ConfigError unless 0 ≤ stage ≤ 3.
+ZeroStrategy zero_strategy(int stage);
+
+}  // namespace zrt::optimizer

@@ -1,0 +1,62 @@
+#include "runtime/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "core/error.h"
+#include "runtime/passes/draft.h"
+#include "runtime/verifier.h"
+
+namespace zrt::runtime {
+
+Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage, bool check) {
+  Compiled compiled;
+  ProgramSet& set = compiled.set;
+  set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}};
+  const bool training = std::find(phases.begin(), phases.end(), "step") != phases.end();
+  const StateBuffers state = add_state(set, layout, training);
+  for (const std::string& phase : phases) {
+    Draft draft;
+    if (phase == "init" || phase == "load") {
+      draft = make_init(layout, state, phase == "load");
+    } else if (phase == "save") {
+      draft = make_save(set, layout, state);
+    } else {
+      if (phase == "step") {
+        draft = schedule_step(set, layout, state);
+      } else if (phase == "eval") {
+        draft = schedule_eval(set, layout, state);
+      } else if (phase == "decode") {
+        draft = schedule_decode(set, layout, state);
+      } else {
+        throw core::ProgramError(fmt::format("there is no phase '{}'", phase));
+      }
+      apply_zero(draft, set, layout, state);
+    }
+    set.programs.push_back(add_waits(draft, set, layout));
+  }
+  assign_memory(set, sabotage);
+  compiled.plan = make_memory_plan(set);
+  const auto start = std::chrono::steady_clock::now();
+  if (check) verify(set, layout);
+  compiled.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return compiled;
+}
+
+CommForecast forecast_comm(const Program& program, const Layout& layout) {
+  CommForecast forecast;
+  for_each_execution(program, ~0u, [&](OpId id, uint32_t) {
+    const Op& op = program.ops[id];
+    uint64_t* kind = op.kind == OpKind::gather        ? &forecast.gather
+                     : op.kind == OpKind::reduce_grad ? &forecast.reduce_grad
+                     : op.kind == OpKind::gather_grad ? &forecast.gather_grad
+                                                      : nullptr;
+    if (!kind) return;
+    for (uint32_t u : op.units) *kind += static_cast<uint64_t>(layout.units.units[u].shard * (layout.dp - 1));
+  });
+  return forecast;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,31 @@
+// From a layout to verified programs with a memory plan: all passes in order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/layout.h"
+#include "runtime/memory_plan.h"
+#include "runtime/program.h"
+
+namespace zrt::runtime {
+
+struct Compiled {
+  ProgramSet set;
+  MemoryPlan plan;
+  double verify_seconds = 0;
+};
+
+// Phases, in the order given: "init", "load", "step", "eval", "decode", "save". "step" brings gradients and optimizer
+// states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the verifier is
+// left out (tests of what happens then).
+Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
+                 bool check = true);
+
+// Closed form of the elements a rank receives per step, by kind of op: Σ over units of (gathers or reductions) × unit
+// elements × (N-1)/N. Counts come from the program.
+struct CommForecast {
+  uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
+};
+CommForecast forecast_comm(const Program& program, const Layout& layout);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,42 @@
+// The control block: everything a step decides, in the device tier, so that no op needs the host inside a step.
+#pragma once
+#include <cstdint>
+
+#include "optimizer/host_optimizer.h"
+
+namespace zrt::runtime {
+
+// Written by the host between programs, constant while one runs.
+struct StepInputs {
+  uint64_t seed = 0;
+  double lr = 0;
+  float loss_scale = 1;
+  uint32_t step = 0;
+  int64_t position = 0;  // decode: of the new token
+};
+
+struct Control {
+  StepInputs inputs;
+
+  // Summed over the step on this rank.
+  double loss_sum = 0;  // nats
+  uint64_t loss_tokens = 0;
+  optimizer::ExactSum norm;  // squares of this rank's gradient shards
+
+  // Decided alike on all ranks.
+  double mean_loss = 0;  // nats per token of the global batch
+  double grad_norm = 0;  // before clipping
+  uint32_t skip = 0;     // 1: the gradient is not finite, updates are the identity
+  optimizer::AdamStep adam;
+  uint64_t updates = 0;  // steps not skipped
+  double beta1_power = 1, beta2_power = 1;
+};
+
+// What a rank tells the others before a decision.
+struct ControlShare {
+  double loss_sum = 0;
+  uint64_t loss_tokens = 0;
+  optimizer::ExactSum norm;
+};
+
+}  // namespace zrt::runtime

@@ -1,0 +1,196 @@
+#include "runtime/executor.h"
+
+#include <fmt/format.h>
+#include <sanitizer/asan_interface.h>
+
+#include <chrono>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "runtime/ops.h"
+
+namespace zrt::runtime {
+namespace {
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+struct Executor::Plan {
+  std::vector<uint8_t> signals;              // by op: another lane waits for it
+  std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
+};
+
+Executor::Executor(Rank rank, const ProgramSet& set, core::Arena& arena, ExecutorOptions options)
+    : rank_(std::move(rank)), set_(set), arena_(arena), options_(options), control_(no_buffer), epoch_(now_seconds()) {
+  for (BufferId b = 0; b < set.buffers.size(); ++b) {
+    if (set.buffers[b].name == "control") control_ = b;
+  }
+  rank_.inputs = &control().inputs;
+  is_live_.resize(set.buffers.size());
+  for (const Buffer& buffer : set.buffers) {
+    if (buffer.life != Life::transient) live_[static_cast<size_t>(buffer.category)] += buffer.bytes * buffer.slots;
+  }
+  if (options.serialize) return;
+  for (const Lane& lane : set.lanes) {
+    const int threads = lane.kind == LaneKind::compute ? options.threads : 1;
+    streams_.push_back(std::make_unique<core::Stream>(fmt::format("{}/{}", rank_.number, lane.name()), threads));
+  }
+}
+
+Executor::~Executor() {
+  ASAN_UNPOISON_MEMORY_REGION(arena_.data(), arena_.bytes());
+}
+
+Control& Executor::control() {
+  return *reinterpret_cast<Control*>(arena_.data() + set_.buffers.at(control_).offset);
+}
+
+std::byte* Executor::buffer(std::string_view name, uint32_t slot) {
+  for (const Buffer& buffer : set_.buffers) {
+    if (buffer.name == name) return arena_.data() + buffer.offset + slot * buffer.stride();
+  }
+  throw core::ProgramError(fmt::format("there is no buffer '{}'", name));
+}
+
+Executor::Plan& Executor::plan(const Program& program) {
+  auto& plan = plans_[&program];
+  if (plan) return *plan;
+  plan = std::make_unique<Plan>();
+  plan->signals.resize(program.ops.size());
+  for (const Op& op : program.ops) {
+    for (OpId other : op.waits) plan->signals[other] = 1;
+  }
+  if (!options_.serialize) return *plan;
+  // Backwards through all executions: a buffer ends where its next use defines it anew, or never comes.
+  std::vector<OpId> executions;
+  for_each_execution(program, ~0u, [&](OpId id, uint32_t) { executions.push_back(id); });
+  plan->ended.resize(executions.size());
+  std::vector<uint8_t> needed_later(set_.buffers.size());
+  for (size_t i = executions.size(); i-- > 0;) {
+    const Op& op = program.ops[executions[i]];
+    for (const Access& access : op.accesses) {
+      const Buffer& buffer = set_.buffers[access.buffer];
+      if (buffer.life == Life::transient && !needed_later[access.buffer]) plan->ended[i].push_back(access.buffer);
+    }
+    for (const Access& access : op.accesses) {
+      needed_later[access.buffer] = access.use != Use::write || set_.buffers[access.buffer].slots > 1;
+    }
+  }
+  return *plan;
+}
+
+void Executor::run(const Program& program) {
+  exposed_comm_seconds_ = exposed_io_seconds_ = 0;
+  if (options_.serialize) {
+    run_serial(program);
+  } else {
+    run_lanes(program);
+  }
+}
+
+void Executor::run_lanes(const Program& program) {
+  const Plan& plan = this->plan(program);
+  std::vector<core::Event> latest(program.ops.size());
+  for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
+    const Op& op = program.ops[id];
+    core::Stream& stream = *streams_[op.lane];
+    for (OpId other : op.waits) {
+      if (latest[other].done()) continue;
+      if (set_.lanes[op.lane].kind != LaneKind::compute) {
+        stream.wait(latest[other]);
+        continue;
+      }
+      double& exposed =
+          set_.lanes[program.ops[other].lane].kind == LaneKind::comm ? exposed_comm_seconds_ : exposed_io_seconds_;
+      stream.run([event = latest[other], &exposed] {
+        if (event.done()) return;
+        const double start = now_seconds();
+        event.wait();
+        exposed += now_seconds() - start;
+      });
+    }
+    stream.run([this, &program, id, iteration] { execute(program, id, iteration); });
+    if (plan.signals[id]) latest[id] = stream.record();
+  });
+  std::exception_ptr first;
+  for (auto& stream : streams_) {
+    try {
+      stream->synchronize();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+void Executor::run_serial(const Program& program) {
+  core::set_threads(options_.threads);
+  plan(program);
+  size_t position = 0;
+  for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
+    count_live(program, id, position);
+    execute(program, id, iteration);
+    for (BufferId ended : plans_[&program]->ended[position]) {
+      const Buffer& buffer = set_.buffers[ended];
+      if (!is_live_[ended]) continue;  // named twice by one op
+      is_live_[ended] = 0;
+      live_[static_cast<size_t>(buffer.category)] -= buffer.bytes * buffer.slots;
+      ASAN_POISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.extent());
+    }
+    ++position;
+  });
+}
+
+void Executor::count_live(const Program& program, OpId id, size_t) {
+  for (const Access& access : program.ops[id].accesses) {
+    const Buffer& buffer = set_.buffers[access.buffer];
+    if (buffer.life != Life::transient || is_live_[access.buffer]) continue;
+    is_live_[access.buffer] = 1;
+    live_[static_cast<size_t>(buffer.category)] += buffer.bytes * buffer.slots;
+    ASAN_UNPOISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.slots * buffer.stride());
+  }
+  const uint64_t total = std::accumulate(live_.begin(), live_.end(), uint64_t{0});
+  if (total > live_peak_.total) live_peak_ = {program.phase, program.ops[id].name, live_, total};
+}
+
+void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
+  const Op& op = program.ops[id];
+  const OpCall call(rank_, set_, arena_.data(), op, iteration);
+  const double start = options_.trace ? now_seconds() : 0;
+  const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
+  auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };
+  try {
+    for (const Access& access : op.accesses) {
+      if (access.use == Use::write) core::paint_red_zone(red_zone(access));
+    }
+    const comm::Counters before = communicates ? rank_.dp->counters() : comm::Counters{};
+    run_op(call);
+    if (communicates) {
+      const comm::Counters after = rank_.dp->counters();
+      CommVolume& volume = comm_volume_[op.kind];
+      for (size_t k = 0; k < comm::op_kind_count; ++k) {
+        volume.calls += after.calls[k] - before.calls[k];
+        volume.elements += after.elements[k] - before.elements[k];
+        volume.bytes += after.bytes[k] - before.bytes[k];
+      }
+    }
+    for (const Access& access : op.accesses) {
+      if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;
+      throw core::ProgramError(
+          fmt::format("rank {}: op '{}' of phase '{}' wrote past the end of buffer '{}' ({} bytes)", rank_.number,
+                      op.name, program.phase, set_.buffers[access.buffer].name, set_.buffers[access.buffer].bytes));
+    }
+  } catch (const std::exception& error) {
+    rank_.dp->abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
+    throw;
+  }
+  if (!options_.trace) return;
+  const std::lock_guard lock(trace_mutex_);
+  trace_.push_back({id, op.lane, rank_.inputs->step, start - epoch_, now_seconds() - epoch_});
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,83 @@
+// Runs programs on one rank: each lane is a stream, each wait an event. Counts live bytes and watches red zones.
+#pragma once
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/stream.h"
+#include "runtime/control.h"
+#include "runtime/program.h"
+#include "runtime/rank.h"
+
+namespace zrt::runtime {
+
+struct ExecutorOptions {
+  int threads = 1;         // of the compute lane
+  bool serialize = false;  // run op after op on the calling thread, counting live bytes and poisoning dead buffers
+  bool trace = false;      // keep start and end of every execution
+};
+
+struct TraceEvent {
+  OpId op;
+  uint8_t lane;
+  uint32_t step;
+  double start_seconds, end_seconds;  // since the executor was made
+};
+
+// What one kind of op received from other ranks.
+struct CommVolume {
+  uint64_t calls = 0, elements = 0, bytes = 0;
+};
+
+struct LivePeak {
+  std::string phase, op;
+  core::CategoryBytes categories{};
+  uint64_t total = 0;
+};
+
+class Executor {
+ public:
+  // The rank's callbacks and communicator, the set and the arena must outlive the executor.
+  Executor(Rank rank, const ProgramSet& set, core::Arena& arena, ExecutorOptions options);
+  ~Executor();
+
+  // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown.
+  void run(const Program& program);
+
+  Control& control();                                                    // between programs
+  double exposed_comm_seconds() const { return exposed_comm_seconds_; }  // compute lane waiting for comm, last run
+  double exposed_io_seconds() const { return exposed_io_seconds_; }      // … for to_device, to_host and io lanes
+  const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }
+  const LivePeak& live_peak() const { return live_peak_; }  // serialized runs only
+  const std::vector<TraceEvent>& trace() const { return trace_; }
+  std::byte* buffer(std::string_view name, uint32_t slot = 0);  // for tests and hosts that read results; throws
+
+ private:
+  struct Plan;  // per program: which ops are waited for, where lives end
+  Plan& plan(const Program& program);
+  void run_lanes(const Program& program);
+  void run_serial(const Program& program);
+  void execute(const Program& program, OpId id, uint32_t iteration);
+  void count_live(const Program& program, OpId id, size_t position);
+
+  Rank rank_;
+  const ProgramSet& set_;
+  core::Arena& arena_;
+  ExecutorOptions options_;
+  BufferId control_;
+  std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane
+  std::map<const Program*, std::unique_ptr<Plan>> plans_;
+  std::map<OpKind, CommVolume> comm_volume_;
+  double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
+  core::CategoryBytes live_{};
+  std::vector<uint8_t> is_live_;
+  LivePeak live_peak_;
+  std::mutex trace_mutex_;
+  std::vector<TraceEvent> trace_;
+  double epoch_ = 0;
+};
+
+}  // namespace zrt::runtime

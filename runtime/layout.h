@@ -1,0 +1,39 @@
+// Everything the passes need to know about one run: model, units, strategy, batch, types. Made once from the config.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "models/model.h"
+#include "optimizer/unit.h"
+#include "optimizer/zero.h"
+
+namespace zrt::runtime {
+
+struct Layout {
+  const models::Model* model = nullptr;
+  optimizer::UnitTable units;
+  optimizer::ZeroStrategy zero{};
+  int dp = 1;
+  core::DType compute = core::DType::f32;
+  core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
+  core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
+  uint32_t microbatches = 1;                  // gradient_accumulation_steps
+  uint32_t reduce_every = 1;
+  int64_t micro_batch = 1;
+  int64_t sequence = 1;
+  int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
+  bool overlap = false;
+  bool reuse_at_turn = true;  // keep the units of the last block gathered between its forward and its backward
+
+  bool has_master() const { return compute != core::DType::f32; }
+  models::Shape shape(models::Mode mode) const {
+    return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode};
+  }
+  // Whether gradients of several microbatches are summed in the resident gradient itself.
+  bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
+  int64_t extent(const optimizer::Unit& unit, optimizer::Extent extent) const {
+    return extent == optimizer::Extent::full ? unit.elements : unit.shard;
+  }
+};
+
+}  // namespace zrt::runtime

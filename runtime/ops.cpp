@@ -1,0 +1,63 @@
+#include "runtime/ops.h"
+
+namespace zrt::runtime {
+
+const Access* OpCall::find(Role role, size_t nth) const {
+  for (const Access& access : op.accesses) {
+    if (access.role == role && nth-- == 0) return &access;
+  }
+  return nullptr;
+}
+
+std::byte* OpCall::address(const Access& access) const {
+  const Buffer& buffer = set_.buffers[access.buffer];
+  return arena_ + buffer.offset + access.slot.at(iteration) * buffer.stride();
+}
+
+std::byte* OpCall::at(Role role, size_t nth) const {
+  const Access* access = find(role, nth);
+  return access ? address(*access) : nullptr;
+}
+
+void run_op(const OpCall& call) {
+  switch (call.op.kind) {
+    case OpKind::init:
+    case OpKind::load:
+      return run_init(call);
+    case OpKind::begin: {
+      auto* control = call.as<Control>(Role::control);
+      control->loss_sum = 0;
+      control->loss_tokens = 0;
+      control->norm = {};
+      return;
+    }
+    case OpKind::load_batch:
+      return call.rank.batch(call.op.microbatch.at(call.iteration), call.as<int32_t>(Role::tokens),
+                             call.as<int32_t>(Role::targets));
+    case OpKind::forward:
+    case OpKind::backward:
+    case OpKind::evaluate:
+    case OpKind::decode:
+      return run_block(call);
+    case OpKind::gather:
+    case OpKind::gather_grad:
+    case OpKind::gather_state:
+      return run_gather(call);
+    case OpKind::reduce_grad:
+      return run_reduce_grad(call);
+    case OpKind::norm:
+      return run_norm(call);
+    case OpKind::share_control:
+      return run_share_control(call);
+    case OpKind::average:
+      return run_average(call);
+    case OpKind::decide:
+      return run_decide(call);
+    case OpKind::update:
+      return run_update(call);
+    case OpKind::export_state:
+      return run_export(call);
+  }
+}
+
+}  // namespace zrt::runtime

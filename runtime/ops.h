@@ -1,0 +1,53 @@
+// What each kind of op does on a rank.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/control.h"
+#include "runtime/program.h"
+#include "runtime/rank.h"
+
+namespace zrt::runtime {
+
+// One execution of one op: resolves buffers to addresses.
+class OpCall {
+ public:
+  OpCall(const Rank& on, const ProgramSet& set, std::byte* arena, const Op& what, uint32_t turn)
+      : rank(on), op(what), iteration(turn), set_(set), arena_(arena) {}
+
+  // The nth access with this role; nullptr when there is none.
+  const Access* find(Role role, size_t nth = 0) const;
+  std::byte* address(const Access& access) const;
+  std::byte* at(Role role, size_t nth = 0) const;
+  template <class T>
+  T* as(Role role, size_t nth = 0) const {
+    return reinterpret_cast<T*>(at(role, nth));
+  }
+  const optimizer::Unit& unit(size_t i) const { return rank.layout->units.units[op.units[i]]; }
+
+  const Rank& rank;
+  const Op& op;
+  const uint32_t iteration;
+
+ private:
+  const ProgramSet& set_;
+  std::byte* arena_;
+};
+
+void run_op(const OpCall& call);
+
+// ops_state.cpp
+void run_init(const OpCall& call);
+void run_export(const OpCall& call);
+// ops_block.cpp
+void run_block(const OpCall& call);
+// ops_step.cpp
+void run_gather(const OpCall& call);
+void run_reduce_grad(const OpCall& call);
+void run_norm(const OpCall& call);
+void run_share_control(const OpCall& call);
+void run_average(const OpCall& call);
+void run_decide(const OpCall& call);
+void run_update(const OpCall& call);
+
+}  // namespace zrt::runtime

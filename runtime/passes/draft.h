@@ -1,0 +1,55 @@
+// A program while passes work on it: segments hold their ops, so that a pass can insert and reorder.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "runtime/layout.h"
+#include "runtime/program.h"
+
+namespace zrt::runtime {
+
+struct DraftSegment {
+  std::vector<Op> ops;
+  uint32_t repeat = 1;
+  uint32_t window = 0;  // segments of one window (reduce_every microbatches) share it
+  bool each_turn_is_window = false;
+  uint32_t turn_microbatches = 1;  // distance from turn to turn
+};
+
+struct Draft {
+  std::string phase;
+  std::vector<DraftSegment> segments;
+};
+
+// State buffers of every unit, by unit; no_buffer where a run does not have the state.
+struct StateBuffers {
+  std::vector<BufferId> weight, grad, master, moment1, moment2;
+  BufferId control = no_buffer, shares = no_buffer;
+};
+
+inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2;
+
+// Adds the buffers of the model states: weights always, the rest when training.
+StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training);
+
+// Forward and backward of every (block, microbatch) of a step, with their activations and workspaces. Within a window
+// microbatches run one after the other when gradients are resident, else block by block (layer-major), so that the
+// gradients of one block at a time are in flight. A first block that shares a unit with a later one (a tied embedding)
+// runs its backwards at the end of the window: both orders then sum gradients alike, to the bit.
+Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
+// Attaches weights and gradients to forwards and backwards, and inserts what the strategy asks for: gathers, reductions
+// and the update at the end of a step.
+void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
+Draft make_init(const Layout& layout, const StateBuffers& state, bool load);
+// Brings every unit's logical fp32 weights together, one unit at a time, and exports them.
+Draft make_save(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
+// Bounds how far communication may run ahead of compute (one block with overlap, none without), then adds the waits
+// that make every read see its write and every write follow the reads before it.
+Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layout);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,37 @@
+#include <fmt/format.h>
+
+#include "runtime/control.h"
+#include "runtime/passes/draft.h"
+
+namespace zrt::runtime {
+namespace {
+using core::Category;
+}
+
+StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
+  StateBuffers state;
+  const size_t units = layout.units.units.size();
+  state.weight.resize(units, no_buffer);
+  state.grad = state.master = state.moment1 = state.moment2 = state.weight;
+  for (size_t u = 0; u < units; ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    auto add = [&](const char* kind, Category category, Life life, optimizer::Extent extent, core::DType type) {
+      const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
+      return set.add({fmt::format("{} of {}", kind, unit.name), category, life, bytes, 1, 0});
+    };
+    state.weight[u] = add("weight", Category::weights, Life::carried, layout.zero.weights, layout.compute);
+    if (!training) continue;
+    state.grad[u] = add("grad", Category::grads, Life::reserved, layout.zero.grads, layout.grad);
+    if (layout.has_master()) {
+      state.master[u] = add("master", Category::master, Life::carried, layout.zero.states, core::DType::f32);
+    }
+    state.moment1[u] = add("moment1", Category::moment1, Life::carried, layout.zero.states, core::DType::f32);
+    state.moment2[u] = add("moment2", Category::moment2, Life::carried, layout.zero.states, core::DType::f32);
+  }
+  state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});
+  state.shares = set.add({"control shares", Category::comm, Life::transient,
+                          sizeof(ControlShare) * static_cast<uint64_t>(layout.dp), 1, 0});
+  return state;
+}
+
+}  // namespace zrt::runtime

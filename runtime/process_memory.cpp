@@ -1,0 +1,40 @@
+#include "runtime/process_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "core/error.h"
+
+namespace zrt::runtime {
+
+ProcessMemory read_process_memory(std::span<const core::Arena* const> arenas) {
+  ProcessMemory memory;
+  std::ifstream status("/proc/self/status"), maps("/proc/self/smaps");
+  if (!status || !maps) throw core::Error("/proc/self/status and smaps cannot be read; memory cannot be measured");
+  std::string line;
+  unsigned long long kib = 0;
+  while (std::getline(status, line)) {
+    if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kib) == 1) memory.rss_peak_bytes = kib << 10;
+  }
+  // A mapping next to an arena may be merged with it: count what lies outside the arenas' own ranges.
+  uint64_t inside = 0, begin = 0, end = 0;
+  while (std::getline(maps, line)) {
+    unsigned long long from = 0, to = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &from, &to) == 2 && line.find(':') > 8) {
+      begin = from, end = to;
+      inside = 0;
+      for (const core::Arena* arena : arenas) {
+        const auto low = reinterpret_cast<uint64_t>(arena->data()), high = low + arena->mapped_bytes();
+        if (low < end && begin < high) inside += std::min(high, end) - std::max(low, begin);
+      }
+    } else if (std::sscanf(line.c_str(), "Rss: %llu kB", &kib) == 1) {
+      const uint64_t resident = kib << 10;
+      memory.outside_arena_bytes += resident > inside ? resident - inside : 0;
+    }
+  }
+  return memory;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,42 @@
+#include "runtime/program.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/arena.h"
+#include "core/error.h"
+
+namespace zrt::runtime {
+
+uint64_t Buffer::stride() const {
+  return (bytes + core::red_zone_bytes + 63) / 64 * 64;
+}
+
+std::string_view op_kind_name(OpKind kind) {
+  constexpr std::array<std::string_view, 18> names{
+      "init",          "load",   "begin",   "load_batch",  "forward",      "backward",
+      "evaluate",      "decode", "gather",  "reduce_grad", "gather_grad",  "norm",
+      "share_control", "decide", "average", "update",      "gather_state", "export_state"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::string Lane::name() const {
+  constexpr std::array<std::string_view, 5> names{"compute", "to_device", "to_host", "io", "comm"};
+  const std::string_view kind_name = names[static_cast<size_t>(kind)];
+  return group.empty() ? std::string(kind_name) : fmt::format("{}:{}", kind_name, group);
+}
+
+const Program& ProgramSet::program(std::string_view phase) const {
+  for (const Program& program : programs) {
+    if (program.phase == phase) return program;
+  }
+  throw core::ProgramError(fmt::format("this run has no program for phase '{}'", phase));
+}
+
+BufferId ProgramSet::add(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<BufferId>(buffers.size() - 1);
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,147 @@
+// A Program is a training step written down: ops, the lanes they run on, the buffers they touch and the ops they wait
+// for. Passes make it; the verifier, the memory plan and the executor read it.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ledger.h"
+
+namespace zrt::runtime {
+
+using BufferId = uint32_t;
+using OpId = uint32_t;
+inline constexpr BufferId no_buffer = ~0u;
+
+enum class Life : uint8_t {
+  transient,  // defined and dropped inside a turn of a program
+  reserved,   // holds its bytes in every phase, contents only inside one run of a program
+  carried,    // state: contents survive from program to program
+};
+
+struct Buffer {
+  std::string name;
+  core::Category category = core::Category::workspace;
+  Life life = Life::transient;
+  uint64_t bytes = 0;                                                 // of one slot
+  uint32_t slots = 1;                                                 // one per microbatch where several are alive
+  uint64_t offset = 0;                                                // in the device arena; set by memory assignment
+  uint64_t stride() const;                                            // from slot to slot, red zone included
+  uint64_t extent() const { return (slots - 1) * stride() + bytes; }  // without the last red zone
+};
+
+// first + iteration · step, for op fields that change from turn to turn of a repeated segment.
+struct Index {
+  uint32_t first = 0, step = 0;
+  uint32_t at(uint32_t iteration) const { return first + iteration * step; }
+};
+
+enum class Use : uint8_t {
+  read,
+  write,   // defines every byte; nothing of the former contents is read
+  update,  // reads and writes
+};
+
+// What a buffer is to an op. Roles that come once per unit appear in the order of Op::units.
+enum class Role : uint8_t {
+  tokens,
+  targets,
+  input,
+  output,
+  d_output,
+  d_input,
+  saved,
+  workspace,
+  cache,
+  weight,
+  local_grad,
+  grad,
+  master,
+  moment1,
+  moment2,
+  full_state,
+  control,
+  shares,
+};
+
+struct Access {
+  BufferId buffer = no_buffer;
+  Role role = Role::workspace;
+  Use use = Use::read;
+  Index slot;
+};
+
+enum class OpKind : uint8_t {
+  init,
+  load,
+  begin,
+  load_batch,
+  forward,
+  backward,
+  evaluate,
+  decode,
+  gather,
+  reduce_grad,
+  gather_grad,
+  norm,
+  share_control,
+  decide,
+  average,
+  update,
+  gather_state,
+  export_state,
+};
+std::string_view op_kind_name(OpKind kind);
+
+enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm };
+struct Lane {
+  LaneKind kind;
+  std::string group;  // of comm lanes: "dp"
+  std::string name() const;
+};
+
+struct Op {
+  OpKind kind = OpKind::begin;
+  uint8_t lane = 0;
+  std::string name;
+  uint32_t block = 0;
+  Index microbatch;                 // within the step
+  std::vector<uint32_t> units;      // of gather, reduce, update …; a block's units for forward and backward
+  std::vector<uint8_t> accumulate;  // per unit: 1 adds to the gradient, 0 defines it
+  std::vector<Access> accesses;
+  std::vector<OpId> waits;  // ops of other lanes: their latest execution so far must have finished
+};
+
+// `count` ops from `first`, run `repeat` times; iteration i evaluates every Index at i.
+struct Segment {
+  OpId first = 0, count = 0;
+  uint32_t repeat = 1;
+};
+
+struct Program {
+  std::string phase;
+  std::vector<Op> ops;
+  std::vector<Segment> segments;
+};
+
+// The programs of one rank. All ranks of a data-parallel group run the same set.
+struct ProgramSet {
+  std::vector<Buffer> buffers;
+  std::vector<Lane> lanes;
+  std::vector<Program> programs;
+  uint64_t device_bytes = 0;                             // arena: the largest phase
+  const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
+  BufferId add(Buffer buffer);
+};
+
+// Calls visit(op id, iteration) in program order, each segment at most `turns` times.
+template <class Visit>
+void for_each_execution(const Program& program, uint32_t turns, Visit visit) {
+  for (const Segment& segment : program.segments) {
+    for (uint32_t i = 0; i < segment.repeat && i < turns; ++i) {
+      for (OpId id = segment.first; id < segment.first + segment.count; ++id) visit(id, i);
+    }
+  }
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,23 @@
+// Proves a program safe before it runs: on every interleaving the lanes and waits allow,
+//  - an op that reads a buffer sees the whole of the write it means: written before, not overwritten since by another
+//    buffer that shares its bytes;
+//  - two ops that touch the same bytes, one of them writing, are ordered;
+//  - the red zone behind a buffer is never part of another live buffer;
+//  - each (block, microbatch) runs forward and backward once, every unit's gradient is reduced once per window;
+//  - all ranks of a group make the same collectives in the same order, and no wait points forward, so no rank can wait
+//    for ever.
+#pragma once
+#include <vector>
+
+#include "runtime/layout.h"
+#include "runtime/program.h"
+
+namespace zrt::runtime {
+
+// Throws core::ProgramError naming phase, ops and buffers.
+void verify(const ProgramSet& set, const Layout& layout);
+
+// The collectives of several ranks' sets, in lane order, must match. Throws core::ProgramError.
+void verify_collectives(const std::vector<const ProgramSet*>& ranks);
+
+}  // namespace zrt::runtime

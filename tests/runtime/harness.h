@@ -1,0 +1,112 @@
+// Runs a few training steps of any model under any combination of settings and returns everything comparable.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/philox.h"
+#include "runtime/session.h"
+
+namespace zrt::testing {
+
+struct Setting {
+  int ranks = 1, stage = 0;
+  core::DType compute = core::DType::f32;
+  uint32_t accumulation = 1, reduce_every = 1;
+  int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
+  bool overlap = false, reuse_at_turn = true, serialize = false;
+  int steps = 5, threads = 1;
+  uint64_t seed = 7;
+  bool eval = false;
+};
+
+inline runtime::Layout make_layout(const models::Model& model, const Setting& s) {
+  runtime::Layout layout;
+  layout.model = &model;
+  layout.units = optimizer::make_units(model, s.ranks, s.unit_elements);
+  layout.zero = optimizer::zero_strategy(s.stage);
+  layout.dp = s.ranks;
+  layout.compute = s.compute;
+  layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
+  layout.grad = s.accumulation == 1 ? s.compute : core::DType::f32;
+  layout.microbatches = s.accumulation;
+  layout.reduce_every = s.reduce_every;
+  layout.micro_batch = s.micro_batch;
+  layout.sequence = model.sequence;
+  layout.reduce_bucket = layout.gather_bucket = s.bucket;
+  layout.overlap = s.overlap;
+  layout.reuse_at_turn = s.reuse_at_turn;
+  return layout;
+}
+
+struct Outcome {
+  std::string state;  // state_xxh3 after the last step
+  std::vector<double> losses, norms;
+  std::vector<uint64_t> planned, measured;  // by rank
+  runtime::MemoryPlan plan;
+  runtime::LivePeak live;  // rank 0, serialized runs
+  runtime::CommForecast forecast;
+  std::map<runtime::OpKind, runtime::CommVolume> comm;  // rank 0, all steps
+  double eval_loss = 0;
+};
+
+// Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
+inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
+                            int32_t* tokens, int32_t* targets) {
+  for (int64_t b = 0; b < layout.micro_batch; ++b) {
+    const uint64_t sample =
+        (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
+            static_cast<uint64_t>(layout.micro_batch) + static_cast<uint64_t>(b);
+    for (int64_t t = 0; t < layout.sequence; ++t) {
+      const uint64_t at = sample * 4096 + static_cast<uint64_t>(t);
+      const auto word = [&](uint64_t i) {
+        return static_cast<int32_t>(core::random_word({99, step, 5}, i) % static_cast<uint32_t>(layout.model->vocab));
+      };
+      tokens[b * layout.sequence + t] = word(at);
+      targets[b * layout.sequence + t] = word(at + 1);
+    }
+  }
+}
+
+inline Outcome run(const models::Model& model, const Setting& s, const runtime::Sabotage& sabotage = {},
+                   bool check = true) {
+  runtime::Layout layout = make_layout(model, s);
+  std::vector<std::string> phases{"init", "step", "save"};
+  if (s.eval) phases.push_back("eval");
+  runtime::Compiled compiled = runtime::compile(layout, phases, sabotage, check);
+  Outcome outcome;
+  outcome.plan = compiled.plan;
+  outcome.forecast = runtime::forecast_comm(compiled.set.program("step"), layout);
+  runtime::SessionOptions options;
+  options.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true};
+  options.clip = 1;
+  options.seed = s.seed;
+  options.timeout = std::chrono::milliseconds(60000);
+  options.executor = {s.threads, s.serialize, false};
+  uint32_t step = 0;
+  runtime::Session session(layout, std::move(compiled), options,
+                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                              synthetic_batch(layout, step, rank, microbatch, tokens, targets);
+                            },
+                            {}});
+  session.run("init", {});
+  for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
+    session.run("step", {s.seed, 1e-2, 1, step, 0});
+    outcome.losses.push_back(session.executor(0).control().mean_loss);
+    outcome.norms.push_back(session.executor(0).control().grad_norm);
+  }
+  if (s.eval) {
+    session.run("eval", {s.seed, 0, 1, step, 0});
+    outcome.eval_loss = session.executor(0).control().mean_loss;
+  }
+  outcome.state = session.state_xxh3();
+  outcome.live = session.executor(0).live_peak();
+  outcome.comm = session.executor(0).comm_volume();
+  for (int r = 0; r < s.ranks; ++r) {
+    outcome.planned.push_back(session.compiled().plan.peak_bytes);
+    outcome.measured.push_back(session.arena(r).highest_touched());
+  }
+  return outcome;
+}
+
+}  // namespace zrt::testing
