@@ -22,6 +22,11 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
     if (phase == "init" || phase == "load") {
       draft = make_init(layout, state, phase == "load");
     } else if (phase == "save") {
+      if (layout.has_master() && !training) {
+        throw core::ProgramError(
+            "the phase 'save' exports fp32 master weights, which a set of programs in bf16 or fp16 has only beside the "
+            "phase 'step'; add 'step', or use fp32");
+      }
       draft = make_save(set, layout, state);
     } else {
       if (phase == "step") {

@@ -24,9 +24,10 @@ struct Control {
   optimizer::ExactSum norm;  // squares of this rank's gradient shards
 
   // Decided alike on all ranks.
-  double mean_loss = 0;  // nats per token of the global batch
-  double grad_norm = 0;  // before clipping
-  uint32_t skip = 0;     // 1: the gradient is not finite, updates are the identity
+  double mean_loss = 0;      // nats per token of the global batch
+  uint64_t mean_tokens = 0;  // tokens it is the mean of
+  double grad_norm = 0;      // before clipping
+  uint32_t skip = 0;         // 1: the gradient is not finite, updates are the identity
   optimizer::AdamStep adam;
   uint64_t updates = 0;  // steps not skipped
   double beta1_power = 1, beta2_power = 1;

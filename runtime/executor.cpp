@@ -41,9 +41,7 @@ Executor::Executor(Rank rank, const ProgramSet& set, core::Arena& arena, Executo
   }
 }
 
-Executor::~Executor() {
-  ASAN_UNPOISON_MEMORY_REGION(arena_.data(), arena_.bytes());
-}
+Executor::~Executor() = default;
 
 Control& Executor::control() {
   return *reinterpret_cast<Control*>(arena_.data() + set_.buffers.at(control_).offset);
@@ -85,6 +83,7 @@ Executor::Plan& Executor::plan(const Program& program) {
 
 void Executor::run(const Program& program) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
+  failed_ = false;
   if (options_.serialize) {
     run_serial(program);
   } else {
@@ -130,6 +129,14 @@ void Executor::run_lanes(const Program& program) {
 void Executor::run_serial(const Program& program) {
   core::set_threads(options_.threads);
   plan(program);
+  // Dead buffers are poisoned until the run ends: hosts read results and scan the arena afterwards.
+  struct Unpoison {
+    core::Arena& arena;
+    ~Unpoison() { ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes()); }
+  } const unpoison{arena_};
+  for (const Buffer& buffer : set_.buffers) {
+    if (buffer.life == Life::transient) ASAN_POISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.extent());
+  }
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     count_live(program, id, position);
@@ -158,6 +165,7 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
 }
 
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
+  if (failed_) return;
   const Op& op = program.ops[id];
   const OpCall call(rank_, set_, arena_.data(), op, iteration);
   const double start = options_.trace ? now_seconds() : 0;
@@ -185,12 +193,17 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
                       op.name, program.phase, set_.buffers[access.buffer].name, set_.buffers[access.buffer].bytes));
     }
   } catch (const std::exception& error) {
+    failed_ = true;
     rank_.dp->abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
+    throw;
+  } catch (...) {
+    failed_ = true;
+    rank_.dp->abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
   if (!options_.trace) return;
   const std::lock_guard lock(trace_mutex_);
-  trace_.push_back({id, op.lane, rank_.inputs->step, start - epoch_, now_seconds() - epoch_});
+  trace_.push_back({&program, id, op.lane, rank_.inputs->step, start - epoch_, now_seconds() - epoch_});
 }
 
 }  // namespace zrt::runtime

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct ExecutorOptions {
 };
 
 struct TraceEvent {
+  const Program* program;
   OpId op;
   uint8_t lane;
   uint32_t step;
@@ -44,7 +46,8 @@ class Executor {
   Executor(Rank rank, const ProgramSet& set, core::Arena& arena, ExecutorOptions options);
   ~Executor();
 
-  // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown.
+  // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
+  // started by then never run, because what they would read was not written.
   void run(const Program& program);
 
   Control& control();                                                    // between programs
@@ -72,6 +75,7 @@ class Executor {
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::map<OpKind, CommVolume> comm_volume_;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
+  std::atomic<bool> failed_ = false;  // an op of this run threw
   core::CategoryBytes live_{};
   std::vector<uint8_t> is_live_;
   LivePeak live_peak_;

@@ -76,6 +76,7 @@ void run_average(const OpCall& call) {
     sum += shares[r].loss_sum;
     tokens += shares[r].loss_tokens;
   }
+  control->mean_tokens = tokens;
   control->mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
 
 #include "core/error.h"
 #include "runtime/timeline.h"
@@ -29,14 +29,17 @@ class AccessChecker {
     for (size_t position = 0; position < timeline_.size(); ++position) {
       const Execution& e = timeline_[position];
       for (const Access& access : program_.ops[e.op].accesses) before_access(position, access);
+      check_within(position);
       for (const Access& access : program_.ops[e.op].accesses) record_access(position, access);
     }
+    check_state_made();
   }
 
  private:
   struct SlotState {
-    bool valid = false;        // holds what its last writer wrote
-    std::vector<size_t> uses;  // executions since (and with) the last write
+    bool valid = false;          // holds what its last writer wrote
+    std::optional<size_t> made;  // execution that wrote all of it last
+    std::vector<size_t> uses;    // executions since (and with) the last write
   };
   // All buffers whose address range, red zones included, meets buffer b's; b itself first.
   void find_overlaps() {
@@ -49,6 +52,11 @@ class AccessChecker {
       const Buffer& a = set_.buffers[order[i]];
       const uint64_t end = a.offset + a.slots * a.stride();
       for (size_t j = i + 1; j < order.size() && set_.buffers[order[j]].offset < end; ++j) {
+        const Buffer& b = set_.buffers[order[j]];
+        if (a.life != Life::transient || b.life != Life::transient) {
+          throw ProgramError(fmt::format("buffers '{}' and '{}' share bytes, but one of them is kept between programs",
+                                         a.name, b.name));
+        }
         overlaps_[order[i]].push_back(order[j]);
         overlaps_[order[j]].push_back(order[i]);
       }
@@ -67,14 +75,11 @@ class AccessChecker {
 
   void before_access(size_t position, const Access& access) {
     const Buffer& buffer = set_.buffers[access.buffer];
-    const uint32_t slot_number = access.slot.at(timeline_[position].iteration);
-    if (slot_number >= buffer.slots) {
-      fail(position, buffer, fmt::format("slot {} of {} does not exist", slot_number, buffer.slots));
-    }
-    const SlotState& slot = state_[access.buffer][slot_number];
+    const SlotState& slot = state_[access.buffer][access.slot.at(timeline_[position].iteration)];
     if (access.use != Use::write && !slot.valid) {
       fail(position, buffer, "reads it before it is written, or after another buffer took its bytes");
     }
+    check_microbatch(position, access, slot);
     for (size_t earlier : slot.uses) {
       const bool conflict = access.use != Use::read || writes(earlier, access.buffer);
       if (conflict) require_order(earlier, position, buffer, buffer);
@@ -88,11 +93,51 @@ class AccessChecker {
     }
   }
 
+  // What one op writes must not share bytes with anything else it uses.
+  void check_within(size_t position) const {
+    const auto& accesses = program_.ops[timeline_[position].op].accesses;
+    for (const Access& access : accesses) {
+      if (access.use == Use::read || overlaps_[access.buffer].size() == 1) continue;
+      for (const Access& other : accesses) {
+        if (other.buffer == access.buffer) continue;
+        const auto& shared = overlaps_[access.buffer];
+        if (std::find(shared.begin(), shared.end(), other.buffer) == shared.end()) continue;
+        fail(position, set_.buffers[access.buffer],
+             fmt::format("it also uses buffer '{}' in the same bytes", set_.buffers[other.buffer].name));
+      }
+    }
+  }
+
+  // Activations and tokens must be of the microbatch that the op works on, not left over from another.
+  void check_microbatch(size_t position, const Access& access, const SlotState& slot) const {
+    const bool of_microbatch = access.role == Role::tokens || access.role == Role::targets ||
+                               access.role == Role::input || access.role == Role::d_output ||
+                               access.role == Role::saved;
+    if (!of_microbatch || access.use == Use::write || !slot.made) return;
+    auto microbatch = [&](size_t at) { return program_.ops[timeline_[at].op].microbatch.at(timeline_[at].iteration); };
+    if (microbatch(*slot.made) == microbatch(position)) return;
+    fail(position, set_.buffers[access.buffer],
+         fmt::format("it works on microbatch {} and {} wrote microbatch {}", microbatch(position), place(*slot.made),
+                     microbatch(*slot.made)));
+  }
+
+  // After init and load every state holds values; caches are filled by their first use.
+  void check_state_made() const {
+    for (size_t b = 0; b < set_.buffers.size(); ++b) {
+      const Buffer& buffer = set_.buffers[b];
+      if (buffer.life != Life::carried || buffer.category == core::Category::activations || state_[b][0].valid)
+        continue;
+      throw ProgramError(
+          fmt::format("program '{}' leaves the state '{}' without a value", program_.phase, buffer.name));
+    }
+  }
+
   void record_access(size_t position, const Access& access) {
     SlotState& slot = state_[access.buffer][access.slot.at(timeline_[position].iteration)];
     if (access.use != Use::read) {
       slot.valid = true;
       slot.uses.clear();
+      if (access.use == Use::write) slot.made = position;
       for (BufferId other : overlaps_[access.buffer]) {
         if (other == access.buffer) continue;
         for (SlotState& theirs : state_[other]) theirs = {};
@@ -121,44 +166,31 @@ class AccessChecker {
   std::vector<std::vector<BufferId>> overlaps_;
 };
 
-// Every (block, microbatch) once forward and once backward; every unit reduced once per window.
-void check_counts(const Program& program, const Layout& layout) {
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<int, int>> runs;  // (block, microbatch) → forward, backward
-  std::map<uint32_t, uint32_t> reductions;
-  for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
-    const Op& op = program.ops[id];
-    auto& run = runs[{op.block, op.microbatch.at(iteration)}];
-    if (op.kind == OpKind::forward) ++run.first;
-    if (op.kind == OpKind::backward) ++run.second;
-    if (op.kind == OpKind::reduce_grad) {
-      for (uint32_t u : op.units) ++reductions[u];
-    }
-  });
-  for (uint32_t b = 0; b < layout.model->blocks.size(); ++b) {
-    for (uint32_t m = 0; m < layout.microbatches; ++m) {
-      const auto [forward, backward] = runs[{b, m}];
-      if (forward == 1 && backward == 1) continue;
-      throw ProgramError(
-          fmt::format("block '{}' runs {} times forward and {} times backward for microbatch {}; each "
-                      "must run once",
-                      layout.model->blocks[b]->name(), forward, backward, m));
-    }
-  }
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    const uint32_t windows = layout.microbatches / layout.reduce_every;
-    if (reductions[u] == windows) continue;
-    throw ProgramError(fmt::format("the gradient of '{}' is reduced {} times in a step of {} windows",
-                                   layout.units.units[u].name, reductions[u], windows));
-  }
-}
-
-void check_waits(const ProgramSet& set, const Program& program) {
+// What the other checks take for granted: lanes, ops, buffers and slots exist.
+void check_references(const ProgramSet& set, const Program& program) {
   for (const Op& op : program.ops) {
     if (op.lane >= set.lanes.size())
       throw ProgramError(fmt::format("op '{}' runs on lane {} of {}", op.name, op.lane, set.lanes.size()));
     for (OpId other : op.waits) {
       if (other < program.ops.size()) continue;
       throw ProgramError(fmt::format("op '{}' waits for op {} of {}", op.name, other, program.ops.size()));
+    }
+    for (const Access& access : op.accesses) {
+      if (access.buffer < set.buffers.size()) continue;
+      throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
+    }
+  }
+  for (const Segment& segment : program.segments) {
+    for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+      for (const Access& access : program.ops[id].accesses) {
+        const Buffer& buffer = set.buffers[access.buffer];
+        // The timeline looks at the first turns only.
+        const uint32_t last = access.slot.at(segment.repeat - 1);
+        if (last < buffer.slots) continue;
+        throw ProgramError(
+            fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist",
+                        program.phase, program.ops[id].name, buffer.name, last, buffer.slots));
+      }
     }
   }
   for (const Buffer& buffer : set.buffers) {
@@ -184,15 +216,20 @@ std::vector<std::string> collectives(const ProgramSet& set, const Program& progr
 
 void verify(const ProgramSet& set, const Layout& layout) {
   for (const Program& program : set.programs) {
-    check_waits(set, program);
+    check_references(set, program);
     AccessChecker(set, program).check();
-    if (program.phase == "step") check_counts(program, layout);
+    if (program.phase == "step") verify_step(program, layout);
   }
 }
 
 void verify_collectives(const std::vector<const ProgramSet*>& ranks) {
   const ProgramSet& first = *ranks.front();
   for (size_t r = 1; r < ranks.size(); ++r) {
+    if (ranks[r]->programs.size() != first.programs.size() || ranks[r]->lanes.size() != first.lanes.size()) {
+      throw ProgramError(fmt::format("ranks 0 and {} have {} and {} programs on {} and {} lanes; both must be equal", r,
+                                     first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
+                                     ranks[r]->lanes.size()));
+    }
     for (size_t p = 0; p < first.programs.size(); ++p) {
       for (uint8_t lane = 0; lane < first.lanes.size(); ++lane) {
         if (first.lanes[lane].kind != LaneKind::comm) continue;

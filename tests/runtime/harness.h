@@ -1,5 +1,8 @@
 // Runs a few training steps of any model under any combination of settings and returns everything comparable.
 #pragma once
+#include <cmath>
+#include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,7 +21,14 @@ struct Setting {
   int steps = 5, threads = 1;
   uint64_t seed = 7;
   bool eval = false;
+  // Called before a batch is made; for delays and failures.
+  std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
+
+// Whether the long form of tests is asked for.
+inline bool full_tests() {
+  return std::getenv("ZRT_FULL_TESTS") != nullptr;
+}
 
 inline runtime::Layout make_layout(const models::Model& model, const Setting& s) {
   runtime::Layout layout;
@@ -44,19 +54,32 @@ struct Outcome {
   std::vector<double> losses, norms;
   std::vector<uint64_t> planned, measured;  // by rank
   runtime::MemoryPlan plan;
-  runtime::LivePeak live;  // rank 0, serialized runs
+  std::vector<runtime::LivePeak> live;  // by rank, serialized runs
   runtime::CommForecast forecast;
   std::map<runtime::OpKind, runtime::CommVolume> comm;  // rank 0, all steps
   double eval_loss = 0;
+  double exposed_comm = 0, exposed_io = 0;  // rank 0, last step
+  std::vector<float> weights;               // whole model, canonical order
 };
+
+// |a - b| / |b| over all weights.
+inline double relative_l2(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    const double x = static_cast<double>(a.at(i)), y = static_cast<double>(b[i]);
+    difference += (x - y) * (x - y);
+    size += y * y;
+  }
+  return std::sqrt(difference / size);
+}
 
 // Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
                             int32_t* tokens, int32_t* targets) {
   for (int64_t b = 0; b < layout.micro_batch; ++b) {
-    const uint64_t sample =
-        (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
-            static_cast<uint64_t>(layout.micro_batch) + static_cast<uint64_t>(b);
+    const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
+                                static_cast<uint64_t>(layout.micro_batch) +
+                            static_cast<uint64_t>(b);
     for (int64_t t = 0; t < layout.sequence; ++t) {
       const uint64_t at = sample * 4096 + static_cast<uint64_t>(t);
       const auto word = [&](uint64_t i) {
@@ -68,24 +91,31 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
   }
 }
 
-inline Outcome run(const models::Model& model, const Setting& s, const runtime::Sabotage& sabotage = {},
-                   bool check = true) {
-  runtime::Layout layout = make_layout(model, s);
+inline std::vector<std::string> phases_of(const Setting& s) {
   std::vector<std::string> phases{"init", "step", "save"};
   if (s.eval) phases.push_back("eval");
-  runtime::Compiled compiled = runtime::compile(layout, phases, sabotage, check);
-  Outcome outcome;
-  outcome.plan = compiled.plan;
-  outcome.forecast = runtime::forecast_comm(compiled.set.program("step"), layout);
+  return phases;
+}
+
+inline runtime::SessionOptions session_options(const Setting& s) {
   runtime::SessionOptions options;
   options.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true};
   options.clip = 1;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
   options.executor = {s.threads, s.serialize, false};
+  return options;
+}
+
+// Trains with programs compiled for `layout`, which must be make_layout's of the same setting.
+inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled compiled, const Setting& s) {
+  Outcome outcome;
+  outcome.plan = compiled.plan;
+  outcome.forecast = runtime::forecast_comm(compiled.set.program("step"), layout);
   uint32_t step = 0;
-  runtime::Session session(layout, std::move(compiled), options,
+  runtime::Session session(layout, std::move(compiled), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                              if (s.on_batch) s.on_batch(rank, step, microbatch);
                               synthetic_batch(layout, step, rank, microbatch, tokens, targets);
                             },
                             {}});
@@ -94,19 +124,30 @@ inline Outcome run(const models::Model& model, const Setting& s, const runtime::
     session.run("step", {s.seed, 1e-2, 1, step, 0});
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
+    outcome.exposed_comm = session.executor(0).exposed_comm_seconds();
+    outcome.exposed_io = session.executor(0).exposed_io_seconds();
   }
   if (s.eval) {
     session.run("eval", {s.seed, 0, 1, step, 0});
     outcome.eval_loss = session.executor(0).control().mean_loss;
   }
   outcome.state = session.state_xxh3();
-  outcome.live = session.executor(0).live_peak();
+  session.save([&](const models::Param& param, const float* weights) {
+    outcome.weights.insert(outcome.weights.end(), weights, weights + param.elements());
+  });
   outcome.comm = session.executor(0).comm_volume();
   for (int r = 0; r < s.ranks; ++r) {
+    outcome.live.push_back(session.executor(r).live_peak());
     outcome.planned.push_back(session.compiled().plan.peak_bytes);
     outcome.measured.push_back(session.arena(r).highest_touched());
   }
   return outcome;
+}
+
+inline Outcome run(const models::Model& model, const Setting& s, const runtime::Sabotage& sabotage = {},
+                   bool check = true) {
+  const runtime::Layout layout = make_layout(model, s);
+  return run_compiled(layout, runtime::compile(layout, phases_of(s), sabotage, check), s);
 }
 
 }  // namespace zrt::testing

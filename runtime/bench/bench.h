@@ -1,0 +1,62 @@
+// Measurements against ceilings taken in the same run. All ranks run at once in every measurement, as they do in
+// training.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/config/config.h"
+
+namespace zrt::runtime {
+
+struct Spread {
+  double median = 0, low = 0, high = 0;
+};
+Spread spread(std::vector<double> values);
+
+// Calls body(rank) on `ranks` threads that start together; returns the seconds until the last is done.
+double time_ranks(int ranks, int threads_per_rank, const std::function<void(int rank)>& body);
+
+// Called between measurements with what is being measured.
+using Progress = std::function<void(const std::string& what)>;
+
+// Matrix products of the model's blocks (forward and both gradients, head included) at the run's shapes and types:
+// FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once.
+double gemm_ceiling(const Config& config, int rounds);
+
+struct TrainBenchStage {
+  int stage = 0;
+  Spread step_seconds;
+  double tokens_per_second = 0, model_flops_per_second = 0;  // of all ranks, from the median
+  Spread of_first;  // step time of the first stage ÷ this one's, round by round
+  uint64_t rank_bytes = 0;
+  double exposed_comm_seconds = 0;  // median, rank 0
+};
+struct TrainBench {
+  std::vector<TrainBenchStage> stages;
+  double ceiling_flops_per_second = 0;  // of all ranks: median of measurements before, between and after
+  Spread ceiling;
+  double flops_per_token = 0;
+  int64_t tokens_per_step = 0;
+};
+// Steps of every stage in turn within one process; the first round is not counted.
+TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress);
+
+struct AdamBench {
+  int64_t parameters = 0;
+  std::string grad_type;
+  Spread adam_bytes_per_second, triad_bytes_per_second, ratio;  // pairs in turn
+};
+// One AdamW step: fp32 weight and moments read and written, gradient read, with bf16 gradients also the bf16 copy of
+// the weights written. The triad is a = b + s · c over the same threads.
+AdamBench bench_adam(int64_t parameters, bool bf16, int ranks, int rounds, const Progress& progress);
+
+struct CommBenchRow {
+  std::string operation;
+  Spread bytes_per_second;  // buffer size ÷ time
+  Spread of_copy;           // ÷ every rank copying a buffer of that size at once, in pairs
+};
+std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const Progress& progress);
+
+}  // namespace zrt::runtime

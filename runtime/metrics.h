@@ -1,0 +1,65 @@
+// What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json, trace.json.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/process_memory.h"
+#include "runtime/session.h"
+
+namespace zrt::runtime {
+
+struct StepMetrics {
+  int64_t step = 0;  // from 1
+  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  int64_t tokens = 0;  // of the global batch
+  double step_seconds = 0, exposed_comm_seconds = 0, exposed_io_seconds = 0;
+  double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
+};
+
+struct RankMemory {
+  int rank = 0;
+  uint64_t planned_peak_bytes = 0, measured_peak_bytes = 0;  // of the device arena
+};
+
+struct MemoryReport {
+  MemoryPlan plan;  // the same for all ranks of a data-parallel group
+  std::vector<RankMemory> ranks;
+  ProcessMemory process;
+};
+
+MemoryReport measure_memory(Session& session);
+
+struct Evaluation {
+  double loss = 0;  // nats per token
+  uint64_t tokens = 0;
+  std::optional<double> bits_per_byte;    // where the dataset says how many bytes its tokens stand for
+  std::optional<double> unigram_entropy;  // of the text, bits per byte
+  double perplexity() const;
+};
+
+struct Summary {
+  double final_loss = 0;
+  std::string state_xxh3, kernel_table_xxh3;
+  double tokens_per_second = 0, step_seconds = 0;  // medians
+  double model_flops_per_second = 0;
+  std::map<OpKind, CommVolume> comm;  // received by rank 0, all steps
+  std::optional<Evaluation> validation;
+  double verify_seconds = 0, packing_overhead = 0;
+  int64_t steps = 0;
+  std::string exit_reason;
+};
+
+std::string to_json(const StepMetrics& metrics);
+std::string to_json(const MemoryReport& report);
+std::string to_json(const Summary& summary);
+std::string trace_json(Session& session, std::string_view phase);  // Chrome trace of all ranks
+
+// Writes a whole file through a temporary name. Throws DataError.
+void write_file(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace zrt::runtime

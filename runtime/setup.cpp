@@ -1,0 +1,109 @@
+#include "runtime/setup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace zrt::runtime {
+
+models::Model make_model(const ModelConfig& config) {
+  return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
+                            static_cast<float>(config.dropout), config.tied});
+}
+
+Layout make_layout(const Config& config, const models::Model& model) {
+  Layout layout;
+  layout.model = &model;
+  layout.zero = optimizer::zero_strategy(config.zero.stage);
+  layout.dp = config.mesh.data();
+  layout.compute = config.precision.compute;
+  layout.local_grad = config.precision.local_grad;
+  layout.grad = config.precision.accumulated_grad;
+  const auto unit_elements =
+      std::max<int64_t>(1, config.memory.unit_bytes / static_cast<int64_t>(core::dtype_size(layout.compute)));
+  layout.units = optimizer::make_units(model, layout.dp, unit_elements);
+  layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
+  layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
+  layout.micro_batch = config.batch.micro;
+  layout.sequence = model.sequence;
+  layout.reduce_bucket = config.zero.reduce_bucket_size;
+  layout.gather_bucket = config.zero.allgather_bucket_size;
+  layout.overlap = config.zero.overlap_comm;
+  // Nothing lies between the last forward and the first backward, so the distance is what stays gathered meanwhile.
+  int64_t last_block = 0;
+  for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
+  layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
+  return layout;
+}
+
+SessionOptions session_options(const Config& config) {
+  SessionOptions options;
+  const OptimizerConfig& o = config.optimizer;
+  options.adam = {static_cast<float>(o.beta1), static_cast<float>(o.beta2), static_cast<float>(o.eps),
+                  static_cast<float>(o.weight_decay), o.decoupled};
+  options.bias_correction = o.bias_correction;
+  options.clip = o.gradient_clipping;
+  options.seed = static_cast<uint64_t>(config.run.seed);
+  options.timeout = std::chrono::seconds(config.run.timeout_seconds);
+  options.executor = {config.run.threads_per_rank, false, config.run.trace};
+  return options;
+}
+
+namespace {
+
+struct Alternative {
+  int stage;
+  int64_t micro, accumulation;
+  uint64_t peak;
+};
+
+// The first setting that fits: all stages from the given one up at this microbatch, then at its divisors.
+std::optional<Alternative> nearest_fit(const Config& config, const Layout& layout,
+                                       const std::vector<std::string>& phases, uint64_t budget) {
+  for (int64_t micro = config.batch.micro; micro >= 1; --micro) {
+    if (config.batch.micro % micro != 0) continue;
+    for (int stage = config.zero.stage; stage <= 3; ++stage) {
+      Config other = config;
+      other.zero.stage = stage;
+      other.batch.micro = micro;
+      other.batch.accumulation = config.batch.accumulation * (config.batch.micro / micro);
+      if (other.batch.accumulation > 1) other.precision.accumulated_grad = core::DType::f32;
+      other.parallel.reduce_every = 1;
+      const Layout candidate = make_layout(other, *layout.model);
+      const Compiled compiled = compile(candidate, phases, {}, false);
+      if (compiled.plan.peak_bytes <= budget)
+        return Alternative{stage, micro, other.batch.accumulation, compiled.plan.peak_bytes};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases) {
+  core::set_threads(config.run.threads_per_rank);
+  Compiled compiled = compile(layout, phases);
+  if (!config.memory.device_budget_bytes) return compiled;
+  const auto budget = static_cast<uint64_t>(*config.memory.device_budget_bytes);
+  const MemoryPlan& plan = compiled.plan;
+  if (plan.peak_bytes <= budget) return compiled;
+  const auto fit = nearest_fit(config, layout, phases, budget);
+  const std::string advice =
+      fit ? fmt::format(
+                "The nearest setting that fits: zero_optimization.stage {}, train_micro_batch_size_per_gpu {}, "
+                "gradient_accumulation_steps {}, with a peak of {} bytes.",
+                fit->stage, fit->micro, fit->accumulation, fit->peak)
+          : "No stage or smaller microbatch fits on this number of ranks; use more ranks, a smaller model or a larger "
+            "budget.";
+  throw core::MemoryError(fmt::format(
+      "memory.device_budget_bytes is {} but each rank needs {} bytes ({}; the peak is in phase '{}' at '{}'). {}\n"
+      "The largest buffers:\n{}",
+      budget, plan.peak_bytes, core::format_bytes(plan.peak_bytes), plan.peak_phase, plan.peak_op, advice,
+      core::format_ledger(plan.ledger, 12)));
+}
+
+}  // namespace zrt::runtime

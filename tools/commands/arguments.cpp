@@ -1,0 +1,44 @@
+#include "tools/commands/arguments.h"
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "core/error.h"
+
+namespace zrt::tools {
+
+bool parse(const Args& args, const std::string& usage, po::options_description options,
+           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last) {
+  options.add_options()("help,h", "print this text");
+  po::options_description all;
+  all.add(options);
+  po::options_description hidden;
+  po::positional_options_description places;
+  for (size_t i = 0; i < positional.size(); ++i) {
+    const bool many = repeat_last && i + 1 == positional.size();
+    if (many) {
+      hidden.add_options()(positional[i].c_str(), po::value<std::vector<std::string>>());
+    } else {
+      hidden.add_options()(positional[i].c_str(), po::value<std::string>());
+    }
+    places.add(positional[i].c_str(), many ? -1 : 1);
+  }
+  all.add(hidden);
+  try {
+    po::store(po::command_line_parser(args).options(all).positional(places).run(), values);
+    po::notify(values);
+  } catch (const po::error& error) {
+    throw core::UsageError(fmt::format("{}; usage: {} (see --help)", error.what(), usage));
+  }
+  if (values.count("help")) {
+    std::cout << "usage: " << usage << "\n\n" << options;
+    return false;
+  }
+  for (const std::string& name : positional) {
+    if (!values.count(name)) throw core::UsageError(fmt::format("{} is missing; usage: {}", name, usage));
+  }
+  return true;
+}
+
+}  // namespace zrt::tools

@@ -1,0 +1,18 @@
+// Command lines through Boost.Program_options, with zrt's errors.
+#pragma once
+#include <boost/program_options.hpp>
+#include <string>
+#include <vector>
+
+#include "tools/commands/command.h"
+
+namespace zrt::tools {
+
+namespace po = boost::program_options;
+
+// Parses `args`. Positional arguments go to the options named in `positional`, the last of which may repeat when
+// `repeat_last`. Adds --help: prints `usage` and the options to stdout and returns false. Throws UsageError.
+bool parse(const Args& args, const std::string& usage, po::options_description options,
+           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false);
+
+}  // namespace zrt::tools

@@ -1,0 +1,183 @@
+#include "runtime/bench/bench.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/ledger.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json spread_json(const runtime::Spread& s) {
+  return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
+}
+
+std::string range(const runtime::Spread& s, double unit) {
+  return fmt::format("{:.2f} ({:.2f} – {:.2f})", s.median / unit, s.low / unit, s.high / unit);
+}
+
+runtime::Progress progress() {
+  if (!isatty(STDERR_FILENO)) return [](const std::string&) {};
+  return [](const std::string& what) { std::cerr << "\r\033[K" << what << std::flush; };
+}
+
+void end_progress() {
+  if (isatty(STDERR_FILENO)) std::cerr << "\r\033[K";
+}
+
+int bench_train(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("model", po::value<std::string>()->default_value("gpt2-124m"), "model.preset")(
+      "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
+      "stages", po::value<std::string>()->default_value("0,1,2,3"), "ZeRO stages, run in turn")(
+      "dtype", po::value<std::string>()->default_value("bf16"), "bf16 or fp32")(
+      "micro-batch", po::value<int64_t>()->default_value(4), "samples per rank")(
+      "rounds", po::value<int>()->default_value(5), "counted steps of each stage")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")("json", "print JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt bench train [--model PRESET] [--ranks N] …", options, {}, values)) return 0;
+  const std::string dtype = values["dtype"].as<std::string>();
+  if (dtype != "bf16" && dtype != "fp32") {
+    throw core::UsageError(fmt::format("--dtype is '{}'; legal are bf16 and fp32", dtype));
+  }
+  std::vector<int> stages;
+  std::stringstream list(values["stages"].as<std::string>());
+  for (std::string item; std::getline(list, item, ',');) {
+    if (item.size() != 1 || item[0] < '0' || item[0] > '3') {
+      throw core::UsageError(fmt::format("--stages holds '{}'; legal are 0, 1, 2 and 3 with commas between", item));
+    }
+    stages.push_back(item[0] - '0');
+  }
+  const int rounds = values["rounds"].as<int>();
+  if (stages.empty() || rounds < 1) throw core::UsageError("--stages and --rounds must not be empty or below 1");
+  const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
+                  {"gradient_accumulation_steps", 1},
+                  {"bf16", {{"enabled", dtype == "bf16"}}},
+                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
+                  {"model", {{"preset", values["model"].as<std::string>()}}}};
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
+  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, progress());
+  end_progress();
+  Json rows = Json::array();
+  for (const auto& s : bench.stages) {
+    rows.push_back({{"stage", s.stage},
+                    {"step_seconds", spread_json(s.step_seconds)},
+                    {"tokens_per_second", s.tokens_per_second},
+                    {"model_flops_per_second", s.model_flops_per_second},
+                    {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
+                    {"speed_of_first_stage", spread_json(s.of_first)},
+                    {"exposed_comm_seconds", s.exposed_comm_seconds},
+                    {"rank_bytes", s.rank_bytes}});
+  }
+  if (values.count("json")) {
+    std::cout << Json{{"model", config.model.preset},
+                      {"ranks", config.mesh.world()},
+                      {"dtype", dtype},
+                      {"tokens_per_step", bench.tokens_per_step},
+                      {"flops_per_token", bench.flops_per_token},
+                      {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling)},
+                      {"stages", rows}}
+                     .dump(1)
+              << "\n";
+    return 0;
+  }
+  std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
+                           dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
+  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", range(bench.ceiling, 1e9));
+  std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>10}  {:>20}  {:>12}  {:>10}\n", "stage", "step s",
+                           "tokens/s", "model GFLOP/s", "of ceiling", "of first stage", "exposed comm", "per rank");
+  for (const auto& s : bench.stages) {
+    std::cout << fmt::format("{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>10.3f}  {:>20}  {:>10.3f} s  {:>10}\n", s.stage,
+                             range(s.step_seconds, 1), s.tokens_per_second, s.model_flops_per_second / 1e9,
+                             s.model_flops_per_second / bench.ceiling_flops_per_second, range(s.of_first, 1),
+                             s.exposed_comm_seconds, core::format_bytes(s.rank_bytes));
+  }
+  return 0;
+}
+
+int bench_adam(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
+      "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
+      "rounds", po::value<int>()->default_value(9), "counted rounds")("json", "print JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
+  const int64_t parameters = values["parameters"].as<int64_t>();
+  const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
+  if (parameters < 64 || parameters % 64 != 0 || ranks < 1 || rounds < 1) {
+    throw core::UsageError("--parameters must be a positive multiple of 64, --ranks and --rounds positive");
+  }
+  Json rows = Json::array();
+  std::string text = fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", "gradients", "AdamW GB/s", "triad GB/s", "ratio");
+  for (const bool bf16 : {false, true}) {
+    const runtime::AdamBench bench = runtime::bench_adam(parameters, bf16, ranks, rounds, progress());
+    rows.push_back({{"gradients", bench.grad_type},
+                    {"parameters_per_rank", parameters},
+                    {"adam_bytes_per_second", spread_json(bench.adam_bytes_per_second)},
+                    {"triad_bytes_per_second", spread_json(bench.triad_bytes_per_second)},
+                    {"of_triad", spread_json(bench.ratio)}});
+    text += fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", bench.grad_type, range(bench.adam_bytes_per_second, 1e9),
+                        range(bench.triad_bytes_per_second, 1e9), range(bench.ratio, 1));
+  }
+  end_progress();
+  std::cout << (values.count("json") ? Json{{"ranks", ranks}, {"rows", rows}}.dump(1) + "\n"
+                                     : fmt::format("{} parameters on each of {} ranks\n", parameters, ranks) + text);
+  return 0;
+}
+
+int bench_comm(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("bytes", po::value<int64_t>()->default_value(256 << 20), "buffer of each rank")(
+      "ranks", po::value<int>()->default_value(2), "ranks, as threads")("rounds", po::value<int>()->default_value(15),
+                                                                        "counted rounds")("json", "print JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
+  const int64_t bytes = values["bytes"].as<int64_t>();
+  const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
+  if (ranks < 1 || rounds < 1 || bytes < 4 * ranks) {
+    throw core::UsageError("--ranks and --rounds must be positive, --bytes at least 4 for each rank");
+  }
+  Json rows = Json::array();
+  std::string text = fmt::format("{:>20}  {:>26}  {:>20}\n", "operation", "GB/s", "of copy");
+  for (const auto& row : runtime::bench_comm(bytes, ranks, rounds, progress())) {
+    rows.push_back({{"operation", row.operation},
+                    {"bytes_per_second", spread_json(row.bytes_per_second)},
+                    {"of_copy", spread_json(row.of_copy)}});
+    text +=
+        fmt::format("{:>20}  {:>26}  {:>20}\n", row.operation, range(row.bytes_per_second, 1e9), range(row.of_copy, 1));
+  }
+  end_progress();
+  std::cout << (values.count("json")
+                    ? Json{{"bytes", bytes}, {"ranks", ranks}, {"rows", rows}}.dump(1) + "\n"
+                    : fmt::format("{} bytes on each of {} ranks; copy: every rank copies as much at once\n", bytes,
+                                  ranks) +
+                          text);
+  return 0;
+}
+
+}  // namespace
+
+int bench_command(const Args& args) {
+  const std::string what = args.empty() ? "" : args[0];
+  const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
+  if (what == "train") return bench_train(rest);
+  if (what == "adam") return bench_adam(rest);
+  if (what == "comm") return bench_comm(rest);
+  if (what == "--help" || what == "-h") {
+    std::cout << "usage: zrt bench train|adam|comm [options]; each takes --help and --json\n";
+    return 0;
+  }
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, adam and comm", what));
+}
+
+}  // namespace zrt::tools

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "runtime/safetensors.h"
+#include "runtime/setup.h"
+#include "tools/commands/arguments.h"
+#include "tools/commands/reporter.h"
+
+namespace zrt::tools {
+
+int eval_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
+      "json", "print the result as JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
+  const std::filesystem::path run = values["RUN"].as<std::string>();
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const runtime::Config config = runtime::load_resolved(run / "config.resolved.json", sets);
+  const std::string prefix = values.count("data") ? values["data"].as<std::string>() : config.data.validation;
+  if (prefix.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
+
+  const models::Model model = runtime::make_model(config.model);
+  const runtime::Layout layout = runtime::make_layout(config, model);
+  const runtime::EvalData data = runtime::open_eval_data(prefix, config.model);
+  const runtime::SafetensorsReader weights(runtime::find_weights(run));
+  runtime::BatchFiller filler;
+  runtime::Session session(layout, runtime::compile_within_budget(config, layout, {"load", "eval"}),
+                           runtime::session_options(config),
+                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                              filler(rank, microbatch, tokens, targets);
+                            },
+                            [&](const models::Param& param, int64_t begin, std::span<float> out) {
+                              weights.read(param.name, param.elements(), begin, out);
+                            }});
+  session.run("load", {});
+  const runtime::Evaluation e = runtime::evaluate(session, data, filler);
+  if (!values.count("json")) {
+    std::cout << evaluation_text(e) << "\n";
+    return 0;
+  }
+  nlohmann::ordered_json json{{"data", prefix}, {"loss", e.loss}, {"perplexity", e.perplexity()}, {"tokens", e.tokens}};
+  if (e.bits_per_byte) json["bits_per_byte"] = *e.bits_per_byte;
+  if (e.unigram_entropy) json["unigram_entropy"] = *e.unigram_entropy;
+  std::cout << json.dump(1) << "\n";
+  return 0;
+}
+
+}  // namespace zrt::tools

@@ -1,0 +1,60 @@
+#include <fmt/format.h>
+
+#include <exception>
+#include <iostream>
+#include <map>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "tools/commands/command.h"
+#include "zrt_version.h"
+
+namespace {
+
+constexpr const char* usage =
+    "usage: zrt COMMAND …\n\n"
+    "  train CONFIG       train a model; every rank's memory is planned, printed and measured\n"
+    "  data build FILE…   turn text into a Megatron .bin/.idx dataset\n"
+    "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
+    "  generate RUN       text from a finished run\n"
+    "  bench WHAT         measure train, adam or comm against this machine's ceilings\n\n"
+    "`zrt COMMAND --help` lists a command's options.\n";
+
+int run(const std::vector<std::string>& args) {
+  using zrt::tools::Args;
+  const std::map<std::string, int (*)(const Args&)> commands{{"train", zrt::tools::train_command},
+                                                             {"data", zrt::tools::data_command},
+                                                             {"eval", zrt::tools::eval_command},
+                                                             {"generate", zrt::tools::generate_command},
+                                                             {"bench", zrt::tools::bench_command}};
+  if (args.empty()) throw zrt::core::UsageError("no command given; legal are train, data, eval, generate and bench");
+  if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    std::cout << usage;
+    return 0;
+  }
+  if (args[0] == "--version") {
+    std::cout << "zrt " << ZRT_VERSION << "\n";
+    return 0;
+  }
+  const auto found = commands.find(args[0]);
+  if (found == commands.end()) {
+    throw zrt::core::UsageError(
+        fmt::format("'{}' is no command; legal are train, data, eval, generate and bench", args[0]));
+  }
+  return found->second(Args(args.begin() + 1, args.end()));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  zrt::core::init_log();
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const zrt::core::Error& error) {
+    std::cerr << "zrt: error: " << error.what() << "\n";
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    std::cerr << "zrt: error: " << error.what() << "\n";
+    return 1;
+  }
+}
