@@ -1,0 +1,42 @@
+// Samples of one indexed dataset in Megatron-Core's order (sample_index.h).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "models/data/indexed_dataset.h"
+#include "models/data/sample_index.h"
+#include "models/data/sample_source.h"
+
+namespace zrt::models::data {
+
+struct GptDatasetOptions {
+  std::string prefix;              // of the .bin/.idx pair
+  int64_t sequence = 0;            // S
+  int64_t vocabulary = 0;          // of the model: every token must be below it
+  std::optional<int64_t> samples;  // at least this many; nothing: the whole samples of one epoch, each once
+  uint32_t seed = 1234;            // Megatron's default
+  Order order = Order::megatron;   // evaluation reads sequentially
+  std::string split;               // "969,30,1": `part` of these; empty: all sequences
+  size_t part = 0;                 // 0 training, 1 validation, 2 test
+};
+
+class GptDataset : public SampleSource {
+ public:
+  // Throws DataError when the files are bad or hold fewer than S + 1 tokens.
+  explicit GptDataset(const GptDatasetOptions& options);
+
+  int64_t size() const override { return index_.samples(); }
+  int64_t sequence() const override { return sequence_; }
+  void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+
+  const IndexedDataset& data() const { return data_; }
+  const SampleIndex& index() const { return index_; }
+
+ private:
+  IndexedDataset data_;
+  int64_t sequence_, vocabulary_;
+  SampleIndex index_;
+};
+
+}  // namespace zrt::models::data

@@ -1,0 +1,18 @@
+// What the trainer reads: numbered samples of S tokens and their S targets.
+#pragma once
+#include <cstdint>
+
+namespace zrt::models::data {
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual int64_t size() const = 0;      // samples
+  virtual int64_t sequence() const = 0;  // S
+
+  // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i].
+  // May run in many threads. Throws DataError when the number is out of range or a token is outside the vocabulary.
+  virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
+};
+
+}  // namespace zrt::models::data

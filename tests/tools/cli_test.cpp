@@ -1,0 +1,221 @@
+// The program from outside: exit codes and messages for bad input, and a whole small run.
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "catch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string text;  // stdout and stderr
+};
+
+Result zrt(const std::string& arguments) {
+  const std::string command = std::string(ZRT_BINARY_DIR) + "/zrt " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+
+// A folder of its own for each test, with a small text in it.
+struct Folder {
+  fs::path path;
+  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / ("zrt_cli_" + name)) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    std::ofstream text(path / "text.txt");
+    for (int i = 0; i < 400; ++i) text << "line " << i * 7919 % 1000 << " of a text that repeats itself\n";
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string operator/(const std::string& name) const { return (path / name).string(); }
+  void write(const std::string& name, const std::string& content) const { std::ofstream(path / name) << content; }
+};
+
+std::string config(const Folder& folder, const std::string& more = "") {
+  return R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.003}}, "zero_optimization": {"stage": 3},
+  "model": {"preset": "gpt2-tiny"}, "data": {"train": ")" +
+         (folder / "corpus/train") + R"(", "validation": ")" + (folder / "corpus/validation") +
+         R"("}, "run": {"steps": 6, "out": ")" + (folder / "run") + R"("})" + more + "}";
+}
+
+nlohmann::json read_json(const std::string& file) {
+  std::ifstream in(file);
+  return nlohmann::json::parse(in);
+}
+
+void build_data(const Folder& folder) {
+  const Result built = zrt("data build --out " + (folder / "corpus") + " --validation 0.2 " + (folder / "text.txt"));
+  INFO(built.text);
+  REQUIRE(built.code == 0);
+}
+
+}  // namespace
+
+TEST_CASE("A command line that cannot be understood exits with 2 and says what is legal") {
+  for (const char* arguments : {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data",
+                                "data build x", "bench", "bench train --stages 0,7", "generate", "eval"}) {
+    const Result result = zrt(arguments);
+    INFO("zrt " << arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find("zrt: error: ") != std::string::npos);
+  }
+}
+
+TEST_CASE("Help and version go to stdout with exit code 0") {
+  for (const char* arguments : {"--help", "--version", "train --help", "data build --help", "eval --help",
+                                "generate --help", "bench --help", "bench train --help"}) {
+    const std::string all = zrt(arguments).text;
+    INFO("zrt " << arguments << "\n" << all);
+    CHECK(zrt(std::string(arguments) + " 2>/dev/null").code == 0);
+    CHECK_FALSE(all.empty());
+  }
+}
+
+TEST_CASE("Bad input is one paragraph that names the key or file and the value") {
+  const Folder folder("bad");
+  build_data(folder);
+  struct Bad {
+    std::string what, content, arguments;
+    std::vector<std::string> expected;
+  };
+  const std::string good = config(folder);
+  auto replaced = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    const size_t at = text.find(from);
+    REQUIRE(at != std::string::npos);
+    return text.replace(at, from.size(), to);
+  };
+  const std::vector<Bad> cases{
+      {"malformed", good.substr(0, good.size() / 2), "", {"bad.json"}},
+      {"duplicate key",
+       replaced("\"train_batch_size\": 4", "\"train_batch_size\": 4, \"train_batch_size\": 8"),
+       "",
+       {"train_batch_size"}},
+      {"unknown key", replaced("\"stage\": 3", "\"stgae\": 3"), "", {"stgae", "stage"}},
+      {"wrong type", replaced("\"stage\": 3", "\"stage\": \"three\""), "", {"stage", "three"}},
+      {"stage out of range", replaced("\"stage\": 3", "\"stage\": 4"), "", {"stage", "4"}},
+      {"contradicting batch triple", replaced("\"train_batch_size\": 4", "\"train_batch_size\": 5"), "", {"5", "2"}},
+      {"heads not dividing", good, "--set model.heads=3 --set model.hidden=64", {"heads"}},
+      {"small vocabulary",
+       good,
+       "--set model.preset=null --set model.layers=1 --set model.hidden=32 --set "
+       "model.heads=2 --set model.sequence=16 --set model.vocab=100",
+       {"vocab", "100", "257"}},
+      {"missing dataset", good, "--set data.train=/nonexistent/corpus", {"/nonexistent/corpus"}},
+      {"no dataset", good, "--set data.train=null", {"data.train"}},
+      {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}},
+      {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}},
+      {"ranks", good, "--ranks 0", {"ranks", "0"}},
+      {"refused", good, "--set fp16.enabled=true", {"fp16"}},
+  };
+  for (const Bad& bad : cases) {
+    folder.write("bad.json", bad.content);
+    const Result result = zrt("train " + (folder / "bad.json") + " " + bad.arguments);
+    INFO(bad.what << "\n" << result.text);
+    CHECK(result.code == 1);
+    CHECK(result.text.find("zrt: error: ") != std::string::npos);
+    for (const std::string& expected : bad.expected) CHECK(result.text.find(expected) != std::string::npos);
+  }
+}
+
+TEST_CASE("A dataset cut short at any of several places is refused by name") {
+  const Folder folder("cut");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  for (const char* name : {"corpus/train.bin", "corpus/train.idx"}) {
+    const auto whole = fs::file_size(folder.path / name);
+    const std::string kept = folder / "kept";
+    fs::copy_file(folder.path / name, kept);
+    for (const uintmax_t size : {uintmax_t{0}, uintmax_t{1}, uintmax_t{20}, whole / 2, whole - 1}) {
+      if (size >= whole) continue;
+      fs::resize_file(folder.path / name, size);
+      const Result result = zrt("train " + (folder / "good.json"));
+      INFO(name << " cut to " << size << "\n" << result.text);
+      CHECK(result.code == 1);
+      CHECK(result.text.find("corpus/train") != std::string::npos);
+      fs::copy_file(kept, folder.path / name, fs::copy_options::overwrite_existing);
+    }
+    fs::remove(kept);
+  }
+}
+
+TEST_CASE("A run leaves its files, and eval and generate read them") {
+  const Folder folder("run");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  const Result trained = zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true");
+  INFO(trained.text);
+  REQUIRE(trained.code == 0);
+
+  const auto resolved = read_json(folder / "run/config.resolved.json");
+  CHECK(resolved["zero_optimization"]["stage"]["value"] == 3);
+  CHECK(resolved["zero_optimization"]["stage"]["from"] == "file");
+  CHECK(resolved["run"]["trace"]["from"] == "command line");
+  CHECK(resolved["gradient_accumulation_steps"]["from"] == "inferred");
+
+  std::ifstream metrics(folder / "run/metrics.jsonl");
+  int64_t steps = 0;
+  for (std::string line; std::getline(metrics, line);) {
+    const auto json = nlohmann::json::parse(line);
+    CHECK(json["step"] == ++steps);
+    for (const char* key : {"loss", "grad_norm", "lr", "loss_scale", "tokens", "step_seconds", "tokens_per_second",
+                            "exposed_comm_seconds", "exposed_io_seconds"}) {
+      CHECK(json.contains(key));
+    }
+  }
+  CHECK(steps == 6);
+
+  const auto memory = read_json(folder / "run/memory.json");
+  REQUIRE(memory["ranks"].size() == 2);
+  for (const auto& rank : memory["ranks"]) {
+    const auto& device = rank["tiers"]["device"];
+    CHECK(device["planned_peak_bytes"] == device["measured_peak_bytes"]);
+    CHECK(device["categories"]["weights"] > 0);
+  }
+  CHECK(memory["processes"][0]["outside_arena_bytes"] > 0);
+
+  const auto summary = read_json(folder / "run/summary.json");
+  CHECK(summary["exit_reason"] == "finished");
+  CHECK(summary["state_xxh3"].get<std::string>().size() == 16);
+  CHECK(read_json(folder / "run/trace.json")["traceEvents"].size() > 100);
+
+  const Result evaluated = zrt("eval " + (folder / "run") + " --json");
+  INFO(evaluated.text);
+  REQUIRE(evaluated.code == 0);
+  CHECK(nlohmann::json::parse(evaluated.text)["loss"] == summary["validation"]["loss"]);
+
+  const Result text = zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json");
+  INFO(text.text);
+  REQUIRE(text.code == 0);
+  CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json").text == text.text);
+  CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 4 --json").text != text.text);
+  CHECK(zrt("generate " + (folder / "nowhere")).code == 1);
+  fs::resize_file(folder.path / "run/checkpoints/step_6/model.safetensors", 5000);
+  const Result cut = zrt("eval " + (folder / "run"));
+  INFO(cut.text);
+  CHECK(cut.code == 1);
+  CHECK(cut.text.find("model.safetensors") != std::string::npos);
+}
+
+TEST_CASE("Every bench prints JSON") {
+  for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
+                                "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
+    const Result result = zrt(std::string(arguments) + " --json");
+    INFO(arguments << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    CHECK(nlohmann::json::accept(result.text));
+  }
+}
