@@ -1,0 +1,173 @@
+#include "runtime/config/build.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "core/error.h"
+#include "runtime/config/text.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+using core::DType;
+using nlohmann::json;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr int64_t most = int64_t{1} << 40;  // samples, microbatches, steps
+
+std::optional<int64_t> optional_integer(const Values& values, std::string_view path, int64_t low, int64_t high) {
+  if (values.is_null(path)) return std::nullopt;
+  return values.integer(path, low, high);
+}
+
+std::string optional_text(const Values& values, std::string_view path) {
+  return values.is_null(path) ? std::string() : values.text(path);
+}
+
+// "fp32", "fp16" or "bf16", in any case; no value for null.
+std::optional<DType> optional_type(const Values& values, std::string_view path) {
+  if (values.is_null(path)) return std::nullopt;
+  std::string name = values.text(path);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    if (name == core::dtype_name(type)) return type;
+  }
+  refuse(values.at(path), "is no type; legal: null, \"fp32\", \"bf16\" and \"fp16\".");
+}
+
+// The number of ranks that a complete triple implies.
+int implied_ranks(const Values& values, const ParallelConfig& parallel) {
+  for (const char* key : {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"}) {
+    if (values.is_null(key)) throw core::ConfigError(std::string(key) + " is missing, so the ranks are not known.");
+  }
+  const int64_t train = values.integer("train_batch_size", 1, most);
+  const int64_t micro = values.integer("train_micro_batch_size_per_gpu", 1, most);
+  const int64_t steps = values.integer("gradient_accumulation_steps", 1, most);
+  const int64_t ranks = train / micro / steps;
+  return static_cast<int>(std::min<int64_t>(ranks, Mesh::max_ranks)) * parallel.tensor * parallel.pipeline;
+}
+
+BatchConfig build_batch(Values& values, int data_ranks) {
+  const auto number = [&](const char* key) { return optional_integer(values, key, INT64_MIN, most); };
+  const std::optional<int64_t> train = number("train_batch_size"), micro = number("train_micro_batch_size_per_gpu"),
+                               accumulation = number("gradient_accumulation_steps");
+  const BatchConfig batch = resolve_batch(train, micro, accumulation, data_ranks);
+  if (!train) values.infer("train_batch_size", batch.train);
+  if (!micro) values.infer("train_micro_batch_size_per_gpu", batch.micro);
+  if (!accumulation) values.infer("gradient_accumulation_steps", batch.accumulation);
+  return batch;
+}
+
+ZeroConfig build_zero(Values& values) {
+  ZeroConfig zero;
+  zero.stage = static_cast<int>(values.integer("zero_optimization.stage", 0, 3));
+  zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size", 0);
+  zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size", 0);
+  zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance", 0);
+  if (values.is_null("zero_optimization.overlap_comm")) {
+    values.infer("zero_optimization.overlap_comm", zero.stage == 3);
+  }
+  zero.overlap_comm = values.flag("zero_optimization.overlap_comm");
+  return zero;
+}
+
+int64_t reduce_every(Values& values, const ZeroConfig& zero, int64_t accumulation) {
+  constexpr const char* key = "parallel.reduce_every";
+  if (values.is_null(key)) values.infer(key, zero.stage <= 1 ? accumulation : 1);
+  const int64_t every = values.integer(key, 1, most);
+  if (accumulation % every != 0) {
+    refuse(values.at(key), "must divide gradient_accumulation_steps = " + std::to_string(accumulation) + ". Try 1 or " +
+                               std::to_string(accumulation) + ".");
+  }
+  return every;
+}
+
+PrecisionConfig build_precision(const Values& values, int64_t accumulation, int64_t every) {
+  PrecisionConfig precision;
+  precision.compute = values.flag("bf16.enabled") ? DType::bf16 : DType::f32;
+  const std::string compute(core::dtype_name(precision.compute));
+  const auto wire = optional_type(values, "communication_data_type");
+  const Value& asked = values.at("communication_data_type");
+  if (wire && *wire != DType::f32 && *wire != precision.compute) {
+    refuse(asked, "is not supported with " + compute + " weights; legal: null, \"fp32\" and \"" + compute + "\".");
+  }
+  if (wire && *wire != DType::f32 && every > 1) {
+    refuse(asked, "cannot be honoured: with parallel.reduce_every = " + std::to_string(every) +
+                      " a rank sums its microbatches in fp32 and reduces the sum. Legal: null and \"fp32\"; or set "
+                      "parallel.reduce_every to 1.");
+  }
+  precision.local_grad = every > 1 || wire == DType::f32 ? DType::f32 : precision.compute;
+  precision.accumulated_grad = accumulation == 1 ? precision.compute : DType::f32;
+  const auto wanted = optional_type(values, "data_types.grad_accum_dtype");
+  if (wanted && *wanted != precision.accumulated_grad) {
+    const std::string actual(core::dtype_name(precision.accumulated_grad));
+    refuse(values.at("data_types.grad_accum_dtype"),
+           "cannot be honoured: with " + std::to_string(accumulation) + " microbatches per step and " + compute +
+               " weights, gradients are kept in " + actual + ". Legal: null and \"" + actual + "\".");
+  }
+  return precision;
+}
+
+MemoryConfig build_memory(const Values& values) {
+  MemoryConfig memory;
+  memory.device_budget_bytes = optional_integer(values, "memory.device_budget_bytes", 1, INT64_MAX);
+  memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
+  return memory;
+}
+
+RunConfig build_run(Values& values, const std::string& name) {
+  RunConfig run;
+  run.steps = values.integer("run.steps", 1, most);
+  run.seed = values.integer("run.seed", 0);
+  run.out = optional_text(values, "run.out");
+  if (values.is_null("run.name")) values.infer("run.name", name);
+  run.name = values.text("run.name");
+  if (run.name.empty() || run.name.find('/') != std::string::npos) {
+    refuse(values.at("run.name"), "must be a file name: not empty and without '/'.");
+  }
+  const auto print = optional_integer(values, "steps_per_print", 1, most);
+  if (values.is_null("run.log_interval")) values.infer("run.log_interval", print.value_or(10));
+  run.log_interval = values.integer("run.log_interval", 0, most);
+  run.eval_interval = values.integer("run.eval_interval", 0, most);
+  run.eval_batches = values.integer("run.eval_batches", 1, most);
+  run.save_weights = values.flag("run.save_weights");
+  run.trace = values.flag("run.trace");
+  run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
+  run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
+  return run;
+}
+
+}  // namespace
+
+Config build_config(Values& values, int ranks, const std::string& name) {
+  Config config;
+  config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor", 1, Mesh::max_ranks));
+  config.parallel.pipeline = static_cast<int>(values.integer("parallel.pipeline", 1, Mesh::max_ranks));
+  config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
+  config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
+  config.batch = build_batch(values, config.mesh.data());
+
+  const Value& op = values.at("gradient_allreduce_op");
+  if (op.value != "mean" && op.value != "MEAN" && op.value != "Mean") {
+    refuse(op, "is not supported; legal: \"mean\".");
+  }
+  config.zero = build_zero(values);
+  config.parallel.reduce_every = reduce_every(values, config.zero, config.batch.accumulation);
+  config.precision = build_precision(values, config.batch.accumulation, config.parallel.reduce_every);
+  config.run = build_run(values, name);
+  config.optimizer = build_optimizer(values);
+  config.optimizer.gradient_clipping = values.real("gradient_clipping", 0, infinity);
+  config.schedule = build_schedule(values, config.optimizer.lr, config.run.steps);
+  config.model = build_model(values);
+  config.data = build_data(values);
+  config.memory = build_memory(values);
+
+  config.warnings = values.warnings;
+  for (const Value& value : values.all()) {
+    config.keys.push_back({value.path, value.value.dump(), std::string(from_name(value.from))});
+  }
+  return config;
+}
+
+}  // namespace zrt::runtime::configuration

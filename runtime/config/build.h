@@ -1,0 +1,18 @@
+// From the values of all keys to the structs of a Config: ranges, inference and relations between keys.
+#pragma once
+#include "runtime/config/config.h"
+#include "runtime/config/values.h"
+
+namespace zrt::runtime::configuration {
+
+// Fills every struct of the Config, on `ranks` ranks; 0 takes the number the batch triple implies. `name` is the
+// fallback of run.name. Records what it infers in `values`. Throws ConfigError.
+Config build_config(Values& values, int ranks, const std::string& name);
+
+// The parts, in the order they depend on each other.
+ModelConfig build_model(Values& values);
+DataConfig build_data(const Values& values);
+OptimizerConfig build_optimizer(Values& values);
+LearningRate build_schedule(Values& values, double lr, int64_t steps);
+
+}  // namespace zrt::runtime::configuration

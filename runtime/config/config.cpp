@@ -1,0 +1,116 @@
+#include "runtime/config/config.h"
+
+#include "core/error.h"
+#include "runtime/config/build.h"
+#include "runtime/config/resolve.h"
+#include "runtime/config/tree.h"
+
+namespace zrt::runtime {
+
+using namespace configuration;
+
+namespace {
+
+using nlohmann::json;
+
+// Overrides, checks and structs. `ranks` 0: those of the batch triple.
+Config finish(Tree tree, const std::vector<std::string>& sets, int ranks, const std::string& run_name) {
+  normalise(tree);
+  for (const std::string& set : sets) apply_set(tree, set);
+  normalise(tree);
+  Values values = resolve_keys(tree);
+  Config config = build_config(values, ranks, run_name);
+  config.file = tree.document.name;
+  return config;
+}
+
+std::string run_name(const std::string& file) {
+  const std::string stem = std::filesystem::path(file).stem().string();
+  return stem.empty() ? "run" : stem;
+}
+
+bool is_entry(const json& node) {
+  return node.is_object() && node.size() == 2 && node.contains("value") && node.contains("from");
+}
+
+// Replaces every {"value", "from"} by its value and keeps the origins.
+json strip(const json& node, const std::string& path, Tree& tree) {
+  if (is_entry(node)) {
+    for (const From from : {From::file, From::command_line, From::fallback, From::inferred}) {
+      if (node["from"] != from_name(from)) continue;
+      tree.recorded[path] = from;
+      return node["value"];
+    }
+  }
+  if (!node.is_object() || is_entry(node)) {
+    throw core::ConfigError(tree.document.name + ": '" + path + "' holds " + printed(node) +
+                            ", but a resolved configuration holds {\"value\": …, \"from\": …} for every key. Give the "
+                            "config.resolved.json of a run.");
+  }
+  json result = json::object();
+  for (const auto& [name, member] : node.items()) {
+    result[name] = strip(member, path.empty() ? name : path + "." + name, tree);
+  }
+  return result;
+}
+
+void write_nested(std::string& text, const nlohmann::ordered_json& node, int depth) {
+  const std::string indent(static_cast<size_t>(depth) * 2, ' ');
+  bool first = true;
+  text += "{\n";
+  for (const auto& [name, member] : node.items()) {
+    text += (first ? "" : ",\n") + indent + "  " + json(name).dump() + ": ";
+    first = false;
+    if (member.is_object()) {
+      write_nested(text, member, depth + 1);
+    } else {
+      text += member.get<std::string>();
+    }
+  }
+  text += (first ? "" : "\n") + indent + "}";
+}
+
+}  // namespace
+
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks) {
+  if (ranks < 1) throw core::ConfigError("ranks = " + std::to_string(ranks) + " is too few; legal: at least 1.");
+  Tree tree;
+  tree.document = parse_config_text(text, name);
+  return finish(std::move(tree), sets, ranks, run_name(name));
+}
+
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks) {
+  return parse_config(read_config_file(file), file.string(), sets, ranks);
+}
+
+std::string resolved_json(const Config& config) {
+  // One key per line: the leaves are text already.
+  nlohmann::ordered_json root = nlohmann::ordered_json::object();
+  for (const ResolvedKey& key : config.keys) {
+    nlohmann::ordered_json* node = &root;
+    for (const std::string& part : split_path(key.path)) node = &(*node)[part];
+    *node = "{\"value\": " + key.value + ", \"from\": \"" + key.from + "\"}";
+  }
+  std::string text;
+  write_nested(text, root, 0);
+  return text + "\n";
+}
+
+void record_inferred(Config& config, const std::string& path, const std::string& text) {
+  for (ResolvedKey& key : config.keys) {
+    if (key.path != path) continue;
+    key.value = json(text).dump();
+    key.from = from_name(From::inferred);
+    return;
+  }
+  throw core::ProgramError("the configuration has no key '" + path + "' to record.");
+}
+
+Config load_resolved(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+  Tree tree;
+  tree.document = parse_config_text(read_config_file(file), file.string());
+  tree.document.root = strip(tree.document.root, "", tree);
+  return finish(std::move(tree), sets, 0, run_name(file.string()));
+}
+
+}  // namespace zrt::runtime

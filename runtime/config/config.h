@@ -1,0 +1,117 @@
+// The configuration of a run: plain structs, checked once when they are loaded.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+#include "optimizer/schedule.h"
+#include "runtime/config/batch.h"
+#include "runtime/mesh.h"
+
+namespace zrt::runtime {
+
+using LearningRate = optimizer::Schedule;
+
+struct ModelConfig {
+  std::string type = "gpt2", preset;  // preset: "" when the sizes were given
+  int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
+  double dropout = 0;
+  bool tied = true;
+};
+
+struct DataSource {
+  double weight = 1;
+  std::string prefix, language;  // of a .bin/.idx pair; language may be ""
+};
+struct DataConfig {
+  std::vector<DataSource> train;  // empty: not given
+  std::string validation;         // "": not given
+};
+
+struct OptimizerConfig {
+  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
+  bool decoupled = true;  // AdamW
+  bool bias_correction = true;
+  double gradient_clipping = 1;  // whole-model L2 norm; 0: off
+};
+
+struct ZeroConfig {
+  int stage = 0;
+  // In elements. A unit larger than its bucket travels alone, so 0 means one collective per unit.
+  int64_t reduce_bucket_size = 500000000, allgather_bucket_size = 500000000;
+  int64_t max_reuse_distance = 1000000000;  // elements; stage 3
+  bool overlap_comm = false;
+};
+
+struct PrecisionConfig {
+  core::DType compute = core::DType::f32;           // f32 or bf16: weights, activations
+  core::DType local_grad = core::DType::f32;        // of a rank, as it enters the reduction
+  core::DType accumulated_grad = core::DType::f32;  // after the reduction, as the optimizer reads it
+};
+
+struct ParallelConfig {
+  int tensor = 1, pipeline = 1;
+  int64_t reduce_every = 1;  // microbatches summed on a rank before a reduction; divides the accumulation steps
+};
+
+struct MemoryConfig {
+  std::optional<int64_t> device_budget_bytes;  // per rank; none: unlimited
+  int64_t unit_bytes = 64 << 20;               // largest unit
+};
+
+struct RunConfig {
+  int64_t steps = 1000, seed = 1;
+  std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
+  int64_t log_interval = 10;  // steps between log lines; 0: none
+  int64_t eval_interval = 0, eval_batches = 8;  // steps between evaluations, 0: none; microbatches of one
+  bool save_weights = true, trace = false;
+  int64_t timeout_seconds = 120;
+  int threads_per_rank = 1;
+};
+
+// One line of config.resolved.json.
+struct ResolvedKey {
+  std::string path;   // "zero_optimization.stage"
+  std::string value;  // JSON
+  std::string from;   // "file", "command line", "default" or "inferred"
+};
+
+struct Config {
+  std::string file;
+  int ranks = 1;
+  Mesh mesh;
+  BatchConfig batch;
+  PrecisionConfig precision;
+  OptimizerConfig optimizer;
+  LearningRate schedule;
+  ZeroConfig zero;
+  ModelConfig model;
+  DataConfig data;
+  ParallelConfig parallel;
+  MemoryConfig memory;
+  RunConfig run;
+  std::vector<std::string> warnings;  // for the caller to log
+  std::vector<ResolvedKey> keys;
+};
+
+// Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory and run
+// added, and applies the overrides "a.b.c=value" in order. Throws ConfigError for everything that is wrong with a key
+// or a file, UsageError for an override that is not of that form.
+Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
+// The same for text; `name` stands for the file in messages.
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
+
+// The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
+// that holds an implemented key or was given.
+std::string resolved_json(const Config& config);
+
+// Records a choice that the caller made, for example run.out, so that resolved_json shows it as inferred.
+void record_inferred(Config& config, const std::string& path, const std::string& text);
+
+// Re-creates the configuration of a run, on its number of ranks, from its config.resolved.json.
+Config load_resolved(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+
+}  // namespace zrt::runtime

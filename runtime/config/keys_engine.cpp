@@ -1,0 +1,182 @@
+// Precision, activation checkpoints, files and the engine.
+#include "runtime/config/key_table.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+constexpr Key fp16_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "fp16 training is not supported; bf16.enabled is"},
+    {"auto_cast", t_bool, "false", Use::inert},
+    {"loss_scale", t_real, "0", Use::inert},
+    {"initial_scale_power", t_int, "16", Use::inert},
+    {"loss_scale_window", t_int, "1000", Use::inert},
+    {"hysteresis", t_int, "2", Use::inert},
+    {"consecutive_hysteresis", t_bool, "false", Use::inert},
+    {"min_loss_scale", t_int, "1", Use::inert},
+    {"fp16_master_weights_and_grads", t_bool, "false", Use::inert},
+};
+
+constexpr Key bf16_keys[] = {
+    {"enabled", t_bool, "false", Use::implemented},
+    {"immediate_grad_update", t_bool, "false", Use::inert,
+     "gradients enter the accumulator as soon as they are reduced"},
+    {"check_grad_overflow", t_bool, "true", Use::refused, "a step with a non-finite gradient is always skipped"},
+    {"bf16_master_weights_and_grads", t_bool, "false", Use::refused, "master weights are always fp32"},
+    {"bf16_optimizer_states", t_bool, "false", Use::refused, "moments are always fp32"},
+};
+
+constexpr Key data_types_keys[] = {
+    {"grad_accum_dtype", t_text | t_null, "null", Use::implemented},
+    {"param_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled sets the type of the weights"},
+    {"buffer_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled sets the type of buffers"},
+};
+
+constexpr Key amp_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "Apex is not supported; bf16.enabled is"},
+    {"opt_level", t_text, "null", Use::inert},
+};
+
+constexpr Key torch_autocast_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "autocast is not supported; bf16.enabled is"},
+    {"dtype", t_text | t_null, "null", Use::inert},
+    {"lower_precision_safe_modules", t_list | t_null, "null", Use::inert},
+};
+
+constexpr Key activation_checkpointing_keys[] = {
+    {"partition_activations", t_bool, "false", Use::refused, "recomputation is not supported"},
+    {"number_checkpoints", t_int | t_null, "null", Use::refused, "recomputation is not supported"},
+    {"contiguous_memory_optimization", t_bool, "false", Use::refused, "recomputation is not supported"},
+    {"synchronize_checkpoint_boundary", t_bool, "false", Use::inert,
+     "recomputation is not supported, so there is no boundary"},
+    {"profile", t_bool, "false", Use::refused, "its timers are not printed"},
+    {"cpu_checkpointing", t_bool, "false", Use::refused, "activation offload is not supported"},
+};
+
+constexpr Key aio_keys[] = {
+    {"block_size", t_int, "1048576", Use::inert, "no state lives on NVMe"},
+    {"queue_depth", t_int, "8", Use::inert, "no state lives on NVMe"},
+    {"intra_op_parallelism", t_int, "1", Use::inert, "no state lives on NVMe"},
+    {"thread_count", t_int, "1", Use::inert, "DeepSpeed ignores it: the key is intra_op_parallelism"},
+    {"single_submit", t_bool, "false", Use::inert, "no state lives on NVMe"},
+    {"overlap_events", t_bool, "true", Use::inert, "no state lives on NVMe"},
+    {"use_gds", t_bool, "false", Use::refused, "GPUDirect Storage is not supported"},
+};
+
+constexpr Key pipeline_keys[] = {
+    {"stages", t_int | t_auto, R"("auto")", Use::inert, "parallel.pipeline sets the stages"},
+    {"partition", t_text, R"("best")", Use::inert, "parallel.pipeline sets the stages"},
+    {"seed_layers", t_bool, "false", Use::inert, "weights are initialised per tensor"},
+    {"activation_checkpoint_interval", t_int, "0", Use::refused, "recomputation is not supported"},
+    {"pipe_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
+    {"grad_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
+    {"use_reentrant", t_bool | t_null, "null", Use::inert, "there is no autograd"},
+};
+
+constexpr Key checkpoint_keys[] = {
+    {"tag_validation", t_text, R"("WARN")", Use::inert, "there are no checkpoint tags"},
+    {"load_universal", t_bool, "false", Use::refused, "universal checkpoints are not read"},
+    {"use_node_local_storage", t_bool, "false", Use::refused, "weights are written once, by one rank"},
+    {"parallel_write", t_object, "{}", Use::inert},
+    {"checkpoint_serialization", t_bool, "true", Use::inert, "weights are always written to a file"},
+    {"writer", t_object | t_null, "null", Use::refused, "the writer cannot be chosen"},
+};
+
+constexpr Key checkpoint_parallel_write_keys[] = {
+    {"pipeline_stage", t_bool, "false", Use::inert, "there is one pipeline stage"},
+};
+
+constexpr Key checkpoint_writer_keys[] = {
+    {"type", t_text, R"("FAST")", Use::refused, "the writer cannot be chosen"},
+    {"io_buffer_size", t_int, "67108864", Use::refused, "the writer cannot be chosen"},
+    {"io_buffer_double", t_bool, "true", Use::refused, "the writer cannot be chosen"},
+    {"show_statistics", t_bool, "false", Use::refused, "the writer cannot be chosen"},
+    {"data_parallel", t_text | t_null, "null", Use::refused, "the writer cannot be chosen"},
+    {"decoupled", t_bool, "false", Use::refused, "the writer cannot be chosen"},
+    {"io_multiplier", t_int, "1", Use::refused, "the writer cannot be chosen"},
+};
+
+constexpr Key timers_keys[] = {
+    {"throughput", t_object, "{}", Use::inert},
+};
+
+constexpr Key timers_throughput_keys[] = {
+    {"enabled", t_bool, "true", Use::inert, "throughput is always measured"},
+    {"synchronized", t_bool, "true", Use::inert, "a step is timed from end to end"},
+};
+
+constexpr Key compile_keys[] = {
+    {"deepcompile", t_bool, "false", Use::refused, "there is nothing to compile: steps run from a static program"},
+    {"free_activation", t_bool, "false", Use::inert},
+    {"free_activation_threshold", t_int, "10485760", Use::inert},
+    {"offload_activation", t_bool, "false", Use::inert},
+    {"offload_activation_pin_memory", t_bool, "true", Use::inert},
+    {"offload_opt_states", t_bool, "false", Use::inert},
+    {"double_buffer", t_bool, "true", Use::inert},
+    {"symmetric_memory", t_bool, "false", Use::inert},
+    {"debug_log", t_bool, "false", Use::inert},
+    {"offload_parameters", t_bool, "false", Use::inert},
+    {"sync_before_reduce", t_bool, "false", Use::inert},
+    {"sync_after_reduce", t_bool, "false", Use::inert},
+    {"sync_before_allgather", t_bool, "false", Use::inert},
+    {"sync_after_allgather", t_bool, "false", Use::inert},
+    {"keep_int_input_tensors", t_bool, "true", Use::inert},
+    {"keep_all_input_tensors", t_bool, "false", Use::inert},
+    {"passes", t_list | t_null, "null", Use::inert},
+};
+
+constexpr Key tensor_parallel_keys[] = {
+    {"autotp_size", t_int, "0", Use::refused, "tensor parallelism is not supported", "[1]"},
+    {"tp_overlap_comm", t_bool, "false", Use::inert, "tensor parallelism is not supported"},
+    {"preset_model", t_text | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+    {"partition_config", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+    {"dtype", t_text, R"("torch.float16")", Use::inert, "tensor parallelism is not supported"},
+    {"tp", t_object, "{}", Use::inert, "", nullptr, "tensor_parallel"},
+    {"injection_policy_tuple", t_list | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+    {"keep_module_on_host", t_bool, "false", Use::inert, "tensor parallelism is not supported"},
+    {"kernel_inject", t_bool, "false", Use::inert, "tensor parallelism is not supported", nullptr,
+     "replace_with_kernel_inject"},
+};
+
+constexpr Key tensor_parallel_tp_keys[] = {
+    {"tp_size", t_int, "1", Use::refused, "tensor parallelism is not supported"},
+    {"tp_grain_size", t_int, "1", Use::inert, "tensor parallelism is not supported"},
+    {"mpu", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+    {"tp_group", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+};
+
+constexpr Key weight_quantization_keys[] = {
+    {"enabled", t_bool, "true", Use::inert, "no quantization rule is in force"},
+    {"num_bits", t_int, "8", Use::inert, "no quantization rule is in force"},
+    {"q_type", t_text, R"("symmetric")", Use::inert, "no quantization rule is in force"},
+    {"q_groups", t_int, "1", Use::inert, "no quantization rule is in force"},
+    {"quantized_initialization", t_object, "{}", Use::refused, "quantized weights are not supported"},
+    {"post_init_quant", t_object, "{}", Use::refused, "quantized weights are not supported"},
+};
+
+constexpr Section all[] = {
+    {"fp16", "", Parser::strict, "enabled", fp16_keys},
+    {"bf16", "", Parser::strict, nullptr, bf16_keys},
+    {"data_types", "", Parser::legacy, nullptr, data_types_keys},
+    {"amp", "", Parser::legacy, "enabled", amp_keys},
+    {"torch_autocast", "", Parser::legacy, "enabled", torch_autocast_keys},
+    {"activation_checkpointing", "", Parser::legacy, nullptr, activation_checkpointing_keys},
+    {"aio", "", Parser::legacy, nullptr, aio_keys},
+    {"pipeline", "", Parser::legacy, nullptr, pipeline_keys},
+    {"checkpoint", "", Parser::legacy, nullptr, checkpoint_keys},
+    {"checkpoint.parallel_write", "", Parser::legacy, nullptr, checkpoint_parallel_write_keys},
+    {"checkpoint.writer", "", Parser::legacy, nullptr, checkpoint_writer_keys},
+    {"timers", "", Parser::legacy, nullptr, timers_keys},
+    {"timers.throughput", "", Parser::strict, nullptr, timers_throughput_keys},
+    {"compile", "", Parser::strict, "deepcompile", compile_keys},
+    {"tensor_parallel", "", Parser::strict, nullptr, tensor_parallel_keys},
+    {"tensor_parallel.tp", "", Parser::strict, nullptr, tensor_parallel_tp_keys},
+    {"weight_quantization", "", Parser::strict, nullptr, weight_quantization_keys},
+};
+
+}  // namespace
+
+std::span<const Section> engine_sections() {
+  return all;
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,105 @@
+// Features that change the model or its data: experts, sparsity, curricula, compression.
+#include "runtime/config/key_table.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+constexpr Key expert_parallel_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "expert parallelism is not supported"},
+    {"autoep_size", t_int, "1", Use::inert},
+    {"expert_tensor_parallel_size", t_int, "1", Use::inert},
+    {"validate_folding_routing", t_bool, "false", Use::inert},
+    {"preset_model", t_text | t_null, "null", Use::inert},
+    {"moe_layer_pattern", t_text | t_null, "null", Use::inert},
+    {"expert_pattern", t_text | t_null, "null", Use::inert},
+    {"router_pattern", t_text | t_null, "null", Use::inert},
+    {"use_grouped_mm", t_bool, "true", Use::inert},
+    {"disable_triton_grouped_mm", t_bool, "false", Use::inert},
+    {"route_norm", t_bool | t_null, "null", Use::inert},
+    {"route_scale", t_real, "1.0", Use::inert},
+    {"score_apply", t_text, R"("auto")", Use::inert},
+    {"combine_impl", t_text, R"("auto")", Use::inert},
+    {"num_expert_groups", t_int | t_null, "null", Use::inert},
+    {"num_limited_groups", t_int | t_null, "null", Use::inert},
+    {"score_func", t_text, R"("auto")", Use::inert},
+    {"top_k", t_int | t_auto, R"("auto")", Use::inert},
+    {"load_balance_coeff", t_null, "null", Use::inert},
+    {"routed_scaling_factor", t_real | t_auto, R"("auto")", Use::inert},
+    {"expert_w1", t_text | t_null, "null", Use::inert},
+    {"expert_w2", t_text | t_null, "null", Use::inert},
+    {"expert_w3", t_text | t_null, nullptr, Use::inert},
+    {"num_experts_attr", t_text | t_null, "null", Use::inert},
+    {"top_k_attr", t_text | t_null, "null", Use::inert},
+    {"has_shared_experts", t_bool | t_null, "null", Use::inert},
+    {"shared_experts_pattern", t_text | t_null, "null", Use::inert},
+    {"shared_experts_gate_pattern", t_text | t_null, "null", Use::inert},
+};
+
+constexpr Key sparse_attention_keys[] = {
+    {"mode", t_text, R"("fixed")", Use::refused, "sparse attention is not supported"},
+    {"block", t_int, "16", Use::refused, "sparse attention is not supported"},
+    {"different_layout_per_head", t_bool, "false", Use::refused, "sparse attention is not supported"},
+    {"num_local_blocks", t_int, "4", Use::refused, "sparse attention is not supported"},
+    {"num_global_blocks", t_int, "1", Use::refused, "sparse attention is not supported"},
+    {"attention", t_text, R"("bidirectional")", Use::refused, "sparse attention is not supported"},
+    {"horizontal_global_attention", t_bool, "false", Use::refused, "sparse attention is not supported"},
+    {"num_different_global_patterns", t_int, "1", Use::refused, "sparse attention is not supported"},
+    {"num_random_blocks", t_int, "0", Use::refused, "sparse attention is not supported"},
+    {"local_window_blocks", t_list, "[4]", Use::refused, "sparse attention is not supported"},
+    {"global_block_indices", t_list, "[0]", Use::refused, "sparse attention is not supported"},
+    {"global_block_end_indices", t_list | t_null, "null", Use::refused, "sparse attention is not supported"},
+    {"num_sliding_window_blocks", t_int, "3", Use::refused, "sparse attention is not supported"},
+};
+
+constexpr Key progressive_layer_drop_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "layers are never dropped"},
+    {"theta", t_real, "1.0", Use::inert},
+    {"gamma", t_real, "0.001", Use::inert},
+};
+
+constexpr Key curriculum_learning_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "curricula are not supported"},
+    {"min_difficulty", t_int, nullptr, Use::inert},
+    {"max_difficulty", t_int, nullptr, Use::inert},
+    {"schedule_type", t_text, nullptr, Use::inert},
+    {"schedule_config", t_object, "null", Use::inert},
+};
+
+constexpr Key data_efficiency_keys[] = {
+    {"enabled", t_bool, "false", Use::refused, "data sampling and routing are not supported"},
+    {"seed", t_int, "1234", Use::inert},
+    {"data_sampling", t_object, "null", Use::inert},
+    {"data_routing", t_object, "null", Use::inert},
+};
+
+constexpr Key compression_training_keys[] = {
+    {"weight_quantization", t_object, "null", Use::refused, "compression is not supported"},
+    {"activation_quantization", t_object, "null", Use::refused, "compression is not supported"},
+    {"sparse_pruning", t_object, "null", Use::refused, "compression is not supported"},
+    {"row_pruning", t_object, "null", Use::refused, "compression is not supported"},
+    {"head_pruning", t_object, "null", Use::refused, "compression is not supported"},
+    {"channel_pruning", t_object, "null", Use::refused, "compression is not supported"},
+    {"layer_reduction", t_object, "null", Use::refused, "compression is not supported"},
+};
+
+constexpr Key quantize_training_keys[] = {
+    {"eigenvalue", t_object, "null", Use::refused, "quantized training is not supported"},
+};
+
+constexpr Section all[] = {
+    {"expert_parallel", "", Parser::legacy, "enabled", expert_parallel_keys},
+    {"sparse_attention", "", Parser::legacy, nullptr, sparse_attention_keys},
+    {"progressive_layer_drop", "", Parser::legacy, "enabled", progressive_layer_drop_keys},
+    {"curriculum_learning", "", Parser::legacy, "enabled", curriculum_learning_keys},
+    {"data_efficiency", "", Parser::legacy, "enabled", data_efficiency_keys},
+    {"compression_training", "", Parser::legacy, nullptr, compression_training_keys},
+    {"quantize_training", "", Parser::legacy, nullptr, quantize_training_keys},
+};
+
+}  // namespace
+
+std::span<const Section> model_features_sections() {
+  return all;
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,156 @@
+// Optimizers and learning-rate schedules.
+#include "runtime/config/key_table.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+constexpr Key optimizer_keys[] = {
+    {"type", t_text | t_null | t_fill, "null", Use::implemented},
+    {"params", t_object | t_null, "null", Use::implemented},
+    {"legacy_fusion", t_bool, "false", Use::inert, "a switch of the fp16 wrapper"},
+};
+
+constexpr Key optimizer_params_adam_adamw_keys[] = {
+    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"betas", t_list, "[0.9, 0.999]", Use::implemented},
+    {"eps", t_real, "1e-08", Use::implemented},
+    {"weight_decay", t_real, "0.0", Use::implemented},
+    {"bias_correction", t_bool, "true", Use::implemented},
+    {"amsgrad", t_bool, "false", Use::refused, "AMSGrad is not supported"},
+    {"torch_adam", t_bool, "false", Use::inert, "there is one Adam implementation"},
+    {"adam_w_mode", t_bool, "true", Use::implemented},
+    {"fp32_optimizer_states", t_bool, "true", Use::refused, "moments are always fp32"},
+    {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
+};
+
+constexpr Key optimizer_params_lamb_keys[] = {
+    {"max_coeff", t_real, "10.0", Use::refused, "LAMB is not supported"},
+    {"min_coeff", t_real, "0.01", Use::refused, "LAMB is not supported"},
+    {"eps_inside_sqrt", t_bool, "false", Use::refused, "LAMB is not supported"},
+};
+
+constexpr Key optimizer_params_onebitadam_keys[] = {
+    {"freeze_step", t_int, "100000", Use::refused, "1-bit Adam is not supported"},
+    {"cuda_aware", t_bool, "false", Use::refused, "1-bit Adam is not supported"},
+    {"comm_backend_name", t_text, R"("nccl")", Use::refused, "1-bit Adam is not supported"},
+};
+
+constexpr Key optimizer_params_zerooneadam_keys[] = {
+    {"var_freeze_step", t_int, "100000", Use::refused, "0/1 Adam is not supported"},
+    {"var_update_scaler", t_int, "16", Use::refused, "0/1 Adam is not supported"},
+    {"local_step_scaler", t_int, "32678", Use::refused, "0/1 Adam is not supported"},
+    {"local_step_clipper", t_int, "16", Use::refused, "0/1 Adam is not supported"},
+    {"cuda_aware", t_bool, "false", Use::refused, "0/1 Adam is not supported"},
+    {"comm_backend_name", t_text, R"("nccl")", Use::refused, "0/1 Adam is not supported"},
+};
+
+constexpr Key optimizer_params_onebitlamb_keys[] = {
+    {"max_coeff", t_real, "10.0", Use::refused, "1-bit LAMB is not supported"},
+    {"min_coeff", t_real, "0.01", Use::refused, "1-bit LAMB is not supported"},
+    {"coeff_beta", t_real, "0.9", Use::refused, "1-bit LAMB is not supported"},
+    {"factor_max", t_real, "4.0", Use::refused, "1-bit LAMB is not supported"},
+    {"factor_min", t_real, "0.5", Use::refused, "1-bit LAMB is not supported"},
+    {"factor_threshold", t_real, "0.1", Use::refused, "1-bit LAMB is not supported"},
+    {"freeze_step", t_int, "100000", Use::refused, "1-bit LAMB is not supported"},
+    {"cuda_aware", t_bool, "false", Use::refused, "1-bit LAMB is not supported"},
+    {"comm_backend_name", t_text, R"("nccl")", Use::refused, "1-bit LAMB is not supported"},
+};
+
+constexpr Key optimizer_params_lion_keys[] = {
+    {"lr", t_real, "0.001", Use::refused, "Lion is not supported"},
+    {"betas", t_list, "[0.9, 0.999]", Use::refused, "Lion is not supported"},
+    {"weight_decay", t_real, "0.0", Use::refused, "Lion is not supported"},
+};
+
+constexpr Key optimizer_params_adagrad_cpu_keys[] = {
+    {"lr", t_real, "0.01", Use::refused, "Adagrad is not supported"},
+    {"eps", t_real, "1e-10", Use::refused, "Adagrad is not supported"},
+    {"weight_decay", t_real, "0.0", Use::refused, "Adagrad is not supported"},
+};
+
+constexpr Key optimizer_params_muon_keys[] = {
+    {"lr", t_real, "null", Use::refused, "Muon is not supported"},
+    {"momentum", t_real, "0.95", Use::refused, "Muon is not supported"},
+    {"weight_decay", t_real, "0.0", Use::refused, "Muon is not supported"},
+    {"muon_lr", t_real, "null", Use::refused, "Muon is not supported"},
+    {"adam_lr", t_real, "null", Use::refused, "Muon is not supported"},
+    {"ns_method", t_text, R"("gram")", Use::refused, "Muon is not supported"},
+    {"betas", t_list, "[0.9, 0.95]", Use::refused, "Muon is not supported"},
+    {"eps", t_real, "1e-10", Use::refused, "Muon is not supported"},
+};
+
+constexpr Key scheduler_keys[] = {
+    {"type", t_text | t_null | t_fill, "null", Use::implemented},
+    {"params", t_object | t_null, "null", Use::implemented},
+};
+
+constexpr Key scheduler_params_warmuplr_keys[] = {
+    {"warmup_min_lr", t_real | t_list, "0.0", Use::implemented},
+    {"warmup_max_lr", t_real | t_list | t_null | t_auto, "null", Use::implemented},
+    {"warmup_num_steps", t_int, "1000", Use::implemented},
+    {"warmup_type", t_text, R"("log")", Use::implemented},
+};
+
+constexpr Key scheduler_params_warmupdecaylr_keys[] = {
+    {"total_num_steps", t_int | t_auto, nullptr, Use::implemented},
+    {"warmup_min_lr", t_real | t_list, "0.0", Use::implemented},
+    {"warmup_max_lr", t_real | t_list | t_auto, "0.001", Use::implemented},
+    {"warmup_num_steps", t_int, "1000", Use::implemented},
+    {"warmup_type", t_text, R"("log")", Use::implemented},
+};
+
+constexpr Key scheduler_params_warmupcosinelr_keys[] = {
+    {"total_num_steps", t_int | t_auto, nullptr, Use::implemented},
+    {"warmup_min_ratio", t_real, "0.0", Use::implemented},
+    {"warmup_num_steps", t_int, "1000", Use::implemented},
+    {"cos_min_ratio", t_real, "0.0001", Use::implemented},
+    {"warmup_type", t_text, R"("log")", Use::implemented},
+};
+
+constexpr Key scheduler_params_onecycle_keys[] = {
+    {"cycle_min_lr", t_real | t_list, nullptr, Use::refused, "OneCycle is not supported"},
+    {"cycle_max_lr", t_real | t_list, nullptr, Use::refused, "OneCycle is not supported"},
+    {"decay_lr_rate", t_real, "0.0", Use::refused, "OneCycle is not supported"},
+    {"cycle_first_step_size", t_int, "2000", Use::refused, "OneCycle is not supported"},
+    {"cycle_second_step_size", t_int | t_null, "null", Use::refused, "OneCycle is not supported"},
+    {"cycle_first_stair_count", t_int, "0", Use::refused, "OneCycle is not supported"},
+    {"cycle_second_stair_count", t_int | t_null, "null", Use::refused, "OneCycle is not supported"},
+    {"decay_step_size", t_int, "0", Use::refused, "OneCycle is not supported"},
+    {"cycle_momentum", t_bool, "true", Use::refused, "OneCycle is not supported"},
+    {"cycle_min_mom", t_real, "0.8", Use::refused, "OneCycle is not supported"},
+    {"cycle_max_mom", t_real, "0.9", Use::refused, "OneCycle is not supported"},
+    {"decay_mom_rate", t_real, "0.0", Use::refused, "OneCycle is not supported"},
+};
+
+constexpr Key scheduler_params_lrrangetest_keys[] = {
+    {"lr_range_test_min_lr", t_real | t_list, "0.001", Use::refused, "LRRangeTest is not supported"},
+    {"lr_range_test_step_size", t_int, "2000", Use::refused, "LRRangeTest is not supported"},
+    {"lr_range_test_step_rate", t_real, "1.0", Use::refused, "LRRangeTest is not supported"},
+    {"lr_range_test_staircase", t_bool, "false", Use::refused, "LRRangeTest is not supported"},
+};
+
+constexpr Section all[] = {
+    {"optimizer", "", Parser::legacy, nullptr, optimizer_keys},
+    {"optimizer.params", "adam, adamw", Parser::legacy, nullptr, optimizer_params_adam_adamw_keys},
+    {"optimizer.params", "lamb", Parser::legacy, nullptr, optimizer_params_lamb_keys},
+    {"optimizer.params", "onebitadam", Parser::legacy, nullptr, optimizer_params_onebitadam_keys},
+    {"optimizer.params", "zerooneadam", Parser::legacy, nullptr, optimizer_params_zerooneadam_keys},
+    {"optimizer.params", "onebitlamb", Parser::legacy, nullptr, optimizer_params_onebitlamb_keys},
+    {"optimizer.params", "lion", Parser::legacy, nullptr, optimizer_params_lion_keys},
+    {"optimizer.params", "adagrad, CPU", Parser::legacy, nullptr, optimizer_params_adagrad_cpu_keys},
+    {"optimizer.params", "muon", Parser::legacy, nullptr, optimizer_params_muon_keys},
+    {"scheduler", "", Parser::legacy, nullptr, scheduler_keys},
+    {"scheduler.params", "WarmupLR", Parser::legacy, nullptr, scheduler_params_warmuplr_keys},
+    {"scheduler.params", "WarmupDecayLR", Parser::legacy, nullptr, scheduler_params_warmupdecaylr_keys},
+    {"scheduler.params", "WarmupCosineLR", Parser::legacy, nullptr, scheduler_params_warmupcosinelr_keys},
+    {"scheduler.params", "OneCycle", Parser::legacy, nullptr, scheduler_params_onecycle_keys},
+    {"scheduler.params", "LRRangeTest", Parser::legacy, nullptr, scheduler_params_lrrangetest_keys},
+};
+
+}  // namespace
+
+std::span<const Section> optimizer_sections() {
+  return all;
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,72 @@
+// The sections that DeepSpeed ignores.
+#include "runtime/config/key_table.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+constexpr Key root_keys[] = {
+    {"model", t_object, "null", Use::implemented},    {"data", t_object, "null", Use::implemented},
+    {"parallel", t_object, "null", Use::implemented}, {"memory", t_object, "null", Use::implemented},
+    {"run", t_object, "null", Use::implemented},
+};
+
+constexpr Key model_keys[] = {
+    {"type", t_text, R"("gpt2")", Use::implemented},      {"preset", t_text | t_null, "null", Use::implemented},
+    {"layers", t_int | t_null, "null", Use::implemented}, {"hidden", t_int | t_null, "null", Use::implemented},
+    {"heads", t_int | t_null, "null", Use::implemented},  {"sequence", t_int | t_null, "null", Use::implemented},
+    {"vocab", t_int | t_null, "null", Use::implemented},  {"dropout", t_real, "0.0", Use::implemented},
+    {"tied", t_bool, "true", Use::implemented},
+};
+
+constexpr Key data_keys[] = {
+    {"train", t_text | t_list | t_null, "null", Use::implemented},
+    {"validation", t_text | t_null, "null", Use::implemented},
+};
+
+constexpr Key parallel_keys[] = {
+    {"tensor", t_int, "1", Use::refused, "tensor parallelism is not supported; all ranks are data-parallel"},
+    {"pipeline", t_int, "1", Use::refused, "pipeline parallelism is not supported; all ranks are data-parallel"},
+    {"virtual_pipeline", t_int, "1", Use::refused, "pipeline parallelism is not supported"},
+    {"sequence", t_bool, "false", Use::refused, "sequence parallelism is not supported"},
+    {"schedule", t_text, R"("1f1b")", Use::refused, "with one pipeline stage there is no other schedule"},
+    {"reduce_every", t_int | t_null, "null", Use::implemented},
+};
+
+constexpr Key memory_keys[] = {
+    {"device_budget_bytes", t_int | t_null, "null", Use::implemented},
+    {"host_budget_bytes", t_int | t_null, "null", Use::inert, "no state lives in the host tier"},
+    {"unit_bytes", t_int, "67108864", Use::implemented},
+    {"nvme_path", t_text | t_null, "null", Use::inert, "no state lives on NVMe"},
+    {"placement", t_text, R"("auto")", Use::refused, "every state lives in the device tier"},
+    {"link_bytes_per_second", t_int | t_null, "null", Use::refused, "nothing is moved between tiers"},
+};
+
+constexpr Key run_keys[] = {
+    {"steps", t_int, "1000", Use::implemented},
+    {"seed", t_int, "1", Use::implemented},
+    {"out", t_text | t_null, "null", Use::implemented},
+    {"name", t_text | t_null, "null", Use::implemented},
+    {"log_interval", t_int | t_null, "null", Use::implemented},
+    {"eval_interval", t_int, "0", Use::implemented},
+    {"eval_batches", t_int, "8", Use::implemented},
+    {"checkpoint_interval", t_int, "0", Use::refused,
+     "checkpoints are not written during a run; run.save_weights writes the final weights"},
+    {"save_weights", t_bool, "true", Use::implemented},
+    {"timeout_seconds", t_int, "120", Use::implemented},
+    {"threads_per_rank", t_int, "1", Use::implemented},
+    {"trace", t_bool, "false", Use::implemented},
+};
+
+constexpr Section all[] = {
+    {"", "zrt", Parser::own, nullptr, root_keys},      {"model", "", Parser::own, nullptr, model_keys},
+    {"data", "", Parser::own, nullptr, data_keys},     {"parallel", "", Parser::own, nullptr, parallel_keys},
+    {"memory", "", Parser::own, nullptr, memory_keys}, {"run", "", Parser::own, nullptr, run_keys},
+};
+
+}  // namespace
+
+std::span<const Section> own_sections() {
+  return all;
+}
+
+}  // namespace zrt::runtime::configuration

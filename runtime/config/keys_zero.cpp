@@ -1,0 +1,130 @@
+// ZeRO and offload.
+#include "runtime/config/key_table.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+constexpr Key zero_keys[] = {
+    {"stage", t_int, "0", Use::implemented},
+    {"contiguous_gradients", t_bool, "true", Use::inert, "gradients always lie in one contiguous arena"},
+    {"reduce_scatter", t_bool, "true", Use::inert, "every stage reduces by reduce-scatter"},
+    {"reduce_bucket_size", t_int | t_natural, "500000000", Use::implemented},
+    {"use_multi_rank_bucket_allreduce", t_bool, "true", Use::inert, "every bucket is one collective"},
+    {"allgather_partitions", t_bool, "true", Use::inert, "weights are always gathered by all-gather"},
+    {"allgather_bucket_size", t_int | t_natural, "500000000", Use::implemented},
+    {"overlap_comm", t_bool | t_null, "null", Use::implemented},
+    {"load_from_fp32_weights", t_bool, "true", Use::refused, "fp32 weights are the only source of a restore"},
+    {"elastic_checkpoint", t_bool, "false", Use::refused, "legacy elastic checkpoints are not supported"},
+    {"offload_param", t_object | t_null, "null", Use::inert},
+    {"offload_optimizer", t_object | t_null, "null", Use::inert},
+    {"zenflow", t_object | t_null, "null", Use::refused, "ZenFlow is not supported"},
+    {"sub_group_size", t_int | t_natural, "1000000000", Use::inert,
+     "the optimizer runs unit by unit; memory.unit_bytes sets the unit"},
+    {"stage3_prefetch_bucket_size", t_int | t_natural, "50000000", Use::inert, "gathers are placed by the step program",
+     nullptr, "prefetch_bucket_size"},
+    {"stage3_param_persistence_threshold", t_int | t_natural, "100000", Use::inert, "every parameter is partitioned",
+     nullptr, "param_persistence_threshold"},
+    {"stage3_model_persistence_threshold", t_int | t_natural, "9223372036854775807", Use::inert,
+     "every parameter is partitioned", nullptr, "model_persistence_threshold"},
+    {"stage3_max_live_parameters", t_int | t_natural, "1000000000", Use::inert,
+     "the step program decides what stays gathered", nullptr, "max_live_parameters"},
+    {"stage3_max_reuse_distance", t_int | t_natural, "1000000000", Use::implemented, "", nullptr, "max_reuse_distance"},
+    {"stage3_gather_16bit_weights_on_model_save", t_bool, "false", Use::inert,
+     "the weights file always holds whole tensors", nullptr, "gather_16bit_weights_on_model_save"},
+    {"stage3_module_granularity_threshold", t_int, "0", Use::inert, "memory.unit_bytes sets the granule", nullptr,
+     "module_granularity_threshold"},
+    {"stage3_use_all_reduce_for_fetch_params", t_bool, "false", Use::inert, "weights are always gathered by all-gather",
+     nullptr, "use_all_reduce_for_fetch_params"},
+    {"stage3_allgather_sequential", t_bool, "false", Use::inert, "gathers are placed by the step program", nullptr,
+     "allgather_sequential"},
+    {"stage3_gather_fp16_weights_on_model_save", t_bool | t_old, "false", Use::inert,
+     "the weights file always holds whole tensors"},
+    {"ignore_unused_parameters", t_bool, "true", Use::inert, "the static program uses every parameter"},
+    {"legacy_stage1", t_bool, "false", Use::refused, "the legacy stage 1 is not supported; stage 1 is"},
+    {"round_robin_gradients", t_bool, "false", Use::inert, "gradients are not copied to another tier"},
+    {"zero_hpz_partition_size", t_int | t_natural, "1", Use::refused, "secondary partitions are not supported", "[0]"},
+    {"zero_quantized_weights", t_bool, "false", Use::refused, "quantized gathers are not supported"},
+    {"zero_quantized_nontrainable_weights", t_bool, "false", Use::refused, "quantized gathers are not supported"},
+    {"zero_quantized_gradients", t_bool, "false", Use::refused, "quantized reductions are not supported"},
+    {"zeropp_loco_param", t_object | t_null, "null", Use::refused, "LoCo is not supported"},
+    {"mics_shard_size", t_int, "-1", Use::refused, "MiCS is not supported", "[0]"},
+    {"mics_hierarchical_params_gather", t_bool, "false", Use::inert, "it belongs to mics_shard_size"},
+    {"memory_efficient_linear", t_bool, "true", Use::inert, "gradients are written by hand"},
+    {"pipeline_loading_checkpoint", t_bool, "false", Use::inert, "it orders the loading of checkpoints between ranks"},
+    {"override_module_apply", t_bool, "true", Use::inert, "there are no Python modules"},
+    {"log_trace_cache_warnings", t_bool, "false", Use::inert, "there is no trace cache"},
+    {"enable_sanity_checks", t_bool, "false", Use::inert, "every program is verified before it runs"},
+    {"save_muon_momentum_buffer_in_memory", t_bool, "false", Use::inert, "Muon is not supported"},
+    {"leaf_module", t_object, nullptr, Use::inert, "there are no Python modules"},
+    {"cpu_offload", t_bool | t_null, "null", Use::refused, "optimizer offload is not supported", "[false]"},
+    {"cpu_offload_param", t_bool | t_null, "null", Use::refused, "parameter offload is not supported", "[false]"},
+    {"cpu_offload_use_pin_memory", t_bool | t_null, "null", Use::inert, "it belongs to cpu_offload"},
+    {"grad_hooks", t_never, nullptr, Use::refused, "DeepSpeed documents this key and rejects it"},
+};
+
+constexpr Key zero_offload_param_keys[] = {
+    {"device", t_text, R"("none")", Use::refused,
+     "parameter offload is not supported; a higher stage over more ranks shrinks the weights of a rank"},
+    {"nvme_path", t_text | t_null, "null", Use::inert},
+    {"buffer_count", t_int | t_natural, "5", Use::inert},
+    {"buffer_size", t_int | t_natural, "100000000", Use::inert},
+    {"max_in_cpu", t_int | t_natural, "1000000000", Use::inert},
+    {"pin_memory", t_bool, "true", Use::inert},
+};
+
+constexpr Key zero_offload_optimizer_keys[] = {
+    {"device", t_text, R"("none")", Use::refused,
+     "optimizer offload is not supported; a higher stage over more ranks shrinks the optimizer of a rank"},
+    {"nvme_path", t_text | t_null, "null", Use::inert},
+    {"buffer_count", t_int | t_natural, "4", Use::inert},
+    {"pin_memory", t_bool, "true", Use::inert},
+    {"pipeline_read", t_bool, "false", Use::inert},
+    {"pipeline_write", t_bool, "false", Use::inert},
+    {"fast_init", t_bool, "false", Use::inert},
+    {"ratio", t_real, "1.0", Use::inert},
+    {"super_offload", t_bool, "false", Use::inert},
+    {"cpuadam_cores_perc", t_real, "0.8", Use::inert},
+};
+
+constexpr Key zero_zenflow_keys[] = {
+    {"topk_ratio", t_real, "0.1", Use::refused, "ZenFlow is not supported"},
+    {"select_strategy", t_text, R"("auto")", Use::refused, "ZenFlow is not supported"},
+    {"select_interval", t_int | t_auto, R"("auto")", Use::refused, "ZenFlow is not supported"},
+    {"update_interval", t_int | t_auto, R"("auto")", Use::refused, "ZenFlow is not supported"},
+    {"overlap_step", t_bool, "false", Use::refused, "ZenFlow is not supported"},
+    {"offload", t_bool, "false", Use::refused, "ZenFlow is not supported"},
+    {"auto_ratio", t_real, "0.99", Use::refused, "ZenFlow is not supported"},
+    {"full_warm_up_rounds", t_int, "0", Use::refused, "ZenFlow is not supported"},
+    {"pt_reserved_cores_perc", t_real, "0.5", Use::refused, "ZenFlow is not supported"},
+    {"steps_per_epoch", t_int | t_null, "null", Use::refused, "ZenFlow is not supported"},
+};
+
+constexpr Key zero_leaf_module_keys[] = {
+    {"classes", t_list,
+     R"(["transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock", "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock", "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock"])",
+     Use::inert, "there are no Python modules"},
+    {"names", t_list, "[]", Use::inert, "there are no Python modules"},
+    {"name_suffixes", t_list, "[]", Use::inert, "there are no Python modules"},
+};
+
+constexpr Key zero_zeropp_loco_param_keys[] = {
+    {"err_beta", t_real, "0.8", Use::refused, "LoCo is not supported"},
+    {"reset_T", t_int, "1024", Use::refused, "LoCo is not supported"},
+};
+
+constexpr Section all[] = {
+    {"zero_optimization", "", Parser::strict, nullptr, zero_keys},
+    {"zero_optimization.offload_param", "", Parser::strict, "device", zero_offload_param_keys},
+    {"zero_optimization.offload_optimizer", "", Parser::strict, "device", zero_offload_optimizer_keys},
+    {"zero_optimization.zenflow", "", Parser::strict, nullptr, zero_zenflow_keys},
+    {"zero_optimization.leaf_module", "", Parser::strict, nullptr, zero_leaf_module_keys},
+    {"zero_optimization.zeropp_loco_param", "", Parser::legacy, nullptr, zero_zeropp_loco_param_keys},
+};
+
+}  // namespace
+
+std::span<const Section> zero_sections() {
+  return all;
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,216 @@
+#include "runtime/config/resolve.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "runtime/config/text.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+using nlohmann::json;
+
+json fallback(const Key& key) {
+  return json::parse(key.fallback);
+}
+
+// An object whose every "enabled" is false, and that has one.
+bool switched_off(const json& value) {
+  if (!value.is_object()) return false;
+  bool any = false;
+  for (const auto& [name, member] : value.items()) {
+    if (name == "enabled") {
+      if (member != false) return false;
+      any = true;
+    } else if (member.is_object() && !member.empty()) {
+      if (!switched_off(member)) return false;
+      any = true;
+    }
+  }
+  return any;
+}
+
+class Resolver {
+ public:
+  explicit Resolver(const Tree& tree) : tree_(tree) {}
+
+  Values run() {
+    result_.warnings = tree_.warnings;
+    variants_ = {{"optimizer.params", optimizer_variant()}, {"scheduler.params", scheduler_variant()}};
+    walk(*find_section(""), tree_.document.root);
+    fill();
+    return std::move(result_);
+  }
+
+ private:
+  Value value_at(const std::string& path, const json& value) const {
+    return {path, value, tree_.origin(path), tree_.place(path)};
+  }
+
+  const Section* section_at(const std::string& path) const {
+    const auto variant = variants_.find(path);
+    return find_section(path, variant == variants_.end() ? "" : variant->second);
+  }
+
+  std::string optimizer_variant() const {
+    const json* type = tree_.find("optimizer.type");
+    if (type != nullptr && type->is_string() && *type != "auto") {
+      std::string name = type->get<std::string>();
+      std::transform(name.begin(), name.end(), name.begin(),
+                     [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+      if (name != "adam" && name != "adamw") {
+        refuse(value_at("optimizer.type", *type), "is not supported; legal: Adam and AdamW, in any case.");
+      }
+    }
+    return "adam, adamw";
+  }
+
+  std::string scheduler_variant() const {
+    const json* type = tree_.find("scheduler.type");
+    if (type == nullptr || !type->is_string() || *type == "auto") {
+      const json* params = tree_.find("scheduler.params");
+      if ((type == nullptr || type->is_null()) && params != nullptr && params->is_object() && !params->empty()) {
+        refuse(value_at("scheduler.params", *params), "is given without scheduler.type; add the type.");
+      }
+      return "none";
+    }
+    const std::vector<std::string> supported{"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+    const std::string name = type->get<std::string>();
+    if (std::find(supported.begin(), supported.end(), name) == supported.end()) {
+      const std::string near = nearest(name, supported);
+      refuse(value_at("scheduler.type", *type),
+             "is not supported; legal: " + join(supported) + "." + (near.empty() ? "" : " Did you mean " + near + "?"));
+    }
+    return name;
+  }
+
+  void walk(const Section& section, const json& node) {
+    given_sections_.insert(section.path);
+    const bool quiet = gate_closed(section, node);
+    for (const auto& [name, value] : node.items()) {
+      const std::string path = key_path(section, name);
+      const Key* key = find_key(section, name);
+      if (key == nullptr) {
+        throw core::ConfigError(tree_.place(path) + ": unknown key " + in_quotes(path) + " = " + printed(value) + ". " +
+                                suggest_key(section, name));
+      }
+      if (dropped_auto(section, *key, path, value)) continue;
+      if ((key->types & t_object) != 0 && enter(*key, path, value)) continue;
+      leaf(section, *key, path, value, quiet);
+    }
+  }
+
+  static bool gate_closed(const Section& section, const json& node) {
+    if (section.gate == nullptr) return false;
+    const Key& gate = *find_key(section, section.gate);
+    const auto found = node.find(section.gate);
+    if (found == node.end() || *found == "auto") return true;
+    return coerce(gate.types, section.parser == Parser::strict, *found) == fallback(gate);
+  }
+
+  bool dropped_auto(const Section& section, const Key& key, const std::string& path, const json& value) {
+    if (value != "auto" || section.parser == Parser::own || (key.types & t_auto) != 0) return false;
+    if (key.fallback != nullptr && fallback(key) == "auto") return false;
+    if ((key.types & t_fill) != 0) {
+      refuse(value_at(path, value), "was never filled by a launcher, and no default can stand for it; legal: " +
+                                        types_text(key.types) + ". Give the value.");
+    }
+    result_.warnings.push_back(path + " = \"auto\" (" + tree_.place(path) + ") is replaced by the default" +
+                               (key.fallback == nullptr ? "." : ", " + printed(fallback(key)) + "."));
+    return true;
+  }
+
+  // True when the key is a section: walks it.
+  bool enter(const Key& key, const std::string& path, const json& value) {
+    const Section* section = section_at(path);
+    if (section == nullptr) {
+      // scheduler.params without a type: null, or empty.
+      return variants_.contains(path) && (value.is_null() || value.is_object());
+    }
+    const bool may_be_null = (key.types & t_null) != 0 || key.fallback == nullptr || fallback(key).is_null();
+    if (value.is_null() && may_be_null) {
+      // A section with implemented keys keeps its defaults instead.
+      if (!implemented(*section)) given_[path] = value_at(path, value);
+      return true;
+    }
+    if (!value.is_object()) {
+      refuse(value_at(path, value), std::string("must be an object") + (may_be_null ? " or null." : "."));
+    }
+    if (key.use == Use::refused) refuse_request(key, path, value);
+    walk(*section, value);
+    return true;
+  }
+
+  void leaf(const Section& section, const Key& key, const std::string& path, const json& value, bool quiet) {
+    if ((key.types & t_never) != 0) refuse(value_at(path, value), never_text(key));
+    Types types = key.types;
+    if (key.fallback != nullptr && fallback(key).is_null()) types |= t_null;
+    const std::optional<json> coerced = coerce(types, section.parser == Parser::strict, value);
+    if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + types_text(types) + ".");
+    if (key.use != Use::implemented && !harmless(key, *coerced)) {
+      if (key.use == Use::refused) refuse_request(key, path, value);
+      if (!quiet) {
+        result_.warnings.push_back(path + " = " + printed(value) + " (" + tree_.place(path) + ") has no effect" +
+                                   (*key.note == '\0' ? "." : std::string(": ") + key.note + "."));
+      }
+    }
+    Value entry = value_at(path, value);
+    entry.value = *coerced;
+    given_[path] = std::move(entry);
+  }
+
+  static std::string never_text(const Key& key) {
+    return std::string("is never accepted: ") + key.note + ". Remove the key.";
+  }
+
+  [[noreturn]] void refuse_request(const Key& key, const std::string& path, const json& value) const {
+    std::string legal = key.fallback == nullptr || fallback(key).is_null() ? "leaving the key out" : key.fallback;
+    if (key.harmless != nullptr) {
+      for (const json& other : json::parse(key.harmless)) legal += " or " + printed(other);
+    }
+    refuse(value_at(path, value), "is refused" + (*key.note == '\0' ? std::string() : std::string(": ") + key.note) +
+                                      ". Legal: " + legal + ".");
+  }
+
+  // All keys of the sections in force, in the order of the table.
+  void fill() {
+    for (const Section& section : sections()) {
+      const auto variant = variants_.find(section.path);
+      const bool chosen = variant == variants_.end() || variant->second == section.variant;
+      if (!chosen || (!implemented(section) && !given_sections_.contains(section.path))) continue;
+      for (const Key& key : section.keys) {
+        const std::string path = key_path(section, key.name);
+        if (const auto found = given_.find(path); found != given_.end()) {
+          result_.add(std::move(found->second));
+        } else if (key.fallback != nullptr && (key.types & t_old) == 0 && section_at(path) == nullptr &&
+                   !variants_.contains(path)) {
+          result_.add({path, fallback(key), From::fallback, "the default"});
+        }
+      }
+    }
+  }
+
+  const Tree& tree_;
+  Values result_;
+  std::map<std::string, std::string> variants_;
+  std::map<std::string, Value> given_;
+  std::set<std::string> given_sections_;
+};
+
+}  // namespace
+
+bool harmless(const Key& key, const json& value) {
+  if (key.fallback != nullptr && value == fallback(key)) return true;
+  if (key.harmless != nullptr) {
+    const json list = json::parse(key.harmless);
+    if (std::find(list.begin(), list.end(), value) != list.end()) return true;
+  }
+  return (key.types & t_object) != 0 && (value.empty() || switched_off(value));
+}
+
+Values resolve_keys(const Tree& tree) {
+  return Resolver(tree).run();
+}
+
+}  // namespace zrt::runtime::configuration

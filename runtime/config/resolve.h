@@ -1,0 +1,17 @@
+// Checks a configuration against the key table and lists every key in force with its value and origin.
+#pragma once
+#include "runtime/config/tree.h"
+#include "runtime/config/values.h"
+
+namespace zrt::runtime::configuration {
+
+// The keys of every section that holds an implemented key or was given, in the order of the table: given values, then
+// defaults. Throws ConfigError for an unknown key, a value of a wrong type and a request that is refused; inert keys
+// and replaced "auto" values become warnings. Ranges and relations between keys are left to the caller.
+Values resolve_keys(const Tree& tree);
+
+// Whether `value`, coerced already, asks for nothing but what happens anyway: the default, a value listed as harmless,
+// or an object that only switches things off.
+bool harmless(const Key& key, const nlohmann::json& value);
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,183 @@
+#include "runtime/config/tree.h"
+
+#include "core/error.h"
+#include "runtime/config/text.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+using nlohmann::json;
+
+bool covers(std::string_view prefix, std::string_view path) {
+  return path.substr(0, prefix.size()) == prefix && (path.size() == prefix.size() || path[prefix.size()] == '.');
+}
+
+json* descend(json& node, std::string_view path) {
+  json* at = &node;
+  if (path.empty()) return at->is_object() ? at : nullptr;
+  for (const std::string& name : split_path(path)) {
+    if (!at->is_object() || !at->contains(name)) return nullptr;
+    at = &(*at)[name];
+  }
+  return at;
+}
+
+// Moves `section.from` to `section.to`, with the line numbers of all that lies in it.
+void rename(Tree& tree, json& section, const std::string& from, const std::string& to) {
+  const size_t dot = from.rfind('.');
+  const std::string old_name = from.substr(dot + 1), new_name = to.substr(dot + 1);
+  if (section.contains(new_name)) {
+    throw core::ConfigError(from + " (" + tree.place(from) + ") and " + to + " (" + tree.place(to) +
+                            ") are two spellings of one key; keep one of them.");
+  }
+  section[new_name] = std::move(section[old_name]);
+  section.erase(old_name);
+  std::map<std::string, int>& lines = tree.document.lines;
+  std::vector<std::pair<std::string, int>> moved;
+  for (auto it = lines.lower_bound(from); it != lines.end() && it->first.starts_with(from);) {
+    if (!covers(from, it->first)) {
+      ++it;
+      continue;
+    }
+    moved.emplace_back(to + it->first.substr(from.size()), it->second);
+    it = lines.erase(it);
+  }
+  lines.insert(moved.begin(), moved.end());
+  for (std::string& path : tree.set_paths) {
+    if (covers(from, path)) path = to + path.substr(from.size());
+  }
+}
+
+void replace_aliases(Tree& tree) {
+  for (const Section& section : sections()) {
+    json* node = descend(tree.document.root, section.path);
+    if (node == nullptr || !node->is_object()) continue;
+    for (const Key& key : section.keys) {
+      if (key.alias == nullptr || !node->contains(key.alias)) continue;
+      rename(tree, *node, key_path(section, key.alias), key_path(section, key.name));
+    }
+  }
+}
+
+void replace_boolean_zero(Tree& tree) {
+  json& root = tree.document.root;
+  const auto found = root.find("zero_optimization");
+  if (found == root.end() || !found->is_boolean()) return;
+  const bool on = found->get<bool>();
+  *found = {{"stage", on ? 1 : 0}};
+  if (root.contains("allgather_size")) (*found)["allgather_bucket_size"] = root["allgather_size"];
+  for (const char* key : {"stage", "allgather_bucket_size"}) {
+    const auto line = tree.document.lines.find("zero_optimization");
+    if (line == tree.document.lines.end()) break;
+    tree.document.lines[std::string("zero_optimization.") + key] = line->second;
+  }
+  tree.warnings.push_back(std::string("zero_optimization = ") + (on ? "true" : "false") + " (" +
+                          tree.place("zero_optimization") + ") is an old form of {\"stage\": " + (on ? "1" : "0") +
+                          "}; write the object.");
+}
+
+void replace_deprecated(Tree& tree) {
+  json* zero = descend(tree.document.root, "zero_optimization");
+  const char* name = "stage3_gather_fp16_weights_on_model_save";
+  if (zero == nullptr || !zero->is_object() || !zero->contains(name)) return;
+  const std::string from = std::string("zero_optimization.") + name;
+  const std::string to = "zero_optimization.stage3_gather_16bit_weights_on_model_save";
+  tree.warnings.push_back(from + " (" + tree.place(from) + ") is an old name of " + to + ".");
+  rename(tree, *zero, from, to);
+}
+
+// Whether the text of an override is the value itself, whatever it looks like as JSON.
+bool takes_text(const Key* key, const std::string& text) {
+  if (key == nullptr || (key->types & t_text) == 0 || (key->types & t_list) != 0) return false;
+  return !((key->types & t_null) != 0 && text == "null") && !text.starts_with('"');
+}
+
+json override_value(const Key* key, const std::string& text, const std::string& whole) {
+  if (takes_text(key, text)) {
+    if (!valid_utf8(text)) throw core::UsageError("--set " + in_quotes(whole) + ": the value is not valid UTF-8.");
+    return text;
+  }
+  try {
+    return parse_config_text(text, "--set " + in_quotes(whole) + ", value").root;
+  } catch (const core::ConfigError&) {
+    const bool structured = !text.empty() && std::string_view("{[\"'").find(text[0]) != std::string_view::npos;
+    if (structured || !valid_utf8(text)) throw;
+    return text;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> split_path(std::string_view path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    parts.emplace_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+From Tree::origin(std::string_view path) const {
+  for (const std::string& prefix : set_paths) {
+    if (covers(prefix, path)) return From::command_line;
+  }
+  const auto found = recorded.find(std::string(path));
+  return found == recorded.end() ? From::file : found->second;
+}
+
+std::string Tree::place(std::string_view path) const {
+  for (const std::string& prefix : set_paths) {
+    if (covers(prefix, path)) return "the command line";
+  }
+  const auto line = document.lines.find(std::string(path));
+  return line == document.lines.end() ? document.name : document.name + ":" + std::to_string(line->second);
+}
+
+const json* Tree::find(std::string_view path) const {
+  return descend(const_cast<json&>(document.root), path);
+}
+
+void normalise(Tree& tree) {
+  if (!tree.document.root.is_object()) {
+    throw core::ConfigError(tree.document.name + " holds " + printed(tree.document.root) +
+                            "; a configuration is an object: {\"key\": value, …}.");
+  }
+  replace_boolean_zero(tree);
+  replace_aliases(tree);
+  replace_deprecated(tree);
+}
+
+void apply_set(Tree& tree, const std::string& text) {
+  const size_t equals = text.find('=');
+  std::vector<std::string> parts = split_path(text.substr(0, std::min(equals, text.size())));
+  bool good = equals != std::string::npos && parts.size() <= 8;
+  for (const std::string& part : parts) good = good && !part.empty() && valid_utf8(part);
+  if (!good) {
+    throw core::UsageError("--set " + in_quotes(text) +
+                           " is not of the form section.key=value, for example --set zero_optimization.stage=3.");
+  }
+  // Known parts take the spelling of the key table, so that an override meets the key it overrides.
+  std::string path;
+  const Key* key = nullptr;
+  for (std::string& part : parts) {
+    const Section* section = find_section(path);
+    key = section == nullptr ? nullptr : find_key(*section, part);
+    if (key != nullptr) part = key->name;
+    path += (path.empty() ? "" : ".") + part;
+  }
+  json value = override_value(key, text.substr(equals + 1), text);
+  json* node = &tree.document.root;
+  for (size_t i = 0; i + 1 < parts.size(); ++i) {
+    node = &(*node)[parts[i]];
+    if (node->is_null()) *node = json::object();
+    if (!node->is_object()) {
+      throw core::ConfigError("--set " + in_quotes(text) + ": '" + parts[i] + "' is " + printed(*node) + " in " +
+                              tree.document.name + ", not a section; set " + parts[i] + " itself.");
+    }
+  }
+  (*node)[parts.back()] = std::move(value);
+  tree.set_paths.push_back(path);
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,51 @@
+// Shared by the configuration tests.
+#pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/config/config.h"
+
+namespace zrt::runtime {
+
+// A configuration with a model and a batch, and `more` members before them: R"("bf16": {"enabled": true},)".
+inline std::string with(const std::string& more) {
+  return "{" + more + R"("model": {"preset": "gpt2-tiny"}})";
+}
+
+inline Config parsed(const std::string& more, const std::vector<std::string>& sets = {}, int ranks = 1) {
+  std::string text = with(more);
+  if (text.find("batch_size") == std::string::npos) text.insert(1, R"("train_micro_batch_size_per_gpu": 2,)");
+  return parse_config(text, "ds.json", sets, ranks);
+}
+
+// The message of the error that `call` must throw.
+template <class Error = core::ConfigError, class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  FAIL("no error was thrown");
+  return "";
+}
+
+inline std::string parse_error(const std::string& more, const std::vector<std::string>& sets = {}, int ranks = 1) {
+  return error_of([&] { parsed(more, sets, ranks); });
+}
+
+inline bool has(const std::string& text, const std::string& part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) WARN("'" << part << "' is missing in: " << text);
+  return found;
+}
+
+inline bool warned(const Config& config, const std::string& part) {
+  return std::any_of(config.warnings.begin(), config.warnings.end(),
+                     [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+}  // namespace zrt::runtime

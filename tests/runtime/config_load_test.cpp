@@ -1,0 +1,261 @@
+#include <nlohmann/json.hpp>
+
+#include "runtime/config/presets.h"
+#include "tests/runtime/config_helpers.h"
+
+using namespace zrt::runtime;
+using zrt::core::DType;
+using zrt::optimizer::ScheduleType;
+using zrt::optimizer::WarmupType;
+
+TEST_CASE("a full file fills every struct") {
+  const Config config = parse_config(R"({
+    "train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "steps_per_print": 50,
+    "bf16": {"enabled": true}, "gradient_clipping": 0.5,
+    "zero_optimization": {"stage": 3, "reduce_bucket_size": 1e6, "allgather_bucket_size": "2_000_000",
+                          "stage3_max_reuse_distance": 0, "offload_optimizer": {"device": "none"}},
+    "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
+    "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 2000, "warmup_num_steps": 100}},
+    "model": {"type": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "sequence": 1024, "vocab": 50304,
+              "dropout": 0.1, "tied": false},
+    "data": {"train": [[0.7, "corpus/en", "en"], [3, "corpus/de"]], "validation": "corpus/validation"},
+    "parallel": {"tensor": 1, "pipeline": 1, "virtual_pipeline": 1, "sequence": false, "schedule": "1f1b",
+                 "reduce_every": 2},
+    "memory": {"device_budget_bytes": 2147483648, "host_budget_bytes": null, "unit_bytes": 1048576,
+               "placement": "auto"},
+    "run": {"steps": 2000, "seed": 7, "out": "runs/first", "eval_interval": 100, "eval_batches": 3,
+            "timeout_seconds": 60, "threads_per_rank": 2, "save_weights": false, "trace": true}
+  })",
+                                     "dir/ds.json", {}, 2);
+  CHECK(config.warnings.empty());
+  CHECK(config.mesh.data() == 2);
+  CHECK(config.batch.accumulation == 4);
+  CHECK(config.zero.stage == 3);
+  CHECK(config.zero.reduce_bucket_size == 1000000);
+  CHECK(config.zero.allgather_bucket_size == 2000000);
+  CHECK(config.zero.max_reuse_distance == 0);
+  CHECK(config.zero.overlap_comm);
+  CHECK(config.optimizer.lr == 3e-4);
+  CHECK(config.optimizer.beta1 == 0.9);
+  CHECK(config.optimizer.beta2 == 0.95);
+  CHECK(config.optimizer.eps == 1e-7);
+  CHECK(config.optimizer.weight_decay == 0.1);
+  CHECK(config.optimizer.decoupled);
+  CHECK(config.optimizer.bias_correction);
+  CHECK(config.optimizer.gradient_clipping == 0.5);
+  CHECK(config.schedule.type == ScheduleType::warmup_cosine);
+  CHECK(config.schedule.lr == 3e-4);
+  CHECK(config.schedule.total_num_steps == 2000);
+  CHECK(config.schedule.warmup_num_steps == 100);
+  CHECK(config.schedule.cos_min_ratio == 1e-4);
+  CHECK(config.model.layers == 12);
+  CHECK(config.model.vocab == 50304);
+  CHECK(config.model.dropout == 0.1);
+  CHECK(!config.model.tied);
+  CHECK(config.model.preset.empty());
+  REQUIRE(config.data.train.size() == 2);
+  CHECK(config.data.train[0].weight == 0.7);
+  CHECK(config.data.train[0].language == "en");
+  CHECK(config.data.train[1].prefix == "corpus/de");
+  CHECK(config.data.train[1].language.empty());
+  CHECK(config.data.validation == "corpus/validation");
+  CHECK(config.parallel.reduce_every == 2);
+  CHECK(config.memory.device_budget_bytes == 2147483648);
+  CHECK(config.memory.unit_bytes == 1048576);
+  CHECK(config.run.steps == 2000);
+  CHECK(config.run.seed == 7);
+  CHECK(config.run.out == "runs/first");
+  CHECK(config.run.name == "ds");
+  CHECK(config.run.log_interval == 50);
+  CHECK(config.run.eval_interval == 100);
+  CHECK(config.run.eval_batches == 3);
+  CHECK(config.run.timeout_seconds == 60);
+  CHECK(config.run.threads_per_rank == 2);
+  CHECK(!config.run.save_weights);
+  CHECK(config.run.trace);
+}
+
+TEST_CASE("what is left out takes DeepSpeed's defaults") {
+  const Config config = parsed("");
+  CHECK(config.optimizer.gradient_clipping == 1.0);
+  CHECK(config.optimizer.lr == 1e-3);
+  CHECK(config.optimizer.beta2 == 0.999);
+  CHECK(config.schedule.type == ScheduleType::constant);
+  CHECK(config.schedule.lr == 1e-3);
+  CHECK(config.zero.stage == 0);
+  CHECK(config.zero.reduce_bucket_size == 500000000);
+  CHECK(!config.zero.overlap_comm);
+  CHECK(config.run.log_interval == 10);
+  CHECK(config.data.train.empty());
+  CHECK(config.memory.unit_bytes == 67108864);
+  CHECK(config.model.tied);
+  CHECK(config.precision.compute == DType::f32);
+}
+
+TEST_CASE("the boolean form of zero_optimization means stage 1 or 0 and takes allgather_size") {
+  const Config on = parsed(R"("zero_optimization": true, "allgather_size": 5e6,)");
+  CHECK(on.zero.stage == 1);
+  CHECK(on.zero.allgather_bucket_size == 5000000);
+  CHECK(warned(on, "old form of {\"stage\": 1}"));
+  CHECK(parsed(R"("zero_optimization": false,)").zero.stage == 0);
+}
+
+TEST_CASE("strict sections coerce as DeepSpeed's models do, and the others do not") {
+  for (const char* stage : {"2", "2.0", "\"2\""}) {
+    CHECK(parsed(std::string(R"("zero_optimization": {"stage": )") + stage + "},").zero.stage == 2);
+  }
+  CHECK(parsed(R"("zero_optimization": {"stage": true},)").zero.stage == 1);
+  for (const char* yes : {"true", "1", "1.0", "\"yes\"", "\"On\"", "\"TRUE\""}) {
+    CHECK(parsed(std::string(R"("bf16": {"enabled": )") + yes + "},").precision.compute == DType::bf16);
+  }
+  for (const char* bad : {"2", "null", "\"2\"", "\"maybe\"", "[]", "{}"}) {
+    CHECK(has(parse_error(std::string(R"("bf16": {"enabled": )") + bad + "},"), "bf16.enabled"));
+  }
+  for (const char* bad :
+       {"1.5", "\"5e8\"", "\"5__0\"", "\"_5\"", "null", "-1", "\"\"", "1e30", "9223372036854775808.0"}) {
+    const std::string error = parse_error(std::string(R"("zero_optimization": {"reduce_bucket_size": )") + bad + "},");
+    CHECK(has(error, "zero_optimization.reduce_bucket_size = " + nlohmann::json::parse(bad).dump()));
+    CHECK(has(error, "an integer of at least 0"));
+  }
+  CHECK(has(parse_error(R"("steps_per_print": "10",)"), "steps_per_print = \"10\""));
+  CHECK(parsed(R"("steps_per_print": 1e2,)").run.log_interval == 100);
+}
+
+TEST_CASE("auto takes a default where one is meaningful, with a warning") {
+  const Config config = parsed(R"("gradient_clipping": "auto", "bf16": {"enabled": "auto"},
+      "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto", "overlap_comm": "auto"},
+      "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_max_lr": "auto",
+                    "warmup_min_lr": "auto", "warmup_num_steps": 5}},
+      "optimizer": {"type": "Adam", "params": {"lr": 0.25, "betas": "auto"}}, "run": {"steps": 77},)");
+  CHECK(config.optimizer.gradient_clipping == 1.0);
+  CHECK(config.zero.reduce_bucket_size == 500000000);
+  CHECK(!config.zero.overlap_comm);
+  CHECK(config.schedule.total_num_steps == 77);
+  CHECK(config.schedule.warmup_max_lr == 0.25);
+  CHECK(config.schedule.warmup_min_lr == 0);
+  CHECK(warned(config, "gradient_clipping = \"auto\" (ds.json:1) is replaced by the default, 1.0"));
+  CHECK(warned(config, "optimizer.params.betas"));
+  CHECK(has(parse_error(R"("optimizer": {"type": "Adam", "params": {"lr": "auto"}},)"), "never filled"));
+  CHECK(has(parse_error(R"("optimizer": {"type": "auto"},)"), "optimizer.type = \"auto\""));
+}
+
+TEST_CASE("aliases are the same key") {
+  const Config config = parsed(R"("bfloat16": {"enabled": true}, "zero_optimization": {"max_reuse_distance": 5},)");
+  CHECK(config.precision.compute == DType::bf16);
+  CHECK(config.zero.max_reuse_distance == 5);
+  const Config set = parsed(R"("zero_optimization": {"max_reuse_distance": 5},)",
+                            {"zero_optimization.stage3_max_reuse_distance=6", "bfloat16.enabled=true"});
+  CHECK(set.zero.max_reuse_distance == 6);
+  CHECK(set.precision.compute == DType::bf16);
+}
+
+TEST_CASE("Adam decouples its decay unless adam_w_mode is false, AdamW always does") {
+  const auto decoupled = [](const std::string& type, const std::string& params) {
+    return parsed(R"("optimizer": {"type": ")" + type + R"(", "params": {)" + params + "}},");
+  };
+  CHECK(decoupled("Adam", "").optimizer.decoupled);
+  CHECK(!decoupled("adam", R"("adam_w_mode": false)").optimizer.decoupled);
+  CHECK(decoupled("ADAMW", R"("adam_w_mode": false)").optimizer.decoupled);
+  CHECK(warned(decoupled("AdamW", R"("adam_w_mode": false)"), "adam_w_mode = false"));
+  CHECK(!decoupled("Adam", R"("bias_correction": false)").optimizer.bias_correction);
+}
+
+TEST_CASE("schedules carry DeepSpeed's parameters") {
+  const auto schedule = [](const std::string& type, const std::string& params) {
+    return parsed(R"("optimizer": {"type": "Adam", "params": {"lr": 0.5}}, "scheduler": {"type": ")" + type +
+                  R"(", "params": {)" + params + "}},")
+        .schedule;
+  };
+  const LearningRate warm = schedule("WarmupLR", R"("warmup_min_lr": [0.1], "warmup_type": "linear")");
+  CHECK(warm.type == ScheduleType::warmup);
+  CHECK(warm.warmup_type == WarmupType::linear);
+  CHECK(warm.warmup_min_lr == 0.1);
+  CHECK(warm.warmup_max_lr == 0.5);  // null: the optimizer's rate
+  CHECK(warm.warmup_num_steps == 1000);
+  const LearningRate decay = schedule("WarmupDecayLR", R"("total_num_steps": 9, "warmup_num_steps": 3)");
+  CHECK(decay.type == ScheduleType::warmup_decay);
+  CHECK(decay.warmup_max_lr == 0.001);
+  CHECK(decay.total_num_steps == 9);
+  const LearningRate cosine = schedule("WarmupCosineLR", R"("total_num_steps": 9, "warmup_min_ratio": 0.2)");
+  CHECK(cosine.warmup_min_ratio == 0.2);
+  CHECK(cosine.lr == 0.5);
+}
+
+TEST_CASE("gradient types follow accumulation, reduce_every and communication_data_type") {
+  struct Case {
+    bool bf16;
+    int accumulation, reduce_every;
+    const char* wire;
+    DType local, accumulated;
+  };
+  const DType f = DType::f32, b = DType::bf16;
+  for (const Case& c :
+       {Case{false, 1, 1, "null", f, f}, Case{true, 1, 1, "null", b, b}, Case{true, 4, 1, "null", b, f},
+        Case{true, 4, 2, "null", f, f}, Case{true, 4, 4, "\"fp32\"", f, f}, Case{true, 4, 1, "\"FP32\"", f, f},
+        Case{true, 1, 1, "\"fp32\"", f, b}, Case{true, 4, 1, "\"bf16\"", b, f}, Case{false, 4, 4, "\"fp32\"", f, f}}) {
+    INFO(c.bf16 << " " << c.accumulation << " " << c.reduce_every << " " << c.wire);
+    const Config config = parsed(R"("bf16": {"enabled": )" + std::string(c.bf16 ? "true" : "false") +
+                                 R"(}, "communication_data_type": )" + c.wire + R"(, "gradient_accumulation_steps": )" +
+                                 std::to_string(c.accumulation) + R"(, "parallel": {"reduce_every": )" +
+                                 std::to_string(c.reduce_every) + "},");
+    CHECK(config.precision.compute == (c.bf16 ? b : f));
+    CHECK(config.precision.local_grad == c.local);
+    CHECK(config.precision.accumulated_grad == c.accumulated);
+  }
+}
+
+TEST_CASE("reduce_every is the whole step at stages 0 and 1, and one microbatch at stages 2 and 3") {
+  for (int stage = 0; stage < 4; ++stage) {
+    const Config config =
+        parsed(R"("gradient_accumulation_steps": 6, "zero_optimization": {"stage": )" + std::to_string(stage) + "},");
+    CHECK(config.parallel.reduce_every == (stage <= 1 ? 6 : 1));
+    CHECK(config.zero.overlap_comm == (stage == 3));
+  }
+  CHECK(!parsed(R"("zero_optimization": {"stage": 3, "overlap_comm": false},)").zero.overlap_comm);
+}
+
+TEST_CASE("presets fill the sizes that are not given") {
+  for (const std::string& name : preset_names()) {
+    const ModelConfig& preset = *find_preset(name);
+    INFO(name);
+    CHECK(preset.hidden % preset.heads == 0);
+    const Config config = parsed("", {"model.preset=" + name});
+    CHECK(config.model.layers == preset.layers);
+    CHECK(config.model.vocab == preset.vocab);
+  }
+  const Config config = parsed(R"("run": {"steps": 1},)", {"model.sequence=16"});
+  CHECK(config.model.sequence == 16);
+  CHECK(config.model.hidden == 64);
+  const Config won = parse_config(
+      R"({"train_batch_size": 1, "model": {"layers": 9, "hidden": 8, "heads": 2, "sequence": 4, "vocab": 5}})", "c",
+      {"model.preset=gpt2-10m", "model.heads=12"}, 1);
+  CHECK(won.model.layers == 6);
+  CHECK(won.model.heads == 12);
+  CHECK(warned(won, "model.layers = 9"));
+}
+
+TEST_CASE("an override sets any key, creates sections and comes from the command line") {
+  const Config config =
+      parsed(R"("zero_optimization": {"stage": 1},)",
+             {"zero_optimization.stage=2", "zero_optimization.stage=3", "run.out=runs/a b=c", "run.name=2024",
+              "data.train=[[1, \"x\"]]", "data.validation=true", "optimizer.params.betas=[0.5, 0.6]",
+              "bf16={\"enabled\": true}", "steps_per_print=null"});
+  CHECK(config.zero.stage == 3);
+  CHECK(config.run.out == "runs/a b=c");
+  CHECK(config.run.name == "2024");
+  CHECK(config.data.train[0].prefix == "x");
+  CHECK(config.data.validation == "true");
+  CHECK(config.optimizer.beta1 == 0.5);
+  CHECK(config.precision.compute == DType::bf16);
+  CHECK(parsed("", {"data.train=corpus/train"}).data.train[0].prefix == "corpus/train");
+}
+
+TEST_CASE("switched-off features of other tools are accepted without a word") {
+  const Config config = parsed(R"("fp16": {"enabled": false, "loss_scale": 0, "initial_scale_power": 32},
+      "tensorboard": {"enabled": false, "output_path": "logs"}, "wandb": null,
+      "zero_optimization": {"offload_param": null, "offload_optimizer": {"device": "none", "pin_memory": false},
+                            "zenflow": null},
+      "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": false, "x": 1}}},
+      "data_efficiency": {"enabled": false, "data_sampling": {"enabled": false}}, "optimizer": null,)");
+  CHECK(config.warnings.empty());
+}

@@ -1,0 +1,209 @@
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/config_helpers.h"
+
+using namespace zrt::runtime;
+
+namespace {
+
+struct Bad {
+  const char* text;                // members before the model
+  std::vector<const char*> parts;  // what the message must hold
+};
+
+void check_all(const std::vector<Bad>& cases) {
+  for (const Bad& one : cases) {
+    INFO(one.text);
+    const std::string error = parse_error(one.text);
+    for (const char* part : one.parts) CHECK(has(error, part));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
+  check_all({
+      {R"("zero_optimization": {
+ "stge": 1},)",
+       {"ds.json:2", "unknown key 'zero_optimization.stge' = 1", "'zero_optimization.stage'"}},
+      {R"("zero_optimisation": {"stage": 1},)", {"unknown key 'zero_optimisation'", "'zero_optimization'"}},
+      {R"("run": {"step": 1},)", {"run.step", "'run.steps'"}},
+      {R"("modle": {},)", {"'modle'", "'model'"}},
+      {R"("zero_optimization": {"aio": {}},)", {"zero_optimization.aio", "Did you mean 'aio'?"}},
+      {R"("stage": 3,)", {"'stage'", "Did you mean 'zero_optimization.stage'?"}},
+      {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation."}},
+      {R"("optimizer": {"type": "Adam", "params": {"learning_rate": 1}},)", {"optimizer.params.learning_rate"}},
+      {R"("optimizer": {"type": "Adam", "params": {"beta": [0.9, 0.9]}},)", {"'optimizer.params.betas'"}},
+      {R"("bf16": {"loss_scale": 0},)", {"bf16.loss_scale"}},
+      {R"("bf16": {"loss_scael": "auto"},)", {"bf16.loss_scael"}},
+      {R"("tensor_parallel": {"tp": {"tp_siz": 1}},)", {"'tensor_parallel.tp.tp_size'"}},
+      {R"("scheduler": {"type": "WarmupLR", "params": {"total_num_steps": 5}},)",
+       {"scheduler.params.total_num_steps", "Only these types read it: WarmupDecayLR, WarmupCosineLR."}},
+  });
+  const std::string error = parse_error("", {"zero_optimization.stag=1"});
+  CHECK(has(error, "the command line: unknown key 'zero_optimization.stag'"));
+}
+
+TEST_CASE("a value of the wrong type is refused with the type that is legal") {
+  check_all({
+      {R"("zero_optimization": {"stage": "three"},)",
+       {"zero_optimization.stage = \"three\" (ds.json:1)", "an integer"}},
+      {R"("zero_optimization": [1],)", {"zero_optimization = [1]", "an object"}},
+      {R"("zero_optimization": {"offload_param": "cpu"},)", {"zero_optimization.offload_param = \"cpu\"", "or null"}},
+      {R"("zero_optimization": {"offload_optimizer": false},)", {"zero_optimization.offload_optimizer = false"}},
+      {R"("train_batch_size": "8",)", {"train_batch_size = \"8\"", "an integer or null"}},
+      {R"("train_batch_size": 8.5,)", {"train_batch_size = 8.5"}},
+      {R"("gradient_clipping": null,)", {"gradient_clipping = null", "a number"}},
+      {R"("optimizer": "Adam",)", {"optimizer = \"Adam\"", "an object"}},
+      {R"("optimizer": {"type": 5},)", {"optimizer.type = 5", "a string"}},
+      {R"("scheduler": {"type": ["WarmupLR"]},)", {"scheduler.type"}},
+      {R"("scheduler": {"type": null, "params": 5},)", {"scheduler.params = 5"}},
+      {R"("run": {"out": 5},)", {"run.out = 5", "a string or null"}},
+      {R"("run": {"save_weights": "yes"},)", {"run.save_weights = \"yes\"", "true or false"}},
+      {R"("data": {"train": {"a": 1}},)", {"data.train", "a string or a list or null"}},
+      {R"("run": 5,)", {"run = 5", "an object"}},
+  });
+  CHECK(has(error_of([] { parse_config("[1]", "ds.json", {}, 1); }), "ds.json holds [1]"));
+}
+
+TEST_CASE("a value out of range is refused with the range") {
+  check_all({
+      {R"("zero_optimization": {"stage": 4},)", {"zero_optimization.stage = 4 (ds.json:1)", "0 to 3"}},
+      {R"("zero_optimization": {"stage": -1},)", {"zero_optimization.stage = -1"}},
+      {R"("gradient_clipping": -0.5,)", {"gradient_clipping = -0.5", "at least 0"}},
+      {R"("optimizer": {"type": "Adam", "params": {"lr": -1}},)", {"optimizer.params.lr = -1"}},
+      {R"("optimizer": {"type": "Adam", "params": {"betas": [0.9, 1]}},)", {"optimizer.params.betas = [0.9,1]"}},
+      {R"("optimizer": {"type": "Adam", "params": {"betas": [0.9]}},)", {"optimizer.params.betas = [0.9]"}},
+      {R"("optimizer": {"type": "Adam", "params": {"betas": [0.9, "a"]}},)", {"optimizer.params.betas"}},
+      {R"("optimizer": {"type": "Adam", "params": {"eps": -1e-8}},)", {"optimizer.params.eps = -1e-08"}},
+      {R"("optimizer": {"type": "Adam", "params": {"weight_decay": -1}},)", {"optimizer.params.weight_decay"}},
+      {R"("run": {"steps": 0},)", {"run.steps = 0", "1 to"}},
+      {R"("run": {"seed": -1},)", {"run.seed = -1", "at least 0"}},
+      {R"("run": {"threads_per_rank": 0},)", {"run.threads_per_rank = 0"}},
+      {R"("run": {"timeout_seconds": 0},)", {"run.timeout_seconds = 0"}},
+      {R"("run": {"eval_batches": 0},)", {"run.eval_batches = 0"}},
+      {R"("run": {"name": "a/b"},)", {"run.name = \"a/b\""}},
+      {R"("memory": {"unit_bytes": 0},)", {"memory.unit_bytes = 0"}},
+      {R"("memory": {"device_budget_bytes": 0},)", {"memory.device_budget_bytes = 0"}},
+      {R"("data": {"train": []},)", {"data.train = []"}},
+      {R"("data": {"train": [[0, "x"]]},)", {"data.train", "[0,\"x\"]", "weight above 0"}},
+      {R"("data": {"train": ["x"]},)", {"data.train", "legal entries"}},
+      {R"("scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 0}},)", {"warmup_num_steps = 0"}},
+      {R"("scheduler": {"type": "WarmupLR", "params": {"warmup_type": "cubic"}},)", {"warmup_type = \"cubic\""}},
+      {R"("scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": [0, 1]}},)", {"warmup_min_lr = [0,1]"}},
+      {R"("scheduler": {"type": "WarmupCosineLR"},)", {"scheduler.params.total_num_steps is missing", "1000"}},
+      {R"("scheduler": {"params": {"a": 1}},)", {"scheduler.params", "without scheduler.type"}},
+  });
+}
+
+TEST_CASE("model sizes that contradict are refused") {
+  const auto model_error = [](const std::string& model) {
+    return error_of([&] { parse_config(R"({"train_batch_size": 1, "model": )" + model + "}", "ds.json", {}, 1); });
+  };
+  const auto sizes = [](int64_t hidden, int64_t heads, int64_t sequence, int64_t vocab, const std::string& more) {
+    return nlohmann::json(
+               {{"layers", 2}, {"hidden", hidden}, {"heads", heads}, {"sequence", sequence}, {"vocab", vocab}})
+        .dump()
+        .insert(1, more);
+  };
+  const std::string heads = model_error(sizes(64, 3, 8, 9, ""));
+  CHECK(has(heads, "model.heads = 3 (ds.json:1)"));
+  CHECK(has(heads, "model.hidden = 64"));
+  CHECK(has(model_error(sizes(64, 2, 1, 9, "")), "model.sequence = 1"));
+  CHECK(has(model_error(sizes(64, 2, 8, 0, "")), "model.vocab = 0"));
+  CHECK(has(model_error(sizes(64, 2, 8, int64_t{1} << 31, "")), "model.vocab = 2147483648"));
+  CHECK(has(model_error(sizes(0, 2, 8, 9, "")), "model.hidden = 0"));
+  CHECK(has(model_error(sizes(64, 2, 8, 9, R"("dropout": 1,)")), "model.dropout = 1"));
+  CHECK(has(model_error(sizes(64, 2, 8, 9, R"("dropout": -0.1,)")), "model.dropout = -0.1"));
+  CHECK(has(model_error(sizes(64, 2, 8, 9, R"("type": "bert",)")), "model.type = \"bert\""));
+  CHECK(has(model_error(R"({"layers": 2, "heads": 2})"), "model.hidden, model.sequence, model.vocab"));
+  CHECK(has(model_error(R"({"preset": "gpt2-124"})"), "Did you mean gpt2-124m?"));
+  CHECK(has(model_error(R"(null)"), "gpt2-1.5b"));
+}
+
+TEST_CASE("requests that are not supported are refused by name") {
+  check_all({
+      {R"("fp16": {"enabled": true},)", {"fp16.enabled = true (ds.json:1) is refused", "bf16.enabled", "Legal: false"}},
+      {R"("zero_optimization": {"offload_optimizer": {"device": "cpu"}},)",
+       {"zero_optimization.offload_optimizer.device = \"cpu\""}},
+      {R"("zero_optimization": {"offload_param": {"device": "nvme"}},)",
+       {"zero_optimization.offload_param.device = \"nvme\""}},
+      {R"("zero_optimization": {"cpu_offload": true},)", {"zero_optimization.cpu_offload = true"}},
+      {R"("zero_optimization": {"zero_hpz_partition_size": 8},)", {"zero_hpz_partition_size = 8", "Legal: 1 or 0"}},
+      {R"("zero_optimization": {"mics_shard_size": 2},)", {"mics_shard_size = 2"}},
+      {R"("zero_optimization": {"zero_quantized_weights": true},)", {"zero_quantized_weights"}},
+      {R"("zero_optimization": {"zenflow": {}},)", {"zero_optimization.zenflow"}},
+      {R"("zero_optimization": {"grad_hooks": true},)", {"zero_optimization.grad_hooks", "never accepted"}},
+      {R"("parallel": {"tensor": 2},)", {"parallel.tensor = 2", "Legal: 1"}},
+      {R"("parallel": {"pipeline": 2},)", {"parallel.pipeline = 2"}},
+      {R"("parallel": {"sequence": true},)", {"parallel.sequence = true"}},
+      {R"("parallel": {"schedule": "zb-h1"},)", {"parallel.schedule = \"zb-h1\""}},
+      {R"("tensor_parallel": {"autotp_size": 4},)", {"tensor_parallel.autotp_size = 4"}},
+      {R"("prescale_gradients": true,)", {"prescale_gradients = true"}},
+      {R"("gradient_predivide_factor": 2,)", {"gradient_predivide_factor = 2"}},
+      {R"("gradient_allreduce_op": "sum",)", {"gradient_allreduce_op = \"sum\"", "mean"}},
+      {R"("sparse_gradients": true,)", {"sparse_gradients = true"}},
+      {R"("amp": {"enabled": true},)", {"amp.enabled = true"}},
+      {R"("torch_autocast": {"enabled": true},)", {"torch_autocast.enabled"}},
+      {R"("activation_checkpointing": {"cpu_checkpointing": true},)", {"activation_checkpointing.cpu_checkpointing"}},
+      {R"("activation_checkpointing": {"number_checkpoints": 4},)", {"number_checkpoints = 4"}},
+      {R"("elasticity": {"enabled": true},)", {"elasticity.enabled"}},
+      {R"("tensorboard": {"enabled": true},)", {"tensorboard.enabled", "metrics.jsonl"}},
+      {R"("flops_profiler": {"enabled": true},)", {"flops_profiler.enabled"}},
+      {R"("wall_clock_breakdown": true,)", {"wall_clock_breakdown = true"}},
+      {R"("curriculum_learning": {"enabled": true},)", {"curriculum_learning.enabled"}},
+      {R"("compression_training": {"row_pruning": {"shared_parameters": {"enabled": true}}},)",
+       {"compression_training.row_pruning"}},
+      {R"("sparse_attention": {"mode": "fixed"},)", {"sparse_attention"}},
+      {R"("bf16": {"check_grad_overflow": false},)", {"bf16.check_grad_overflow = false"}},
+      {R"("optimizer": {"type": "Lion"},)", {"optimizer.type = \"Lion\"", "Adam and AdamW"}},
+      {R"("optimizer": {"type": "Adam", "params": {"amsgrad": true}},)", {"optimizer.params.amsgrad = true"}},
+      {R"("optimizer": {"type": "Adam", "params": {"max_grad_norm": 1}},)", {"max_grad_norm = 1", "gradient_clipping"}},
+      {R"("scheduler": {"type": "OneCycle"},)", {"scheduler.type = \"OneCycle\"", "WarmupCosineLR"}},
+      {R"("scheduler": {"type": "LRRangeTest", "params": {}},)", {"scheduler.type = \"LRRangeTest\""}},
+      {R"("scheduler": {"type": "WarmupLr"},)", {"Did you mean WarmupLR?"}},
+      {R"("run": {"checkpoint_interval": 100},)", {"run.checkpoint_interval = 100", "Legal: 0"}},
+      {R"("memory": {"placement": "host"},)", {"memory.placement = \"host\""}},
+      {R"("memory": {"link_bytes_per_second": 1e9},)", {"memory.link_bytes_per_second"}},
+  });
+}
+
+TEST_CASE("keys that contradict each other are refused") {
+  check_all({
+      {R"("train_batch_size": 33, "train_micro_batch_size_per_gpu": 16,)", {"train_batch_size = 33", "16 x 2 x 1"}},
+      {R"("gradient_accumulation_steps": 6, "parallel": {"reduce_every": 4},)",
+       {"parallel.reduce_every = 4", "gradient_accumulation_steps = 6"}},
+      {R"("communication_data_type": "bf16",)", {"communication_data_type = \"bf16\"", "fp32"}},
+      {R"("communication_data_type": "int8",)", {"communication_data_type = \"int8\"", "is no type"}},
+      {R"("bf16": {"enabled": true}, "communication_data_type": "fp16",)", {"communication_data_type = \"fp16\""}},
+      {R"("bf16": {"enabled": true}, "communication_data_type": "bf16", "gradient_accumulation_steps": 2,)",
+       {"communication_data_type = \"bf16\"", "parallel.reduce_every = 2"}},
+      {R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
+       {"data_types.grad_accum_dtype = \"fp32\"", "bf16"}},
+      {R"("bf16": {}, "bfloat16": {},)", {"bfloat16 (ds.json:1) and bf16 (ds.json:1)", "two spellings"}},
+      {R"("zero_optimization": {"prefetch_bucket_size": 1,
+ "stage3_prefetch_bucket_size": 1},)",
+       {"zero_optimization.prefetch_bucket_size (ds.json:1)", "stage3_prefetch_bucket_size (ds.json:2)"}},
+      {R"("run": {}, "run": {},)", {"'run' appears twice"}},
+  });
+  CHECK(has(error_of([] { parsed("", {}, 0); }), "ranks = 0"));
+  CHECK(has(error_of([] { parse_config(R"({"model": {"preset": "gpt2-tiny"}})", "c", {}, 2); }),
+            "give at least train_batch_size"));
+}
+
+TEST_CASE("an override that is not of the form key=value is a usage error") {
+  using zrt::core::UsageError;
+  for (const char* bad : {"", "=", "=3", "run.steps", "run..steps=3", ".run=3", "run.=3", "a.b.c.d.e.f.g.h.i=1"}) {
+    INFO(bad);
+    const std::string error = error_of<UsageError>([&] { parsed("", {bad}); });
+    CHECK(has(error, "section.key=value"));
+  }
+  CHECK(has(parse_error("", {"model.layers=2", "model.layers.x=3"}), "'layers' is 2"));
+  CHECK(has(parse_error(R"("steps_per_print": 3,)", {"steps_per_print.x=3"}), "'steps_per_print' is 3 in ds.json"));
+  CHECK(has(parse_error("", {"data.train=[[1, \"x\""}), "--set 'data.train="));
+  CHECK(has(parse_error("", {"run.steps=many"}), "run.steps = \"many\" (the command line)"));
+  CHECK(has(parse_error("", {"run.steps="}), "run.steps = \"\""));
+  CHECK(has(parse_error("", {"run.steps=0"}), "run.steps = 0 (the command line)"));
+  CHECK_THROWS_AS(parsed("", {"run.out=\xff"}), zrt::core::Error);
+  CHECK_THROWS_AS(parsed("", {"run.steps=\xff"}), zrt::core::Error);
+}

@@ -1,0 +1,8 @@
+zrt_test(runtime/config_batch LINK zrt::config)
+zrt_test(runtime/config_fuzz LINK zrt::config)
+zrt_test(runtime/config_keys LINK zrt::config)
+zrt_test(runtime/config_load LINK zrt::config)
+zrt_test(runtime/config_reader LINK zrt::config)
+zrt_test(runtime/config_refuse LINK zrt::config)
+zrt_test(runtime/config_resolved LINK zrt::config)
+zrt_test(runtime/mesh LINK zrt::config)
