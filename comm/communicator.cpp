@@ -1,0 +1,13 @@
+#include "comm/communicator.h"
+
+#include <array>
+
+namespace zrt::comm {
+
+std::string_view op_name(OpKind kind) {
+  static constexpr std::array<std::string_view, op_kind_count> names{
+      "all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "send_recv", "barrier"};
+  return names[static_cast<size_t>(kind)];
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,86 @@
+// Collectives over one group of ranks. A call blocks the lane it runs on (never the host) until every member has made
+// the same call and the data has arrived; completion towards other lanes is the event the executor records after it.
+//
+// Sums run in rank order with fp32 accumulation and one final rounding, so results depend neither on the transport nor
+// on timing. Counts are elements. Buffers may be reused as soon as the call returns.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace zrt::comm {
+
+using core::DType;
+
+enum class OpKind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send_recv, barrier };
+inline constexpr size_t op_kind_count = 7;
+std::string_view op_name(OpKind kind);
+
+// One contiguous range of a collective. Several ranges make one collective (a bucket): one meeting, one record.
+struct ReduceRange {
+  const void* source;  // size() * shard elements of `from`, shard after shard in rank order; this rank's contribution
+  void* target;     // shard elements of `to`: the sum of this rank's shard; may lie in `source` at the own shard when
+                    // the types are equal
+  int64_t shard;    // elements per rank
+  bool accumulate;  // add to what `target` holds instead of overwriting it (target in fp32)
+};
+struct GatherRange {
+  const void* source;  // shard elements: this rank's part; may lie in `target` at the own shard
+  void* target;        // size() * shard elements
+  int64_t shard;
+};
+// One message of a grouped exchange; bytes may be zero.
+struct Message {
+  int peer;
+  void* data;
+  uint64_t bytes;
+};
+
+// What one collective did; kept in a ring per communicator and dumped on failure.
+struct FlightRecord {
+  uint64_t sequence = 0;
+  OpKind kind = OpKind::barrier;
+  std::string label;   // operation of the program, e.g. "reduce h.3 mb 2"
+  uint64_t bytes = 0;  // bytes this rank received from others
+  bool finished = false;
+  double start_seconds = 0, end_seconds = 0;  // since the group was made
+};
+
+struct Counters {
+  uint64_t calls[op_kind_count] = {};
+  // Elements received from other ranks, the (N-1)/N of the closed forms; messages have no type: bytes for send_recv.
+  uint64_t elements[op_kind_count] = {};
+  uint64_t bytes[op_kind_count] = {};
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  virtual int rank() const = 0;  // within the group
+  virtual int size() const = 0;
+  virtual const std::string& group() const = 0;  // "dp", "tp", …
+
+  // In place: every rank ends with the sum in `data`.
+  virtual void all_reduce(void* data, int64_t count, DType type, std::string_view label) = 0;
+  virtual void reduce_scatter(std::span<const ReduceRange> ranges, DType from, DType to, std::string_view label) = 0;
+  virtual void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) = 0;
+  // Block p of `source` (count elements) goes to rank p; block p of `target` comes from rank p.
+  virtual void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) = 0;
+  virtual void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) = 0;
+  // All messages of the group form one exchange; each send must have its receive of equal size on the peer.
+  virtual void send_recv(std::span<const Message> sends, std::span<const Message> receives, std::string_view label) = 0;
+  virtual void barrier(std::string_view label) = 0;
+
+  // Ends every pending and later call of all members with a CommError holding `reason`.
+  virtual void abort(const std::string& reason) = 0;
+  virtual Counters counters() const = 0;
+  virtual std::vector<FlightRecord> flight_records() const = 0;  // oldest first
+};
+
+}  // namespace zrt::comm

@@ -1,0 +1,46 @@
+#include "comm/flight_recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zrt::comm {
+
+double FlightRecorder::now() const {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - origin_).count();
+}
+
+void FlightRecorder::start(OpKind kind, std::string_view label, uint64_t elements, uint64_t bytes) {
+  if (records_.size() == capacity) records_.pop_front();
+  records_.push_back({++sequence_, kind, std::string(label), bytes, false, now(), 0});
+  elements_ = elements;
+}
+
+void FlightRecorder::finish() {
+  FlightRecord& record = records_.back();
+  record.finished = true;
+  record.end_seconds = now();
+  const size_t kind = static_cast<size_t>(record.kind);
+  ++counters_.calls[kind];
+  counters_.elements[kind] += elements_;
+  counters_.bytes[kind] += record.bytes;
+}
+
+std::vector<FlightRecord> FlightRecorder::records(size_t last) const {
+  const size_t count = std::min(last, records_.size());
+  return {records_.end() - static_cast<std::ptrdiff_t>(count), records_.end()};
+}
+
+std::string FlightRecorder::format(size_t last) const {
+  std::string text;
+  for (const FlightRecord& record : records(last)) {
+    const std::string state = record.finished
+                                  ? fmt::format("finished after {:.6f} s", record.end_seconds - record.start_seconds)
+                                  : fmt::format("unfinished after {:.6f} s", now() - record.start_seconds);
+    text += fmt::format("    #{} {} \"{}\" {} B, started at {:.6f} s, {}\n", record.sequence, op_name(record.kind),
+                        record.label, record.bytes, record.start_seconds, state);
+  }
+  return text.empty() ? "    no call yet\n" : text;
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,100 @@
+// Reads the source tree and checks the rules that the compiler cannot: includes point only downward, vendor headers
+// stay in .cpp files, and back ends are files, not #ifdefs.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace {
+
+using Sources = std::map<std::string, std::string>;  // path from the root → text
+
+// Level of each top folder; a folder may include itself and lower levels.
+const std::map<std::string, int> levels{{"core", 0},      {"comm", 1},    {"offload", 1}, {"models", 2},
+                                        {"optimizer", 3}, {"runtime", 4}, {"tools", 5}};
+
+bool may_include(const std::string& from, const std::string& to) {
+  return from == to || levels.at(to) < levels.at(from);
+}
+
+std::vector<std::string> violations(const Sources& sources) {
+  static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  static const std::regex vendor(R"((^|.*/)(dnnl|mpi|nccl|cuda|cublas|cudnn)[^/]*\.(h|hpp))");
+  static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL))");
+  std::vector<std::string> found;
+  for (const auto& [path, text] : sources) {
+    const std::string folder = path.substr(0, path.find('/'));
+    const bool header = path.ends_with(".h") || path.ends_with(".cuh");
+    std::istringstream lines(text);
+    std::string line;
+    for (int number = 1; std::getline(lines, line); ++number) {
+      const std::string where = path + ":" + std::to_string(number) + ": ";
+      std::smatch match;
+      if (std::regex_search(line, match, include)) {
+        const std::string target = match[1];
+        const std::string to = target.substr(0, target.find('/'));
+        if (levels.contains(to) && !may_include(folder, to)) found.push_back(where + folder + " includes " + target);
+        if (header && std::regex_match(target, vendor)) found.push_back(where + "vendor header " + target);
+      }
+      if (std::regex_search(line, back_end_switch)) found.push_back(where + "back end chosen by " + line);
+    }
+  }
+  return found;
+}
+
+Sources read_tree() {
+  namespace fs = std::filesystem;
+  Sources sources;
+  const fs::path root = ZRT_SOURCE_DIR;
+  for (const auto& [folder, level] : levels) {
+    if (!fs::exists(root / folder)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension != ".h" && extension != ".cpp" && extension != ".cu" && extension != ".cuh") continue;
+      std::ifstream file(entry.path());
+      std::ostringstream text;
+      text << file.rdbuf();
+      sources[entry.path().lexically_relative(root).generic_string()] = text.str();
+    }
+  }
+  return sources;
+}
+
+TEST_CASE("the source tree keeps the layering rules") {
+  const Sources sources = read_tree();
+  CHECK(sources.contains("core/dtype.h"));
+  CHECK(sources.contains("comm/communicator.h"));
+  for (const std::string& violation : violations(sources)) FAIL_CHECK(violation);
+}
+
+TEST_CASE("the scanner finds a planted violation of each rule") {
+  const auto count = [](const std::string& path, const std::string& text) { return violations({{path, text}}).size(); };
+  CHECK(count("core/a.h", "#include \"comm/communicator.h\"\n") == 1);
+  CHECK(count("comm/a.cpp", "int x;\n  #  include <runtime/config/config.h>\n") == 1);
+  CHECK(count("comm/a.cpp", "#include \"offload/nvme.h\"\n") == 1);
+  CHECK(count("offload/a.cpp", "#include \"comm/communicator.h\"\n") == 1);
+  CHECK(count("models/a.cpp", "#include \"optimizer/schedule.h\"\n") == 1);
+  CHECK(count("optimizer/a.cpp", "#include \"runtime/plan.h\"\n#include \"tools/x.h\"\n") == 2);
+  CHECK(count("runtime/a.cpp", "#include \"tools/x.h\"\n") == 1);
+  CHECK(count("models/a.h", "#include <oneapi/dnnl/dnnl.hpp>\n") == 1);
+  CHECK(count("models/a.h", "#include <dnnl.hpp>\n") == 1);
+  CHECK(count("comm/a.h", "#include <mpi.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n") == 3);
+  CHECK(count("core/a.cpp", "#ifdef ZRT_CUDA\n#endif\n") == 1);
+  CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
+}
+
+TEST_CASE("the scanner lets legal files pass") {
+  const auto count = [](const std::string& path, const std::string& text) { return violations({{path, text}}).size(); };
+  CHECK(count("comm/a.cpp", "#include \"core/error.h\"\n#include \"comm/call.h\"\n") == 0);
+  CHECK(count("optimizer/a.h", "#include \"models/model.h\"\n#include \"comm/communicator.h\"\n") == 0);
+  CHECK(count("tools/a.cpp", "#include \"runtime/plan.h\"\n") == 0);
+  CHECK(count("models/a.cpp", "#include <dnnl.hpp>\n") == 0);
+  CHECK(count("models/a.h", "#include \"models/kernels/cuda/gemm.h\"\n// the CUDA back end\n") == 0);
+}
+
+}  // namespace

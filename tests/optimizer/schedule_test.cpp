@@ -1,0 +1,89 @@
+#include "optimizer/schedule.h"
+
+#include <cmath>
+
+#include "catch.h"
+
+namespace zrt::optimizer {
+namespace {
+
+Schedule make(ScheduleType type, WarmupType warmup, int64_t steps, int64_t total) {
+  Schedule s;
+  s.type = type;
+  s.warmup_type = warmup;
+  s.lr = 8e-4;
+  s.warmup_min_lr = 1e-4;
+  s.warmup_max_lr = 9e-4;
+  s.warmup_num_steps = steps;
+  s.total_num_steps = total;
+  return s;
+}
+
+TEST_CASE("a constant schedule uses the optimizer's rate at every step") {
+  const Schedule s = make(ScheduleType::constant, WarmupType::log, 10, 100);
+  CHECK(s.rate(0) == 8e-4);
+  CHECK(s.rate(1000000) == 8e-4);
+}
+
+TEST_CASE("a linear warm-up starts with the minimum twice: at construction and at the law's first step") {
+  const Schedule s = make(ScheduleType::warmup, WarmupType::linear, 4, 0);
+  CHECK(s.rate(0) == 1e-4);
+  CHECK(s.rate(1) == 1e-4);
+  CHECK(s.rate(2) == Approx(3e-4).epsilon(1e-14));
+  CHECK(s.rate(3) == Approx(5e-4).epsilon(1e-14));
+  CHECK(s.rate(4) == Approx(7e-4).epsilon(1e-14));
+  CHECK(s.rate(5) == Approx(9e-4).epsilon(1e-14));
+  CHECK(s.rate(500) == Approx(9e-4).epsilon(1e-14));
+}
+
+TEST_CASE("a logarithmic warm-up follows ln(t + 1) / ln(W)") {
+  const Schedule s = make(ScheduleType::warmup, WarmupType::log, 8, 0);
+  CHECK(s.rate(0) == 1e-4);
+  CHECK(s.rate(1) == 1e-4);
+  CHECK(s.rate(2) == Approx(1e-4 + 8e-4 / 3).epsilon(1e-14));      // ln 2 / ln 8
+  CHECK(s.rate(4) == Approx(1e-4 + 8e-4 * 2 / 3).epsilon(1e-14));  // ln 4 / ln 8
+  CHECK(s.rate(8) == Approx(9e-4).epsilon(1e-14));                 // ln 8 / ln 8, one step before the end
+  CHECK(s.rate(9) == Approx(9e-4).epsilon(1e-14));
+}
+
+TEST_CASE("fewer than two warm-up steps count as two") {
+  const Schedule one = make(ScheduleType::warmup, WarmupType::linear, 1, 0);
+  CHECK(one.rate(1) == 1e-4);
+  CHECK(one.rate(2) == Approx(5e-4).epsilon(1e-14));
+  CHECK(one.rate(3) == Approx(9e-4).epsilon(1e-14));
+  const Schedule none = make(ScheduleType::warmup, WarmupType::log, 0, 0);
+  CHECK(none.rate(2) == Approx(9e-4).epsilon(1e-14));  // ln 2 / ln 2
+}
+
+TEST_CASE("a decay falls linearly to the minimum at the last step and stays there") {
+  const Schedule s = make(ScheduleType::warmup_decay, WarmupType::linear, 4, 12);
+  CHECK(s.rate(0) == 1e-4);
+  CHECK(s.rate(3) == Approx(5e-4).epsilon(1e-14));
+  CHECK(s.rate(5) == Approx(9e-4).epsilon(1e-14));   // t = 4: (12 - 4) / 8
+  CHECK(s.rate(9) == Approx(5e-4).epsilon(1e-14));   // t = 8: 4 / 8
+  CHECK(s.rate(12) == Approx(2e-4).epsilon(1e-14));  // t = 11: 1 / 8
+  CHECK(s.rate(13) == Approx(1e-4).epsilon(1e-14));
+  CHECK(s.rate(100) == Approx(1e-4).epsilon(1e-14));
+  const Schedule late = make(ScheduleType::warmup_decay, WarmupType::linear, 10, 5);  // total before the warm-up's end
+  CHECK(late.rate(10) == Approx(1e-4 + 8e-4 * 0.9).epsilon(1e-14));
+  CHECK(late.rate(11) == Approx(1e-4).epsilon(1e-14));
+}
+
+TEST_CASE("a cosine warms up by ratio of the optimizer's rate and falls to its floor") {
+  Schedule s = make(ScheduleType::warmup_cosine, WarmupType::linear, 4, 12);
+  s.warmup_min_ratio = 0.2;
+  s.cos_min_ratio = 0.1;
+  CHECK(s.rate(0) == 0);  // DeepSpeed's first rate is 0, whatever warmup_min_ratio says
+  CHECK(s.rate(1) == Approx(8e-4 * 0.2).epsilon(1e-14));
+  CHECK(s.rate(3) == Approx(8e-4 * 0.6).epsilon(1e-14));
+  // t = 4: (1 + cos(π / 8)) / 2 of the way down
+  CHECK(s.rate(5) == Approx(8e-4 * (0.1 + 0.9 * (1 + std::cos(3.14159265358979323846 / 8)) / 2)).epsilon(1e-14));
+  CHECK(s.rate(8) == Approx(8e-4 * 0.55).epsilon(1e-14));  // t = 7: cos(π / 2)
+  CHECK(s.rate(12) == Approx(8e-4 * 0.1).epsilon(1e-14));  // t = 11: cos(π)
+  CHECK(s.rate(99) == Approx(8e-4 * 0.1).epsilon(1e-14));
+  s.warmup_type = WarmupType::log;
+  CHECK(s.rate(2) == Approx(8e-4 * (0.2 + 0.8 * 0.5)).epsilon(1e-14));  // ln 2 / ln 4
+}
+
+}  // namespace
+}  // namespace zrt::optimizer
