@@ -34,7 +34,7 @@ Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler,
         data.source->read(part.first + row, x, y);
       } else {
         std::fill_n(x, layout.sequence, 0);
-        std::fill_n(y, layout.sequence, -1);  // not counted
+        std::fill_n(y, layout.sequence, models::not_counted);
       }
     }
   };

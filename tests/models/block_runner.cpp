@@ -1,0 +1,175 @@
+#include "tests/models/block_runner.h"
+
+#include <limits>
+#include <utility>
+
+namespace zrt::test {
+
+using models::Block;
+using models::Call;
+using models::Mode;
+using models::Shape;
+
+BlockRunner::BlockRunner(const models::Model& model, const Shape& shape) : model_(model), shape_(shape) {
+  for (const auto& block : model.blocks) {
+    for (const models::Param& param : block->params()) {
+      if (weights_.contains(param.name)) continue;
+      elements_[param.name] = param.elements();
+      weights_[param.name] = GuardedBuffer(param.elements() * core::dtype_size(shape.type));
+      grads_[param.name] = GuardedBuffer(param.elements() * core::dtype_size(shape.grad_type));
+    }
+    const bool head = block == model.blocks.back();
+    outputs_.emplace_back(head ? 0 : shape.rows() * block->output_width() * core::dtype_size(shape.type));
+    saved_.emplace_back(block->saved_bytes(shape));
+  }
+}
+
+void BlockRunner::load(const Tensors& weights) {
+  for (auto& [name, buffer] : weights_) {
+    if (weights.at(name).size() != static_cast<size_t>(elements_.at(name)))
+      throw std::runtime_error("the block and the reference disagree on the size of " + name);
+    buffer.store(shape_.type, weights.at(name));
+  }
+}
+
+void BlockRunner::forget_grads() {
+  written_.clear();
+  for (auto& [name, buffer] : grads_) buffer.poison();
+}
+
+Call BlockRunner::make_call(size_t block, const Shape& shape, const Gpt2Batch& batch, const RunOptions& options) {
+  weight_pointers_.clear();
+  for (const models::Param& param : model_.blocks[block]->params())
+    weight_pointers_.push_back(weights_.at(param.name).data());
+  Call call;
+  call.shape = shape;
+  call.weights = weight_pointers_;
+  if (block == 0) {
+    call.tokens = batch.tokens.data();
+  } else {
+    call.input = outputs_[block - 1].data();
+  }
+  if (block + 1 == model_.blocks.size()) {
+    call.targets = batch.targets.data();
+    call.loss = &loss_;
+  }
+  call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
+  call.rng = {options.seed, options.step, 0};
+  call.first_sample = options.first_sample;
+  return call;
+}
+
+void BlockRunner::forward(size_t b, const Shape& shape, const Gpt2Batch& batch, const RunOptions& options) {
+  const Block& block = *model_.blocks[b];
+  Call call = make_call(b, shape, batch, options);
+  workspace_ = GuardedBuffer(block.forward_workspace_bytes(shape));
+  outputs_[b].poison();
+  saved_[b].poison();
+  call.output = outputs_[b].data();
+  call.saved = shape.mode == Mode::train ? saved_[b].data() : nullptr;
+  call.workspace = workspace_.data();
+  block.forward(call);
+  check(b, "forward");
+}
+
+void BlockRunner::backward(size_t b, const Gpt2Batch& batch, const RunOptions& options) {
+  const Block& block = *model_.blocks[b];
+  Call call = make_call(b, shape_, batch, options);
+  grad_pointers_.clear();
+  accumulate_.clear();
+  for (const models::Param& param : block.params()) {
+    grad_pointers_.push_back(grads_.at(param.name).data());
+    accumulate_.push_back(std::exchange(written_[param.name], true));
+  }
+  workspace_ = GuardedBuffer(block.backward_workspace_bytes(shape_));
+  if (b > 0) {
+    d_input_ = GuardedBuffer(outputs_[b - 1].bytes());
+    if (!block.backward_reads_input()) outputs_[b - 1].poison();
+  }
+  call.d_output = b + 1 < model_.blocks.size() ? d_output_.data() : nullptr;
+  call.d_input = b > 0 ? d_input_.data() : nullptr;
+  call.saved = saved_[b].data();
+  call.workspace = workspace_.data();
+  call.grads = grad_pointers_;
+  call.accumulate = accumulate_;
+  block.backward(call);
+  check(b, "backward");
+  std::swap(d_output_, d_input_);
+}
+
+double BlockRunner::train(const Gpt2Batch& batch, const RunOptions& options) {
+  loss_ = std::numeric_limits<double>::quiet_NaN();
+  for (size_t b = 0; b < model_.blocks.size(); ++b) forward(b, shape_, batch, options);
+  for (size_t b = model_.blocks.size(); b-- > 0;) {
+    if (options.recompute) forward(b, shape_, batch, options);
+    backward(b, batch, options);
+  }
+  return loss_;
+}
+
+double BlockRunner::evaluate(const Gpt2Batch& batch) {
+  loss_ = std::numeric_limits<double>::quiet_NaN();
+  Shape shape = shape_;
+  shape.mode = Mode::eval;
+  for (size_t b = 0; b < model_.blocks.size(); ++b) forward(b, shape, batch, {});
+  return loss_;
+}
+
+std::vector<double> BlockRunner::decode(const Gpt2Batch& batch) {
+  Shape shape = shape_;
+  shape.mode = Mode::decode;
+  const size_t last = model_.blocks.size() - 1;
+  std::vector<GuardedBuffer> caches, outputs;
+  for (const auto& block : model_.blocks) {
+    caches.emplace_back(block->cache_bytes(shape));
+    outputs.emplace_back(block == model_.blocks.back()
+                             ? batch.B * model_.vocab * sizeof(float)
+                             : shape.rows() * block->output_width() * core::dtype_size(shape.type));
+  }
+  std::vector<double> logits(batch.B * batch.T * model_.vocab);
+  for (int64_t t = 0; t < batch.T; ++t) {
+    Gpt2Batch column{batch.B, 1, {}, {}};
+    for (int64_t b = 0; b < batch.B; ++b) column.tokens.push_back(batch.tokens[b * batch.T + t]);
+    for (size_t b = 0; b <= last; ++b) {
+      Call call = make_call(b, shape, column, {});
+      call.targets = nullptr;
+      call.loss = nullptr;
+      call.input = b > 0 ? outputs[b - 1].data() : nullptr;
+      outputs[b].poison();
+      call.output = outputs[b].data();
+      call.cache = caches[b].data();
+      call.position = t;
+      workspace_ = GuardedBuffer(model_.blocks[b]->forward_workspace_bytes(shape));
+      call.workspace = workspace_.data();
+      model_.blocks[b]->decode(call);
+      check(b, "decode");
+      caches[b].check("decode of " + model_.blocks[b]->name() + ": the cache");
+      outputs[b].check("decode of " + model_.blocks[b]->name() + ": the output");
+    }
+    const std::vector<double> rows = outputs[last].load(core::DType::f32, batch.B * model_.vocab);
+    for (int64_t b = 0; b < batch.B; ++b)
+      for (int64_t v = 0; v < model_.vocab; ++v)
+        logits[(b * batch.T + t) * model_.vocab + v] = rows[b * model_.vocab + v];
+  }
+  return logits;
+}
+
+void BlockRunner::check(size_t b, const char* pass) const {
+  const std::string what = std::string(pass) + " of " + model_.blocks[b]->name() + ": ";
+  workspace_.check(what + "the workspace");
+  outputs_[b].check(what + "the output");
+  saved_[b].check(what + "what it saves");
+  d_input_.check(what + "the gradient of the input");
+  for (const models::Param& param : model_.blocks[b]->params()) {
+    weights_.at(param.name).check(what + param.name);
+    grads_.at(param.name).check(what + "the gradient of " + param.name);
+  }
+}
+
+Tensors BlockRunner::grads() const {
+  Tensors tensors;
+  for (const auto& [name, buffer] : grads_) tensors[name] = buffer.load(shape_.grad_type, elements_.at(name));
+  return tensors;
+}
+
+}  // namespace zrt::test

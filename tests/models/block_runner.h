@@ -1,0 +1,61 @@
+// Runs the blocks of a model over one microbatch as the runtime would, without the runtime: every buffer is exactly as
+// large as the block declares, poisoned before each use and watched by a red zone, so that a block which reads what it
+// may not, or writes past what it asked for, is caught here.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "tests/models/gpt2_reference.h"
+#include "tests/models/guarded_buffer.h"
+
+namespace zrt::test {
+
+struct RunOptions {
+  float loss_scale = 0;  // 0: 1 / (B * T)
+  uint64_t seed = 1;     // of dropout
+  uint32_t step = 0;
+  uint64_t first_sample = 0;
+  bool recompute = false;  // forget what forward saved and run each forward again before its backward
+};
+
+class BlockRunner {
+ public:
+  // `shape` is of training; `model` must outlive the runner.
+  BlockRunner(const models::Model& model, const models::Shape& shape);
+
+  void load(const Tensors& weights);  // rounds to the compute type
+  void forget_grads();                // the next train() overwrites gradients; later ones add
+
+  // Forward and backward; returns the sum of the token losses.
+  double train(const Gpt2Batch& batch, const RunOptions& options = {});
+  // Forward only, in evaluation mode; returns the sum of the token losses.
+  double evaluate(const Gpt2Batch& batch);
+  // Feeds the tokens one position at a time through the cache; returns the logits (B, T, V).
+  std::vector<double> decode(const Gpt2Batch& batch);
+
+  Tensors grads() const;
+  const GuardedBuffer& weight(const std::string& name) const { return weights_.at(name); }
+  const GuardedBuffer& grad(const std::string& name) const { return grads_.at(name); }
+
+ private:
+  models::Call make_call(size_t block, const models::Shape& shape, const Gpt2Batch& batch, const RunOptions& options);
+  void forward(size_t block, const models::Shape& shape, const Gpt2Batch& batch, const RunOptions& options);
+  void backward(size_t block, const Gpt2Batch& batch, const RunOptions& options);
+  void check(size_t block, const char* pass) const;
+
+  const models::Model& model_;
+  models::Shape shape_;
+  double loss_ = 0;
+  std::map<std::string, GuardedBuffer> weights_, grads_;
+  std::map<std::string, int64_t> elements_;
+  std::map<std::string, bool> written_;  // gradients that hold a sum to add to
+  std::vector<GuardedBuffer> outputs_, saved_;
+  GuardedBuffer d_output_, d_input_, workspace_;
+  std::vector<const void*> weight_pointers_;
+  std::vector<void*> grad_pointers_;
+  std::vector<uint8_t> accumulate_;
+};
+
+}  // namespace zrt::test

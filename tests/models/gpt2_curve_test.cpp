@@ -1,0 +1,107 @@
+// Ten AdamW steps of the real blocks with the real host optimizer against PyTorch's loss curves.
+#include <cmath>
+#include <cstring>
+
+#include "catch.h"
+#include "optimizer/host_optimizer.h"
+#include "tests/models/block_runner.h"
+#include "tests/models/gpt2_golden.h"
+
+using namespace zrt::test;
+using zrt::core::DType;
+
+namespace {
+
+// fp32 state of one tensor, padded with zeros to the 64 elements the kernels work in.
+struct State {
+  int64_t elements, padded;
+  std::vector<float> master, moment1, moment2;
+  explicit State(const std::vector<double>& values)
+      : elements(static_cast<int64_t>(values.size())),
+        padded((elements + 63) / 64 * 64),
+        master(values.begin(), values.end()),
+        moment1(padded),
+        moment2(padded) {
+    master.resize(padded);
+  }
+};
+
+class CurveRun {
+ public:
+  CurveRun(const GoldenCurve& golden, const zrt::models::Model& model, DType type, int64_t B, int64_t T)
+      : golden_(golden), type_(type), runner_(model, {.B = B, .T = T, .type = type, .grad_type = type}) {
+    const ReferenceAdam& adam = golden.run.adam;
+    params_.beta1 = static_cast<float>(adam.beta1);
+    params_.beta2 = static_cast<float>(adam.beta2);
+    params_.eps = static_cast<float>(adam.eps);
+    params_.weight_decay = static_cast<float>(adam.weight_decay);
+    for (const auto& [name, values] : recipe_weights(golden.config)) states_.emplace(name, State(values));
+  }
+
+  ReferenceStep step(int64_t number) {
+    runner_.load(masters());
+    runner_.forget_grads();
+    const Gpt2Batch batch = golden_.run.batch(number, 0, 0);
+    const double loss = runner_.train(batch) / static_cast<double>(batch.tokens.size());
+
+    std::map<std::string, GuardedBuffer> grads;
+    zrt::optimizer::ExactSum squares;
+    for (const auto& [name, state] : states_) {
+      GuardedBuffer& grad = grads[name] = GuardedBuffer(state.padded * zrt::core::dtype_size(type_));
+      std::memset(grad.data(), 0, grad.bytes());
+      std::memcpy(grad.data(), runner_.grad(name).data(), runner_.grad(name).bytes());
+      zrt::optimizer::add_squares(squares, state.padded, grad.data(), type_);
+    }
+    const double norm = std::sqrt(squares.value()), c = (norm + 1e-6) / golden_.run.clip;
+    const double t = static_cast<double>(number + 1);
+    const zrt::optimizer::AdamStep step{static_cast<float>(golden_.run.adam.lr), static_cast<float>(c > 1 ? 1 / c : 1),
+                                        static_cast<float>(1 - std::pow(golden_.run.adam.beta1, t)),
+                                        static_cast<float>(1 - std::pow(golden_.run.adam.beta2, t))};
+    for (auto& [name, s] : states_)
+      zrt::optimizer::adam_update(params_, step, s.padded, s.master.data(), s.moment1.data(), s.moment2.data(),
+                                  grads.at(name).data(), type_, nullptr, DType::f32);
+    return {loss, norm};
+  }
+
+  Tensors masters() const {
+    Tensors tensors;
+    for (const auto& [name, s] : states_)
+      tensors[name] = std::vector<double>(s.master.begin(), s.master.begin() + s.elements);
+    return tensors;
+  }
+
+ private:
+  const GoldenCurve& golden_;
+  DType type_;
+  BlockRunner runner_;
+  zrt::optimizer::AdamParams params_;
+  std::map<std::string, State> states_;
+};
+
+void check_curve(bool tied, const std::string& name, DType type, double tolerance) {
+  const GoldenCurve golden = golden_curve(tied, name);
+  const zrt::models::Model model = zrt::models::make_gpt2(golden.config);
+  const Gpt2Batch first = golden.run.batch(0, 0, 0);
+  CurveRun run(golden, model, type, first.B, first.T);
+  for (int64_t step = 0; step < golden.run.steps; ++step) {
+    INFO(name << " step " << step);
+    const ReferenceStep got = run.step(step), expected = golden.steps[step];
+    CHECK(std::abs(got.loss - expected.loss) < tolerance * expected.loss);
+    CHECK(std::abs(got.grad_norm - expected.grad_norm) < tolerance * expected.grad_norm);
+  }
+  const Tensors weights = run.masters();
+  for (const auto& [tensor, norm] : golden.final_weight_norm) {
+    INFO(tensor);
+    CHECK(global_norm({{tensor, without_key_bias(tensor, weights.at(tensor))}}) == Approx(norm).epsilon(tolerance));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ten fp32 steps follow PyTorch's loss curve") {
+  check_curve(GENERATE(true, false), "fp32", DType::f32, 1e-4);
+}
+
+TEST_CASE("ten bf16 steps with fp32 master weights follow PyTorch's loss curve") {
+  check_curve(GENERATE(true, false), "bf16", DType::bf16, 2e-2);
+}

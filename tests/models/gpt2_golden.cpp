@@ -1,0 +1,137 @@
+#include "tests/models/gpt2_golden.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace zrt::test {
+namespace {
+
+// splitmix64 (Steele, Lea, Flood, OOPSLA 2014) seeded with the FNV-1a hash of a name.
+class Splitmix {
+ public:
+  explicit Splitmix(const std::string& name) {
+    for (char c : name) state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  }
+  uint64_t next() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  uint64_t state_ = 0xCBF29CE484222325u;
+};
+
+nlohmann::json read_goldens() {
+  std::ifstream file(ZRT_TEST_DATA "/gpt2_goldens.json");
+  return nlohmann::json::parse(file);
+}
+
+models::Gpt2Config read_config(const nlohmann::json& json, bool tied) {
+  models::Gpt2Config config;
+  config.layers = json.at("layers");
+  config.hidden = json.at("hidden");
+  config.heads = json.at("heads");
+  config.sequence = json.at("sequence");
+  config.vocab = json.at("vocab");
+  config.tied = tied;
+  return config;
+}
+
+}  // namespace
+
+Tensors recipe_weights(const models::Gpt2Config& config) {
+  Tensors tensors = zeros_of(config);
+  for (const TensorShape& t : gpt2_tensors(config)) {
+    Splitmix random(t.name);
+    for (double& value : tensors.at(t.name)) {
+      const double unit = 2 * (static_cast<double>(random.next() >> 11) * 0x1p-53) - 1;
+      const double exact = t.name.ends_with(".bias") ? 0.1 * unit : t.shape.size() == 1 ? 1 + 0.2 * unit : 0.2 * unit;
+      value = static_cast<float>(exact);
+    }
+  }
+  return tensors;
+}
+
+Gpt2Batch recipe_batch(const models::Gpt2Config& config, int64_t B, int64_t T, int64_t index) {
+  Gpt2Batch batch{B, T, {}, {}};
+  Splitmix random("batch." + std::to_string(index));
+  const uint64_t V = static_cast<uint64_t>(config.vocab);
+  for (int64_t b = 0; b < B; ++b) {
+    uint64_t token = random.next() % V;
+    for (int64_t t = 0; t < T; ++t) {
+      const uint64_t r = random.next();
+      batch.tokens.push_back(static_cast<int32_t>(token));
+      token = r % 4 != 0 ? (5 * token + 7) % V : (r >> 8) % V;
+      batch.targets.push_back(static_cast<int32_t>(token));
+    }
+  }
+  return batch;
+}
+
+GoldenGradients golden_gradients(bool tied) {
+  const nlohmann::json all = read_goldens(), &json = all.at("gradients").at(tied ? "tied" : "untied");
+  const nlohmann::json& shape = all.at("gradient_batch");
+  GoldenGradients golden;
+  golden.config = read_config(all.at("gradient_case"), tied);
+  golden.batch = recipe_batch(golden.config, shape.at("B"), shape.at("T"), shape.at("index"));
+  golden.loss = json.at("loss");
+  std::ifstream file(ZRT_TEST_DATA "/" + json.at("file").get<std::string>(), std::ios::binary);
+  const auto read = [&](std::vector<double>& values) {
+    file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(double)));
+    if (!file) throw std::runtime_error("a golden file in " ZRT_TEST_DATA " is missing or too short");
+  };
+  golden.logits.resize(golden.batch.tokens.size() * golden.config.vocab);
+  read(golden.logits);
+  golden.grads = zeros_of(golden.config);
+  for (const TensorShape& t : gpt2_tensors(golden.config)) {
+    if (json.at("tensors").at(t.name) != t.shape) throw std::runtime_error("shape of golden " + t.name);
+    read(golden.grads.at(t.name));
+  }
+  return golden;
+}
+
+GoldenCurve golden_curve(bool tied, const std::string& type) {
+  const nlohmann::json all = read_goldens(), &json = all.at("curves").at(tied ? "tied" : "untied").at(type);
+  const nlohmann::json& adam = all.at("adam");
+  GoldenCurve golden;
+  golden.config = read_config(all.at("curve_case"), tied);
+  golden.run.adam = {adam.at("lr"), adam.at("beta1"), adam.at("beta2"), adam.at("eps"), adam.at("weight_decay"), true,
+                     true};
+  golden.run.clip = adam.at("clip");
+  golden.run.steps = all.at("steps");
+  const int64_t B = all.at("curve_batch").at("B"), T = all.at("curve_batch").at("T");
+  golden.run.batch = [config = golden.config, B, T](int64_t step, int64_t, int64_t) {
+    return recipe_batch(config, B, T, step);
+  };
+  for (int64_t step = 0; step < golden.run.steps; ++step)
+    golden.steps.push_back({json.at("loss").at(step), json.at("grad_norm").at(step)});
+  for (const auto& [name, norm] : json.at("final_weight_norm").items())
+    golden.final_weight_norm.emplace_back(name, norm);
+  return golden;
+}
+
+std::vector<double> without_key_bias(const std::string& name, const std::vector<double>& values) {
+  if (!name.ends_with("c_attn.bias")) return values;
+  const auto C = static_cast<std::ptrdiff_t>(values.size() / 3);
+  std::vector<double> rest(values.begin(), values.begin() + C);
+  rest.insert(rest.end(), values.begin() + 2 * C, values.end());
+  return rest;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, norm = 0;
+  if (a.size() != b.size()) return std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+  return difference == 0 ? 0 : std::sqrt(difference / norm);
+}
+
+}  // namespace zrt::test

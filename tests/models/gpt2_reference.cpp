@@ -1,0 +1,316 @@
+#include "tests/models/gpt2_reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace zrt::test {
+namespace {
+
+using Vec = std::vector<double>;
+
+// y (rows, out) = x (rows, in) · w (in, out) + b
+Vec linear(const Vec& x, const Vec& w, const Vec& b, int64_t rows, int64_t in, int64_t out) {
+  Vec y(rows * out);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < out; ++o) y[r * out + o] = b[o];
+    for (int64_t i = 0; i < in; ++i)
+      for (int64_t o = 0; o < out; ++o) y[r * out + o] += x[r * in + i] * w[i * out + o];
+  }
+  return y;
+}
+
+// Returns dx; adds to dw and db.
+Vec linear_backward(const Vec& dy, const Vec& x, const Vec& w, int64_t rows, int64_t in, int64_t out, Vec& dw,
+                    Vec& db) {
+  Vec dx(rows * in);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t o = 0; o < out; ++o) db[o] += dy[r * out + o];
+    for (int64_t i = 0; i < in; ++i) {
+      double sum = 0;
+      for (int64_t o = 0; o < out; ++o) {
+        sum += dy[r * out + o] * w[i * out + o];
+        dw[i * out + o] += dy[r * out + o] * x[r * in + i];
+      }
+      dx[r * in + i] = sum;
+    }
+  }
+  return dx;
+}
+
+struct Norm {
+  Vec y, normalized, inverse;  // inverse: 1 / deviation of each row
+};
+
+Norm layer_norm(const Vec& x, const Vec& gain, const Vec& bias, int64_t rows, int64_t C) {
+  const double width = static_cast<double>(C);
+  Norm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
+  for (int64_t r = 0; r < rows; ++r) {
+    double mean = 0, variance = 0;
+    for (int64_t c = 0; c < C; ++c) mean += x[r * C + c] / width;
+    for (int64_t c = 0; c < C; ++c) variance += (x[r * C + c] - mean) * (x[r * C + c] - mean) / width;
+    n.inverse[r] = 1 / std::sqrt(variance + 1e-5);
+    for (int64_t c = 0; c < C; ++c) {
+      n.normalized[r * C + c] = (x[r * C + c] - mean) * n.inverse[r];
+      n.y[r * C + c] = n.normalized[r * C + c] * gain[c] + bias[c];
+    }
+  }
+  return n;
+}
+
+Vec layer_norm_backward(const Vec& dy, const Norm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain,
+                        Vec& dbias) {
+  const double width = static_cast<double>(C);
+  Vec dx(rows * C);
+  for (int64_t r = 0; r < rows; ++r) {
+    double mean = 0, slope = 0;  // of the gradient with respect to the normalized row
+    for (int64_t c = 0; c < C; ++c) {
+      const double d = dy[r * C + c];
+      dgain[c] += d * n.normalized[r * C + c];
+      dbias[c] += d;
+      mean += d * gain[c] / width;
+      slope += d * gain[c] * n.normalized[r * C + c] / width;
+    }
+    for (int64_t c = 0; c < C; ++c)
+      dx[r * C + c] = (dy[r * C + c] * gain[c] - mean - n.normalized[r * C + c] * slope) * n.inverse[r];
+  }
+  return dx;
+}
+
+const double gelu_slope = std::sqrt(2 / std::acos(-1.0));
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(gelu_slope * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_derivative(double x) {
+  const double t = std::tanh(gelu_slope * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_slope * (1 + 3 * 0.044715 * x * x);
+}
+
+void add(Vec& to, const Vec& from) {
+  for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
+}
+
+void drop(Vec& x, const DropoutMask& mask, DropoutSite site) {
+  if (!mask) return;
+  for (size_t i = 0; i < x.size(); ++i) x[i] *= mask(site, static_cast<int64_t>(i));
+}
+
+struct Sizes {
+  int64_t B, T, C, heads, D, rows;  // D: width of a head
+};
+
+// Causal attention of all heads over qkv (B, T, 3C); q, k, v, p and out are offsets of rows.
+struct Attention {
+  Sizes s;
+  int64_t q(int64_t b, int64_t h, int64_t t) const { return (b * s.T + t) * 3 * s.C + h * s.D; }
+  int64_t k(int64_t b, int64_t h, int64_t t) const { return q(b, h, t) + s.C; }
+  int64_t v(int64_t b, int64_t h, int64_t t) const { return q(b, h, t) + 2 * s.C; }
+  int64_t p(int64_t b, int64_t h, int64_t t) const { return ((b * s.heads + h) * s.T + t) * s.T; }
+  int64_t out(int64_t b, int64_t h, int64_t t) const { return (b * s.T + t) * s.C + h * s.D; }
+
+  // Causal softmax of the scores, (B, heads, T, T); zero above the diagonal.
+  Vec probabilities(const Vec& qkv) const {
+    Vec probs(s.B * s.heads * s.T * s.T);
+    each([&](int64_t b, int64_t h, int64_t t) {
+      double* row = &probs[p(b, h, t)];
+      double top = -INFINITY, total = 0;
+      for (int64_t u = 0; u <= t; ++u) {
+        for (int64_t d = 0; d < s.D; ++d) row[u] += qkv[q(b, h, t) + d] * qkv[k(b, h, u) + d];
+        row[u] /= std::sqrt(static_cast<double>(s.D));
+        top = std::max(top, row[u]);
+      }
+      for (int64_t u = 0; u <= t; ++u) total += row[u] = std::exp(row[u] - top);
+      for (int64_t u = 0; u <= t; ++u) row[u] /= total;
+    });
+    return probs;
+  }
+
+  Vec forward(const Vec& qkv, const Vec& dropped) const {
+    Vec y(s.rows * s.C);
+    each([&](int64_t b, int64_t h, int64_t t) {
+      for (int64_t u = 0; u <= t; ++u)
+        for (int64_t d = 0; d < s.D; ++d) y[out(b, h, t) + d] += dropped[p(b, h, t) + u] * qkv[v(b, h, u) + d];
+    });
+    return y;
+  }
+
+  // Gradient of qkv. `probs` are before and `dropped` after dropout.
+  Vec backward(const Vec& dy, const Vec& qkv, const Vec& probs, const Vec& dropped, const DropoutMask& mask,
+               DropoutSite site) const {
+    Vec dprobs(probs.size()), dqkv(qkv.size());
+    each([&](int64_t b, int64_t h, int64_t t) {
+      for (int64_t u = 0; u <= t; ++u)
+        for (int64_t d = 0; d < s.D; ++d) {
+          dprobs[p(b, h, t) + u] += dy[out(b, h, t) + d] * qkv[v(b, h, u) + d];
+          dqkv[v(b, h, u) + d] += dropped[p(b, h, t) + u] * dy[out(b, h, t) + d];
+        }
+    });
+    drop(dprobs, mask, site);
+    each([&](int64_t b, int64_t h, int64_t t) {
+      const int64_t row = p(b, h, t);
+      double mean = 0;
+      for (int64_t u = 0; u <= t; ++u) mean += probs[row + u] * dprobs[row + u];
+      for (int64_t u = 0; u <= t; ++u) {
+        const double dscore = probs[row + u] * (dprobs[row + u] - mean) / std::sqrt(static_cast<double>(s.D));
+        for (int64_t d = 0; d < s.D; ++d) {
+          dqkv[q(b, h, t) + d] += dscore * qkv[k(b, h, u) + d];
+          dqkv[k(b, h, u) + d] += dscore * qkv[q(b, h, t) + d];
+        }
+      }
+    });
+    return dqkv;
+  }
+
+  template <class Body>
+  void each(const Body& body) const {
+    for (int64_t b = 0; b < s.B; ++b)
+      for (int64_t h = 0; h < s.heads; ++h)
+        for (int64_t t = 0; t < s.T; ++t) body(b, h, t);
+  }
+};
+
+// A transformer layer; forward keeps what backward needs.
+struct Layer {
+  Sizes s;
+  int64_t number;
+  const Tensors& w;
+  const DropoutMask& mask;
+  Norm norm1, norm2;
+  Vec qkv, probs, dropped, attended, hidden, activated;
+
+  std::string key(const char* name) const { return "h." + std::to_string(number) + "." + name; }
+  const Vec& at(const char* name) const { return w.at(key(name)); }
+
+  void forward(Vec& x) {
+    const Attention attention{s};
+    norm1 = layer_norm(x, at("ln_1.weight"), at("ln_1.bias"), s.rows, s.C);
+    qkv = linear(norm1.y, at("attn.c_attn.weight"), at("attn.c_attn.bias"), s.rows, s.C, 3 * s.C);
+    dropped = probs = attention.probabilities(qkv);
+    drop(dropped, mask, {DropoutSite::attention, number});
+    attended = attention.forward(qkv, dropped);
+    Vec y = linear(attended, at("attn.c_proj.weight"), at("attn.c_proj.bias"), s.rows, s.C, s.C);
+    drop(y, mask, {DropoutSite::attention_out, number});
+    add(x, y);
+    norm2 = layer_norm(x, at("ln_2.weight"), at("ln_2.bias"), s.rows, s.C);
+    hidden = linear(norm2.y, at("mlp.c_fc.weight"), at("mlp.c_fc.bias"), s.rows, s.C, 4 * s.C);
+    activated = hidden;
+    for (double& value : activated) value = gelu(value);
+    y = linear(activated, at("mlp.c_proj.weight"), at("mlp.c_proj.bias"), s.rows, 4 * s.C, s.C);
+    drop(y, mask, {DropoutSite::mlp_out, number});
+    add(x, y);
+  }
+
+  void backward(Vec& dx, Tensors& g) const {
+    const auto grad = [&](const char* name) -> Vec& { return g.at(key(name)); };
+    Vec d = dx;
+    drop(d, mask, {DropoutSite::mlp_out, number});
+    d = linear_backward(d, activated, at("mlp.c_proj.weight"), s.rows, 4 * s.C, s.C, grad("mlp.c_proj.weight"),
+                        grad("mlp.c_proj.bias"));
+    for (size_t i = 0; i < d.size(); ++i) d[i] *= gelu_derivative(hidden[i]);
+    d = linear_backward(d, norm2.y, at("mlp.c_fc.weight"), s.rows, s.C, 4 * s.C, grad("mlp.c_fc.weight"),
+                        grad("mlp.c_fc.bias"));
+    add(dx, layer_norm_backward(d, norm2, at("ln_2.weight"), s.rows, s.C, grad("ln_2.weight"), grad("ln_2.bias")));
+    d = dx;
+    drop(d, mask, {DropoutSite::attention_out, number});
+    d = linear_backward(d, attended, at("attn.c_proj.weight"), s.rows, s.C, s.C, grad("attn.c_proj.weight"),
+                        grad("attn.c_proj.bias"));
+    d = Attention{s}.backward(d, qkv, probs, dropped, mask, {DropoutSite::attention, number});
+    d = linear_backward(d, norm1.y, at("attn.c_attn.weight"), s.rows, s.C, 3 * s.C, grad("attn.c_attn.weight"),
+                        grad("attn.c_attn.bias"));
+    add(dx, layer_norm_backward(d, norm1, at("ln_1.weight"), s.rows, s.C, grad("ln_1.weight"), grad("ln_1.bias")));
+  }
+};
+
+}  // namespace
+
+std::vector<TensorShape> gpt2_tensors(const models::Gpt2Config& config) {
+  const int64_t C = config.hidden, V = config.vocab;
+  std::vector<TensorShape> list{{"wte.weight", {V, C}}, {"wpe.weight", {config.sequence, C}}};
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const std::string h = "h." + std::to_string(l) + ".";
+    list.push_back({h + "ln_1.weight", {C}});
+    list.push_back({h + "ln_1.bias", {C}});
+    list.push_back({h + "attn.c_attn.weight", {C, 3 * C}});
+    list.push_back({h + "attn.c_attn.bias", {3 * C}});
+    list.push_back({h + "attn.c_proj.weight", {C, C}});
+    list.push_back({h + "attn.c_proj.bias", {C}});
+    list.push_back({h + "ln_2.weight", {C}});
+    list.push_back({h + "ln_2.bias", {C}});
+    list.push_back({h + "mlp.c_fc.weight", {C, 4 * C}});
+    list.push_back({h + "mlp.c_fc.bias", {4 * C}});
+    list.push_back({h + "mlp.c_proj.weight", {4 * C, C}});
+    list.push_back({h + "mlp.c_proj.bias", {C}});
+  }
+  list.push_back({"ln_f.weight", {C}});
+  list.push_back({"ln_f.bias", {C}});
+  if (!config.tied) list.push_back({"lm_head.weight", {V, C}});
+  return list;
+}
+
+Tensors zeros_of(const models::Gpt2Config& config) {
+  Tensors tensors;
+  for (const TensorShape& t : gpt2_tensors(config)) {
+    int64_t n = 1;
+    for (int64_t extent : t.shape) n *= extent;
+    tensors[t.name] = Vec(n);
+  }
+  return tensors;
+}
+
+Gpt2Result gpt2_reference(const models::Gpt2Config& config, const Tensors& params, const Gpt2Batch& batch, double scale,
+                          const DropoutMask& mask) {
+  const int64_t C = config.hidden, V = config.vocab;
+  const Sizes s{batch.B, batch.T, C, config.heads, C / config.heads, batch.B * batch.T};
+  if (scale == 0) scale = 1.0 / static_cast<double>(s.rows);
+  Gpt2Result result;
+  result.grads = zeros_of(config);
+  Tensors& g = result.grads;
+
+  const Vec &wte = params.at("wte.weight"), &wpe = params.at("wpe.weight");
+  Vec x(s.rows * C);
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < C; ++c) x[r * C + c] = wte[batch.tokens[r] * C + c] + wpe[(r % s.T) * C + c];
+  drop(x, mask, {DropoutSite::embedding, 0});
+  std::vector<Layer> layers;
+  for (int64_t l = 0; l < config.layers; ++l) layers.push_back({s, l, params, mask, {}, {}, {}, {}, {}, {}, {}, {}});
+  for (Layer& layer : layers) layer.forward(x);
+  const Norm final_norm = layer_norm(x, params.at("ln_f.weight"), params.at("ln_f.bias"), s.rows, C);
+
+  const char* head = config.tied ? "wte.weight" : "lm_head.weight";
+  const Vec& w = params.at(head);
+  Vec& dw = g.at(head);
+  Vec d(s.rows * C), p(V);
+  result.logits.resize(s.rows * V);
+  for (int64_t r = 0; r < s.rows; ++r) {
+    double top = -INFINITY, total = 0;
+    double* logits = &result.logits[r * V];
+    for (int64_t v = 0; v < V; ++v) {
+      for (int64_t c = 0; c < C; ++c) logits[v] += final_norm.y[r * C + c] * w[v * C + c];
+      top = std::max(top, logits[v]);
+    }
+    for (int64_t v = 0; v < V; ++v) total += p[v] = std::exp(logits[v] - top);
+    result.loss_sum += std::log(total) + top - logits[batch.targets[r]];
+    for (int64_t v = 0; v < V; ++v) {
+      const double dlogit = scale * (p[v] / total - (v == batch.targets[r] ? 1 : 0));
+      for (int64_t c = 0; c < C; ++c) {
+        d[r * C + c] += dlogit * w[v * C + c];
+        dw[v * C + c] += dlogit * final_norm.y[r * C + c];
+      }
+    }
+  }
+  result.loss_mean = result.loss_sum / static_cast<double>(s.rows);
+
+  d = layer_norm_backward(d, final_norm, params.at("ln_f.weight"), s.rows, C, g.at("ln_f.weight"), g.at("ln_f.bias"));
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
+  drop(d, mask, {DropoutSite::embedding, 0});
+  Vec &dwte = g.at("wte.weight"), &dwpe = g.at("wpe.weight");
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < C; ++c) {
+      dwte[batch.tokens[r] * C + c] += d[r * C + c];
+      dwpe[(r % s.T) * C + c] += d[r * C + c];
+    }
+  return result;
+}
+
+}  // namespace zrt::test

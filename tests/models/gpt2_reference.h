@@ -1,0 +1,51 @@
+// GPT-2 in fp64 with plain loops: the oracle for the real blocks. Nothing here is fast and nothing here shares code
+// with models/gpt2; it depends on the standard library and the config struct only.
+//
+// Pre-norm GPT-2 (Radford et al. 2019, as published on the Hugging Face hub): learned positions, LayerNorm eps 1e-5,
+// GELU with tanh, Conv1D weights stored (in, out), head without bias, tied to wte or lm_head.weight (V, C) of its own.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+
+namespace zrt::test {
+
+using Tensors = std::map<std::string, std::vector<double>>;  // by Hugging Face name
+
+struct TensorShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+// Every parameter in order of first use: wte, wpe, layers, ln_f, and lm_head when untied.
+std::vector<TensorShape> gpt2_tensors(const models::Gpt2Config& config);
+Tensors zeros_of(const models::Gpt2Config& config);
+
+struct Gpt2Batch {
+  int64_t B = 0, T = 0;
+  std::vector<int32_t> tokens, targets;  // (B, T)
+};
+
+// Where dropout acts. `index` counts the elements of (B, T, C), and of (B, heads, T, T) for attention.
+struct DropoutSite {
+  enum Kind { embedding, attention, attention_out, mlp_out } kind;
+  int64_t layer;  // 0 for embedding
+};
+// The multiplier of one element: 0, or 1 / (1 - p). An empty function means no dropout.
+using DropoutMask = std::function<double(DropoutSite site, int64_t index)>;
+
+struct Gpt2Result {
+  double loss_sum = 0, loss_mean = 0;  // nats; mean over B * T tokens
+  std::vector<double> logits;          // (B, T, V)
+  Tensors grads;                       // of scale * loss_sum
+};
+
+// One forward and backward. `scale` is the gradient of the total with respect to each token's loss; 0 stands for
+// 1 / (B * T), the gradient of loss_mean.
+Gpt2Result gpt2_reference(const models::Gpt2Config& config, const Tensors& params, const Gpt2Batch& batch,
+                          double scale = 0, const DropoutMask& mask = {});
+
+}  // namespace zrt::test
