@@ -1,0 +1,124 @@
+// Token and position embedding.
+#include <algorithm>
+#include <cstring>
+
+#include "core/parallel.h"
+#include "models/kernels/cpu/dispatch.h"
+#include "models/layout.h"
+
+namespace zrt::models {
+namespace {
+
+using cpu::typed_kernels;
+using cpu::with_type;
+
+constexpr int64_t piece = 512;  // elements of a row handled at a time
+
+struct SortSpace {
+  int32_t *starts, *order;  // (V + 1) and (B · T)
+};
+
+SortSpace lay_out(Layout& layout, const EmbeddingShape& shape) {
+  const uint64_t rows = static_cast<uint64_t>(shape.B * shape.T);
+  return {layout.take<int32_t>((static_cast<uint64_t>(shape.V) + 1) * 4), layout.take<int32_t>(rows * 4)};
+}
+
+// starts[v] … starts[v + 1]: the places in `order` of the rows with token v, in order of position.
+void sort_by_token(const int32_t* tokens, int64_t rows, int64_t V, const SortSpace& space) {
+  std::fill(space.starts, space.starts + V + 1, 0);
+  for (int64_t row = 0; row < rows; ++row) ++space.starts[tokens[row] + 1];
+  for (int64_t v = 0; v < V; ++v) space.starts[v + 1] += space.starts[v];
+  for (int64_t row = 0; row < rows; ++row) space.order[space.starts[tokens[row]]++] = static_cast<int32_t>(row);
+  // Placing moved every start to its successor's: move them back.
+  for (int64_t v = V; v > 0; --v) space.starts[v] = space.starts[v - 1];
+  space.starts[0] = 0;
+}
+
+// Sums d_out rows row_of(0) … row_of(count - 1) into row `target_row` of a gradient.
+template <class T, class RowOf>
+void sum_rows(const T* d_out, int64_t C, const Dropout& dropout, uint64_t first, const GradTarget& grad,
+              int64_t target_row, int64_t count, const RowOf& row_of) {
+  float sum[piece], mask[piece];
+  for (int64_t c = 0; c < C; c += piece) {
+    const int64_t n = std::min(piece, C - c);
+    std::fill(sum, sum + n, 0.0f);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = row_of(i) * C + c;
+      if (dropout.probability > 0) {
+        cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(at), mask, n);
+      }
+      typed_kernels<T>().accumulate(d_out + at, dropout.probability > 0 ? mask : nullptr, sum, n);
+    }
+    cpu::write_gradient(grad, target_row * C + c, sum, n);
+  }
+}
+
+void zero_rows(const GradTarget& grad, int64_t begin, int64_t end, int64_t C) {
+  if (grad.accumulate || begin >= end) return;
+  const size_t row_bytes = static_cast<size_t>(C) * core::dtype_size(grad.type);
+  std::memset(static_cast<std::byte*>(grad.data) + static_cast<size_t>(begin) * row_bytes, 0,
+              static_cast<size_t>(end - begin) * row_bytes);
+}
+
+}  // namespace
+
+void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
+           int64_t position, const Dropout& dropout, uint64_t first, void* out) {
+  const int64_t C = shape.C;
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(shape.B * shape.T, 8, [&](int64_t begin, int64_t end) {
+      float mask[piece];
+      for (int64_t row = begin; row < end; ++row) {
+        const T* token = static_cast<const T*>(wte) + tokens[row] * C;
+        const T* place = static_cast<const T*>(wpe) + (position + row % shape.T) * C;
+        T* to = static_cast<T*>(out) + row * C;
+        if (dropout.probability == 0) {
+          typed_kernels<T>().add(token, place, nullptr, to, C);
+          continue;
+        }
+        for (int64_t c = 0; c < C; c += piece) {
+          const int64_t n = std::min(piece, C - c);
+          cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(row * C + c),
+                                             mask, n);
+          typed_kernels<T>().add_then_mask(token + c, place + c, mask, to + c, n);
+        }
+      }
+    });
+  });
+}
+
+uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
+  Layout layout;
+  lay_out(layout, shape);
+  return layout.bytes();
+}
+
+void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
+                    const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
+  Layout layout(static_cast<std::byte*>(workspace));
+  const SortSpace space = lay_out(layout, shape);
+  sort_by_token(tokens, shape.B * shape.T, shape.V, space);
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const T* d = static_cast<const T*>(d_out);
+    core::parallel_for(shape.V, 64, [&](int64_t begin, int64_t end) {
+      for (int64_t v = begin; v < end; ++v) {
+        const int64_t start = space.starts[v], count = space.starts[v + 1] - start;
+        if (count == 0) {
+          zero_rows(dwte, v, v + 1, shape.C);
+        } else {
+          sum_rows(d, shape.C, dropout, first, dwte, v, count, [&](int64_t i) { return space.order[start + i]; });
+        }
+      }
+    });
+    core::parallel_for(shape.T, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t t = begin; t < end; ++t) {
+        sum_rows(d, shape.C, dropout, first, dwpe, t, shape.B, [&](int64_t b) { return b * shape.T + t; });
+      }
+    });
+  });
+  zero_rows(dwpe, shape.T, shape.positions, shape.C);
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,103 @@
+// The kernel table: every product this process has asked for, by spec and thread count.
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "core/parallel.h"
+#include "models/kernels/cpu/gemm_impl.h"
+#include "models/kernels/gemm.h"
+
+namespace zrt::models {
+namespace {
+
+struct Key {
+  GemmSpec spec;
+  int threads = 1;
+  bool operator==(const Key&) const = default;
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    const GemmSpec& s = key.spec;
+    uint64_t hash = 0x9E3779B97F4A7C15ull;
+    const uint64_t flags = (s.trans_a ? 1u : 0u) | (s.trans_b ? 2u : 0u) | (s.bias ? 4u : 0u) |
+                           (s.accumulate ? 8u : 0u) | (static_cast<uint64_t>(s.a) << 8) |
+                           (static_cast<uint64_t>(s.b) << 16) | (static_cast<uint64_t>(s.c) << 24) |
+                           (static_cast<uint64_t>(key.threads) << 32);
+    const uint64_t alpha = std::bit_cast<uint32_t>(s.alpha);
+    for (const uint64_t word :
+         {static_cast<uint64_t>(s.M), static_cast<uint64_t>(s.N), static_cast<uint64_t>(s.K),
+          static_cast<uint64_t>(s.lda), static_cast<uint64_t>(s.ldb), static_cast<uint64_t>(s.ldc), flags, alpha}) {
+      hash = (hash ^ word) * 0xBF58476D1CE4E5B9ull;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<Key, std::unique_ptr<Gemm>, KeyHash> gemms;
+};
+
+Table& table() {
+  static Table instance;
+  return instance;
+}
+
+void check(const GemmSpec& spec) {
+  const int64_t a_row = spec.trans_a ? spec.M : spec.K, b_row = spec.trans_b ? spec.K : spec.N;
+  if (spec.M < 1 || spec.N < 1 || spec.K < 1 || spec.lda < a_row || spec.ldb < b_row || spec.ldc < spec.N ||
+      (spec.bias && spec.alpha != 1)) {
+    throw core::Error(
+        fmt::format("The matrix product {} is malformed: M, N and K must be positive, leading dimensions at least the "
+                    "stored row lengths (here {}, {} and {}), and a bias needs alpha = 1.",
+                    spec.text(), a_row, b_row, spec.N));
+  }
+}
+
+}  // namespace
+
+std::string GemmSpec::text() const {
+  return fmt::format("{}x{}x{} {}{} {}{} -> {} ld {} {} {}{}{} alpha {}", M, N, K, core::dtype_name(a),
+                     trans_a ? "^T" : "", core::dtype_name(b), trans_b ? "^T" : "", core::dtype_name(c), lda, ldb, ldc,
+                     bias ? " bias" : "", accumulate ? " accumulate" : "", alpha);
+}
+
+const Gemm& find_gemm(const GemmSpec& spec) {
+  // Entries never move or die, so each thread may remember them without a lock.
+  thread_local std::unordered_map<Key, const Gemm*, KeyHash> remembered;
+  const Key key{spec, core::threads()};
+  const auto known = remembered.find(key);
+  if (known != remembered.end()) return *known->second;
+  check(spec);
+  const std::lock_guard lock(table().mutex);
+  std::unique_ptr<Gemm>& entry = table().gemms[key];
+  if (!entry) entry = cpu::tiles_pay(spec) ? cpu::make_tiled_gemm(spec) : cpu::make_dnnl_gemm(spec);
+  remembered.emplace(key, entry.get());
+  return *entry;
+}
+
+std::string kernel_table_hash() {
+  std::set<std::string> lines;
+  {
+    const std::lock_guard lock(table().mutex);
+    for (const auto& [key, gemm] : table().gemms) {
+      if (!gemm) continue;
+      lines.insert(fmt::format("{} threads {} -> {}, {}\n", key.spec.text(), key.threads, gemm->algorithm(),
+                               gemm->workspace_bytes()));
+    }
+  }
+  core::Hash hash;
+  const std::string version = "oneDNN " + cpu::dnnl_version() + "\n";
+  hash.update(version.data(), version.size());
+  for (const std::string& line : lines) hash.update(line.data(), line.size());
+  return hash.hex();
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,153 @@
+#include "models/kernels/kernels.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "models/kernels/cpu/dispatch.h"
+
+namespace zrt::models {
+namespace {
+
+using cpu::column_tile;
+using cpu::typed_kernels;
+using cpu::with_type;
+
+constexpr int64_t row_grain = 8;          // rows per piece of work
+constexpr int64_t element_grain = 16384;  // elements per piece of work
+constexpr int64_t mask_elements = 512;    // dropout masks are drawn in pieces of this size on the stack
+
+// Calls body(begin, count, mask) on pieces of n elements, with their masks or null.
+template <class Body>
+void with_masks(const Dropout& dropout, uint64_t first, int64_t n, const Body& body) {
+  core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+    if (dropout.probability == 0) return body(begin, end - begin, static_cast<const float*>(nullptr));
+    float mask[mask_elements];
+    for (int64_t at = begin; at < end; at += mask_elements) {
+      const int64_t count = std::min(mask_elements, end - at);
+      cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(at), mask, count);
+      body(at, count, static_cast<const float*>(mask));
+    }
+  });
+}
+
+}  // namespace
+
+void layernorm(DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean, float* rstd,
+               int64_t rows, int64_t C) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().layernorm(static_cast<const T*>(x) + begin * C, static_cast<const T*>(gamma),
+                                   static_cast<const T*>(beta), static_cast<T*>(y) + begin * C,
+                                   mean ? mean + begin : nullptr, rstd ? rstd + begin : nullptr, end - begin, C);
+    });
+  });
+}
+
+void layernorm_backward(DType type, const void* x, const void* gamma, const void* dy, const float* mean,
+                        const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
+                        int64_t C) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    // The weights first: dx may overwrite dy.
+    core::parallel_for(C, column_tile, [&](int64_t begin, int64_t end) {
+      float g[column_tile], b[column_tile];
+      for (int64_t at = begin; at < end; at += column_tile) {
+        const int64_t n = std::min(column_tile, end - at);
+        typed_kernels<T>().layernorm_dweights(static_cast<const T*>(x), static_cast<const T*>(dy), mean, rstd, rows, C,
+                                              at, n, g, b);
+        cpu::write_gradient(dgamma, at, g, n);
+        cpu::write_gradient(dbeta, at, b, n);
+      }
+    });
+    core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
+      const int64_t at = begin * C;
+      typed_kernels<T>().layernorm_dx(
+          static_cast<const T*>(x) + at, static_cast<const T*>(gamma), static_cast<const T*>(dy) + at, mean + begin,
+          rstd + begin, add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, end - begin, C);
+    });
+  });
+}
+
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, column_tile, [&](int64_t begin, int64_t end) {
+      float sums[column_tile];
+      for (int64_t at = begin; at < end; at += column_tile) {
+        const int64_t count = std::min(column_tile, end - at);
+        typed_kernels<T>().column_sums(static_cast<const T*>(x), rows, n, at, count, sums);
+        cpu::write_gradient(grad, at, sums, count);
+      }
+    });
+  });
+}
+
+void gelu(DType type, const void* x, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().gelu(static_cast<const T*>(x) + begin, static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().gelu_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
+                                       static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y,
+                  int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_masks(dropout, first, n, [&](int64_t at, int64_t count, const float* mask) {
+      typed_kernels<T>().add(static_cast<const T*>(a) + at, static_cast<const T*>(b) + at, mask,
+                             static_cast<T*>(y) + at, count);
+    });
+  });
+}
+
+void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_masks(dropout, first, n, [&](int64_t at, int64_t count, const float* mask) {
+      const T* from = static_cast<const T*>(x) + at;
+      T* to = static_cast<T*>(y) + at;
+      if (mask != nullptr) return typed_kernels<T>().multiply(from, mask, to, count);
+      if (to != from) std::copy(from, from + count, to);
+    });
+  });
+}
+
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
+                   double* losses) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* row_logits = static_cast<T*>(logits) + row * V;
+        if (targets[row] < 0) {
+          losses[row] = 0;
+          if (gradient_scale != 0) std::fill(row_logits, row_logits + V, T{});
+          continue;
+        }
+        losses[row] = typed_kernels<T>().cross_entropy(row_logits, V, targets[row], gradient_scale);
+      }
+    });
+  });
+}
+
+void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
+  core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+    cpu::vector_kernels().split_add(x + begin, hi + begin, lo + begin, part == SumPart::first, accumulate,
+                                    part == SumPart::last, end - begin);
+  });
+}
+
+}  // namespace zrt::models

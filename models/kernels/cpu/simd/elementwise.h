@@ -1,0 +1,127 @@
+// Element-wise kernels: GELU, residual sums, dropout masks, writing of gradients.
+
+// GELU with the tanh approximation: x · sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+inline float gelu_exp(float x) {
+  const float u2 = 1.5957691216057308f * (x + 0.044715f * x * x * x);
+  return exp_approx(-u2);
+}
+
+template <class T>
+void gelu(const T* x, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x + i);
+    save(y + i, v * (1.0f / (1.0f + gelu_exp(v))));  // as backward does, to the bit
+  }
+}
+
+template <class T>
+void gelu_backward(const T* x, T* d, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x + i);
+    const float e = gelu_exp(v);
+    const float s = 1.0f / (1.0f + e);
+    const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * v * v);  // d(2u)/dx
+    save(y + i, v * s);
+    save(d + i, load(d + i) * (s + v * s * (e * s) * slope));
+  }
+}
+
+template <class T>
+void add(const T* a, const T* b, const float* mask, T* y, int64_t n) {
+  if (mask == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) save(y + i, load(a + i) + load(b + i));
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(y + i, load(a + i) + load(b + i) * mask[i]);
+}
+
+template <class T>
+void add_then_mask(const T* a, const T* b, const float* mask, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(y + i, (load(a + i) + load(b + i)) * mask[i]);
+}
+
+template <class T>
+void multiply(const T* x, const float* mask, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(y + i, load(x + i) * mask[i]);
+}
+
+template <class T>
+void accumulate(const T* x, const float* mask, float* sum, int64_t n) {
+  if (mask == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) sum[i] += load(x + i);
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) sum[i] += load(x + i) * mask[i];
+}
+
+template <class T>
+void write(const float* x, T* y, bool accumulate_to, int64_t n) {
+  if (accumulate_to) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) save(y + i, load(y + i) + x[i]);
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) save(y + i, x[i]);
+}
+
+template <class T>
+void widen(const T* x, float* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = load(x + i);
+}
+
+void dropout_mask(const DropoutKey& key, uint64_t index, float* mask, int64_t n) {
+  const float scale = 1.0f / (1.0f - key.probability);
+  uint32_t words[64];
+  for (int64_t done = 0; done < n;) {
+    const uint64_t at = index + static_cast<uint64_t>(done);
+    const int64_t skip = static_cast<int64_t>(at & 3);
+    const int64_t count = n - done < 64 - skip ? n - done : 64 - skip;
+    philox16(key, at >> 2, words);
+    const uint32_t* from = words + skip;
+    float* to = mask + done;
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) {
+      const float uniform = (static_cast<float>(static_cast<int32_t>(from[i] >> 8)) + 0.5f) * 0x1p-24f;
+      to[i] = uniform >= key.probability ? scale : 0.0f;
+    }
+    done += count;
+  }
+}
+
+void split_add(const float* x, core::bf16* hi, uint16_t* lo, bool first, bool keep, bool last, int64_t n) {
+  const uint32_t keep_high = !first || keep ? 0xffffffffu : 0u;
+  if (first) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t old = (static_cast<uint32_t>(hi[i].bits) << 16) & keep_high;
+      const float sum = __builtin_bit_cast(float, old) + x[i];
+      const uint32_t u = __builtin_bit_cast(uint32_t, sum);
+      hi[i].bits = static_cast<uint16_t>(u >> 16), lo[i] = static_cast<uint16_t>(u);
+    }
+    return;
+  }
+  if (last) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const uint32_t old = (static_cast<uint32_t>(hi[i].bits) << 16) | lo[i];
+      hi[i].bits = round_bf16(__builtin_bit_cast(float, old) + x[i]);
+    }
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t old = (static_cast<uint32_t>(hi[i].bits) << 16) | lo[i];
+    const uint32_t u = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, old) + x[i]);
+    hi[i].bits = static_cast<uint16_t>(u >> 16), lo[i] = static_cast<uint16_t>(u);
+  }
+}

@@ -1,0 +1,103 @@
+// Softmax kernels: attention rows, their gradient, cross entropy and attention of a single query.
+
+// The largest element, times `scale`.
+template <class T>
+float largest(const T* s, int64_t n, float scale) {
+  float max = -3.402823466e38f;
+#pragma omp simd reduction(max : max)
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(s + i) * scale;
+    max = v > max ? v : max;
+  }
+  return max;
+}
+
+// e = exp(scale · s - shift); returns the sum. e may be s.
+template <class T>
+float exp_row(const T* s, float* e, int64_t n, float scale, float shift) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) e[i] = exp_approx(load(s + i) * scale - shift);
+  return sum_over(n, [&](auto read, int64_t i) { return read.at(e + i); });
+}
+
+template <class T>
+float softmax(float* s, T* p, int64_t valid, int64_t n, float scale, const float* mask) {
+  const float max = largest(s, valid, scale);
+  const float sum = exp_row(s, s, valid, scale, max);
+  const float inverse = 1.0f / sum;
+  if (mask == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < valid; ++i) save(p + i, s[i] * inverse);
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < valid; ++i) save(p + i, s[i] * inverse * mask[i]);
+  }
+  for (int64_t i = valid; i < n; ++i) save(p + i, 0.0f);
+  return max + __builtin_logf(sum);
+}
+
+// The row is normalised again, and the mean of dp under p comes from the same numbers: ds is a difference of nearly
+// equal terms, and errors of a rounded log-sum-exp or output would not cancel in it.
+template <class T>
+void softmax_backward(float* s, const float* dp, T* p, T* ds, int64_t valid, int64_t n, float scale, float lse,
+                      const float* mask) {
+  const float sum = exp_row(s, s, valid, scale, lse);
+  const float weighted = mask == nullptr
+                             ? sum_over(valid, [&](auto read, int64_t i) { return read.at(s + i) * read.at(dp + i); })
+                             : sum_over(valid, [&](auto read, int64_t i) {
+                                 return read.at(s + i) * (read.at(dp + i) * read.at(mask + i));
+                               });
+  const float inverse = 1.0f / sum, mean = weighted * inverse;
+  if (mask == nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < valid; ++i) {
+      const float v = s[i] * inverse, d = dp[i];
+      save(p + i, v), save(ds + i, v * (d - mean) * scale);
+    }
+  } else {
+#pragma omp simd
+    for (int64_t i = 0; i < valid; ++i) {
+      const float v = s[i] * inverse, d = dp[i] * mask[i];
+      save(p + i, v * mask[i]), save(ds + i, v * (d - mean) * scale);
+    }
+  }
+  for (int64_t i = valid; i < n; ++i) save(p + i, 0.0f), save(ds + i, 0.0f);
+}
+
+template <class T>
+double cross_entropy(T* logits, int64_t V, int64_t target, float gradient_scale) {
+  constexpr int64_t piece = 1024;
+  const float max = largest(logits, V, 1.0f);
+  // Short fp32 sums, added in double: the error does not grow with the vocabulary.
+  double total = 0;
+  float e[piece];
+  for (int64_t begin = 0; begin < V; begin += piece) {
+    total += static_cast<double>(exp_row(logits + begin, e, V - begin < piece ? V - begin : piece, 1.0f, max));
+  }
+  const double loss = __builtin_log(total) + static_cast<double>(max) - static_cast<double>(load(logits + target));
+  if (gradient_scale != 0.0f) {
+    const float inverse = static_cast<float>(1.0 / total), scaled = inverse * gradient_scale;
+    const float at_target = exp_approx(load(logits + target) - max) * inverse - 1.0f;
+#pragma omp simd
+    for (int64_t i = 0; i < V; ++i) save(logits + i, exp_approx(load(logits + i) - max) * scaled);
+    save(logits + target, at_target * gradient_scale);
+  }
+  return loss;
+}
+
+template <class T>
+void attend(const T* q, const T* keys, const T* values, int64_t n, int64_t width, float scale, float* scores, T* out) {
+  for (int64_t k = 0; k < n; ++k) scores[k] = dot(q, keys + k * width, width);
+  const float inverse = 1.0f / exp_row(scores, scores, n, scale, largest(scores, n, scale));
+  for (int64_t begin = 0; begin < width; begin += column_tile) {
+    const int64_t count = width - begin < column_tile ? width - begin : column_tile;
+    float sum[column_tile] = {};
+    for (int64_t k = 0; k < n; ++k) {
+      const float p = scores[k] * inverse;
+      const T* from = values + k * width + begin;
+#pragma omp simd
+      for (int64_t i = 0; i < count; ++i) sum[i] += p * load(from + i);
+    }
+    for (int64_t i = 0; i < count; ++i) save(out + begin + i, sum[i]);
+  }
+}

@@ -1,0 +1,26 @@
+// Compiled once per instruction set, with ZRT_ISA naming it: see cmake/zrt_isa.cmake.
+#include "models/kernels/cpu/vector_kernels.h"
+
+namespace zrt::models::cpu::ZRT_ISA {
+namespace {
+#include "models/kernels/cpu/simd/math.h"
+//
+#include "models/kernels/cpu/simd/elementwise.h"
+//
+#include "models/kernels/cpu/simd/reductions.h"
+//
+#include "models/kernels/cpu/simd/softmax.h"
+
+#define ZRT_TYPED(T)                                                                                               \
+  {                                                                                                                \
+    layernorm<T>, layernorm_dx<T>, layernorm_dweights<T>, column_sums<T>, gelu<T>, gelu_backward<T>, add<T>,       \
+        add_then_mask<T>, multiply<T>, accumulate<T>, write<T>, softmax<T>, softmax_backward<T>, cross_entropy<T>, \
+        attend<T>, widen<T>                                                                                        \
+  }
+}  // namespace
+
+#define ZRT_STRING2(x) #x
+#define ZRT_STRING(x) ZRT_STRING2(x)
+const VectorKernels kernels = {ZRT_STRING(ZRT_ISA), ZRT_TYPED(float), ZRT_TYPED(core::bf16), dropout_mask, split_add};
+
+}  // namespace zrt::models::cpu::ZRT_ISA

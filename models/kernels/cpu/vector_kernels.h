@@ -1,0 +1,92 @@
+// The vector kernels, compiled once per instruction set (see cmake/zrt_isa.cmake). Each kernel
+// works on one piece (a row, some rows, some columns) on the calling thread; kernels.cpp and attention.cpp spread the
+// pieces over threads. Pointers may be unaligned. T is float or core::bf16; arithmetic is fp32.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/isa.h"
+
+namespace zrt::models::cpu {
+
+// Dropout of one site: element `index` is kept when core::uniform of its Philox word is at least `probability`.
+struct DropoutKey {
+  uint64_t seed = 0;
+  uint32_t step = 0, tensor = 0;
+  float probability = 0;
+};
+
+template <class T>
+struct TypedKernels {
+  // y = gamma · (x - mean) · rstd + beta, row by row of width C; mean and rstd may be null.
+  void (*layernorm)(const T* x, const T* gamma, const T* beta, T* y, float* mean, float* rstd, int64_t rows, int64_t C);
+  // dx = [add +] the gradient of x; dx may be dy or add.
+  void (*layernorm_dx)(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* add,
+                       T* dx, int64_t rows, int64_t C);
+  // Columns [begin, begin + n), n <= column_tile, of the sums over rows of dy · xhat and dy.
+  void (*layernorm_dweights)(const T* x, const T* dy, const float* mean, const float* rstd, int64_t rows, int64_t C,
+                             int64_t begin, int64_t n, float* dgamma, float* dbeta);
+  void (*column_sums)(const T* x, int64_t rows, int64_t ld, int64_t begin, int64_t n, float* sums);
+  void (*gelu)(const T* x, T* y, int64_t n);
+  // y = gelu(x), d = d · gelu'(x).
+  void (*gelu_backward)(const T* x, T* d, T* y, int64_t n);
+  // y = a + b · mask, or a + b without a mask; y may be a or b.
+  void (*add)(const T* a, const T* b, const float* mask, T* y, int64_t n);
+  // y = (a + b) · mask.
+  void (*add_then_mask)(const T* a, const T* b, const float* mask, T* y, int64_t n);
+  void (*multiply)(const T* x, const float* mask, T* y, int64_t n);
+  void (*accumulate)(const T* x, const float* mask, float* sum, int64_t n);  // sum += x [· mask]
+  void (*write)(const float* x, T* y, bool accumulate, int64_t n);           // y = [y +] x
+  // p = softmax(scale · s[0 … valid)) [· mask], zero up to n; s is overwritten. Returns the log of the sum of exps.
+  float (*softmax)(float* s, T* p, int64_t valid, int64_t n, float scale, const float* mask);
+  // p as above from its log-sum-exp, ds = scale · p · (dp [· mask] - its mean under p); zero from valid to n. s is
+  // overwritten; p may be s and ds may be dp.
+  void (*softmax_backward)(float* s, const float* dp, T* p, T* ds, int64_t valid, int64_t n, float scale, float lse,
+                           const float* mask);
+  // Loss of a row of logits; when gradient_scale is not 0 the row becomes gradient_scale · (softmax - one_hot).
+  double (*cross_entropy)(T* logits, int64_t V, int64_t target, float gradient_scale);
+  // out = softmax(scale · K q) V over n keys; K and V are (n, width); scores has room for n.
+  void (*attend)(const T* q, const T* keys, const T* values, int64_t n, int64_t width, float scale, float* scores,
+                 T* out);
+  void (*widen)(const T* x, float* y, int64_t n);
+};
+
+inline constexpr int64_t column_tile = 64;
+
+struct VectorKernels {
+  const char* name;
+  TypedKernels<float> f32;
+  TypedKernels<core::bf16> bf16;
+  // mask[i] = 0 or 1 / (1 - probability) for elements index … index + n.
+  void (*dropout_mask)(const DropoutKey& key, uint64_t index, float* mask, int64_t n);
+  // An fp32 sum kept as high half (in a bf16 tensor) and low half: [hi:lo +] x, then rounded to hi when `last`.
+  // first: the old value is hi alone (keep) or nothing.
+  void (*split_add)(const float* x, core::bf16* hi, uint16_t* lo, bool first, bool keep, bool last, int64_t n);
+};
+
+const VectorKernels& vector_kernels();  // of the widest set this processor runs
+const VectorKernels& vector_kernels(core::Isa isa);
+
+template <class T>
+const TypedKernels<T>& typed_kernels();
+template <>
+inline const TypedKernels<float>& typed_kernels<float>() {
+  return vector_kernels().f32;
+}
+template <>
+inline const TypedKernels<core::bf16>& typed_kernels<core::bf16>() {
+  return vector_kernels().bf16;
+}
+
+// The sets themselves.
+namespace baseline {
+extern const VectorKernels kernels;
+}
+namespace v3 {
+extern const VectorKernels kernels;
+}
+namespace v4 {
+extern const VectorKernels kernels;
+}
+
+}  // namespace zrt::models::cpu

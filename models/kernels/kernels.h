@@ -1,0 +1,73 @@
+// What the matrix products do not cover: layer norm, GELU, residual sums, dropout, embedding, loss, bias gradients.
+// Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every void pointer unless
+// said otherwise and is fp32 or bf16; arithmetic is fp32, rounded once on writing. Work is spread over core::threads()
+// threads; results do not depend on their number.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/philox.h"
+
+namespace zrt::models {
+
+using core::DType;
+
+// A dropout site. Element `index` (global, so that the layout of ranks does not matter) is kept when the uniform of
+// its Philox word is at least `probability`, and then scaled by 1 / (1 - probability). Nothing is stored: backward
+// draws again. probability 0 turns it off.
+struct Dropout {
+  core::RngKey key;
+  float probability = 0;
+};
+
+// Where a gradient goes: element type and whether to add to it.
+struct GradTarget {
+  void* data = nullptr;
+  DType type = DType::f32;
+  bool accumulate = false;
+};
+
+// y = gamma · (x - mean) / sqrt(variance + 1e-5) + beta over rows of width C. mean and rstd (rows) may be null.
+void layernorm(DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean, float* rstd,
+               int64_t rows, int64_t C);
+
+// dx = [add +] the gradient of x, and the gradients of gamma and beta. dx may be dy or add.
+void layernorm_backward(DType type, const void* x, const void* gamma, const void* dy, const float* mean,
+                        const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
+                        int64_t C);
+
+// Sum of the rows of x (rows, n).
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad);
+
+void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
+// y = gelu(x) again and d = d · gelu'(x), in one pass.
+void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n);
+
+// y = a + dropout(b) over n elements, the first of which has index `first`; y may be a or b.
+void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y, int64_t n);
+// y = x with the mask of `dropout` applied.
+void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n);
+
+// out (B, T, C) = dropout(wte[token] + wpe[position + t]). first: index of out's first element.
+struct EmbeddingShape {
+  int64_t B = 1, T = 1, C = 1, V = 1, positions = 1;
+};
+void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
+           int64_t position, const Dropout& dropout, uint64_t first, void* out);
+// Rows are grouped by token with a counting sort; each row of dwte is summed in order of position and rounded once.
+// Rows no token names become zero unless dwte accumulates; likewise positions from T on in dwpe.
+void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
+                    const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace);
+uint64_t embed_backward_workspace(const EmbeddingShape& shape);
+
+// losses[r] = cross entropy of logits (rows, V) with targets[r], in nats. With a gradient_scale other than 0 the
+// logits become gradient_scale · (softmax - one_hot). A row with a negative target has loss and gradient zero.
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
+                   double* losses);
+
+// A sum of several fp32 products kept in a bf16 tensor `hi` and its missing low halves `lo`: no rounding until the
+// last part. The first part starts from hi (accumulate) or from nothing.
+enum class SumPart : uint8_t { first, middle, last };
+void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n);
+
+}  // namespace zrt::models

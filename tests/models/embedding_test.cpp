@@ -1,0 +1,89 @@
+#include "catch.h"
+#include "core/parallel.h"
+#include "models/kernels/kernels.h"
+#include "tests/models/kernel_data.h"
+
+using zrt::core::DType;
+using namespace zrt::models;
+using namespace zrt::test;
+
+namespace {
+
+struct Case {
+  EmbeddingShape shape;
+  DType type, grad_type;
+  bool accumulate;
+  Dropout dropout;
+  uint64_t first;
+};
+
+double mask_of(const Case& c, int64_t i) {
+  if (c.dropout.probability == 0) return 1;
+  const uint32_t word = zrt::core::random_word(c.dropout.key, c.first + static_cast<uint64_t>(i));
+  return zrt::core::uniform(word) >= c.dropout.probability ? 1 / (1 - static_cast<double>(c.dropout.probability)) : 0;
+}
+
+// Few distinct tokens, so that most rows have duplicates.
+std::vector<int32_t> make_tokens(const EmbeddingShape& shape) {
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i < shape.B * shape.T; ++i) tokens.push_back(static_cast<int32_t>((i * i + 3) % 11 % shape.V));
+  tokens.back() = static_cast<int32_t>(shape.V - 1);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("embedding forward and backward match fp64 with duplicate tokens, positions and dropout") {
+  Case c{{3, 13, 33, 29, 16}, GENERATE(DType::f32, DType::bf16), DType::f32, GENERATE(false, true), {}, 0};
+  if (c.type == DType::bf16) c.grad_type = GENERATE(DType::f32, DType::bf16);
+  c.dropout = {{5, 6, 0}, GENERATE(0.0f, 0.3f)};
+  c.first = 13 * 33 * 7;
+  c.shape.C = GENERATE(1, 33, 520);
+  zrt::core::set_threads(GENERATE(1, 2));
+  const EmbeddingShape& s = c.shape;
+  const auto tokens = make_tokens(s);
+  const KernelBuffer wte = KernelBuffer::random(c.type, s.V * s.C),
+                     wpe = KernelBuffer::random(c.type, s.positions * s.C),
+                     d_out = KernelBuffer::random(c.type, s.B * s.T * s.C);
+  KernelBuffer out(c.type, s.B * s.T * s.C), dwte(c.grad_type, s.V * s.C), dwpe(c.grad_type, s.positions * s.C);
+  if (c.accumulate) {
+    dwte = KernelBuffer::random(c.grad_type, s.V * s.C), dwpe = KernelBuffer::random(c.grad_type, s.positions * s.C);
+  }
+  Doubles expected_out, expected_wte(static_cast<size_t>(s.V * s.C)),
+      expected_wpe(static_cast<size_t>(s.positions * s.C));
+  if (c.accumulate) expected_wte = doubles(dwte), expected_wpe = doubles(dwpe);
+  for (int64_t row = 0; row < s.B * s.T; ++row) {
+    const int64_t token = tokens[static_cast<size_t>(row)], t = row % s.T;
+    for (int64_t i = 0; i < s.C; ++i) {
+      const double mask = mask_of(c, row * s.C + i), d = d_out.at(row * s.C + i) * mask;
+      expected_out.push_back((wte.at(token * s.C + i) + wpe.at(t * s.C + i)) * mask);
+      expected_wte[static_cast<size_t>(token * s.C + i)] += d, expected_wpe[static_cast<size_t>(t * s.C + i)] += d;
+    }
+  }
+  embed(c.type, s, tokens.data(), wte.data(), wpe.data(), 0, c.dropout, c.first, out.data());
+  KernelBuffer workspace(DType::f32, static_cast<int64_t>(embed_backward_workspace(s) / 4));
+  embed_backward(c.type, s, tokens.data(), d_out.data(), c.dropout, c.first, {dwte.data(), c.grad_type, c.accumulate},
+                 {dwpe.data(), c.grad_type, c.accumulate}, workspace.data());
+  CHECK(error_of(out, expected_out) < tolerance(c.type));
+  CHECK(error_of(dwte, expected_wte) < tolerance(c.grad_type));
+  CHECK(error_of(dwpe, expected_wpe) < tolerance(c.grad_type));
+  zrt::core::set_threads(1);
+}
+
+TEST_CASE("embedding gradients have the same bits with one thread and with two") {
+  const EmbeddingShape s{2, 50, 48, 31, 64};
+  const auto tokens = make_tokens(s);
+  const KernelBuffer d_out = KernelBuffer::random(DType::bf16, s.B * s.T * s.C);
+  std::vector<KernelBuffer> results;
+  for (const int threads : {1, 2}) {
+    zrt::core::set_threads(threads);
+    KernelBuffer dwte(DType::bf16, s.V * s.C), dwpe(DType::bf16, s.positions * s.C);
+    KernelBuffer workspace = KernelBuffer::random(DType::f32, static_cast<int64_t>(embed_backward_workspace(s) / 4));
+    embed_backward(DType::bf16, s, tokens.data(), d_out.data(), {}, 0, {dwte.data(), DType::bf16, false},
+                   {dwpe.data(), DType::bf16, false}, workspace.data());
+    results.push_back(dwte), results.push_back(dwpe);
+  }
+  zrt::core::set_threads(1);
+  CHECK(results[0] == results[2]);
+  CHECK(results[1] == results[3]);
+}

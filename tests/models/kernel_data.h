@@ -1,0 +1,91 @@
+// Buffers of an element type for kernel tests: fresh random numbers, poison, and values read back as double.
+#pragma once
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <random>
+#include <vector>
+
+#include "core/dtype.h"
+#include "core/error.h"
+
+namespace zrt::test {
+
+using core::DType;
+
+class KernelBuffer {
+ public:
+  // Poisoned: every byte 0xFB, a large negative number in fp32 and bf16.
+  KernelBuffer(DType type, int64_t elements)
+      : type_(type), bytes_(static_cast<size_t>(elements) * core::dtype_size(type), std::byte{0xFB}) {}
+  // Uniform in (-scale, scale), rounded to the type.
+  static KernelBuffer random(DType type, int64_t elements, double scale = 1) {
+    static std::mt19937 generator{std::random_device{}()};
+    std::uniform_real_distribution<float> uniform(static_cast<float>(-scale), static_cast<float>(scale));
+    KernelBuffer buffer(type, elements);
+    for (int64_t i = 0; i < elements; ++i) buffer.set(i, uniform(generator));
+    return buffer;
+  }
+
+  void* data() { return bytes_.data(); }
+  const void* data() const { return bytes_.data(); }
+  float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
+  int64_t size() const { return static_cast<int64_t>(bytes_.size() / core::dtype_size(type_)); }
+  double at(int64_t i) const {
+    const std::byte* from = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
+    if (type_ == DType::f32) {
+      float value;
+      std::memcpy(&value, from, sizeof value);
+      return static_cast<double>(value);
+    }
+    core::bf16 value;
+    std::memcpy(&value, from, sizeof value);
+    return static_cast<double>(core::to_float(value));
+  }
+  void set(int64_t i, float value) {
+    std::byte* to = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
+    const core::bf16 half = core::to_bf16(value);
+    std::memcpy(to, type_ == DType::f32 ? static_cast<const void*>(&value) : &half, core::dtype_size(type_));
+  }
+  bool operator==(const KernelBuffer& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  template <class T>
+  struct Aligned64 {
+    using value_type = T;
+    Aligned64() = default;
+    template <class U>
+    Aligned64(const Aligned64<U>&) {}
+    T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64})); }
+    void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{64}); }
+    bool operator==(const Aligned64&) const { return true; }
+  };
+  DType type_;
+  std::vector<std::byte, Aligned64<std::byte>> bytes_;
+};
+
+using Doubles = std::vector<double>;
+
+inline Doubles doubles(const KernelBuffer& buffer) {
+  Doubles result;
+  for (int64_t i = 0; i < buffer.size(); ++i) result.push_back(buffer.at(i));
+  return result;
+}
+
+// Relative L2 distance.
+inline double error_of(const KernelBuffer& buffer, const Doubles& expected) {
+  if (buffer.size() != static_cast<int64_t>(expected.size())) return INFINITY;
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const double d = buffer.at(static_cast<int64_t>(i)) - expected[i];
+    difference += d * d, norm += expected[i] * expected[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+// What rounding results to the type costs at most (half a unit of 8 or 24 bits), and a few operations in fp32.
+inline double tolerance(DType type) {
+  return type == DType::f32 ? 5e-7 : 4e-3;
+}
+
+}  // namespace zrt::test

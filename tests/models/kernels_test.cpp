@@ -1,0 +1,244 @@
+#include "models/kernels/kernels.h"
+
+#include "catch.h"
+#include "core/parallel.h"
+#include "models/kernels/cpu/vector_kernels.h"
+#include "tests/models/kernel_data.h"
+
+using zrt::core::DType;
+using namespace zrt::models;
+using namespace zrt::test;
+
+namespace {
+
+double mask_of(const Dropout& dropout, uint64_t index) {
+  if (dropout.probability == 0) return 1;
+  const float uniform = zrt::core::uniform(zrt::core::random_word(dropout.key, index));
+  return uniform >= dropout.probability ? 1 / (1 - static_cast<double>(dropout.probability)) : 0;
+}
+
+double gelu_of(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
+
+}  // namespace
+
+TEST_CASE("layer norm and its gradients match fp64 over odd sizes") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType grad_type = type == DType::f32 ? type : GENERATE(DType::f32, DType::bf16);
+  const auto [rows, C] = GENERATE(std::pair(1, 7), std::pair(13, 33), std::pair(130, 64), std::pair(67, 777));
+  const bool accumulate = GENERATE(false, true);
+  const KernelBuffer x = KernelBuffer::random(type, rows * C, 3), gamma = KernelBuffer::random(type, C),
+                     beta = KernelBuffer::random(type, C), dy = KernelBuffer::random(type, rows * C),
+                     add = KernelBuffer::random(type, rows * C);
+  Doubles y(x.size()), dx(x.size()), dgamma(index(C)), dbeta(index(C));
+  KernelBuffer got_y(type, rows * C), mean(DType::f32, rows), rstd(DType::f32, rows), got_dx = dy;
+  KernelBuffer got_dgamma = KernelBuffer::random(grad_type, C), got_dbeta = KernelBuffer::random(grad_type, C);
+  if (accumulate) dgamma = doubles(got_dgamma), dbeta = doubles(got_dbeta);
+  for (int64_t r = 0; r < rows; ++r) {
+    double m = 0, v = 0, sum = 0, dot = 0;
+    for (int64_t c = 0; c < C; ++c) m += x.at(r * C + c) / C;
+    for (int64_t c = 0; c < C; ++c) v += std::pow(x.at(r * C + c) - m, 2) / C;
+    const double s = 1 / std::sqrt(v + 1e-5);
+    for (int64_t c = 0; c < C; ++c) {
+      const int64_t i = r * C + c;
+      const double xhat = (x.at(i) - m) * s, g = dy.at(i) * gamma.at(c);
+      y[index(i)] = xhat * gamma.at(c) + beta.at(c);
+      sum += g / C, dot += g * xhat / C;
+      dgamma[index(c)] += dy.at(i) * xhat, dbeta[index(c)] += dy.at(i);
+    }
+    for (int64_t c = 0; c < C; ++c) {
+      const int64_t i = r * C + c;
+      dx[index(i)] = add.at(i) + s * (dy.at(i) * gamma.at(c) - sum - (x.at(i) - m) * s * dot);
+    }
+  }
+  layernorm(type, x.data(), gamma.data(), beta.data(), got_y.data(), mean.floats(), rstd.floats(), rows, C);
+  layernorm_backward(type, x.data(), gamma.data(), got_dx.data(), mean.floats(), rstd.floats(), add.data(),
+                     got_dx.data(), {got_dgamma.data(), grad_type, accumulate},
+                     {got_dbeta.data(), grad_type, accumulate}, rows, C);
+  CHECK(error_of(got_y, y) < tolerance(type));
+  CHECK(error_of(got_dx, dx) < tolerance(type));
+  CHECK(error_of(got_dgamma, dgamma) < tolerance(grad_type));
+  CHECK(error_of(got_dbeta, dbeta) < tolerance(grad_type));
+}
+
+TEST_CASE("bias gradients are column sums") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const auto [rows, n] = GENERATE(std::pair(1, 3), std::pair(37, 65), std::pair(1000, 130));
+  const bool accumulate = GENERATE(false, true);
+  const KernelBuffer x = KernelBuffer::random(type, rows * n);
+  KernelBuffer sums = KernelBuffer::random(type, n);
+  Doubles expected(index(n));
+  if (accumulate) expected = doubles(sums);
+  for (int64_t i = 0; i < rows * n; ++i) expected[index(i % n)] += x.at(i);
+  bias_gradient(type, x.data(), rows, n, {sums.data(), type, accumulate});
+  CHECK(error_of(sums, expected) < tolerance(type));
+}
+
+TEST_CASE("GELU and its gradient match fp64, also far from zero") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const double scale = GENERATE(0.1, 4.0, 50.0, 1e4);
+  const int64_t n = 40001;
+  const KernelBuffer x = KernelBuffer::random(type, n, scale), dy = KernelBuffer::random(type, n);
+  KernelBuffer y(type, n), again(type, n), d = dy;
+  Doubles expected, slope;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = x.at(i), k = std::sqrt(2 / M_PI), t = std::tanh(k * (v + 0.044715 * v * v * v));
+    expected.push_back(gelu_of(v));
+    const double du = std::abs(v) > 100 ? 0 : 0.5 * v * (1 - t * t) * k * (1 + 3 * 0.044715 * v * v);
+    slope.push_back(dy.at(i) * (0.5 * (1 + t) + du));
+  }
+  gelu(type, x.data(), y.data(), n);
+  gelu_backward(type, x.data(), d.data(), again.data(), n);
+  CHECK(error_of(y, expected) < tolerance(type));
+  CHECK(error_of(d, slope) < tolerance(type));
+  CHECK(again == y);
+}
+
+TEST_CASE("residual sums and dropout follow the Philox stream at any first index") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const float probability = GENERATE(0.0f, 0.1f, 0.75f);
+  const uint64_t first = GENERATE(0ull, 3ull, (1ull << 34) + 1);
+  const Dropout dropout{{42, 7, 3}, probability};
+  const int64_t n = 20011;
+  const KernelBuffer a = KernelBuffer::random(type, n), b = KernelBuffer::random(type, n);
+  KernelBuffer sum = b, dropped(type, n);
+  add_residual(type, a.data(), sum.data(), dropout, first, sum.data(), n);
+  apply_dropout(type, b.data(), dropout, first, dropped.data(), n);
+  Doubles expected_sum, expected_dropped;
+  double kept = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double mask = mask_of(dropout, first + static_cast<uint64_t>(i));
+    expected_sum.push_back(a.at(i) + b.at(i) * mask), expected_dropped.push_back(b.at(i) * mask);
+    kept += mask > 0;
+  }
+  CHECK(error_of(sum, expected_sum) < tolerance(type));
+  CHECK(error_of(dropped, expected_dropped) < tolerance(type));
+  CHECK(std::abs(kept / n - (1 - static_cast<double>(probability))) < 0.02);
+}
+
+TEST_CASE("cross entropy and its gradient match fp64") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const auto [rows, V] = GENERATE(std::pair(3, 5), std::pair(9, 257), std::pair(2, 5003));
+  const double scale = GENERATE(0.5, 30.0);
+  KernelBuffer logits = KernelBuffer::random(type, rows * V, scale);
+  const float gradient = 0.125f;
+  std::vector<int32_t> targets;
+  Doubles expected, losses;
+  for (int64_t r = 0; r < rows; ++r) {
+    targets.push_back(static_cast<int32_t>((r * 31 + 2) % V));
+    double sum = 0;
+    for (int64_t v = 0; v < V; ++v) sum += std::exp(logits.at(r * V + v));
+    losses.push_back(std::log(sum) - logits.at(r * V + targets.back()));
+    for (int64_t v = 0; v < V; ++v) {
+      expected.push_back((std::exp(logits.at(r * V + v)) / sum - (v == targets.back())) *
+                         static_cast<double>(gradient));
+    }
+  }
+  std::vector<double> only(index(rows)), got(index(rows));
+  const KernelBuffer before = logits;
+  cross_entropy(type, logits.data(), targets.data(), rows, V, 0, only.data());
+  CHECK(logits == before);
+  cross_entropy(type, logits.data(), targets.data(), rows, V, gradient, got.data());
+  CHECK(only == got);
+  for (size_t r = 0; r < losses.size(); ++r) CHECK(std::abs(got[r] - losses[r]) < 1e-6 * (1 + losses[r]));
+  CHECK(error_of(logits, expected) < tolerance(type));
+}
+
+TEST_CASE("rows without a target have neither loss nor gradient") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  KernelBuffer logits = KernelBuffer::random(type, 3 * 70);
+  const KernelBuffer before = logits;
+  const std::vector<int32_t> targets{4, -1, 5};
+  std::vector<double> losses(3, 7);
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 0, losses.data());
+  CHECK(losses[1] == 0);
+  CHECK(losses[0] > 0);
+  CHECK(logits == before);
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 1, losses.data());
+  CHECK(losses[1] == 0);
+  for (int64_t i = 70; i < 140; ++i) CHECK(logits.at(i) == 0);
+  CHECK(logits.at(140) != 0);
+}
+
+TEST_CASE("a sum kept in two halves is rounded once") {
+  const int64_t n = 40003;
+  const bool accumulate = GENERATE(false, true);
+  KernelBuffer sum = KernelBuffer::random(DType::bf16, n), low(DType::bf16, n);
+  std::vector<float> expected(index(n));
+  for (int64_t i = 0; accumulate && i < n; ++i) expected[index(i)] = static_cast<float>(sum.at(i));
+  for (const SumPart part : {SumPart::first, SumPart::middle, SumPart::middle, SumPart::last}) {
+    KernelBuffer x = KernelBuffer::random(DType::f32, n);
+    for (int64_t i = 0; i < n; ++i) expected[index(i)] += static_cast<float>(x.at(i));
+    split_add(x.floats(), static_cast<zrt::core::bf16*>(sum.data()), static_cast<uint16_t*>(low.data()), part,
+              accumulate, n);
+  }
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    wrong += sum.at(i) != static_cast<double>(zrt::core::to_float(zrt::core::to_bf16(expected[index(i)])));
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("every instruction set this processor runs gives the bits of the baseline") {
+  using zrt::core::Isa;
+  const int64_t n = 301;
+  const auto& base = cpu::vector_kernels(Isa::baseline);
+  for (int set = 1; set <= static_cast<int>(zrt::core::best_isa()); ++set) {
+    const auto& wide = cpu::vector_kernels(static_cast<Isa>(set));
+    KernelBuffer s = KernelBuffer::random(DType::f32, n, 5), dp = KernelBuffer::random(DType::f32, n);
+    KernelBuffer s2 = s, dp2 = dp, p(DType::bf16, n), p2 = p, ds = p, ds2 = p;
+    using zrt::core::bf16;
+    base.bf16.softmax_backward(s.floats(), dp.floats(), static_cast<bf16*>(p.data()), static_cast<bf16*>(ds.data()),
+                               n - 5, n, 0.3f, 1.5f, nullptr);
+    wide.bf16.softmax_backward(s2.floats(), dp2.floats(), static_cast<bf16*>(p2.data()), static_cast<bf16*>(ds2.data()),
+                               n - 5, n, 0.3f, 1.5f, nullptr);
+    CHECK(p == p2);
+    CHECK(ds == ds2);
+    const KernelBuffer gamma = KernelBuffer::random(DType::f32, n);
+    const float* g = static_cast<const float*>(gamma.data());
+    KernelBuffer y(DType::f32, n), y2(DType::f32, n);
+    base.f32.layernorm(dp.floats(), g, g, y.floats(), nullptr, nullptr, 1, n);
+    wide.f32.layernorm(dp.floats(), g, g, y2.floats(), nullptr, nullptr, 1, n);
+    CHECK(y == y2);
+    base.f32.gelu(dp.floats(), y.floats(), n);
+    wide.f32.gelu(dp.floats(), y2.floats(), n);
+    CHECK(y == y2);
+    base.dropout_mask({9, 8, 7, 0.3f}, 13, y.floats(), n);
+    wide.dropout_mask({9, 8, 7, 0.3f}, 13, y2.floats(), n);
+    CHECK(y == y2);
+    CHECK(base.f32.cross_entropy(y.floats(), n, 5, 0.5f) == wide.f32.cross_entropy(y2.floats(), n, 5, 0.5f));
+    CHECK(y == y2);
+  }
+}
+
+TEST_CASE("results do not depend on the number of threads") {
+  const int64_t rows = 301, C = 130;
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const KernelBuffer x = KernelBuffer::random(type, rows * C), gamma = KernelBuffer::random(type, C),
+                     dy = KernelBuffer::random(type, rows * C);
+  std::vector<KernelBuffer> results;
+  for (const int threads : {1, 2, 3}) {
+    zrt::core::set_threads(threads);
+    KernelBuffer y(type, rows * C), mean(DType::f32, rows), rstd(DType::f32, rows), g(type, C), b(type, C), d = dy;
+    layernorm(type, x.data(), gamma.data(), gamma.data(), y.data(), mean.floats(), rstd.floats(), rows, C);
+    layernorm_backward(type, x.data(), gamma.data(), dy.data(), mean.floats(), rstd.floats(), nullptr, d.data(),
+                       {g.data(), type, false}, {b.data(), type, false}, rows, C);
+    add_residual(type, x.data(), y.data(), {{1, 2, 3}, 0.2f}, 5, y.data(), rows * C);
+    gelu_backward(type, x.data(), d.data(), y.data(), rows * C);
+    for (KernelBuffer* buffer : {&y, &mean, &rstd, &g, &b, &d}) results.push_back(*buffer);
+  }
+  zrt::core::set_threads(1);
+  for (size_t i = 0; i < 6; ++i) {
+    CHECK(results[i] == results[i + 6]);
+    CHECK(results[i] == results[i + 12]);
+  }
+}
+
+TEST_CASE("the kernels refuse types the CPU does not compute in") {
+  CHECK_THROWS_WITH(gelu(DType::f16, nullptr, nullptr, 0), Catch::Matchers::Contains("fp16"));
+}
