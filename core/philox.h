@@ -40,4 +40,7 @@ inline float uniform(uint32_t word) {
 // Standard normal of element `index` (Box-Muller; elements 2i and 2i + 1 share two words).
 float random_normal(const RngKey& key, uint64_t index);
 
+// out[i] = random_normal(key, first + i) for i < count, at a third of the cost.
+void random_normals(const RngKey& key, uint64_t first, int64_t count, float* out);
+
 }  // namespace zrt::core

@@ -20,9 +20,8 @@ void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t be
   }
   const core::RngKey key{seed, core::init_step, place.number};
   core::parallel_for(static_cast<int64_t>(out.size()), 4096, [&](int64_t from, int64_t to) {
-    for (int64_t i = from; i < to; ++i) {
-      out[static_cast<size_t>(i)] = param.deviation * core::random_normal(key, static_cast<uint64_t>(begin + i));
-    }
+    core::random_normals(key, static_cast<uint64_t>(begin + from), to - from, out.data() + from);
+    for (int64_t i = from; i < to; ++i) out[static_cast<size_t>(i)] *= param.deviation;
   });
 }
 
@@ -68,20 +67,32 @@ void run_init(const OpCall& call) {
     const int64_t begin = extent == Extent::full ? 0 : call.rank.number * unit.shard;
     return std::pair{begin, layout.extent(unit, extent)};
   };
-  auto fill = [&](Role role, Extent extent, core::DType type) {
-    std::byte* target = call.at(role);
-    if (!target) return;
+  // Values are made once per chunk for the weight and the master where both hold the same elements.
+  struct Target {
+    std::byte* data;
+    core::DType type;
+  };
+  auto fill = [&](Extent extent, std::vector<Target> targets) {
     const auto [begin, count] = range(extent);
     constexpr int64_t chunk = 1 << 16;
     std::vector<float> values;
     for (int64_t done = 0; done < count; done += chunk) {
       values.resize(static_cast<size_t>(std::min(chunk, count - done)));
       unit_values(call, unit, begin + done, values);
-      round_into(values, type, target + static_cast<size_t>(done) * core::dtype_size(type));
+      for (const Target& target : targets) {
+        round_into(values, target.type, target.data + static_cast<size_t>(done) * core::dtype_size(target.type));
+      }
     }
   };
-  fill(Role::weight, layout.zero.weights, layout.compute);
-  fill(Role::master, layout.zero.states, core::DType::f32);
+  const Target weight{call.at(Role::weight), layout.compute}, master{call.at(Role::master), core::DType::f32};
+  if (!master.data) {
+    fill(layout.zero.weights, {weight});
+  } else if (layout.zero.weights == layout.zero.states) {
+    fill(layout.zero.weights, {weight, master});
+  } else {
+    fill(layout.zero.weights, {weight});
+    fill(layout.zero.states, {master});
+  }
   for (Role role : {Role::moment1, Role::moment2}) {
     if (std::byte* target = call.at(role)) {
       std::memset(target, 0, static_cast<size_t>(range(layout.zero.states).second) * sizeof(float));

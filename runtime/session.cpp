@@ -69,7 +69,7 @@ void Session::on_all_ranks(const std::function<void(size_t)>& body) {
   if (chosen) std::rethrow_exception(chosen);
 }
 
-void Session::run(std::string_view phase, const StepInputs& inputs) {
+void Session::run(std::string_view phase, StepInputs inputs) {
   const Program& program = compiled_.set.program(phase);
   const bool makes_control = phase == "init" || phase == "load";
   on_all_ranks([&](size_t r) {

@@ -34,8 +34,9 @@ class Session {
   Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks);
   ~Session();
 
-  // Runs a phase on all ranks at once and waits. Throws the first rank's root cause.
-  void run(std::string_view phase, const StepInputs& inputs);
+  // Runs a phase on all ranks at once and waits. Throws the first rank's root cause. The inputs are a copy: every rank
+  // writes its control block, where a caller may have them from.
+  void run(std::string_view phase, StepInputs inputs);
 
   // Runs "save" and calls `take` on rank 0 with each parameter in canonical order: its logical fp32 weights.
   void save(const std::function<void(const models::Param& param, const float* weights)>& take);

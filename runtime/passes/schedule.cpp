@@ -34,7 +34,8 @@ class Emitter {
             add(phase, "cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried));
       }
       if (mode != Mode::train) continue;
-      saved_.push_back(add(phase, "saved of " + block.name(), Category::activations, block.saved_bytes(shape_), slots));
+      saved_.push_back(add(phase, "saved of " + block.name(), Category::activations, block.saved_bytes(shape_),
+                           b == 0 ? first_slots : slots));
       d_output_.push_back(add(phase, "gradient of output of " + block.name(), Category::activations,
                               last ? 0 : rows * width, b == 0 ? first_slots : slots));
       backward_workspace_.push_back(add(phase, "backward workspace of " + block.name(), Category::workspace,
@@ -61,7 +62,7 @@ class Emitter {
       access(op, output_[b - 1], Role::input, Use::read, slot);
     }
     access(op, output_[b], Role::output, Use::write, slot);
-    if (!saved_.empty()) access(op, saved_[b], Role::saved, Use::write, slot);
+    if (!saved_.empty()) access(op, saved_[b], Role::saved, Use::write, b == 0 ? first_slot : slot);
     if (!cache_.empty()) access(op, cache_[b], Role::cache, Use::update, {});
     if (last && shape_.mode == Mode::eval) access(op, targets_, Role::targets, Use::read, slot);
     if ((last && shape_.mode == Mode::eval) || shape_.mode == Mode::decode) {
@@ -85,7 +86,7 @@ class Emitter {
     } else {
       access(op, d_output_[b], Role::d_output, Use::read, b == 0 ? first_slot : slot);
     }
-    access(op, saved_[b], Role::saved, Use::read, slot);
+    access(op, saved_[b], Role::saved, Use::read, b == 0 ? first_slot : slot);
     access(op, backward_workspace_[b], Role::workspace, Use::write, {});
     segment.ops.push_back(std::move(op));
   }

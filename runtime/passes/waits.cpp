@@ -77,6 +77,16 @@ void bound_lead(Program& program, uint32_t distance) {
   }
 }
 
+// The whole state of one unit at a time: a gather waits until the unit before it has been exported.
+void bound_export(Program& program) {
+  std::optional<OpId> exported;
+  for (OpId id = 0; id < program.ops.size(); ++id) {
+    Op& op = program.ops[id];
+    if (op.kind == OpKind::gather_state && exported) op.waits.push_back(*exported);
+    if (op.kind == OpKind::export_state) exported = id;
+  }
+}
+
 // Adds to each op the waits its reads and writes need beyond what lanes and earlier waits already order.
 void order_accesses(Program& program, const ProgramSet& set) {
   struct Slot {
@@ -136,6 +146,7 @@ Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layou
     for (Op& op : ops) program.ops.push_back(std::move(op));
   }
   bound_lead(program, layout.overlap ? 1 : 0);
+  bound_export(program);
   order_accesses(program, set);
   return program;
 }

@@ -1,6 +1,7 @@
 #include "core/philox.h"
 
 #include <cmath>
+#include <vector>
 
 #include "catch.h"
 
@@ -76,6 +77,15 @@ TEST_CASE("normal numbers have the moments of their law and depend on the elemen
   CHECK(std::abs(m.kurtosis - 3) < 0.04);
   CHECK(std::abs(m.neighbour) < 0.008);
   CHECK(random_normal(key, 12345) == random_normal(key, 12345));
+  for (uint64_t first = 0; first < 9; ++first) {
+    for (int64_t count = 0; count < 11; ++count) {
+      std::vector<float> run(static_cast<size_t>(count));
+      random_normals(key, first, count, run.data());
+      for (int64_t i = 0; i < count; ++i) {
+        CHECK(run[static_cast<size_t>(i)] == random_normal(key, first + static_cast<uint64_t>(i)));
+      }
+    }
+  }
   CHECK(random_normal(key, 0) != random_normal(key, 2));
 }
 
