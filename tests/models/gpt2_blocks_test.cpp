@@ -1,7 +1,5 @@
 // Facts of the blocks that the comparison with the fp64 reference does not cover: dropout, memory, chunks of the head,
 // refusals, counts.
-#include <set>
-
 #include "catch.h"
 #include "core/parallel.h"
 #include "models/model.h"

@@ -32,10 +32,11 @@ Tensors rounded(Tensors weights, DType type) {
   return weights;
 }
 
-// fp32: the gradient as a whole within 1e-6, each tensor within 2e-6. A limit of 1e-6 per tensor is inside the rounding
-// of fp32 and turns on the build: the worst tensor of these tests was 9.0e-7 off at initial weights with one set of
-// compiler flags and 1.02e-6 with another; 1.36e-6 at large weights, where PyTorch's own fp32 gradients are 9.9e-7 off.
-constexpr double fp32_rounding = 2e-6;
+// fp32: each tensor within 1e-6, the gradient as a whole within half of it.
+constexpr double fp32_rounding = 1e-6;
+// Weights six times as large as GPT-2's initial ones amplify rounding from layer to layer; PyTorch's own fp32 gradients
+// are 9.9e-7 off on these cases.
+constexpr double fp32_rounding_large = 2e-6;
 
 void check_gradients(const Tensors& grads, const Tensors& expected, double tolerance) {
   CHECK(grads.size() == expected.size());
@@ -100,8 +101,9 @@ TEST_CASE("fp32 blocks have the loss and the gradients of the fp64 reference at 
 
 TEST_CASE("fp32 blocks have the loss and the gradients of the fp64 reference at large weights") {
   for (const Case& c : cases(GENERATE(true, false)))
-    for (int64_t B : {1, 3, 5}) check_against_reference(c.config, recipe_weights(c.config), B, c.T, {}, fp32_rounding);
-  check_against_reference(long_case.config, recipe_weights(long_case.config), 7, 150, {}, fp32_rounding);
+    for (int64_t B : {1, 3, 5})
+      check_against_reference(c.config, recipe_weights(c.config), B, c.T, {}, fp32_rounding_large);
+  check_against_reference(long_case.config, recipe_weights(long_case.config), 7, 150, {}, fp32_rounding_large);
 }
 
 TEST_CASE("bf16 blocks stay within the rounding of bf16 of the fp64 reference") {
@@ -146,13 +148,13 @@ TEST_CASE("gradients of several microbatches add up") {
     for (const auto& [name, grad] : gpt2_reference(config, weights, batch, options.loss_scale).grads)
       for (size_t i = 0; i < grad.size(); ++i) expected.at(name)[i] += grad[i];
   }
-  check_gradients(runner.grads(), expected, fp32_rounding);
+  check_gradients(runner.grads(), expected, fp32_rounding_large);
 
   // Forgotten gradients are overwritten: the poison they hold is never added.
   runner.forget_grads();
   const Gpt2Batch batch = recipe_batch(config, 3, 13, 0);
   runner.train(batch);
-  check_gradients(runner.grads(), gpt2_reference(config, weights, batch).grads, fp32_rounding);
+  check_gradients(runner.grads(), gpt2_reference(config, weights, batch).grads, fp32_rounding_large);
 }
 
 TEST_CASE("a repeated or recomputed microbatch gives the same bits, with one thread and with two") {
