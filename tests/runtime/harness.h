@@ -25,6 +25,13 @@ struct Setting {
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
 
+// Serialized runs poison dead buffers: AddressSanitizer ends the process at the first use of one.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr bool poisons = true;
+#else
+inline constexpr bool poisons = false;
+#endif
+
 // Whether the long form of tests is asked for.
 inline bool full_tests() {
   return std::getenv("ZRT_FULL_TESTS") != nullptr;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "models/model.h"
 
 namespace zrt::testing {
@@ -32,6 +33,11 @@ inline void add_grad(const Call& call, size_t p, int64_t i, float value) {
   write(call.grads[p], type, i, call.accumulate[p] ? read(call.grads[p], type, i) + value : value);
 }
 
+// A program with a fault may hand a block anything.
+inline void check_id(int32_t id, int64_t vocab) {
+  if (id >= vocab) throw core::DataError("id " + std::to_string(id) + " is not in the vocabulary");
+}
+
 class ToyBlock : public models::Block {
  public:
   ToyBlock(std::string name, int64_t width, std::vector<Param> params)
@@ -52,26 +58,30 @@ class ToyBlock : public models::Block {
   std::vector<Param> params_;
 };
 
+// y = s · E[token] with a factor s that depends on the token and is saved.
 class ToyEmbedding : public ToyBlock {
  public:
   ToyEmbedding(int64_t vocab, int64_t width)
       : ToyBlock("embed", width, {{"embed.weight", {vocab, width}, Init::normal, 0.3f}}), vocab_(vocab) {}
-  uint64_t saved_bytes(const Shape&) const override { return 24; }
+  uint64_t saved_bytes(const Shape& shape) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
   void forward(const Call& call) const override {
-    if (call.saved) std::memset(call.saved, 1, 24);
     for (int64_t r = 0; r < call.shape.rows(); ++r) {
+      check_id(call.tokens[r] < 0 ? INT32_MAX : call.tokens[r], vocab_);
+      const float scale = 1 + 0.25f * static_cast<float>(call.tokens[r] % 3);
+      if (call.saved) reinterpret_cast<float*>(call.saved)[r] = scale;
       for (int64_t c = 0; c < width_; ++c) {
         write(call.output, call.shape.type, r * width_ + c,
-              read(call.weights[0], call.shape.type, call.tokens[r] * width_ + c));
+              scale * read(call.weights[0], call.shape.type, call.tokens[r] * width_ + c));
       }
     }
   }
   void backward(const Call& call) const override {
+    const float* scale = reinterpret_cast<const float*>(call.saved);
     for (int64_t v = 0; v < vocab_; ++v) {
       for (int64_t c = 0; c < width_; ++c) {
         float sum = 0;
         for (int64_t r = 0; r < call.shape.rows(); ++r) {
-          if (call.tokens[r] == v) sum += read(call.d_output, call.shape.type, r * width_ + c);
+          if (call.tokens[r] == v) sum += scale[r] * read(call.d_output, call.shape.type, r * width_ + c);
         }
         add_grad(call, 0, v * width_ + c, sum);
       }
@@ -82,7 +92,7 @@ class ToyEmbedding : public ToyBlock {
   int64_t vocab_;
 };
 
-// y = x · W + b.
+// y = x · W + b. Keeps the first column of x in `saved`, so that losing it changes the result.
 class ToyLinear : public ToyBlock {
  public:
   ToyLinear(const std::string& name, int64_t width, const std::string& weight)
@@ -93,7 +103,7 @@ class ToyLinear : public ToyBlock {
   void forward(const Call& call) const override {
     const DType type = call.shape.type;
     for (int64_t r = 0; r < call.shape.rows(); ++r) {
-      if (call.saved) reinterpret_cast<float*>(call.saved)[r] = 0.5f;
+      if (call.saved) reinterpret_cast<float*>(call.saved)[r] = read(call.input, type, r * width_);
       for (int64_t c = 0; c < width_; ++c) {
         float sum = read(call.weights[1], type, c);
         for (int64_t k = 0; k < width_; ++k) {
@@ -112,15 +122,15 @@ class ToyLinear : public ToyBlock {
         for (int64_t c = 0; c < width_; ++c) {
           sum += read(call.d_output, type, r * width_ + c) * read(call.weights[0], type, k * width_ + c);
         }
-        // `saved` scales by 2 · 0.5, so that losing it changes the result.
-        write(call.d_input, type, r * width_ + k, sum * 2 * reinterpret_cast<const float*>(call.saved)[r]);
+        write(call.d_input, type, r * width_ + k, sum);
       }
     }
+    const float* first_column = reinterpret_cast<const float*>(call.saved);
     for (int64_t k = 0; k <= width_; ++k) {
       for (int64_t c = 0; c < width_; ++c) {
         float sum = 0;
         for (int64_t r = 0; r < rows; ++r) {
-          const float x = k < width_ ? read(call.input, type, r * width_ + k) : 1.0f;
+          const float x = k == 0 ? first_column[r] : k < width_ ? read(call.input, type, r * width_ + k) : 1.0f;
           sum += x * read(call.d_output, type, r * width_ + c);
         }
         add_grad(call, k < width_ ? 0 : 1, k < width_ ? k * width_ + c : c, sum);
@@ -180,6 +190,7 @@ class ToyHead : public ToyBlock {
         sum += std::exp(static_cast<double>(row[v]));
       }
       const int32_t target = call.targets[r];
+      check_id(target, vocab_);
       if (target >= 0) total += std::log(sum) - static_cast<double>(row[target]);
       for (int64_t v = 0; v < vocab_; ++v) {
         const double p = std::exp(static_cast<double>(row[v])) / sum - (v == target ? 1 : 0);

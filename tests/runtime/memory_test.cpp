@@ -1,0 +1,170 @@
+#include <numeric>
+
+#include "catch.h"
+#include "core/error.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+#include "tests/runtime/wrapped_block.h"
+
+using namespace zrt;
+using namespace zrt::testing;
+using core::Category;
+using runtime::MemoryPlan;
+
+namespace {
+
+uint64_t bytes_of(const core::CategoryBytes& bytes, Category category) {
+  return bytes[static_cast<size_t>(category)];
+}
+
+MemoryPlan plan_of(const models::Model& model, const Setting& s) {
+  return runtime::compile(make_layout(model, s), {"init", "step", "save"}).plan;
+}
+
+// The settings of memory tests: everything that changes what is in the arena.
+std::vector<Setting> settings() {
+  std::vector<Setting> all;
+  unsigned number = 0;
+  for (int ranks : {1, 2, 3, 4, 8}) {
+    for (auto [accumulation, every] : {std::pair{1u, 1u}, {8u, 1u}, {8u, 4u}, {8u, 8u}}) {
+      for (int stage = 0; stage < 4; ++stage, ++number) {
+        for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+          Setting s;
+          s.ranks = ranks, s.accumulation = accumulation, s.reduce_every = every, s.stage = stage, s.compute = type;
+          s.unit_elements = number % 2 ? 100 : 100000;
+          s.bucket = 2 * s.unit_elements;
+          s.overlap = number % 3 == 0;
+          s.reuse_at_turn = number % 5 != 0;
+          s.eval = number % 4 == 0;
+          s.steps = 2;
+          all.push_back(s);
+        }
+      }
+    }
+  }
+  return all;
+}
+
+std::string text(const Setting& s) {
+  return "ranks " + std::to_string(s.ranks) + ", stage " + std::to_string(s.stage) + ", " +
+         std::string(core::dtype_name(s.compute)) + ", accumulation " + std::to_string(s.accumulation) + "/" +
+         std::to_string(s.reduce_every) + ", unit " + std::to_string(s.unit_elements);
+}
+
+}  // namespace
+
+TEST_CASE("the measured peak of every rank is the planned one, to the byte") {
+  for (Setting s : settings()) {
+    const models::Model model = make_toy(4, 12, 17, 5, s.stage % 2 == 1, s.ranks == 3);
+    INFO(text(s));
+    const Outcome lanes = run(model, s);
+    CHECK(lanes.measured == lanes.planned);
+    CHECK(lanes.planned == std::vector<uint64_t>(static_cast<size_t>(s.ranks), lanes.plan.peak_bytes));
+    s.serialize = true;
+    const Outcome serial = run(model, s);
+    CHECK(serial.measured == serial.planned);
+    // Op by op the live bytes are the plan's, category by category, at its peak op.
+    for (const runtime::LivePeak& live : serial.live) {
+      CHECK(live.total == serial.plan.live_peak_bytes);
+      CHECK(live.categories == serial.plan.categories);
+      CHECK(live.op == serial.plan.peak_op);
+      CHECK(live.phase == serial.plan.peak_phase);
+    }
+  }
+}
+
+TEST_CASE("model states take the bytes per parameter of the design's table, divided as the stage says") {
+  struct Case {
+    core::DType type;
+    uint32_t accumulation, reduce_every;
+    uint64_t weight, grad, optimizer;
+  };
+  const models::Model model = make_toy(5, 24, 40, 4, false, false);
+  for (const Case& c : {Case{core::DType::f32, 1, 1, 4, 4, 8},
+                        {core::DType::f32, 4, 1, 4, 4, 8},
+                        {core::DType::f32, 4, 4, 4, 4, 8},
+                        {core::DType::bf16, 1, 1, 2, 2, 12},
+                        {core::DType::bf16, 4, 1, 2, 4, 12},
+                        {core::DType::bf16, 4, 4, 2, 4, 12}}) {
+    for (int ranks : {1, 2, 3, 4, 8}) {
+      for (int64_t unit_elements : {64, 1000, 100000}) {
+        // Padding follows from the units alone: every parameter to 64 elements, every unit to ranks × 64.
+        const optimizer::UnitTable units = optimizer::make_units(model, ranks, unit_elements);
+        uint64_t padded = 0;
+        for (const optimizer::Unit& unit : units.units) {
+          int64_t elements = 0;
+          for (const auto& place : unit.params) elements += (place.param->elements() + 63) / 64 * 64;
+          const int64_t multiple = 64 * ranks;
+          padded += static_cast<uint64_t>((elements + multiple - 1) / multiple * multiple);
+        }
+        CHECK(padded == static_cast<uint64_t>(24 * 40 * 2 + 5 * (24 * 24 + 24) + units.padding()));
+        const uint64_t shard = padded / static_cast<uint64_t>(ranks);
+        for (int stage = 0; stage < 4; ++stage) {
+          Setting s;
+          s.ranks = ranks, s.stage = stage, s.compute = c.type, s.unit_elements = unit_elements;
+          s.accumulation = c.accumulation, s.reduce_every = c.reduce_every;
+          INFO(text(s));
+          const core::CategoryBytes states = plan_of(model, s).model_states;
+          CHECK(bytes_of(states, Category::weights) == (stage < 3 ? padded : shard) * c.weight);
+          CHECK(bytes_of(states, Category::grads) == (stage < 2 ? padded : shard) * c.grad);
+          CHECK(bytes_of(states, Category::master) + bytes_of(states, Category::moment1) +
+                    bytes_of(states, Category::moment2) ==
+                (stage < 1 ? padded : shard) * c.optimizer);
+          CHECK(bytes_of(states, Category::moment1) == bytes_of(states, Category::moment2));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("buffers that are never alive together share bytes, with little lost between them") {
+  double worst = 0;
+  for (const Setting& s : settings()) {
+    const models::Model model = make_toy(6, 32, 40, 8, false, false);
+    const MemoryPlan plan = plan_of(model, s);
+    INFO(text(s));
+    const uint64_t sum = std::accumulate(plan.ledger.begin(), plan.ledger.end(), uint64_t{0},
+                                         [](uint64_t total, const auto& entry) { return total + entry.bytes; });
+    CHECK(plan.peak_bytes < sum);
+    CHECK(plan.peak_bytes >= plan.live_peak_bytes);
+    CHECK(plan.packing_overhead() ==
+          Approx(static_cast<double>(plan.peak_bytes) / static_cast<double>(plan.live_peak_bytes) - 1));
+    worst = std::max(worst, plan.packing_overhead());
+    // Red zones alone are 64 to 127 bytes for each of some 100 buffers of a few KiB.
+    CHECK(plan.packing_overhead() < 0.5);
+  }
+  CAPTURE(worst);
+  CHECK(worst > 0);
+}
+
+TEST_CASE("packing loses little where buffers are large: two percent with overlap, a thousandth without") {
+  const models::Model model = make_toy(6, 512, 600, 128, false, false);
+  for (bool overlap : {false, true}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      Setting s;
+      s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.overlap = overlap;
+      s.unit_elements = 1 << 18, s.bucket = 1 << 19;
+      const MemoryPlan plan = plan_of(model, s);
+      CAPTURE(overlap, stage, plan.packing_overhead(), plan.peak_bytes, plan.live_peak_bytes, plan.peak_op);
+      CHECK(plan.packing_overhead() < (overlap ? 0.02 : 0.001));
+    }
+  }
+}
+
+TEST_CASE("saving holds one whole unit beside the states") {
+  const models::Model model = make_toy(8, 256, 64, 4, false, false);
+  for (int stage : {1, 2, 3}) {
+    Setting s;
+    s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.unit_elements = 1 << 17, s.micro_batch = 1;
+    const runtime::Layout layout = make_layout(model, s);
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    uint64_t lowest = ~0ull, highest = 0, largest = 0;
+    for (const runtime::Buffer& buffer : compiled.set.buffers) {
+      if (buffer.name.rfind("whole state of", 0) != 0) continue;
+      lowest = std::min(lowest, buffer.offset);
+      highest = std::max(highest, buffer.offset + buffer.bytes);
+      largest = std::max(largest, buffer.bytes);
+    }
+    CHECK(highest - lowest == largest);
+  }
+}
