@@ -29,7 +29,8 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   const uint64_t late = runtime::read_process_memory(arenas).outside_arena_bytes;
   INFO("after 200 steps " << early << " bytes, after 1,200 steps " << late << " bytes");
   CHECK(early > 1 << 20);
-  CHECK(late <= early + (32 << 10));
+  // AddressSanitizer keeps freed memory for a while, so under it growth says nothing.
+  if (!testing::poisons) CHECK(late <= early + (32 << 10));
   // The measurement sees growth: hold on to memory and look again.
   const std::vector<char> held(8 << 20, 'x');
   CHECK(runtime::read_process_memory(arenas).outside_arena_bytes >
