@@ -12,8 +12,6 @@ struct DraftSegment {
   std::vector<Op> ops;
   uint32_t repeat = 1;
   uint32_t window = 0;  // segments of one window (reduce_every microbatches) share it
-  bool each_turn_is_window = false;
-  uint32_t turn_microbatches = 1;  // distance from turn to turn
 };
 
 struct Draft {

@@ -37,7 +37,7 @@ int bench_train(const Args& args) {
   po::options_description options("options");
   options.add_options()("model", po::value<std::string>()->default_value("gpt2-124m"), "model.preset")(
       "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
-      "stages", po::value<std::string>()->default_value("0,1,2,3"), "ZeRO stages, run in turn")(
+      "stages", po::value<std::string>()->default_value("0,3"), "ZeRO stages, all set up at once and run in turn")(
       "dtype", po::value<std::string>()->default_value("bf16"), "bf16 or fp32")(
       "micro-batch", po::value<int64_t>()->default_value(4), "samples per rank")(
       "rounds", po::value<int>()->default_value(5), "counted steps of each stage")(
