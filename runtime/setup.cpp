@@ -1,6 +1,7 @@
 #include "runtime/setup.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,12 +11,25 @@
 
 namespace zrt::runtime {
 
+void check_sizes(const Config& config) {
+  auto check = [](const char* key, int64_t value, int64_t most) {
+    if (value <= most) return;
+    throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. Choose a smaller number.", key, value, most));
+  };
+  check("--ranks (threads of one process)", config.mesh.world(), 1024);
+  check("model.layers", config.model.layers, 2048);
+  check("gradient_accumulation_steps", config.batch.accumulation, 1 << 16);
+  check("train_micro_batch_size_per_gpu", config.batch.micro, (int64_t{1} << 31) / config.model.sequence);
+  check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
+}
+
 models::Model make_model(const ModelConfig& config) {
   return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
                             static_cast<float>(config.dropout), config.tied});
 }
 
 Layout make_layout(const Config& config, const models::Model& model) {
+  check_sizes(config);
   Layout layout;
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
@@ -61,6 +75,12 @@ struct Alternative {
   uint64_t peak;
 };
 
+bool given(const Config& config, std::string_view path) {
+  return std::any_of(config.keys.begin(), config.keys.end(), [&](const ResolvedKey& key) {
+    return key.path == path && (key.from == "file" || key.from == "command line");
+  });
+}
+
 // The first setting that fits: all stages from the given one up at this microbatch, then at its divisors.
 std::optional<Alternative> nearest_fit(const Config& config, const Layout& layout,
                                        const std::vector<std::string>& phases, uint64_t budget) {
@@ -72,7 +92,13 @@ std::optional<Alternative> nearest_fit(const Config& config, const Layout& layou
       other.batch.micro = micro;
       other.batch.accumulation = config.batch.accumulation * (config.batch.micro / micro);
       if (other.batch.accumulation > 1) other.precision.accumulated_grad = core::DType::f32;
-      other.parallel.reduce_every = 1;
+      // What was inferred is inferred anew, as it will be when the advice is followed.
+      if (!given(config, "zero_optimization.overlap_comm")) other.zero.overlap_comm = stage == 3;
+      if (!given(config, "parallel.reduce_every"))
+        other.parallel.reduce_every = stage <= 1 ? other.batch.accumulation : 1;
+      other.precision.local_grad = other.parallel.reduce_every > 1  ? core::DType::f32
+                                   : config.batch.accumulation == 1 ? config.precision.local_grad
+                                                                    : other.precision.compute;
       const Layout candidate = make_layout(other, *layout.model);
       const Compiled compiled = compile(candidate, phases, {}, false);
       if (compiled.plan.peak_bytes <= budget)
@@ -87,6 +113,16 @@ std::optional<Alternative> nearest_fit(const Config& config, const Layout& layou
 Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases) {
   core::set_threads(config.run.threads_per_rank);
   Compiled compiled = compile(layout, phases);
+  const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto ranks = static_cast<uint64_t>(layout.dp);
+  if (compiled.plan.peak_bytes > machine / ranks) {
+    throw core::MemoryError(
+        fmt::format("{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}') but this machine has {}. Use "
+                    "fewer ranks, a "
+                    "higher zero_optimization.stage, a smaller train_micro_batch_size_per_gpu or a smaller model.",
+                    ranks, compiled.plan.peak_bytes, core::format_bytes(compiled.plan.peak_bytes),
+                    compiled.plan.peak_phase, compiled.plan.peak_op, core::format_bytes(machine)));
+  }
   if (!config.memory.device_budget_bytes) return compiled;
   const auto budget = static_cast<uint64_t>(*config.memory.device_budget_bytes);
   const MemoryPlan& plan = compiled.plan;

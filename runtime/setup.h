@@ -7,12 +7,15 @@
 
 namespace zrt::runtime {
 
+// Throws ConfigError for sizes that are legal numbers but no run of thread ranks can have.
+void check_sizes(const Config& config);
+
 models::Model make_model(const ModelConfig& config);
 Layout make_layout(const Config& config, const models::Model& model);
 SessionOptions session_options(const Config& config);
 
-// Compiles and checks memory.device_budget_bytes. Over budget: MemoryError with the ledger and the nearest setting that
-// fits (a higher stage, then smaller microbatches), or the statement that none does.
+// Compiles and checks memory.device_budget_bytes and the machine's memory. Over budget: MemoryError with the ledger and
+// the nearest setting that fits (a higher stage, then smaller microbatches), or the statement that none does.
 Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases);
 
 }  // namespace zrt::runtime

@@ -71,7 +71,11 @@ std::string save_weights(Session& session, const models::Model& model, const std
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     tensors.push_back({param.name, param.shape});
   }
-  std::filesystem::create_directories(folder);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    throw core::DataError(fmt::format("the weights' folder {} cannot be made: {}", folder.string(), error.message()));
+  }
   SafetensorsWriter writer(folder / "model.safetensors", tensors);
   session.save([&](const models::Param& param, const float* weights) {
     writer.append(weights, static_cast<uint64_t>(param.elements()));

@@ -3,6 +3,7 @@
 #include <exception>
 #include <iostream>
 #include <map>
+#include <new>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -53,6 +54,9 @@ int main(int argc, char** argv) {
   } catch (const zrt::core::Error& error) {
     std::cerr << "zrt: error: " << error.what() << "\n";
     return error.exit_code();
+  } catch (const std::bad_alloc&) {
+    std::cerr << "zrt: error: the machine's memory is exhausted outside the arenas; use a smaller model or batch\n";
+    return 1;
   } catch (const std::exception& error) {
     std::cerr << "zrt: error: " << error.what() << "\n";
     return 1;

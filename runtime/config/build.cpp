@@ -98,7 +98,8 @@ PrecisionConfig build_precision(const Values& values, int64_t accumulation, int6
                       "parallel.reduce_every to 1.");
   }
   precision.local_grad = every > 1 || wire == DType::f32 ? DType::f32 : precision.compute;
-  precision.accumulated_grad = accumulation == 1 ? precision.compute : DType::f32;
+  // What arrives in fp32 stays fp32.
+  precision.accumulated_grad = accumulation == 1 ? precision.local_grad : DType::f32;
   const auto wanted = optional_type(values, "data_types.grad_accum_dtype");
   if (wanted && *wanted != precision.accumulated_grad) {
     const std::string actual(core::dtype_name(precision.accumulated_grad));

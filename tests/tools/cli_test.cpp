@@ -210,6 +210,55 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   CHECK(cut.text.find("model.safetensors") != std::string::npos);
 }
 
+TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the same bits") {
+  const Folder folder("wire");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  std::string expected;
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    const Result result = zrt("train " + (folder / "good.json") +
+                              " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
+                              " --set zero_optimization.stage=" +
+                              stage);
+    INFO(stage << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    const std::string state = read_json(folder / "run/summary.json")["state_xxh3"];
+    if (expected.empty()) expected = state;
+    CHECK(state == expected);
+  }
+}
+
+TEST_CASE("The setting that an error recommends fits, and sizes no machine has are refused by name") {
+  const Folder folder("fit");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  const std::string train = "train " + (folder / "good.json") + " --set zero_optimization.stage=0 --ranks 2";
+  const std::string budget = " --set memory.device_budget_bytes=2000000";
+  const Result refused = zrt(train + budget);
+  INFO(refused.text);
+  REQUIRE(refused.code == 1);
+  int stage = 0, micro = 0, accumulation = 0;
+  const size_t at = refused.text.find("zero_optimization.stage ");
+  REQUIRE(at != std::string::npos);
+  REQUIRE(std::sscanf(refused.text.c_str() + at,
+                      "zero_optimization.stage %d, train_micro_batch_size_per_gpu %d, gradient_accumulation_steps %d",
+                      &stage, &micro, &accumulation) == 3);
+  const Result followed = zrt(train + budget + " --set zero_optimization.stage=" + std::to_string(stage) +
+                              " --set train_micro_batch_size_per_gpu=" + std::to_string(micro) +
+                              " --set gradient_accumulation_steps=" + std::to_string(accumulation));
+  INFO(followed.text);
+  CHECK(followed.code == 0);
+  for (const char* setting : {"gradient_accumulation_steps=1000000000", "train_micro_batch_size_per_gpu=99999999999",
+                              "run.steps=1000000000000", "model.layers=100000"}) {
+    const std::string key = std::string(setting).substr(0, std::string(setting).find('='));
+    const Result result = zrt("train " + (folder / "good.json") + " --set train_batch_size=null --set " + setting);
+    INFO(setting << "\n" << result.text);
+    CHECK(result.code == 1);
+    CHECK(result.text.find(key) != std::string::npos);
+  }
+  CHECK(zrt("train " + (folder / "good.json") + " --ranks 4000 --set train_batch_size=null").code == 1);
+}
+
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {

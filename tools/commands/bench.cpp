@@ -114,8 +114,10 @@ int bench_adam(const Args& args) {
   if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
   const int64_t parameters = values["parameters"].as<int64_t>();
   const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
-  if (parameters < 64 || parameters % 64 != 0 || ranks < 1 || rounds < 1) {
-    throw core::UsageError("--parameters must be a positive multiple of 64, --ranks and --rounds positive");
+  if (parameters < 64 || parameters % 64 != 0 || parameters > (int64_t{1} << 36) || ranks < 1 || ranks > 1024 ||
+      rounds < 1) {
+    throw core::UsageError(
+        "--parameters must be a multiple of 64 up to 2^36, --ranks between 1 and 1024, --rounds positive");
   }
   Json rows = Json::array();
   std::string text = fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", "gradients", "AdamW GB/s", "triad GB/s", "ratio");
@@ -144,8 +146,9 @@ int bench_comm(const Args& args) {
   if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
   const int64_t bytes = values["bytes"].as<int64_t>();
   const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
-  if (ranks < 1 || rounds < 1 || bytes < 4 * ranks) {
-    throw core::UsageError("--ranks and --rounds must be positive, --bytes at least 4 for each rank");
+  if (ranks < 1 || ranks > 1024 || rounds < 1 || bytes < 4 * ranks || bytes > (int64_t{1} << 40)) {
+    throw core::UsageError(
+        "--ranks must lie between 1 and 1024, --rounds be positive, --bytes at least 4 for each rank and at most 2^40");
   }
   Json rows = Json::array();
   std::string text = fmt::format("{:>20}  {:>26}  {:>20}\n", "operation", "GB/s", "of copy");

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -41,6 +42,9 @@ int generate_command(const Args& args) {
   generate.seed = values["seed"].as<uint64_t>();
   generate.stop_token = tokenizer->eod();
   if (generate.tokens < 1) throw core::UsageError(fmt::format("--tokens is {}; it must be positive", generate.tokens));
+  if (!std::isfinite(generate.temperature) || generate.temperature < 0) {
+    throw core::UsageError(fmt::format("--temperature is {}; legal are 0 and more", generate.temperature));
+  }
   if (generate.top_k < 0)
     throw core::UsageError(fmt::format("--top-k is {}; legal are 0 (all) and more", generate.top_k));
   const bool json = values.count("json") > 0;
