@@ -108,6 +108,14 @@ SafetensorsReader::SafetensorsReader(const std::filesystem::path& file) : file_(
     if (range.begin > range.end || range.end > size - data_) {
       fail(file, fmt::format("is truncated: tensor '{}' ends at byte {} of {}", name, range.end, size - data_));
     }
+    const auto shape = entry.find("shape");
+    double count = shape != entry.end() && shape->is_array() ? 1 : -1;
+    for (size_t i = 0; count > 0 && i < shape->size(); ++i) {
+      count = (*shape)[i].is_number_unsigned() ? count * (*shape)[i].get<double>() : -1;
+    }
+    if (count * sizeof(float) != static_cast<double>(range.end - range.begin)) {
+      fail(file, fmt::format("tensor '{}' has no shape that fits its {} bytes", name, range.end - range.begin));
+    }
     entries_[name] = range;
   }
 }
