@@ -7,6 +7,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config
   ocl-icd-opencl-dev opencl-c-headers  # asked for by the CMake package of libdnnl-dev
   libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev
+  libopenmpi-dev openmpi-bin libsentencepiece-dev
   catch2
 )
 # The quick start trains on this text.
