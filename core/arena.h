@@ -1,5 +1,6 @@
 // One allocation per tier, made from the memory plan and filled with a canary so that use can be observed afterwards.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -35,6 +36,9 @@ class Arena {
   uint64_t bytes_ = 0, mapped_ = 0;
   std::byte* data_ = nullptr;
 };
+
+// By tier; null where a rank holds nothing.
+using Arenas = std::array<Arena*, tier_count>;
 
 void paint_red_zone(std::byte* begin);  // fills red_zone_bytes
 bool red_zone_intact(const std::byte* begin);

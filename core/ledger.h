@@ -9,7 +9,8 @@
 namespace zrt::core {
 
 enum class Tier : uint8_t { device, host, nvme };
-inline constexpr std::array<std::string_view, 3> tier_names{"device", "host", "nvme"};
+inline constexpr size_t tier_count = 3;
+inline constexpr std::array<std::string_view, tier_count> tier_names{"device", "host", "nvme"};
 
 // The keys of "categories" in memory.json.
 enum class Category : uint8_t {

@@ -24,15 +24,15 @@ struct Executor::Plan {
   std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
 };
 
-Executor::Executor(Rank rank, const ProgramSet& set, core::Arena& arena, ExecutorOptions options)
-    : rank_(std::move(rank)), set_(set), arena_(arena), options_(options), control_(no_buffer), epoch_(now_seconds()) {
+Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
+    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer), epoch_(now_seconds()) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
   rank_.inputs = &control().inputs;
   is_live_.resize(set.buffers.size());
   for (const Buffer& buffer : set.buffers) {
-    if (buffer.life != Life::transient) live_[static_cast<size_t>(buffer.category)] += buffer.bytes * buffer.slots;
+    if (buffer.life != Life::transient) live(buffer) += buffer.bytes * buffer.slots;
   }
   if (options.serialize) return;
   for (const Lane& lane : set.lanes) {
@@ -44,12 +44,20 @@ Executor::Executor(Rank rank, const ProgramSet& set, core::Arena& arena, Executo
 Executor::~Executor() = default;
 
 Control& Executor::control() {
-  return *reinterpret_cast<Control*>(arena_.data() + set_.buffers.at(control_).offset);
+  return *reinterpret_cast<Control*>(address(set_.buffers.at(control_)));
+}
+
+std::byte* Executor::address(const Buffer& buffer) const {
+  return arenas_[static_cast<size_t>(buffer.tier)]->data() + buffer.offset;
+}
+
+uint64_t& Executor::live(const Buffer& buffer) {
+  return live_[static_cast<size_t>(buffer.tier)][static_cast<size_t>(buffer.category)];
 }
 
 std::byte* Executor::buffer(std::string_view name, uint32_t slot) {
   for (const Buffer& buffer : set_.buffers) {
-    if (buffer.name == name) return arena_.data() + buffer.offset + slot * buffer.stride();
+    if (buffer.name == name) return address(buffer) + slot * buffer.stride();
   }
   throw core::ProgramError(fmt::format("there is no buffer '{}'", name));
 }
@@ -131,11 +139,15 @@ void Executor::run_serial(const Program& program) {
   plan(program);
   // Dead buffers are poisoned until the run ends: hosts read results and scan the arena afterwards.
   struct Unpoison {
-    core::Arena& arena;
-    ~Unpoison() { ASAN_UNPOISON_MEMORY_REGION(arena.data(), arena.bytes()); }
-  } const unpoison{arena_};
+    const core::Arenas& arenas;
+    ~Unpoison() {
+      for (const core::Arena* arena : arenas) {
+        if (arena) ASAN_UNPOISON_MEMORY_REGION(arena->data(), arena->bytes());
+      }
+    }
+  } const unpoison{arenas_};
   for (const Buffer& buffer : set_.buffers) {
-    if (buffer.life == Life::transient) ASAN_POISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.extent());
+    if (buffer.life == Life::transient) ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
   }
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
@@ -145,8 +157,8 @@ void Executor::run_serial(const Program& program) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
       is_live_[ended] = 0;
-      live_[static_cast<size_t>(buffer.category)] -= buffer.bytes * buffer.slots;
-      ASAN_POISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.extent());
+      live(buffer) -= buffer.bytes * buffer.slots;
+      ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
     }
     ++position;
   });
@@ -157,17 +169,19 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
     const Buffer& buffer = set_.buffers[access.buffer];
     if (buffer.life != Life::transient || is_live_[access.buffer]) continue;
     is_live_[access.buffer] = 1;
-    live_[static_cast<size_t>(buffer.category)] += buffer.bytes * buffer.slots;
-    ASAN_UNPOISON_MEMORY_REGION(arena_.data() + buffer.offset, buffer.slots * buffer.stride());
+    live(buffer) += buffer.bytes * buffer.slots;
+    ASAN_UNPOISON_MEMORY_REGION(address(buffer), buffer.slots * buffer.stride());
   }
-  const uint64_t total = std::accumulate(live_.begin(), live_.end(), uint64_t{0});
-  if (total > live_peak_.total) live_peak_ = {program.phase, program.ops[id].name, live_, total};
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const uint64_t total = std::accumulate(live_[t].begin(), live_[t].end(), uint64_t{0});
+    if (total > live_peak_[t].total) live_peak_[t] = {program.phase, program.ops[id].name, live_[t], total};
+  }
 }
 
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
-  const OpCall call(rank_, set_, arena_.data(), op, iteration);
+  const OpCall call(rank_, set_, arenas_, op, iteration);
   const double start = options_.trace ? now_seconds() : 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };

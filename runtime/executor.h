@@ -42,8 +42,8 @@ struct LivePeak {
 
 class Executor {
  public:
-  // The rank's callbacks and communicator, the set and the arena must outlive the executor.
-  Executor(Rank rank, const ProgramSet& set, core::Arena& arena, ExecutorOptions options);
+  // The rank's callbacks and communicator, the set and the arenas must outlive the executor.
+  Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options);
   ~Executor();
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
@@ -54,7 +54,8 @@ class Executor {
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }  // compute lane waiting for comm, last run
   double exposed_io_seconds() const { return exposed_io_seconds_; }      // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }
-  const LivePeak& live_peak() const { return live_peak_; }  // serialized runs only
+  // Of serialized runs.
+  const LivePeak& live_peak(core::Tier tier = core::Tier::device) const { return live_peak_[static_cast<size_t>(tier)]; }
   const std::vector<TraceEvent>& trace() const { return trace_; }
   std::byte* buffer(std::string_view name, uint32_t slot = 0);  // for tests and hosts that read results; throws
 
@@ -64,11 +65,13 @@ class Executor {
   void run_lanes(const Program& program);
   void run_serial(const Program& program);
   void execute(const Program& program, OpId id, uint32_t iteration);
+  std::byte* address(const Buffer& buffer) const;
+  uint64_t& live(const Buffer& buffer);
   void count_live(const Program& program, OpId id, size_t position);
 
   Rank rank_;
   const ProgramSet& set_;
-  core::Arena& arena_;
+  core::Arenas arenas_;
   ExecutorOptions options_;
   BufferId control_;
   std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane
@@ -76,9 +79,9 @@ class Executor {
   std::map<OpKind, CommVolume> comm_volume_;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
-  core::CategoryBytes live_{};
+  std::array<core::CategoryBytes, core::tier_count> live_{};
   std::vector<uint8_t> is_live_;
-  LivePeak live_peak_;
+  std::array<LivePeak, core::tier_count> live_peak_;
   std::mutex trace_mutex_;
   std::vector<TraceEvent> trace_;
   double epoch_ = 0;

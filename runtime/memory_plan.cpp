@@ -80,6 +80,7 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
   std::vector<Lifetimes> phases;
   for (const Program& program : set.programs) phases.push_back(find_lifetimes(set, program, sabotage));
   auto conflict = [&](BufferId a, BufferId b) {
+    if (set.buffers[a].tier != set.buffers[b].tier) return false;
     const bool kept = set.buffers[a].life != Life::transient || set.buffers[b].life != Life::transient;
     return kept || std::any_of(phases.begin(), phases.end(),
                                [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
@@ -97,7 +98,7 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
     return rank(x) != rank(y) ? rank(x) < rank(y) : x.extent() > y.extent();
   });
   std::vector<BufferId> placed;  // by offset
-  set.device_bytes = 0;
+  set.arena_bytes = {};
   for (BufferId id : order) {
     Buffer& buffer = set.buffers[id];
     const uint64_t footprint = buffer.slots * buffer.stride();
@@ -113,11 +114,12 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
         std::upper_bound(placed.begin(), placed.end(), id,
                          [&](BufferId a, BufferId b) { return set.buffers[a].offset < set.buffers[b].offset; }),
         id);
-    set.device_bytes = std::max(set.device_bytes, offset + buffer.extent());
+    uint64_t& end = set.arena_bytes[static_cast<size_t>(buffer.tier)];
+    end = std::max(end, offset + buffer.extent());
   }
 }
 
-uint64_t LivePoint::total() const {
+uint64_t total(const core::CategoryBytes& categories) {
   return std::accumulate(categories.begin(), categories.end(), uint64_t{0});
 }
 
@@ -125,14 +127,15 @@ std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program)
   const Lifetimes lives = find_lifetimes(set, program, {});
   const auto timeline = make_timeline(program);
   // Differences of live bytes from one execution to the next.
-  std::vector<std::array<int64_t, core::category_count>> change(timeline.size() + 1);
+  using Change = std::array<std::array<int64_t, core::category_count>, core::tier_count>;
+  std::vector<Change> change(timeline.size() + 1);
   for (size_t b = 0; b < set.buffers.size(); ++b) {
     const Buffer& buffer = set.buffers[b];
-    const size_t category = static_cast<size_t>(buffer.category);
+    const size_t tier = static_cast<size_t>(buffer.tier), category = static_cast<size_t>(buffer.category);
     const int64_t bytes = static_cast<int64_t>(buffer.bytes * buffer.slots);
     auto alive = [&](size_t begin, size_t end) {
-      change[begin][category] += bytes;
-      change[end + 1][category] -= bytes;
+      change[begin][tier][category] += bytes;
+      change[end + 1][tier][category] -= bytes;
     };
     if (buffer.life != Life::transient) {
       if (!timeline.empty()) alive(0, timeline.size() - 1);
@@ -141,12 +144,14 @@ std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program)
     for (const Generation& generation : lives.of[b]) alive(generation.begin, generation.end);
   }
   std::vector<LivePoint> points;
-  std::array<int64_t, core::category_count> now{};
+  Change now{};
   for (size_t position = 0; position < timeline.size(); ++position) {
     LivePoint point{timeline[position].op, timeline[position].iteration, {}};
-    for (size_t c = 0; c < core::category_count; ++c) {
-      now[c] += change[position][c];
-      point.categories[c] = static_cast<uint64_t>(now[c]);
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      for (size_t c = 0; c < core::category_count; ++c) {
+        now[t][c] += change[position][t][c];
+        point.tiers[t][c] = static_cast<uint64_t>(now[t][c]);
+      }
     }
     points.push_back(point);
   }
@@ -155,20 +160,24 @@ std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program)
 
 MemoryPlan make_memory_plan(const ProgramSet& set) {
   MemoryPlan plan;
-  plan.peak_bytes = set.device_bytes;
+  for (size_t t = 0; t < core::tier_count; ++t) plan.tiers[t].peak_bytes = set.arena_bytes[t];
   for (const Program& program : set.programs) {
     for (const LivePoint& point : live_bytes(set, program)) {
-      if (point.total() <= plan.live_peak_bytes) continue;
-      plan.live_peak_bytes = point.total();
-      plan.categories = point.categories;
-      plan.peak_phase = program.phase;
-      plan.peak_op = program.ops[point.op].name;
+      for (size_t t = 0; t < core::tier_count; ++t) {
+        TierPlan& tier = plan.tiers[t];
+        if (total(point.tiers[t]) <= tier.live_peak_bytes) continue;
+        tier.live_peak_bytes = total(point.tiers[t]);
+        tier.categories = point.tiers[t];
+        tier.peak_phase = program.phase;
+        tier.peak_op = program.ops[point.op].name;
+      }
     }
   }
   for (const Buffer& buffer : set.buffers) {
     const uint64_t bytes = buffer.bytes * buffer.slots;
-    plan.ledger.push_back({buffer.name, buffer.category, core::Tier::device, buffer.offset, bytes});
-    if (buffer.life != Life::transient) plan.model_states[static_cast<size_t>(buffer.category)] += bytes;
+    plan.ledger.push_back({buffer.name, buffer.category, buffer.tier, buffer.offset, bytes});
+    TierPlan& tier = plan.tiers[static_cast<size_t>(buffer.tier)];
+    if (buffer.life != Life::transient) tier.model_states[static_cast<size_t>(buffer.category)] += bytes;
   }
   return plan;
 }

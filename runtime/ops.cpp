@@ -11,7 +11,7 @@ const Access* OpCall::find(Role role, size_t nth) const {
 
 std::byte* OpCall::address(const Access& access) const {
   const Buffer& buffer = set_.buffers[access.buffer];
-  return arena_ + buffer.offset + access.slot.at(iteration) * buffer.stride();
+  return arenas_[static_cast<size_t>(buffer.tier)]->data() + buffer.offset + access.slot.at(iteration) * buffer.stride();
 }
 
 std::byte* OpCall::at(Role role, size_t nth) const {
@@ -57,6 +57,8 @@ void run_op(const OpCall& call) {
       return run_update(call);
     case OpKind::export_state:
       return run_export(call);
+    case OpKind::snapshot:
+      return run_snapshot(call);
   }
 }
 

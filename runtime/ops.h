@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/arena.h"
 #include "runtime/control.h"
 #include "runtime/program.h"
 #include "runtime/rank.h"
@@ -12,8 +13,8 @@ namespace zrt::runtime {
 // One execution of one op: resolves buffers to addresses.
 class OpCall {
  public:
-  OpCall(const Rank& on, const ProgramSet& set, std::byte* arena, const Op& what, uint32_t turn)
-      : rank(on), op(what), iteration(turn), set_(set), arena_(arena) {}
+  OpCall(const Rank& on, const ProgramSet& set, const core::Arenas& arenas, const Op& what, uint32_t turn)
+      : rank(on), op(what), iteration(turn), set_(set), arenas_(arenas) {}
 
   // The nth access with this role; nullptr when there is none.
   const Access* find(Role role, size_t nth = 0) const;
@@ -31,7 +32,7 @@ class OpCall {
 
  private:
   const ProgramSet& set_;
-  std::byte* arena_;
+  const core::Arenas& arenas_;
 };
 
 void run_op(const OpCall& call);
@@ -39,6 +40,7 @@ void run_op(const OpCall& call);
 // ops_state.cpp
 void run_init(const OpCall& call);
 void run_export(const OpCall& call);
+void run_snapshot(const OpCall& call);
 // ops_block.cpp
 void run_block(const OpCall& call);
 // ops_step.cpp

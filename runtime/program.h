@@ -1,6 +1,7 @@
 // A Program is a training step written down: ops, the lanes they run on, the buffers they touch and the ops they wait
 // for. Passes make it; the verifier, the memory plan and the executor read it.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ struct Buffer {
   Life life = Life::transient;
   uint64_t bytes = 0;                                                 // of one slot
   uint32_t slots = 1;                                                 // one per microbatch where several are alive
-  uint64_t offset = 0;                                                // in the device arena; set by memory assignment
+  core::Tier tier = core::Tier::device;
+  uint64_t offset = 0;                                                // in the tier's arena; set by memory assignment
   uint64_t stride() const;                                            // from slot to slot, red zone included
   uint64_t extent() const { return (slots - 1) * stride() + bytes; }  // without the last red zone
 };
@@ -90,6 +92,7 @@ enum class OpKind : uint8_t {
   update,
   gather_state,
   export_state,
+  snapshot,
 };
 std::string_view op_kind_name(OpKind kind);
 
@@ -129,7 +132,8 @@ struct ProgramSet {
   std::vector<Buffer> buffers;
   std::vector<Lane> lanes;
   std::vector<Program> programs;
-  uint64_t device_bytes = 0;                             // arena: the largest phase
+  std::array<uint64_t, core::tier_count> arena_bytes{};  // by tier: the largest phase
+  uint64_t bytes(core::Tier tier) const { return arena_bytes[static_cast<size_t>(tier)]; }
   const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
   BufferId add(Buffer buffer);
 };

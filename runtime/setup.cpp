@@ -101,8 +101,8 @@ std::optional<Alternative> nearest_fit(const Config& config, const Layout& layou
                                                                     : other.precision.compute;
       const Layout candidate = make_layout(other, *layout.model);
       const Compiled compiled = compile(candidate, phases, {}, false);
-      if (compiled.plan.peak_bytes <= budget)
-        return Alternative{stage, micro, other.batch.accumulation, compiled.plan.peak_bytes};
+      if (compiled.plan.device().peak_bytes <= budget)
+        return Alternative{stage, micro, other.batch.accumulation, compiled.plan.device().peak_bytes};
     }
   }
   return std::nullopt;
@@ -115,18 +115,18 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
   Compiled compiled = compile(layout, phases);
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto ranks = static_cast<uint64_t>(layout.dp);
-  if (compiled.plan.peak_bytes > machine / ranks) {
+  if (compiled.plan.device().peak_bytes > machine / ranks) {
     throw core::MemoryError(
         fmt::format("{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}') but this machine has {}. Use "
                     "fewer ranks, a "
                     "higher zero_optimization.stage, a smaller train_micro_batch_size_per_gpu or a smaller model.",
-                    ranks, compiled.plan.peak_bytes, core::format_bytes(compiled.plan.peak_bytes),
-                    compiled.plan.peak_phase, compiled.plan.peak_op, core::format_bytes(machine)));
+                    ranks, compiled.plan.device().peak_bytes, core::format_bytes(compiled.plan.device().peak_bytes),
+                    compiled.plan.device().peak_phase, compiled.plan.device().peak_op, core::format_bytes(machine)));
   }
   if (!config.memory.device_budget_bytes) return compiled;
   const auto budget = static_cast<uint64_t>(*config.memory.device_budget_bytes);
   const MemoryPlan& plan = compiled.plan;
-  if (plan.peak_bytes <= budget) return compiled;
+  if (plan.device().peak_bytes <= budget) return compiled;
   const auto fit = nearest_fit(config, layout, phases, budget);
   const std::string advice =
       fit ? fmt::format(
@@ -138,7 +138,7 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
   throw core::MemoryError(fmt::format(
       "memory.device_budget_bytes is {} but each rank needs {} bytes ({}; the peak is in phase '{}' at '{}'). {}\n"
       "The largest buffers:\n{}",
-      budget, plan.peak_bytes, core::format_bytes(plan.peak_bytes), plan.peak_phase, plan.peak_op, advice,
+      budget, plan.device().peak_bytes, core::format_bytes(plan.device().peak_bytes), plan.device().peak_phase, plan.device().peak_op, advice,
       core::format_ledger(plan.ledger, 12)));
 }
 

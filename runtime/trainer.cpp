@@ -163,7 +163,7 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
   summary.model_flops_per_second = summary.tokens_per_second * model.flops_per_token();
   summary.comm = session.executor(0).comm_volume();
   summary.verify_seconds = session.compiled().verify_seconds;
-  summary.packing_overhead = session.compiled().plan.packing_overhead();
+  summary.packing_overhead = session.compiled().plan.device().packing_overhead();
   result.memory = measure_memory(session);
   write_file(out / "memory.json", to_json(result.memory));
   write_file(out / "summary.json", to_json(summary));

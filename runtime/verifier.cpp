@@ -194,9 +194,9 @@ void check_references(const ProgramSet& set, const Program& program) {
     }
   }
   for (const Buffer& buffer : set.buffers) {
-    if (buffer.offset + buffer.extent() <= set.device_bytes) continue;
+    if (buffer.offset + buffer.extent() <= set.bytes(buffer.tier)) continue;
     throw ProgramError(fmt::format("buffer '{}' ends at byte {}, behind the arena of {}", buffer.name,
-                                   buffer.offset + buffer.extent(), set.device_bytes));
+                                   buffer.offset + buffer.extent(), set.bytes(buffer.tier)));
   }
 }
 

@@ -82,7 +82,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     std::vector<double> ratios;
     for (size_t i = 0; i < c->seconds.size(); ++i) ratios.push_back(candidates.front()->seconds[i] / c->seconds[i]);
     row.of_first = spread(ratios);
-    row.rank_bytes = c->session->compiled().plan.peak_bytes;
+    row.rank_bytes = c->session->compiled().plan.device().peak_bytes;
     row.exposed_comm_seconds = spread(c->exposed).median;
     bench.stages.push_back(row);
   }

@@ -116,9 +116,9 @@ TEST_CASE("A serialized run of GPT-2 holds exactly the live bytes the plan says,
       s.eval = true;
       const testing::Outcome outcome = testing::run(model, s);
       for (const runtime::LivePeak& live : outcome.live) {
-        CHECK(live.total == outcome.plan.live_peak_bytes);
-        CHECK(live.categories == outcome.plan.categories);
-        CHECK(live.op == outcome.plan.peak_op);
+        CHECK(live.total == outcome.plan.device().live_peak_bytes);
+        CHECK(live.categories == outcome.plan.device().categories);
+        CHECK(live.op == outcome.plan.device().peak_op);
       }
       CHECK(outcome.planned == outcome.measured);
     }

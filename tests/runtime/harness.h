@@ -145,7 +145,7 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
   outcome.comm = session.executor(0).comm_volume();
   for (int r = 0; r < s.ranks; ++r) {
     outcome.live.push_back(session.executor(r).live_peak());
-    outcome.planned.push_back(session.compiled().plan.peak_bytes);
+    outcome.planned.push_back(session.compiled().plan.device().peak_bytes);
     outcome.measured.push_back(session.arena(r).highest_touched());
   }
   return outcome;

@@ -59,16 +59,16 @@ TEST_CASE("the measured peak of every rank is the planned one, to the byte") {
     INFO(text(s));
     const Outcome lanes = run(model, s);
     CHECK(lanes.measured == lanes.planned);
-    CHECK(lanes.planned == std::vector<uint64_t>(static_cast<size_t>(s.ranks), lanes.plan.peak_bytes));
+    CHECK(lanes.planned == std::vector<uint64_t>(static_cast<size_t>(s.ranks), lanes.plan.device().peak_bytes));
     s.serialize = true;
     const Outcome serial = run(model, s);
     CHECK(serial.measured == serial.planned);
     // Op by op the live bytes are the plan's, category by category, at its peak op.
     for (const runtime::LivePeak& live : serial.live) {
-      CHECK(live.total == serial.plan.live_peak_bytes);
-      CHECK(live.categories == serial.plan.categories);
-      CHECK(live.op == serial.plan.peak_op);
-      CHECK(live.phase == serial.plan.peak_phase);
+      CHECK(live.total == serial.plan.device().live_peak_bytes);
+      CHECK(live.categories == serial.plan.device().categories);
+      CHECK(live.op == serial.plan.device().peak_op);
+      CHECK(live.phase == serial.plan.device().peak_phase);
     }
   }
 }
@@ -125,13 +125,13 @@ TEST_CASE("buffers that are never alive together share bytes, with little lost b
     INFO(text(s));
     const uint64_t sum = std::accumulate(plan.ledger.begin(), plan.ledger.end(), uint64_t{0},
                                          [](uint64_t total, const auto& entry) { return total + entry.bytes; });
-    CHECK(plan.peak_bytes < sum);
-    CHECK(plan.peak_bytes >= plan.live_peak_bytes);
-    CHECK(plan.packing_overhead() ==
-          Approx(static_cast<double>(plan.peak_bytes) / static_cast<double>(plan.live_peak_bytes) - 1));
-    worst = std::max(worst, plan.packing_overhead());
+    CHECK(plan.device().peak_bytes < sum);
+    CHECK(plan.device().peak_bytes >= plan.device().live_peak_bytes);
+    CHECK(plan.device().packing_overhead() ==
+          Approx(static_cast<double>(plan.device().peak_bytes) / static_cast<double>(plan.device().live_peak_bytes) - 1));
+    worst = std::max(worst, plan.device().packing_overhead());
     // Red zones alone are 64 to 127 bytes for each of some 100 buffers of a few KiB.
-    CHECK(plan.packing_overhead() < 0.5);
+    CHECK(plan.device().packing_overhead() < 0.5);
   }
   CAPTURE(worst);
   CHECK(worst > 0);
@@ -145,8 +145,8 @@ TEST_CASE("packing loses little where buffers are large: two percent with overla
       s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.overlap = overlap;
       s.unit_elements = 1 << 18, s.bucket = 1 << 19;
       const MemoryPlan plan = plan_of(model, s);
-      CAPTURE(overlap, stage, plan.packing_overhead(), plan.peak_bytes, plan.live_peak_bytes, plan.peak_op);
-      CHECK(plan.packing_overhead() < (overlap ? 0.02 : 0.001));
+      CAPTURE(overlap, stage, plan.device().packing_overhead(), plan.device().peak_bytes, plan.device().live_peak_bytes, plan.device().peak_op);
+      CHECK(plan.device().packing_overhead() < (overlap ? 0.02 : 0.001));
     }
   }
 }

@@ -156,7 +156,7 @@ TEST_CASE("bytes that two buffers need at once are rejected") {
     f.rejects({"'forward linear.0'", "'forward workspace of linear.0'", "'output of embed'"});
   }
   SECTION("a buffer behind the arena") {
-    f.buffer("output of linear.0").offset = f.set.device_bytes;
+    f.buffer("output of linear.0").offset = f.set.bytes(core::Tier::device);
     f.rejects({"'output of linear.0'", "behind the arena"});
   }
 }

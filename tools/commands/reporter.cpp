@@ -27,13 +27,13 @@ Reporter::Reporter(int64_t steps, int64_t interval)
 
 void Reporter::planned(const runtime::Layout& layout, const runtime::Compiled& compiled) {
   ranks_ = layout.dp;
-  rank_bytes_ = compiled.plan.peak_bytes;
+  rank_bytes_ = compiled.plan.device().peak_bytes;
   std::cerr << fmt::format(
       "{} parameters in {} units, {} rank{}, ZeRO stage {}, {}; {} per rank, peak in '{}' at '{}', packing overhead "
       "{:.2f} %; programs verified in {:.0f} ms\n",
       layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
-      core::dtype_name(layout.compute), core::format_bytes(compiled.plan.peak_bytes), compiled.plan.peak_phase,
-      compiled.plan.peak_op, 100 * compiled.plan.packing_overhead(), 1000 * compiled.verify_seconds);
+      core::dtype_name(layout.compute), core::format_bytes(compiled.plan.device().peak_bytes), compiled.plan.device().peak_phase,
+      compiled.plan.device().peak_op, 100 * compiled.plan.device().packing_overhead(), 1000 * compiled.verify_seconds);
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -65,13 +65,13 @@ std::string memory_table(const runtime::MemoryReport& report) {
   const runtime::MemoryPlan& plan = report.plan;
   std::string head = fmt::format("{:>4}", "rank"), row;
   for (size_t c = 0; c < core::category_count; ++c) {
-    if (plan.categories[c] == 0) continue;
+    if (plan.device().categories[c] == 0) continue;
     head += fmt::format(" {:>11}", core::category_names[c]);
-    row += fmt::format(" {:>11}", core::format_bytes(plan.categories[c]));
+    row += fmt::format(" {:>11}", core::format_bytes(plan.device().categories[c]));
   }
   std::string text =
       fmt::format("device memory at the peak ('{}' in phase '{}'); planned and measured in bytes\n{} {:>15} {:>15}\n",
-                  plan.peak_op, plan.peak_phase, head, "planned", "measured");
+                  plan.device().peak_op, plan.device().peak_phase, head, "planned", "measured");
   for (const runtime::RankMemory& rank : report.ranks) {
     text += fmt::format("{:>4}{} {:>15} {:>15}{}\n", rank.rank, row, rank.planned_peak_bytes, rank.measured_peak_bytes,
                         rank.planned_peak_bytes == rank.measured_peak_bytes ? "" : "  differs");

@@ -1,0 +1,162 @@
+#include "runtime/checkpoint/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace zrt::runtime::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string step_name(int64_t step) {
+  return fmt::format("step_{}", step);
+}
+
+// N of "step_N" as step_name writes it, or -1.
+int64_t step_of(const std::string& name) {
+  int64_t step = -1;
+  if (name.rfind("step_", 0) != 0) return -1;
+  const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+  return error == std::errc() && step >= 0 && step_name(step) == name ? step : -1;
+}
+
+// Exchanges two folders at once, so that no moment is without either. False where the file system cannot.
+bool exchange(const fs::path& a, const fs::path& b) {
+  constexpr unsigned rename_exchange = 2;
+  return syscall(SYS_renameat2, AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), rename_exchange) == 0;
+}
+
+}  // namespace
+
+std::vector<Stored> list_checkpoints(const fs::path& store) {
+  std::vector<Stored> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(store, error)) {
+    const int64_t step = step_of(entry.path().filename().string());
+    std::error_code ignored;
+    if (step >= 0 && entry.is_directory(ignored)) found.push_back({entry.path(), step});
+  }
+  std::sort(found.begin(), found.end(), [](const Stored& a, const Stored& b) { return a.step > b.step; });
+  return found;
+}
+
+Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
+  const fs::path manifest_path = checkpoint / manifest_name;
+  Manifest manifest = parse_manifest(core::read_text(manifest_path, max_manifest_bytes), manifest_path.string());
+  for (const auto& [name, record] : manifest.files) {
+    const fs::path path = checkpoint / name;
+    const core::InputFile file(path);
+    if (file.bytes() != record.bytes) {
+      throw core::DataError(fmt::format("{}: has {} bytes where the manifest says {}; it {}", path.string(), file.bytes(),
+                                        record.bytes, file.bytes() < record.bytes ? "is truncated" : "was changed"));
+    }
+    if (!hashes) continue;
+    const std::string xxh3 = file.xxh3();
+    if (xxh3 != record.xxh3) {
+      throw core::DataError(fmt::format("{}: its contents have the hash {} where the manifest says {}; it is corrupt",
+                                        path.string(), xxh3, record.xxh3));
+    }
+  }
+  return manifest;
+}
+
+std::optional<Stored> newest_valid(const fs::path& store, const std::function<void(const std::string&)>& skipped) {
+  for (const Stored& candidate : list_checkpoints(store)) {
+    try {
+      const Manifest manifest = verify_checkpoint(candidate.folder);
+      if (manifest.step == candidate.step) return candidate;
+      skipped(fmt::format("{}: its manifest is of step {}", candidate.folder.string(), manifest.step));
+    } catch (const core::DataError& error) {
+      skipped(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+fs::path find_checkpoint(const fs::path& path) {
+  if (fs::exists(path / manifest_name)) return path;
+  std::string reasons;
+  for (const fs::path& store : {path / "checkpoints", path}) {
+    const auto found = newest_valid(store, [&](const std::string& why) { reasons += "\n  " + why; });
+    if (found) return found->folder;
+  }
+  throw core::DataError(fmt::format(
+      "{} holds no checkpoint{}", path.string(),
+      reasons.empty() ? " (checkpoints/step_*/manifest.json); name a run that `zrt train` saved, or a checkpoint"
+                      : " that is whole:" + reasons));
+}
+
+fs::path begin_checkpoint(const fs::path& store, int64_t step) {
+  const fs::path folder = store / fmt::format(".{}.tmp", step_name(step));
+  std::error_code error;
+  fs::remove_all(folder, error);
+  core::make_folder(folder / "optimizer");
+  return folder;
+}
+
+void commit_checkpoint(const fs::path& store, const fs::path& folder, const Manifest& manifest) {
+  if (std::none_of(manifest.files.begin(), manifest.files.end(),
+                   [](const auto& file) { return file.first.rfind("optimizer/", 0) == 0; })) {
+    fs::remove(folder / "optimizer");
+  } else {
+    core::sync_folder(folder / "optimizer");
+  }
+  core::write_durably(folder / manifest_name, format_manifest(manifest));  // syncs the folder
+  const fs::path target = store / step_name(manifest.step);
+  if (fs::exists(target)) {
+    // The same step again, after training went back behind it.
+    if (exchange(folder, target)) {
+      core::sync_folder(store);
+      fs::remove_all(folder);
+    } else {
+      const fs::path old = store / fmt::format(".{}.old.tmp", step_name(manifest.step));
+      fs::remove_all(old);
+      core::rename_path(target, old);
+      core::rename_path(folder, target);
+      core::sync_folder(store);
+      fs::remove_all(old);
+    }
+  } else {
+    core::rename_path(folder, target);
+    core::sync_folder(store);
+  }
+  try {
+    core::write_durably(store / "latest", step_name(manifest.step) + "\n");
+  } catch (const core::DataError&) {
+    // Only a hint; the checkpoint is committed.
+  }
+}
+
+void remove_leftovers(const fs::path& store) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(store, error)) {
+    const std::string name = entry.path().filename().string();
+    const bool ours = name == "latest.tmp" || (name.rfind(".step_", 0) == 0 && name.ends_with(".tmp"));
+    if (ours) leftovers.push_back(entry.path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
+}
+
+void prune_checkpoints(const fs::path& store, int64_t keep_last, int64_t keep_every) {
+  const std::vector<Stored> all = list_checkpoints(store);
+  for (size_t i = 1; i < all.size(); ++i) {
+    const bool milestone = keep_every > 0 && all[i].step % keep_every == 0;
+    if (static_cast<int64_t>(i) < keep_last || milestone) continue;
+    // Out of sight at once: a folder that is half removed must not look like a checkpoint.
+    const fs::path dying = store / fmt::format(".{}.old.tmp", all[i].folder.filename().string());
+    std::error_code error;
+    fs::rename(all[i].folder, dying, error);
+    fs::remove_all(error ? all[i].folder : dying, error);
+  }
+}
+
+}  // namespace zrt::runtime::checkpoint
