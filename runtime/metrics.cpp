@@ -39,11 +39,25 @@ MemoryReport measure_memory(Session& session) {
   MemoryReport report;
   report.plan = session.compiled().plan;
   std::vector<const core::Arena*> arenas;
-  for (int r = 0; r < session.ranks(); ++r) {
-    arenas.push_back(&session.arena(r));
-    report.ranks.push_back({r, report.plan.peak_bytes, session.arena(r).highest_touched()});
+  Json own{{"first", session.first_local()}, {"measured", Json::array()}};
+  for (int local = 0; local < session.local_count(); ++local) {
+    arenas.push_back(&session.arena(local));
+    own["measured"].push_back(session.arena(local).highest_touched());
   }
-  report.process = read_process_memory(arenas);
+  const ProcessMemory memory = read_process_memory(arenas);
+  own["rss_peak"] = memory.rss_peak_bytes;
+  own["outside_arena"] = memory.outside_arena_bytes;
+  for (const std::string& text : session.transport().exchange(own.dump(), session.timeout())) {
+    const Json json = Json::parse(text);
+    ProcessReport process;
+    process.memory = {json.at("rss_peak").get<uint64_t>(), json.at("outside_arena").get<uint64_t>()};
+    for (const Json& measured : json.at("measured")) {
+      const int rank = json.at("first").get<int>() + static_cast<int>(process.ranks.size());
+      process.ranks.push_back(rank);
+      report.ranks.push_back({rank, report.plan.peak_bytes, measured.get<uint64_t>()});
+    }
+    report.processes.push_back(std::move(process));
+  }
   return report;
 }
 
@@ -58,7 +72,7 @@ std::string to_json(const StepMetrics& m) {
 
 std::string to_json(const MemoryReport& report) {
   const MemoryPlan& plan = report.plan;
-  Json ranks = Json::array(), numbers = Json::array();
+  Json ranks = Json::array(), processes = Json::array();
   for (const RankMemory& rank : report.ranks) {
     const Json device{{"planned_peak_bytes", rank.planned_peak_bytes},
                       {"measured_peak_bytes", rank.measured_peak_bytes},
@@ -68,12 +82,13 @@ std::string to_json(const MemoryReport& report) {
                       {"categories", categories_json(plan.categories)}};
     ranks.push_back(
         {{"rank", rank.rank}, {"tiers", {{"device", device}, {"host", empty_tier()}, {"nvme", empty_tier()}}}});
-    numbers.push_back(rank.rank);
   }
-  const Json process{{"ranks", numbers},
-                     {"rss_peak_bytes", report.process.rss_peak_bytes},
-                     {"outside_arena_bytes", report.process.outside_arena_bytes}};
-  return Json{{"ranks", ranks}, {"processes", Json::array({process})}}.dump(1);
+  for (const ProcessReport& process : report.processes) {
+    processes.push_back({{"ranks", process.ranks},
+                         {"rss_peak_bytes", process.memory.rss_peak_bytes},
+                         {"outside_arena_bytes", process.memory.outside_arena_bytes}});
+  }
+  return Json{{"ranks", ranks}, {"processes", processes}}.dump(1);
 }
 
 std::string to_json(const Summary& s) {
@@ -97,13 +112,14 @@ std::string to_json(const Summary& s) {
 std::string trace_json(Session& session, std::string_view phase) {
   const Program& program = session.compiled().set.program(phase);
   Json events = Json::array();
-  for (int r = 0; r < session.ranks(); ++r) {
+  for (int local = 0; local < session.local_count(); ++local) {
+    const int r = session.first_local() + local;
     const auto& lanes = session.compiled().set.lanes;
     for (size_t lane = 0; lane < lanes.size(); ++lane) {
       events.push_back(
           {{"name", "thread_name"}, {"ph", "M"}, {"pid", r}, {"tid", lane}, {"args", {{"name", lanes[lane].name()}}}});
     }
-    for (const TraceEvent& event : session.executor(r).trace()) {
+    for (const TraceEvent& event : session.executor(local).trace()) {
       if (event.program != &program) continue;
       events.push_back({{"name", program.ops[event.op].name},
                         {"cat", op_kind_name(program.ops[event.op].kind)},

@@ -26,12 +26,18 @@ struct RankMemory {
   uint64_t planned_peak_bytes = 0, measured_peak_bytes = 0;  // of the device arena
 };
 
+struct ProcessReport {
+  std::vector<int> ranks;  // that live in it
+  ProcessMemory memory;
+};
+
 struct MemoryReport {
   MemoryPlan plan;  // the same for all ranks of a data-parallel group
   std::vector<RankMemory> ranks;
-  ProcessMemory process;
+  std::vector<ProcessReport> processes;
 };
 
+// Of all ranks and processes, in every process. Collective.
 MemoryReport measure_memory(Session& session);
 
 struct Evaluation {
@@ -57,7 +63,7 @@ struct Summary {
 std::string to_json(const StepMetrics& metrics);
 std::string to_json(const MemoryReport& report);
 std::string to_json(const Summary& summary);
-std::string trace_json(Session& session, std::string_view phase);  // Chrome trace of all ranks
+std::string trace_json(Session& session, std::string_view phase);  // Chrome trace of the local ranks
 
 // Writes a whole file through a temporary name. Throws DataError.
 void write_file(const std::filesystem::path& file, const std::string& text);

@@ -1,36 +1,61 @@
 #include "runtime/session.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <thread>
 
-#include "comm/thread_group.h"
 #include "core/error.h"
 #include "core/hash.h"
 
 namespace zrt::runtime {
 
+Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
+                 comm::Transport& transport)
+    : layout_(layout),
+      transport_(transport),
+      timeout_(options.timeout),
+      compiled_(std::move(compiled)),
+      hooks_(std::move(hooks)) {
+  make_ranks(options);
+}
+
 Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks)
-    : layout_(layout), compiled_(std::move(compiled)), hooks_(std::move(hooks)) {
-  auto group = comm::make_thread_group("dp", layout.dp, options.timeout);
-  ranks_.resize(static_cast<size_t>(layout.dp));
+    : layout_(layout),
+      own_transport_(comm::make_thread_transport(layout.dp)),
+      transport_(*own_transport_),
+      timeout_(options.timeout),
+      compiled_(std::move(compiled)),
+      hooks_(std::move(hooks)) {
+  make_ranks(options);
+}
+
+void Session::make_ranks(const SessionOptions& options) {
+  if (transport_.world() != layout_.dp) {
+    throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
+                                        layout_.dp, transport_.world(), transport_.world()));
+  }
+  auto group = transport_.make_group("dp", options.timeout);
+  ranks_.resize(group.size());
   // Each rank fills its own arena, so that its pages are first touched by the thread that will use them.
-  on_all_ranks([&](size_t r) {
-    Member& member = ranks_[r];
-    member.dp = std::move(group[r]);
-    member.arena = std::make_unique<core::Arena>(core::Tier::device, compiled_.set.device_bytes);
+  on_all_ranks([&](size_t local) {
+    Member& member = ranks_[local];
+    const int number = first_local() + static_cast<int>(local);
+    member.dp = std::move(group[local]);
+    member.arena = transport_.make_arena(number, core::Tier::device, compiled_.set.device_bytes);
     Rank rank;
-    rank.number = static_cast<int>(r);
+    rank.number = number;
     rank.layout = &layout_;
     rank.dp = member.dp.get();
     rank.adam = options.adam;
     rank.bias_correction = options.bias_correction;
     rank.clip = options.clip;
     rank.seed = options.seed;
-    rank.batch = [this, r](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      hooks_.batch(static_cast<int>(r), microbatch, tokens, targets);
+    rank.batch = [this, number](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      hooks_.batch(number, microbatch, tokens, targets);
     };
     rank.load = hooks_.load;
-    if (r == 0) {
+    if (number == 0) {
       rank.save = [this](const optimizer::Unit& unit, const float* weights) { save_unit_(unit, weights); };
     }
     member.executor = std::make_unique<Executor>(std::move(rank), compiled_.set, *member.arena, options.executor);
@@ -92,7 +117,7 @@ std::string Session::state_xxh3() {
   save([&](const models::Param& param, const float* weights) {
     hash.update(weights, static_cast<size_t>(param.elements()) * sizeof(float));
   });
-  return hash.hex();
+  return transport_.leads() ? hash.hex() : "";
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,5 @@
-// The ranks of one process, ready to run programs: arenas, communicators and executors for thread ranks.
+// The local ranks of a run, ready to run programs: arenas, communicators and executors, one rank per thread. Ranks of
+// other processes have sessions of their own; all processes call the same methods in the same order.
 #pragma once
 #include <chrono>
 #include <functional>
@@ -7,13 +8,15 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/transport.h"
 #include "core/arena.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
 
 namespace zrt::runtime {
 
-// Batches and weights come from outside. All are called from lane threads of several ranks at once.
+// Batches and weights come from outside. All are called from lane threads of several ranks at once; `rank` is the
+// rank's number in the run.
 struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
   std::function<void(const models::Param& param, int64_t begin, std::span<float> out)> load;
@@ -30,22 +33,32 @@ struct SessionOptions {
 
 class Session {
  public:
-  // The layout must outlive the session; `compiled` must be of that layout.
+  // The layout and the transport must outlive the session; `compiled` must be of that layout.
+  Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
+          comm::Transport& transport);
+  // The same with all ranks as threads of this process.
   Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks);
   ~Session();
 
-  // Runs a phase on all ranks at once and waits. Throws the first rank's root cause. The inputs are a copy: every rank
-  // writes its control block, where a caller may have them from.
+  // Runs a phase on all local ranks at once and waits. Throws the root cause of the first local rank that has one, else
+  // the CommError that holds another process's. The inputs are a copy: every rank writes its control block, where a
+  // caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
-  // Runs "save" and calls `take` on rank 0 with each parameter in canonical order: its logical fp32 weights.
+  // Runs "save" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
   void save(const std::function<void(const models::Param& param, const float* weights)>& take);
-  std::string state_xxh3();  // hash of these weights
+  std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
 
-  int ranks() const { return static_cast<int>(ranks_.size()); }
-  Executor& executor(int rank) { return *ranks_[static_cast<size_t>(rank)].executor; }
-  const comm::Communicator& communicator(int rank) const { return *ranks_[static_cast<size_t>(rank)].dp; }
-  core::Arena& arena(int rank) { return *ranks_[static_cast<size_t>(rank)].arena; }
+  // Local ranks are numbered from 0; the number of local rank i in the run is first_local() + i.
+  int local_count() const { return static_cast<int>(ranks_.size()); }
+  int first_local() const { return transport_.first_local(); }
+  Executor& executor(int local) { return *ranks_[static_cast<size_t>(local)].executor; }
+  comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].dp; }
+  core::Arena& arena(int local) { return *ranks_[static_cast<size_t>(local)].arena; }
+  comm::Transport& transport() const { return transport_; }
+  // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
+  void on_all_ranks(const std::function<void(size_t local)>& body);
+  std::chrono::milliseconds timeout() const { return timeout_; }
   const Compiled& compiled() const { return compiled_; }
   const Layout& layout() const { return layout_; }
 
@@ -55,9 +68,12 @@ class Session {
     std::unique_ptr<core::Arena> arena;
     std::unique_ptr<Executor> executor;
   };
-  void on_all_ranks(const std::function<void(size_t rank)>& body);
+  void make_ranks(const SessionOptions& options);
 
   const Layout& layout_;
+  std::unique_ptr<comm::Transport> own_transport_;
+  comm::Transport& transport_;
+  const std::chrono::milliseconds timeout_;
   Compiled compiled_;
   SessionHooks hooks_;
   std::function<void(const optimizer::Unit&, const float*)> save_unit_;

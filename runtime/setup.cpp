@@ -110,11 +110,12 @@ std::optional<Alternative> nearest_fit(const Config& config, const Layout& layou
 
 }  // namespace
 
-Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases) {
+Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+                               int host_ranks) {
   core::set_threads(config.run.threads_per_rank);
   Compiled compiled = compile(layout, phases);
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const auto ranks = static_cast<uint64_t>(layout.dp);
+  const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
   if (compiled.plan.device().peak_bytes > machine / ranks) {
     throw core::MemoryError(
         fmt::format("{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}') but this machine has {}. Use "

@@ -16,6 +16,8 @@ SessionOptions session_options(const Config& config);
 
 // Compiles and checks memory.device_budget_bytes and the machine's memory. Over budget: MemoryError with the ledger and
 // the nearest setting that fits (a higher stage, then smaller microbatches), or the statement that none does.
-Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases);
+// `host_ranks` of the ranks share this machine's memory; 0 means all.
+Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+                               int host_ranks = 0);
 
 }  // namespace zrt::runtime

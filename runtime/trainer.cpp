@@ -71,6 +71,10 @@ std::string save_weights(Session& session, const models::Model& model, const std
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     tensors.push_back({param.name, param.shape});
   }
+  if (!session.transport().leads()) {
+    session.save({});
+    return "";
+  }
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -86,7 +90,9 @@ std::string save_weights(Session& session, const models::Model& model, const std
 
 }  // namespace
 
-TrainResult train(const Config& config, const TrainHooks& hooks) {
+TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
+  const SessionOptions options = session_options(config);
+  comm::require_equal(transport, "the configuration", resolved_json(config), options.timeout);
   const models::Model model = make_model(config.model);
   const Layout layout = make_layout(config, model);
   const auto source = open_train_data(config, layout);
@@ -96,17 +102,21 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
     validation = open_eval_data(config.data.validation, config.model);
     phases.push_back("eval");
   }
-  Compiled compiled = compile_within_budget(config, layout, phases);
+  Compiled compiled = compile_within_budget(config, layout, phases, transport.host_count());
+  comm::require_equal(transport, "the kernel table", models::kernel_table_hash(), options.timeout);
   if (hooks.planned) hooks.planned(layout, compiled);
 
   const std::filesystem::path out = config.run.out;
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error) {
-    throw core::DataError(fmt::format("run.out: the folder {} cannot be made: {}", out.string(), error.message()));
+  std::ofstream metrics_file;
+  if (transport.leads()) {
+    std::error_code error;
+    std::filesystem::create_directories(out, error);
+    if (error) {
+      throw core::DataError(fmt::format("run.out: the folder {} cannot be made: {}", out.string(), error.message()));
+    }
+    write_file(out / "config.resolved.json", resolved_json(config));
+    metrics_file.open(out / "metrics.jsonl");
   }
-  write_file(out / "config.resolved.json", resolved_json(config));
-  std::ofstream metrics_file(out / "metrics.jsonl");
 
   const data::BatchShape batch{layout.micro_batch, layout.dp, static_cast<int64_t>(layout.microbatches)};
   int64_t step = 0;
@@ -118,7 +128,7 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
       source->read(first + row, tokens + row * layout.sequence, targets + row * layout.sequence);
     }
   };
-  Session session(layout, std::move(compiled), session_options(config), {fill, {}});
+  Session session(layout, std::move(compiled), options, {fill, {}}, transport);
   session.run("init", {});
 
   TrainResult result;
@@ -137,7 +147,7 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     ++step;
     result.last = read_metrics(session, layout, step, seconds.back());
-    metrics_file << to_json(result.last) << std::endl;
+    if (transport.leads()) metrics_file << to_json(result.last) << std::endl;
     if (!metrics_file)
       throw core::DataError(fmt::format("{} cannot be written; is the disk full?", (out / "metrics.jsonl").string()));
     if (hooks.step) hooks.step(result.last);
@@ -165,6 +175,7 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
   summary.verify_seconds = session.compiled().verify_seconds;
   summary.packing_overhead = session.compiled().plan.device().packing_overhead();
   result.memory = measure_memory(session);
+  if (!transport.leads()) return result;
   write_file(out / "memory.json", to_json(result.memory));
   write_file(out / "summary.json", to_json(summary));
   if (config.run.trace) write_file(out / "trace.json", trace_json(session, "step"));

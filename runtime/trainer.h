@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/transport.h"
 #include "models/data/dataset_meta.h"
 #include "models/data/sample_source.h"
 #include "runtime/config/config.h"
@@ -26,8 +27,10 @@ struct TrainResult {
 };
 
 // Trains and writes config.resolved.json, metrics.jsonl, memory.json, summary.json, with run.trace trace.json, and
-// with run.save_weights checkpoints/step_<N>/model.safetensors into config.run.out. Throws core::Error.
-TrainResult train(const Config& config, const TrainHooks& hooks);
+// with run.save_weights checkpoints/step_<N>/model.safetensors into config.run.out. Every process of a run calls it
+// with its transport; the one with rank 0 writes the files, and only there are metrics and the summary complete. Throws
+// core::Error.
+TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport);
 
 // Mean loss over a dataset, every sample once whatever the number of ranks; over the first `limit` microbatches of each
 // rank when it is positive. `route` is called with the batch filler to use and again with an empty one.

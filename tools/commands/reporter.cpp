@@ -76,9 +76,12 @@ std::string memory_table(const runtime::MemoryReport& report) {
     text += fmt::format("{:>4}{} {:>15} {:>15}{}\n", rank.rank, row, rank.planned_peak_bytes, rank.measured_peak_bytes,
                         rank.planned_peak_bytes == rank.measured_peak_bytes ? "" : "  differs");
   }
-  text += fmt::format("outside the arenas (code, libraries, heaps): {}; process peak {}\n",
-                      core::format_bytes(report.process.outside_arena_bytes),
-                      core::format_bytes(report.process.rss_peak_bytes));
+  for (const runtime::ProcessReport& process : report.processes) {
+    const std::string whose = report.processes.size() == 1 ? "" : fmt::format("rank {}, ", process.ranks.front());
+    text += fmt::format("{}outside the arenas (code, libraries, heaps): {}; process peak {}\n", whose,
+                        core::format_bytes(process.memory.outside_arena_bytes),
+                        core::format_bytes(process.memory.rss_peak_bytes));
+  }
   return text;
 }
 

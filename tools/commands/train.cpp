@@ -37,6 +37,7 @@ int train_command(const Args& args) {
   if (values.count("steps")) sets.push_back(fmt::format("run.steps={}", values["steps"].as<int64_t>()));
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
+  const auto transport = comm::make_thread_transport(config.mesh.world());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   if (config.run.out.empty()) {
     const std::time_t now = std::time(nullptr);
@@ -59,7 +60,7 @@ int train_command(const Args& args) {
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
   hooks.stop = [] { return stop_requested.load(); };
-  const runtime::TrainResult result = runtime::train(config, hooks);
+  const runtime::TrainResult result = runtime::train(config, hooks, *transport);
   reporter.end_line();
   if (values.count("json")) {
     std::cout << "{\"summary\":" << runtime::to_json(result.summary)

@@ -1,0 +1,42 @@
+#include "comm/transport.h"
+
+#include <fmt/format.h>
+
+#include "comm/thread_group.h"
+#include "core/error.h"
+
+namespace zrt::comm {
+namespace {
+
+class ThreadTransport final : public Transport {
+ public:
+  explicit ThreadTransport(int world) : world_(world) {}
+
+  std::string_view name() const override { return "thread"; }
+  int world() const override { return world_; }
+  int first_local() const override { return 0; }
+  int local_count() const override { return world_; }
+  int host_count() const override { return world_; }
+
+  std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
+                                                        std::chrono::milliseconds timeout) override {
+    return make_thread_group(name, world_, timeout);
+  }
+  std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes) override {
+    return std::make_unique<core::Arena>(tier, bytes);
+  }
+  std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds) override { return {text}; }
+  void fail(const std::exception&) override {}
+
+ private:
+  int world_;
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> make_thread_transport(int world) {
+  if (world < 1) throw core::CommError(fmt::format("a run cannot have {} ranks; legal is 1 or more", world));
+  return std::make_unique<ThreadTransport>(world);
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,53 @@
+// How the ranks of a run find each other, and which of them live in this process: all of them as threads (`thread`), or
+// one per process (`mpi`). Everything above asks only for communicators and arenas and is the same for both.
+#pragma once
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "core/arena.h"
+
+namespace zrt::comm {
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string_view name() const = 0;  // "thread", "mpi"
+
+  virtual int world() const = 0;        // ranks of the run
+  virtual int first_local() const = 0;  // ranks first_local() … first_local() + local_count() - 1 live in this process
+  virtual int local_count() const = 0;
+  virtual int host_count() const = 0;  // ranks on this machine, those of other processes included
+  // Whether rank 0 lives here: its process alone prints and writes the files of which a run has one.
+  bool leads() const { return first_local() == 0; }
+
+  // The communicators of the local ranks, in order, in a group of all ranks. Collective over processes, which must make
+  // their groups in the same order. Communicators must not outlive the transport.
+  virtual std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
+                                                                std::chrono::milliseconds timeout) = 0;
+
+  // Memory of a local rank that peers on the same machine read in place. Buffers elsewhere may be passed to collectives
+  // too, but may have to be copied more often. Not collective; any thread may call it. Throws MemoryError.
+  virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes) = 0;
+
+  // Every process's text, ordered by their first ranks. Collective over processes; between collectives, not beside
+  // them. Throws CommError when a process does not come within `timeout`.
+  virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;
+
+  // Ends the run in all processes because of `error`, which is printed once. Returns in the process that has to print
+  // it and go on to exit; elsewhere it does not return. To be called outside collectives.
+  virtual void fail(const std::exception& error) = 0;
+};
+
+// All ranks are threads of this process.
+std::unique_ptr<Transport> make_thread_transport(int world);
+
+// Throws ConfigError, in every process, when `text` (of any length; its hash is compared) is not the same everywhere.
+void require_equal(Transport& transport, std::string_view what, const std::string& text,
+                   std::chrono::milliseconds timeout);
+
+}  // namespace zrt::comm
