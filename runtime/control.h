@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "optimizer/host_optimizer.h"
+#include "optimizer/optimizer.h"
 
 namespace zrt::runtime {
 
@@ -14,6 +15,18 @@ struct StepInputs {
   uint32_t step = 0;
   int64_t position = 0;  // decode: of the new token
 };
+
+// All that must survive a restart beside the units' states. `visit_fields` is its list of fields, for checkpoints:
+// visit(name, value&) with values of uint64_t, int64_t and double (which must keep every bit).
+struct Persistent {
+  optimizer::Progress progress;
+};
+template <class P, class Visit>
+void visit_fields(P& persistent, Visit visit) {
+  visit("updates", persistent.progress.updates);
+  visit("beta1_power", persistent.progress.beta1_power);
+  visit("beta2_power", persistent.progress.beta2_power);
+}
 
 struct Control {
   StepInputs inputs;
@@ -28,9 +41,9 @@ struct Control {
   uint64_t mean_tokens = 0;  // tokens it is the mean of
   double grad_norm = 0;      // before clipping
   uint32_t skip = 0;         // 1: the gradient is not finite, updates are the identity
-  optimizer::AdamStep adam;
-  uint64_t updates = 0;  // steps not skipped
-  double beta1_power = 1, beta2_power = 1;
+  optimizer::Decision decision;
+
+  Persistent persistent;
 };
 
 // What a rank tells the others before a decision.

@@ -93,10 +93,8 @@ void run_init(const OpCall& call) {
     fill(layout.zero.weights, {weight});
     fill(layout.zero.states, {master});
   }
-  for (Role role : {Role::moment1, Role::moment2}) {
-    if (std::byte* target = call.at(role)) {
-      std::memset(target, 0, static_cast<size_t>(range(layout.zero.states).second) * sizeof(float));
-    }
+  for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
+    std::memset(call.address(*state), 0, call.bytes(*state));
   }
 }
 

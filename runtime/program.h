@@ -57,8 +57,7 @@ enum class Role : uint8_t {
   local_grad,
   grad,
   master,
-  moment1,
-  moment2,
+  state,  // the nth state kind of the optimizer
   full_state,
   control,
   shares,

@@ -2,10 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 
 #include "comm/communicator.h"
-#include "optimizer/host_optimizer.h"
+#include "optimizer/optimizer.h"
 #include "runtime/control.h"
 #include "runtime/layout.h"
 
@@ -15,8 +16,7 @@ struct Rank {
   int number = 0;  // within the data-parallel group
   const Layout* layout = nullptr;
   comm::Communicator* dp = nullptr;
-  optimizer::AdamParams adam;
-  bool bias_correction = true;
+  std::shared_ptr<const optimizer::Optimizer> optimizer;
   double clip = 0;  // largest gradient norm; 0 for none
   uint64_t seed = 0;
   const StepInputs* inputs = nullptr;  // in the control block; set by the executor

@@ -12,6 +12,7 @@ namespace zrt::runtime {
 Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks)
     : layout_(layout), compiled_(std::move(compiled)), hooks_(std::move(hooks)) {
   auto group = comm::make_thread_group("dp", layout.dp, options.timeout);
+  const auto optimizer = optimizer::make_optimizer(layout.optimizer);
   ranks_.resize(static_cast<size_t>(layout.dp));
   // Each rank fills its own arena, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t r) {
@@ -22,8 +23,7 @@ Session::Session(const Layout& layout, Compiled compiled, SessionOptions options
     rank.number = static_cast<int>(r);
     rank.layout = &layout_;
     rank.dp = member.dp.get();
-    rank.adam = options.adam;
-    rank.bias_correction = options.bias_correction;
+    rank.optimizer = optimizer;
     rank.clip = options.clip;
     rank.seed = options.seed;
     rank.batch = [this, r](uint32_t microbatch, int32_t* tokens, int32_t* targets) {

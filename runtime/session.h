@@ -20,8 +20,6 @@ struct SessionHooks {
 };
 
 struct SessionOptions {
-  optimizer::AdamParams adam;
-  bool bias_correction = true;
   double clip = 0;
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{120000};

@@ -21,7 +21,8 @@ struct Draft {
 
 // State buffers of every unit, by unit; no_buffer where a run does not have the state.
 struct StateBuffers {
-  std::vector<BufferId> weight, grad, master, moment1, moment2;
+  std::vector<BufferId> weight, grad, master;
+  std::vector<std::vector<BufferId>> states;  // [unit][state kind of the optimizer]; empty when not training
   BufferId control = no_buffer, shares = no_buffer;
 };
 

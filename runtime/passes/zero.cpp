@@ -189,9 +189,8 @@ class ZeroPass {
     for (uint32_t u : all) {
       std::vector<Access> accesses{{state_.control, Role::control, Use::read, {}},
                                    {state_.grad[u], Role::grad, Use::read, {}},
-                                   {state_.weight[u], Role::weight, Use::update, {}},
-                                   {state_.moment1[u], Role::moment1, Use::update, {}},
-                                   {state_.moment2[u], Role::moment2, Use::update, {}}};
+                                   {state_.weight[u], Role::weight, Use::update, {}}};
+      for (BufferId kind : state_.states[u]) accesses.push_back({kind, Role::state, Use::update, {}});
       if (state_.master[u] != no_buffer) accesses.push_back({state_.master[u], Role::master, Use::update, {}});
       push(OpKind::update, compute_lane, "update " + layout_.units.units[u].name, {u}, std::move(accesses));
     }
@@ -249,8 +248,7 @@ Draft make_init(const Layout& layout, const StateBuffers& state, bool load) {
     op.units = {u};
     write(op, state.weight[u], Role::weight);
     write(op, state.master[u], Role::master);
-    write(op, state.moment1[u], Role::moment1);
-    write(op, state.moment2[u], Role::moment2);
+    for (BufferId kind : state.states[u]) write(op, kind, Role::state);
     segment.ops.push_back(std::move(op));
   }
   return draft;

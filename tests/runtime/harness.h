@@ -20,6 +20,7 @@ struct Setting {
   bool overlap = false, reuse_at_turn = true, serialize = false;
   int steps = 5, threads = 1;
   uint64_t seed = 7;
+  optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
@@ -42,6 +43,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.model = &model;
   layout.units = optimizer::make_units(model, s.ranks, s.unit_elements);
   layout.zero = optimizer::zero_strategy(s.stage);
+  layout.optimizer = s.optimizer;
   layout.dp = s.ranks;
   layout.compute = s.compute;
   layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
@@ -106,7 +108,6 @@ inline std::vector<std::string> phases_of(const Setting& s) {
 
 inline runtime::SessionOptions session_options(const Setting& s) {
   runtime::SessionOptions options;
-  options.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true};
   options.clip = 1;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);

@@ -148,8 +148,8 @@ TEST_CASE("a slot that does not exist is rejected, also when only a late turn re
 TEST_CASE("bytes that two buffers need at once are rejected") {
   Fixture f;
   SECTION("a state and a transient buffer, even where no program uses both") {
-    f.buffer("eval tokens").offset = f.buffer("moment1 of head.weight").offset;
-    f.rejects({"'moment1 of head.weight'", "'eval tokens'", "kept between programs"});
+    f.buffer("eval tokens").offset = f.buffer("exp_avg of head.weight").offset;
+    f.rejects({"'exp_avg of head.weight'", "'eval tokens'", "kept between programs"});
   }
   SECTION("two buffers of one op") {
     f.buffer("forward workspace of linear.0").offset = f.buffer("output of embed").offset;

@@ -1,0 +1,46 @@
+#include "optimizer/host_optimizer.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::optimizer {
+namespace {
+
+class Adam : public Optimizer {
+ public:
+  explicit Adam(const AdamParams& params) : params_(params) {}
+
+  std::vector<UnitState> states(const Unit& unit) const override {
+    return {element_wise(unit, "exp_avg", core::Category::moment1),
+            element_wise(unit, "exp_avg_sq", core::Category::moment2)};
+  }
+
+  void decide(Progress& progress, Decision& decision) const override {
+    ++progress.updates;
+    progress.beta1_power *= static_cast<double>(params_.beta1);
+    progress.beta2_power *= static_cast<double>(params_.beta2);
+    decision.beta1 = params_.beta1;
+    decision.beta2 = params_.beta2;
+    decision.bias_correction1 = params_.bias_correction ? static_cast<float>(1 - progress.beta1_power) : 1.0f;
+    decision.bias_correction2 = params_.bias_correction ? static_cast<float>(1 - progress.beta2_power) : 1.0f;
+  }
+
+  void update(const Decision& decision, const UnitPart& part) const override {
+    AdamParams params = params_;
+    params.beta1 = decision.beta1;
+    params.beta2 = decision.beta2;
+    const AdamStep step{static_cast<float>(decision.lr), decision.grad_scale, decision.bias_correction1,
+                        decision.bias_correction2};
+    adam_update(params, step, part.count, part.master, part.states[0], part.states[1], part.grad, part.grad_type,
+                part.weight, part.weight_type);
+  }
+
+ private:
+  AdamParams params_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Optimizer> make_optimizer(const AdamParams& params) {
+  return std::make_shared<Adam>(params);
+}
+
+}  // namespace zrt::optimizer
