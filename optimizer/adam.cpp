@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "optimizer/host_optimizer.h"
 #include "optimizer/optimizer.h"
 
@@ -13,12 +15,19 @@ class Adam : public Optimizer {
             element_wise(unit, "exp_avg_sq", core::Category::moment2)};
   }
 
-  void decide(Progress& progress, Decision& decision) const override {
-    ++progress.updates;
-    progress.beta1_power *= static_cast<double>(params_.beta1);
-    progress.beta2_power *= static_cast<double>(params_.beta2);
-    decision.beta1 = params_.beta1;
-    decision.beta2 = params_.beta2;
+  void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
+    Optimizer::decide(rates, progress, decision);
+    decision.beta1 = rates.betas ? static_cast<float>(rates.beta1) : params_.beta1;
+    decision.beta2 = rates.betas ? static_cast<float>(rates.beta2) : params_.beta2;
+    const double beta1 = static_cast<double>(decision.beta1), beta2 = static_cast<double>(decision.beta2);
+    if (rates.betas) {
+      // As DeepSpeed does it: the correction of t steps with today's betas.
+      progress.beta1_power = std::pow(beta1, static_cast<double>(progress.updates));
+      progress.beta2_power = std::pow(beta2, static_cast<double>(progress.updates));
+    } else {
+      progress.beta1_power *= beta1;
+      progress.beta2_power *= beta2;
+    }
     decision.bias_correction1 = params_.bias_correction ? static_cast<float>(1 - progress.beta1_power) : 1.0f;
     decision.bias_correction2 = params_.bias_correction ? static_cast<float>(1 - progress.beta2_power) : 1.0f;
   }

@@ -6,6 +6,11 @@ std::shared_ptr<const Optimizer> make_optimizer(const OptimizerParams& params) {
   return std::visit([](const auto& of) { return make_optimizer(of); }, params);
 }
 
+void Optimizer::decide(const Rates& rates, Progress& progress, Decision& decision) const {
+  ++progress.updates;
+  decision.lr = rates.lr;
+}
+
 std::vector<UnitState> unit_states(const OptimizerParams& params, const Unit& unit) {
   return make_optimizer(params)->states(unit);
 }

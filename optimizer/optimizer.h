@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/dtype.h"
+#include "optimizer/schedule.h"
 #include "optimizer/state.h"
 
 namespace zrt::optimizer {
@@ -21,7 +22,7 @@ struct Progress {
 struct Decision {
   double lr = 0;
   float grad_scale = 1;        // multiplies gradients: 1 / loss scale, and the clip factor
-  float beta1 = 0, beta2 = 0;  // as scheduled
+  float beta1 = 0, beta2 = 0;  // of Adam and Lion, as scheduled
   float bias_correction1 = 1;  // 1 - beta1^t, or 1
   float bias_correction2 = 1;
 };
@@ -43,8 +44,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
-  // Counts one more step and fills everything but lr and grad_scale, which are set.
-  virtual void decide(Progress& progress, Decision& decision) const = 0;
+  // Counts one more step and fills everything but grad_scale, which is set. The default takes lr alone.
+  virtual void decide(const Rates& rates, Progress& progress, Decision& decision) const;
   // Uses core::parallel_for.
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 };

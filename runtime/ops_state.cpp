@@ -59,6 +59,7 @@ void run_init(const OpCall& call) {
   if (call.op.units.empty()) {
     auto* control = new (call.at(Role::control)) Control;
     control->inputs.seed = call.rank.seed;
+    control->persistent.loss_scale = optimizer::initial_loss_scale(call.rank.loss_scale);
     return;
   }
   const Layout& layout = *call.rank.layout;

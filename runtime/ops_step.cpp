@@ -87,9 +87,11 @@ void run_decide(const OpCall& call) {
   auto* control = call.as<Control>(Role::control);
   optimizer::ExactSum squares;
   for (int r = 0; r < call.rank.layout->dp; ++r) squares.add(shares[r].norm);
-  const double scale = static_cast<double>(control->inputs.loss_scale);
+  const double scale = control->persistent.loss_scale.scale;
+  control->loss_scale = scale;
   control->grad_norm = std::sqrt(squares.value()) / scale;
   control->skip = std::isfinite(control->grad_norm) ? 0 : 1;
+  optimizer::update_loss_scale(call.rank.loss_scale, control->persistent.loss_scale, control->skip != 0);
   if (control->skip) return;
   double factor = 1 / scale;
   if (call.rank.clip > 0) {
@@ -97,9 +99,8 @@ void run_decide(const OpCall& call) {
     if (over > 1) factor /= over;
   }
   control->decision = {};
-  control->decision.lr = control->inputs.lr;
   control->decision.grad_scale = static_cast<float>(factor);
-  call.rank.optimizer->decide(control->persistent.progress, control->decision);
+  call.rank.optimizer->decide(control->inputs.rates, control->persistent.progress, control->decision);
 }
 
 void run_update(const OpCall& call) {

@@ -17,9 +17,10 @@ struct Rank {
   const Layout* layout = nullptr;
   comm::Communicator* dp = nullptr;
   std::shared_ptr<const optimizer::Optimizer> optimizer;
+  optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   uint64_t seed = 0;
-  const StepInputs* inputs = nullptr;  // in the control block; set by the executor
+  const Control* control = nullptr;  // in the arena; set by the executor
 
   // Fills micro_batch × sequence tokens and targets of one microbatch of the current step. A negative target is not
   // counted. Called on the to_device lane.

@@ -24,6 +24,7 @@ Session::Session(const Layout& layout, Compiled compiled, SessionOptions options
     rank.layout = &layout_;
     rank.dp = member.dp.get();
     rank.optimizer = optimizer;
+    rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;
     rank.batch = [this, r](uint32_t microbatch, int32_t* tokens, int32_t* targets) {

@@ -20,6 +20,7 @@ struct SessionHooks {
 };
 
 struct SessionOptions {
+  optimizer::LossScaleParams loss_scale;
   double clip = 0;
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{120000};

@@ -56,8 +56,8 @@ StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, d
   m.step = step;
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
-  m.lr = control.inputs.lr;
-  m.loss_scale = static_cast<double>(control.inputs.loss_scale);
+  m.lr = control.inputs.rates.lr;
+  m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
   m.exposed_comm_seconds = executor.exposed_comm_seconds();
@@ -130,8 +130,10 @@ TrainResult train(const Config& config, const TrainHooks& hooks) {
   };
   result.summary.exit_reason = "finished";
   for (; step < config.run.steps;) {
-    const StepInputs inputs{static_cast<uint64_t>(config.run.seed), config.schedule.rate(step), 1,
-                            static_cast<uint32_t>(step), 0};
+    // A skipped step does not move the schedule.
+    const uint64_t updates = session.executor(0).control().persistent.progress.updates;
+    const StepInputs inputs{static_cast<uint64_t>(config.run.seed), static_cast<uint32_t>(step), 0,
+                            config.schedule.rates(static_cast<int64_t>(updates))};
     const auto start = std::chrono::steady_clock::now();
     session.run("step", inputs);
     seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

@@ -129,14 +129,14 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
                             {}});
   session.run("init", {});
   for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
-    session.run("step", {s.seed, 1e-2, 1, step, 0});
+    session.run("step", {s.seed, step, 0, {1e-2}});
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
     outcome.exposed_comm = session.executor(0).exposed_comm_seconds();
     outcome.exposed_io = session.executor(0).exposed_io_seconds();
   }
   if (s.eval) {
-    session.run("eval", {s.seed, 0, 1, step, 0});
+    session.run("eval", {s.seed, step, 0, {}});
     outcome.eval_loss = session.executor(0).control().mean_loss;
   }
   outcome.state = session.state_xxh3();
