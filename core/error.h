@@ -43,6 +43,12 @@ class MemoryError : public Error {
   using Error::Error;
 };
 
+// Training left the range of its numbers: a loss scale cannot fall further.
+class NumericError : public Error {
+ public:
+  using Error::Error;
+};
+
 // A program breaks a rule of the verifier, or a run breaks its program (a red zone was hit).
 class ProgramError : public Error {
  public:

@@ -96,7 +96,8 @@ void InputFile::read(uint64_t offset, void* target, uint64_t count) const {
     const ssize_t done = ::pread(descriptor_, at, std::min<uint64_t>(count, 1u << 30), static_cast<off_t>(offset));
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail_at(path_, "cannot be read", errno);
-    if (done == 0) throw DataError(fmt::format("{}: ends at byte {}, before what must be read", path_.string(), offset));
+    if (done == 0)
+      throw DataError(fmt::format("{}: ends at byte {}, before what must be read", path_.string(), offset));
     at += done;
     offset += static_cast<uint64_t>(done);
     count -= static_cast<uint64_t>(done);

@@ -5,15 +5,11 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "optimizer/params.h"
 
 namespace zrt::optimizer {
 
 using core::DType;
-
-struct AdamParams {
-  float beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
-  bool decoupled = true;  // AdamW; false adds weight_decay · weight to the gradient
-};
 
 // What changes from step to step; read from the control block.
 struct AdamStep {

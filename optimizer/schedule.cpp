@@ -27,18 +27,61 @@ double decay_factor(const Schedule& s, int64_t t, int64_t warmup) {
   return std::max(0.0, static_cast<double>(s.total_num_steps - t) / length);
 }
 
+// How far the cycle is from its minimum, 0 to 1, after `steps` steps of it.
+double cycle_height(const OneCycle& c, double steps) {
+  const double total = static_cast<double>(c.first_step_size) + static_cast<double>(c.second_step_size);
+  const double turn = static_cast<double>(c.first_step_size) / total;
+  const double x = 1 + steps / total - std::floor(1 + steps / total);
+  return x <= turn ? x / turn : (x - 1) / (turn - 1);
+}
+
+Rates one_cycle_rates(const OneCycle& c, int64_t taken) {
+  Rates rates{c.min_lr, c.momentum, c.min_mom, 0.99};
+  if (taken <= 0) return rates;
+  const int64_t after = taken - c.first_step_size - c.second_step_size;
+  if (after <= 0) {
+    const double height = cycle_height(c, static_cast<double>(taken));
+    rates.lr = c.min_lr + (c.max_lr - c.min_lr) * height;
+    rates.beta1 = c.max_mom - (c.max_mom - c.min_mom) * height;
+    return rates;
+  }
+  rates.beta1 = c.max_mom;
+  if (c.decay_step_size == 0) return rates;
+  const double interval = static_cast<double>(after) / static_cast<double>(c.decay_step_size);
+  rates.lr = c.min_lr / (1 + c.decay_lr_rate * interval);
+  rates.beta1 = c.max_mom * (1 + c.decay_mom_rate * interval);
+  return rates;
+}
+
+double range_test_rate(const LrRangeTest& r, int64_t taken) {
+  const double interval = static_cast<double>(std::max<int64_t>(0, taken)) / static_cast<double>(r.step_size);
+  return r.min_lr * (1 + r.step_rate * (r.staircase ? std::floor(interval) : interval));
+}
+
+double warmup_rate(const Schedule& s, int64_t taken) {
+  const bool cosine = s.type == ScheduleType::warmup_cosine;
+  if (taken <= 0) return cosine ? 0 : s.warmup_min_lr;  // set when the scheduler is made, before it has stepped
+  const int64_t t = taken - 1;
+  const int64_t warmup = std::max<int64_t>(2, s.warmup_num_steps);
+  if (cosine) return s.lr * cosine_ratio(s, t, warmup);
+  const double factor =
+      s.type == ScheduleType::warmup ? warmup_factor(s.warmup_type, t, warmup) : decay_factor(s, t, warmup);
+  return s.warmup_min_lr + (s.warmup_max_lr - s.warmup_min_lr) * factor;
+}
+
 }  // namespace
 
-double Schedule::rate(int64_t step) const {
-  if (type == ScheduleType::constant) return lr;
-  const bool cosine = type == ScheduleType::warmup_cosine;
-  if (step <= 0) return cosine ? 0 : warmup_min_lr;  // set when the scheduler is made, before it has stepped
-  const int64_t t = step - 1;
-  const int64_t warmup = std::max<int64_t>(2, warmup_num_steps);
-  if (cosine) return lr * cosine_ratio(*this, t, warmup);
-  const double factor =
-      type == ScheduleType::warmup ? warmup_factor(warmup_type, t, warmup) : decay_factor(*this, t, warmup);
-  return warmup_min_lr + (warmup_max_lr - warmup_min_lr) * factor;
+Rates Schedule::rates(int64_t taken) const {
+  switch (type) {
+    case ScheduleType::constant:
+      return {lr};
+    case ScheduleType::one_cycle:
+      return one_cycle_rates(one_cycle, taken);
+    case ScheduleType::lr_range_test:
+      return {range_test_rate(range_test, taken)};
+    default:
+      return {warmup_rate(*this, taken)};
+  }
 }
 
 }  // namespace zrt::optimizer

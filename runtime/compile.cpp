@@ -14,20 +14,24 @@ namespace zrt::runtime {
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage, bool check) {
   Compiled compiled;
   ProgramSet& set = compiled.set;
-  set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}};
+  set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
   const bool training = std::find(phases.begin(), phases.end(), "step") != phases.end();
-  const StateBuffers state = add_state(set, layout, training);
+  StateBuffers& state = compiled.state = add_state(set, layout, training);
   for (const std::string& phase : phases) {
     Draft draft;
     if (phase == "init" || phase == "load") {
       draft = make_init(layout, state, phase == "load");
     } else if (phase == "save") {
+      if (!training) throw core::ProgramError("the phase 'save' copies what training keeps; it needs the phase 'step'");
+      draft = make_save(set, layout, state);
+    } else if (phase == "export") {
       if (layout.has_master() && !training) {
         throw core::ProgramError(
-            "the phase 'save' exports fp32 master weights, which a set of programs in bf16 or fp16 has only beside the "
+            "the phase 'export' gives out fp32 master weights, which a set of programs in bf16 or fp16 has only beside "
+            "the "
             "phase 'step'; add 'step', or use fp32");
       }
-      draft = make_save(set, layout, state);
+      draft = make_export(set, layout, state);
     } else {
       if (phase == "step") {
         draft = schedule_step(set, layout, state);

@@ -6,18 +6,20 @@
 #include "runtime/layout.h"
 #include "runtime/memory_plan.h"
 #include "runtime/program.h"
+#include "runtime/state_buffers.h"
 
 namespace zrt::runtime {
 
 struct Compiled {
   ProgramSet set;
+  StateBuffers state;
   MemoryPlan plan;
   double verify_seconds = 0;
 };
 
-// Phases, in the order given: "init", "load", "step", "eval", "decode", "save". "step" brings gradients and optimizer
-// states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the verifier is
-// left out (tests of what happens then).
+// Phases, in the order given: "init", "load", "step", "eval", "decode", "export", "save". "step" brings gradients and
+// optimizer states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the
+// verifier is left out (tests of what happens then).
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
                  bool check = true);
 

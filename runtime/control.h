@@ -3,17 +3,40 @@
 #include <cstdint>
 
 #include "optimizer/host_optimizer.h"
+#include "optimizer/loss_scale.h"
+#include "optimizer/optimizer.h"
 
 namespace zrt::runtime {
+
+// What somebody may ask of a run while it runs; bits. A rank that is asked tells the others with the step's decision,
+// so that all act after the same step.
+enum Request : uint32_t { save_requested = 1, stop_requested = 2 };
 
 // Written by the host between programs, constant while one runs.
 struct StepInputs {
   uint64_t seed = 0;
-  double lr = 0;
-  float loss_scale = 1;
-  uint32_t step = 0;
+  uint32_t step = 0;     // skipped ones count: batches and dropout go on
   int64_t position = 0;  // decode: of the new token
+  optimizer::Rates rates;
+  uint32_t requests = 0;  // of this rank
 };
+
+// All that must survive a restart beside the units' states. `visit_fields` is its list of fields, for checkpoints:
+// visit(name, value&) with values of uint64_t, int64_t and double (which must keep every bit).
+struct Persistent {
+  optimizer::Progress progress;
+  optimizer::LossScale loss_scale;  // of the next backward
+};
+template <class P, class Visit>
+void visit_fields(P& persistent, Visit visit) {
+  visit("updates", persistent.progress.updates);
+  visit("beta1_power", persistent.progress.beta1_power);
+  visit("beta2_power", persistent.progress.beta2_power);
+  visit("loss_scale", persistent.loss_scale.scale);
+  visit("loss_scale_hysteresis", persistent.loss_scale.hysteresis);
+  visit("loss_scale_iteration", persistent.loss_scale.iteration);
+  visit("loss_scale_last_overflow", persistent.loss_scale.last_overflow);
+}
 
 struct Control {
   StepInputs inputs;
@@ -24,13 +47,15 @@ struct Control {
   optimizer::ExactSum norm;  // squares of this rank's gradient shards
 
   // Decided alike on all ranks.
+  uint32_t requests = 0;     // of any rank
   double mean_loss = 0;      // nats per token of the global batch
   uint64_t mean_tokens = 0;  // tokens it is the mean of
-  double grad_norm = 0;      // before clipping
+  double loss_scale = 1;     // of this step
+  double grad_norm = 0;      // before clipping, without the loss scale
   uint32_t skip = 0;         // 1: the gradient is not finite, updates are the identity
-  optimizer::AdamStep adam;
-  uint64_t updates = 0;  // steps not skipped
-  double beta1_power = 1, beta2_power = 1;
+  optimizer::Decision decision;
+
+  Persistent persistent;
 };
 
 // What a rank tells the others before a decision.
@@ -38,6 +63,7 @@ struct ControlShare {
   double loss_sum = 0;
   uint64_t loss_tokens = 0;
   optimizer::ExactSum norm;
+  uint32_t requests = 0;
 };
 
 }  // namespace zrt::runtime

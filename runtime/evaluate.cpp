@@ -56,26 +56,4 @@ Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler,
   return result;
 }
 
-std::filesystem::path find_weights(const std::filesystem::path& run) {
-  std::filesystem::path best;
-  int64_t best_step = -1;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(run / "checkpoints", error)) {
-    const std::string name = entry.path().filename().string();
-    long long step = 0;
-    const auto file = entry.path() / "model.safetensors";
-    if (std::sscanf(name.c_str(), "step_%lld", &step) != 1 || step <= best_step) continue;
-    if (!std::filesystem::exists(file)) continue;
-    best_step = step;
-    best = file;
-  }
-  if (best.empty()) {
-    throw core::DataError(fmt::format(
-        "{} holds no weights (checkpoints/step_*/model.safetensors); train with run.save_weights true, or name the "
-        "folder that `zrt train --out` wrote",
-        run.string()));
-  }
-  return best;
-}
-
 }  // namespace zrt::runtime

@@ -25,11 +25,16 @@ struct Executor::Plan {
 };
 
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
-    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer), epoch_(now_seconds()) {
+    : rank_(std::move(rank)),
+      set_(set),
+      arenas_(arenas),
+      options_(options),
+      control_(no_buffer),
+      epoch_(now_seconds()) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
-  rank_.inputs = &control().inputs;
+  rank_.control = &control();
   is_live_.resize(set.buffers.size());
   for (const Buffer& buffer : set.buffers) {
     if (buffer.life != Life::transient) live(buffer) += buffer.bytes * buffer.slots;
@@ -217,7 +222,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   }
   if (!options_.trace) return;
   const std::lock_guard lock(trace_mutex_);
-  trace_.push_back({&program, id, op.lane, rank_.inputs->step, start - epoch_, now_seconds() - epoch_});
+  trace_.push_back({&program, id, op.lane, rank_.control->inputs.step, start - epoch_, now_seconds() - epoch_});
 }
 
 }  // namespace zrt::runtime

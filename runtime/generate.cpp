@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "core/philox.h"
-#include "runtime/safetensors.h"
+#include "runtime/resume.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {
@@ -37,7 +37,7 @@ int32_t sample(const float* logits, int64_t vocab, const GenerateOptions& option
 
 }  // namespace
 
-std::vector<int32_t> generate(const Config& config, const std::filesystem::path& weights,
+std::vector<int32_t> generate(const Config& config, const std::filesystem::path& checkpoint_folder,
                               const GenerateOptions& options) {
   const auto prompt = static_cast<int64_t>(options.prompt.size());
   if (prompt < 1 || prompt >= config.model.sequence) {
@@ -52,13 +52,13 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   one.parallel.reduce_every = 1;
   const Layout layout = make_layout(one, model);
   Compiled compiled = compile_within_budget(one, layout, {"load", "decode"});
-  const SafetensorsReader file(weights);
+  const checkpoint::Reader file(checkpoint_folder, false);
+  require_tensors(file, layout, false);
   int32_t token = options.prompt[0];
-  Session session(layout, std::move(compiled), session_options(one),
-                  {[&](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
-                   [&](const models::Param& param, int64_t begin, std::span<float> out) {
-                     file.read(param.name, param.elements(), begin, out);
-                   }});
+  Session session(
+      layout, std::move(compiled), session_options(one),
+      {[&](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
+       [&](const std::string& tensor, int64_t begin, std::span<float> out) { file.read(tensor, begin, out); }});
   session.run("load", {});
   const auto* logits =
       reinterpret_cast<const float*>(session.executor(0).buffer("decode output of " + model.blocks.back()->name()));

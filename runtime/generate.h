@@ -20,8 +20,8 @@ struct GenerateOptions {
   std::function<void(int32_t token)> emit;  // called with each new token
 };
 
-// Runs the `decode` program of one rank over the weights in `weights`.
-std::vector<int32_t> generate(const Config& config, const std::filesystem::path& weights,
+// Runs the `decode` program of one rank over the weights of a checkpoint.
+std::vector<int32_t> generate(const Config& config, const std::filesystem::path& checkpoint,
                               const GenerateOptions& options);
 
 }  // namespace zrt::runtime

@@ -4,6 +4,7 @@
 
 #include "core/dtype.h"
 #include "models/model.h"
+#include "optimizer/state.h"
 #include "optimizer/unit.h"
 #include "optimizer/zero.h"
 
@@ -13,6 +14,7 @@ struct Layout {
   const models::Model* model = nullptr;
   optimizer::UnitTable units;
   optimizer::ZeroStrategy zero{};
+  optimizer::OptimizerParams optimizer;
   int dp = 1;
   core::DType compute = core::DType::f32;
   core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
@@ -31,8 +33,12 @@ struct Layout {
   }
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
+  // Elements that a rank holds of a unit, or of one of its optimizer states.
   int64_t extent(const optimizer::Unit& unit, optimizer::Extent extent) const {
     return extent == optimizer::Extent::full ? unit.elements : unit.shard;
+  }
+  int64_t extent(const optimizer::Unit& unit, const optimizer::UnitState& state) const {
+    return state.sharded ? extent(unit, zero.states) : state.elements;
   }
 };
 

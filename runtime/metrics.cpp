@@ -18,8 +18,14 @@ Json categories_json(const core::CategoryBytes& categories) {
   return json;
 }
 
-Json empty_tier() {
-  return {{"planned_peak_bytes", 0}, {"measured_peak_bytes", 0}};
+Json tier_json(const TierPlan& plan, uint64_t measured) {
+  Json json{{"planned_peak_bytes", plan.peak_bytes}, {"measured_peak_bytes", measured}};
+  if (plan.peak_bytes == 0) return json;
+  json["peak_op"] = plan.peak_op;
+  json["peak_phase"] = plan.peak_phase;
+  json["live_peak_bytes"] = plan.live_peak_bytes;
+  json["categories"] = categories_json(plan.categories);
+  return json;
 }
 
 Json evaluation_json(const Evaluation& e) {
@@ -41,8 +47,13 @@ MemoryReport measure_memory(Session& session) {
   std::vector<const core::Arena*> arenas;
   Json own{{"first", session.first_local()}, {"measured", Json::array()}};
   for (int local = 0; local < session.local_count(); ++local) {
-    arenas.push_back(&session.arena(local));
-    own["measured"].push_back(session.arena(local).highest_touched());
+    Json measured = Json::array();
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      const core::Arena* arena = session.arena(local, static_cast<core::Tier>(t));
+      if (arena) arenas.push_back(arena);
+      measured.push_back(arena ? arena->highest_touched() : 0);
+    }
+    own["measured"].push_back(measured);
   }
   const ProcessMemory memory = read_process_memory(arenas);
   own["rss_peak"] = memory.rss_peak_bytes;
@@ -54,7 +65,7 @@ MemoryReport measure_memory(Session& session) {
     for (const Json& measured : json.at("measured")) {
       const int rank = json.at("first").get<int>() + static_cast<int>(process.ranks.size());
       process.ranks.push_back(rank);
-      report.ranks.push_back({rank, report.plan.peak_bytes, measured.get<uint64_t>()});
+      report.ranks.push_back({rank, measured.get<std::array<uint64_t, core::tier_count>>()});
     }
     report.processes.push_back(std::move(process));
   }
@@ -74,14 +85,11 @@ std::string to_json(const MemoryReport& report) {
   const MemoryPlan& plan = report.plan;
   Json ranks = Json::array(), processes = Json::array();
   for (const RankMemory& rank : report.ranks) {
-    const Json device{{"planned_peak_bytes", rank.planned_peak_bytes},
-                      {"measured_peak_bytes", rank.measured_peak_bytes},
-                      {"peak_op", plan.peak_op},
-                      {"peak_phase", plan.peak_phase},
-                      {"live_peak_bytes", plan.live_peak_bytes},
-                      {"categories", categories_json(plan.categories)}};
-    ranks.push_back(
-        {{"rank", rank.rank}, {"tiers", {{"device", device}, {"host", empty_tier()}, {"nvme", empty_tier()}}}});
+    Json tiers;
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      tiers[std::string(core::tier_names[t])] = tier_json(plan.tiers[t], rank.measured_peak_bytes[t]);
+    }
+    ranks.push_back({{"rank", rank.rank}, {"tiers", tiers}});
   }
   for (const ProcessReport& process : report.processes) {
     processes.push_back({{"ranks", process.ranks},
@@ -104,7 +112,10 @@ std::string to_json(const Summary& s) {
             {"model_flops_per_second", s.model_flops_per_second},
             {"comm_bytes", comm},
             {"verify_seconds", s.verify_seconds},
-            {"packing_overhead", s.packing_overhead}};
+            {"packing_overhead", s.packing_overhead},
+            {"saves", s.saves},
+            {"failed_saves", s.failed_saves},
+            {"save_stall_seconds", s.save_stall_seconds}};
   if (s.validation) json["validation"] = evaluation_json(*s.validation);
   return json.dump(1);
 }

@@ -1,5 +1,6 @@
 // What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json, trace.json.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,7 @@ struct StepMetrics {
 
 struct RankMemory {
   int rank = 0;
-  uint64_t planned_peak_bytes = 0, measured_peak_bytes = 0;  // of the device arena
+  std::array<uint64_t, core::tier_count> measured_peak_bytes{};  // of the tier's arena; 0 where there is none
 };
 
 struct ProcessReport {
@@ -57,6 +58,8 @@ struct Summary {
   std::optional<Evaluation> validation;
   double verify_seconds = 0, packing_overhead = 0;
   int64_t steps = 0;
+  int64_t saves = 0, failed_saves = 0;
+  double save_stall_seconds = 0;  // training stood still for them
   std::string exit_reason;
 };
 

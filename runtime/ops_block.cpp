@@ -70,11 +70,11 @@ void run_block(const OpCall& call) {
   c.first_sample =
       (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(call.rank.number)) *
       static_cast<uint64_t>(c.shape.B);
-  const auto* inputs = call.rank.inputs;
-  c.rng = {inputs->seed, inputs->step, 0};
-  c.position = inputs->position;
+  const StepInputs& inputs = call.rank.control->inputs;
+  c.rng = {inputs.seed, inputs.step, 0};
+  c.position = inputs.position;
   const double tokens = static_cast<double>(c.shape.rows()) * layout.dp * layout.microbatches;
-  c.loss_scale = static_cast<float>(static_cast<double>(inputs->loss_scale) / tokens);
+  c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
   double loss = 0;
   c.loss = head && control && call.op.kind != OpKind::decode ? &loss : nullptr;
 

@@ -25,19 +25,52 @@ void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t be
   });
 }
 
-// Logical fp32 values of elements [begin, begin + out.size()) of a unit; padding is zero.
-void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin, std::span<float> out) {
+// Calls visit(parameter, its first element, part of `out`) for the parameters that lie in elements
+// [begin, begin + out.size()) of a unit; padding becomes zero.
+template <class Visit>
+void for_each_param(const optimizer::Unit& unit, int64_t begin, std::span<float> out, Visit visit) {
   const int64_t end = begin + static_cast<int64_t>(out.size());
   std::fill(out.begin(), out.end(), 0.0f);
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset);
     const int64_t to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
-    const std::span<float> part = out.subspan(static_cast<size_t>(from - begin), static_cast<size_t>(to - from));
+    visit(place, from - place.offset, out.subspan(static_cast<size_t>(from - begin), static_cast<size_t>(to - from)));
+  }
+}
+
+// Logical fp32 values of elements [begin, begin + out.size()) of a unit.
+void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin, std::span<float> out) {
+  for_each_param(unit, begin, out, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
     if (call.op.kind == OpKind::load) {
-      call.rank.load(*place.param, from - place.offset, part);
+      call.rank.load(place.param->name, first, part);
     } else {
-      initial_values(place, call.rank.seed, from - place.offset, part);
+      initial_values(place, call.rank.seed, first, part);
+    }
+  });
+}
+
+// States start at zero, or go on as they were.
+void init_states(const OpCall& call, const optimizer::Unit& unit) {
+  const Layout& layout = *call.rank.layout;
+  const bool load = call.op.kind == OpKind::load && call.rank.loads_states;
+  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+  for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
+    const optimizer::UnitState& kind = kinds[k];
+    const std::span<float> values(reinterpret_cast<float*>(call.address(*access)),
+                                  static_cast<size_t>(layout.extent(unit, kind)));
+    std::fill(values.begin(), values.end(), 0.0f);
+    if (!load) continue;
+    if (kind.sharded) {
+      const int64_t begin = layout.zero.states == Extent::full ? 0 : call.rank.number * unit.shard;
+      for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
+        call.rank.load(state_name(kind.kind, place.param->name), first, part);
+      });
+      continue;
+    }
+    for (const optimizer::StateTensor& tensor : kind.tensors) {
+      call.rank.load(state_name(kind.kind, tensor.param->param->name), 0,
+                     values.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
     }
   }
 }
@@ -59,6 +92,7 @@ void run_init(const OpCall& call) {
   if (call.op.units.empty()) {
     auto* control = new (call.at(Role::control)) Control;
     control->inputs.seed = call.rank.seed;
+    control->persistent.loss_scale = optimizer::initial_loss_scale(call.rank.loss_scale);
     return;
   }
   const Layout& layout = *call.rank.layout;
@@ -93,17 +127,23 @@ void run_init(const OpCall& call) {
     fill(layout.zero.weights, {weight});
     fill(layout.zero.states, {master});
   }
-  for (Role role : {Role::moment1, Role::moment2}) {
-    if (std::byte* target = call.at(role)) {
-      std::memset(target, 0, static_cast<size_t>(range(layout.zero.states).second) * sizeof(float));
-    }
+  init_states(call, unit);
+}
+
+// Each rank's part of what it copies: its shard, wherever it holds more.
+void run_snapshot(const OpCall& call) {
+  for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
+    const Access& source = *call.find(Role::full_state, k);
+    const uint64_t bytes = call.bytes(*target);
+    const uint64_t skip = call.bytes(source) == bytes ? 0 : static_cast<uint64_t>(call.rank.number) * bytes;
+    std::memcpy(call.address(*target), call.address(source) + skip, bytes);
   }
 }
 
 void run_export(const OpCall& call) {
-  if (!call.rank.save) return;
+  if (!call.rank.export_unit) return;
   const optimizer::Unit& unit = call.unit(0);
-  call.rank.save(unit, call.as<float>(Role::full_state));
+  call.rank.export_unit(unit, call.as<float>(Role::full_state));
 }
 
 }  // namespace zrt::runtime

@@ -62,7 +62,7 @@ void run_share_control(const OpCall& call) {
   const auto* control = call.as<Control>(Role::control);
   auto* shares = call.as<ControlShare>(Role::shares);
   auto& own = shares[call.rank.number];
-  own = {control->loss_sum, control->loss_tokens, control->norm};
+  own = {control->loss_sum, control->loss_tokens, control->norm, control->inputs.requests};
   const comm::GatherRange range{&own, shares, sizeof(ControlShare)};
   call.rank.dp->all_gather({&range, 1}, core::DType::u8, call.op.name);
 }
@@ -72,7 +72,9 @@ void run_average(const OpCall& call) {
   auto* control = call.as<Control>(Role::control);
   double sum = 0;
   uint64_t tokens = 0;
+  control->requests = 0;
   for (int r = 0; r < call.rank.layout->dp; ++r) {
+    control->requests |= shares[r].requests;
     sum += shares[r].loss_sum;
     tokens += shares[r].loss_tokens;
   }
@@ -87,22 +89,20 @@ void run_decide(const OpCall& call) {
   auto* control = call.as<Control>(Role::control);
   optimizer::ExactSum squares;
   for (int r = 0; r < call.rank.layout->dp; ++r) squares.add(shares[r].norm);
-  const double scale = static_cast<double>(control->inputs.loss_scale);
+  const double scale = control->persistent.loss_scale.scale;
+  control->loss_scale = scale;
   control->grad_norm = std::sqrt(squares.value()) / scale;
   control->skip = std::isfinite(control->grad_norm) ? 0 : 1;
+  optimizer::update_loss_scale(call.rank.loss_scale, control->persistent.loss_scale, control->skip != 0);
   if (control->skip) return;
-  ++control->updates;
-  control->beta1_power *= static_cast<double>(call.rank.adam.beta1);
-  control->beta2_power *= static_cast<double>(call.rank.adam.beta2);
   double factor = 1 / scale;
   if (call.rank.clip > 0) {
     const double over = (control->grad_norm + 1e-6) / call.rank.clip;
     if (over > 1) factor /= over;
   }
-  const bool correct = call.rank.bias_correction;
-  control->adam = {static_cast<float>(control->inputs.lr), static_cast<float>(factor),
-                   correct ? static_cast<float>(1 - control->beta1_power) : 1.0f,
-                   correct ? static_cast<float>(1 - control->beta2_power) : 1.0f};
+  control->decision = {};
+  control->decision.grad_scale = static_cast<float>(factor);
+  call.rank.optimizer->decide(control->inputs.rates, control->persistent.progress, control->decision);
 }
 
 void run_update(const OpCall& call) {
@@ -110,18 +110,25 @@ void run_update(const OpCall& call) {
   if (control->skip) return;
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
-  const int64_t count = layout.extent(unit, layout.zero.states);
+  optimizer::UnitPart part;
+  part.unit = &unit;
+  part.begin = layout.zero.states == Extent::shard ? call.rank.number * unit.shard : 0;
+  part.count = layout.extent(unit, layout.zero.states);
   // Whole buffers are entered at this rank's shard when only the shard is updated.
   auto enter = [&](std::byte* buffer, Extent extent, core::DType type) {
-    const bool part = layout.zero.states == Extent::shard && extent == Extent::full;
-    return part ? shard_of(buffer, unit, call.rank.number, core::dtype_size(type)) : buffer;
+    const bool shard_only = layout.zero.states == Extent::shard && extent == Extent::full;
+    return shard_only ? shard_of(buffer, unit, call.rank.number, core::dtype_size(type)) : buffer;
   };
   std::byte* weight = enter(call.at(Role::weight), layout.zero.weights, layout.compute);
-  const std::byte* grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
-  float* master = layout.has_master() ? call.as<float>(Role::master) : reinterpret_cast<float*>(weight);
-  optimizer::adam_update(call.rank.adam, control->adam, count, master, call.as<float>(Role::moment1),
-                         call.as<float>(Role::moment2), grad, layout.grad, layout.has_master() ? weight : nullptr,
-                         layout.compute);
+  part.grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
+  part.grad_type = layout.grad;
+  part.master = layout.has_master() ? call.as<float>(Role::master) : reinterpret_cast<float*>(weight);
+  part.weight = layout.has_master() ? weight : nullptr;
+  part.weight_type = layout.compute;
+  std::vector<float*> states;
+  while (float* state = call.as<float>(Role::state, states.size())) states.push_back(state);
+  part.states = states;
+  call.rank.optimizer->update(control->decision, part);
 }
 
 }  // namespace zrt::runtime

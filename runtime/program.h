@@ -24,10 +24,10 @@ struct Buffer {
   std::string name;
   core::Category category = core::Category::workspace;
   Life life = Life::transient;
-  uint64_t bytes = 0;                                                 // of one slot
-  uint32_t slots = 1;                                                 // one per microbatch where several are alive
+  uint64_t bytes = 0;   // of one slot
+  uint32_t slots = 1;   // one per microbatch where several are alive
+  uint64_t offset = 0;  // in the tier's arena; set by memory assignment
   core::Tier tier = core::Tier::device;
-  uint64_t offset = 0;                                                // in the tier's arena; set by memory assignment
   uint64_t stride() const;                                            // from slot to slot, red zone included
   uint64_t extent() const { return (slots - 1) * stride() + bytes; }  // without the last red zone
 };
@@ -59,9 +59,9 @@ enum class Role : uint8_t {
   local_grad,
   grad,
   master,
-  moment1,
-  moment2,
+  state,  // the nth state kind of the optimizer
   full_state,
+  snapshot,
   control,
   shares,
 };

@@ -36,29 +36,36 @@ void Session::make_ranks(const SessionOptions& options) {
                                         layout_.dp, transport_.world(), transport_.world()));
   }
   auto group = transport_.make_group("dp", options.timeout);
+  const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
   ranks_.resize(group.size());
-  // Each rank fills its own arena, so that its pages are first touched by the thread that will use them.
+  // Each rank fills its own arenas, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t local) {
     Member& member = ranks_[local];
     const int number = first_local() + static_cast<int>(local);
     member.dp = std::move(group[local]);
-    member.arena = transport_.make_arena(number, core::Tier::device, compiled_.set.device_bytes);
+    core::Arenas arenas{};
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      if (compiled_.set.arena_bytes[t] == 0) continue;
+      member.arenas[t] = transport_.make_arena(number, static_cast<core::Tier>(t), compiled_.set.arena_bytes[t]);
+      arenas[t] = member.arenas[t].get();
+    }
     Rank rank;
     rank.number = number;
     rank.layout = &layout_;
     rank.dp = member.dp.get();
-    rank.adam = options.adam;
-    rank.bias_correction = options.bias_correction;
+    rank.optimizer = optimizer;
+    rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;
     rank.batch = [this, number](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
       hooks_.batch(number, microbatch, tokens, targets);
     };
     rank.load = hooks_.load;
+    rank.loads_states = hooks_.loads_states;
     if (number == 0) {
-      rank.save = [this](const optimizer::Unit& unit, const float* weights) { save_unit_(unit, weights); };
+      rank.export_unit = [this](const optimizer::Unit& unit, const float* weights) { export_unit_(unit, weights); };
     }
-    member.executor = std::make_unique<Executor>(std::move(rank), compiled_.set, *member.arena, options.executor);
+    member.executor = std::make_unique<Executor>(std::move(rank), compiled_.set, arenas, options.executor);
   });
 }
 
@@ -104,17 +111,17 @@ void Session::run(std::string_view phase, StepInputs inputs) {
   });
 }
 
-void Session::save(const std::function<void(const models::Param&, const float*)>& take) {
-  save_unit_ = [&](const optimizer::Unit& unit, const float* weights) {
+void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
+  export_unit_ = [&](const optimizer::Unit& unit, const float* weights) {
     for (const optimizer::UnitParam& place : unit.params) take(*place.param, weights + place.offset);
   };
-  run("save", ranks_[0].executor->control().inputs);
-  save_unit_ = nullptr;
+  run("export", ranks_[0].executor->control().inputs);
+  export_unit_ = nullptr;
 }
 
 std::string Session::state_xxh3() {
   core::Hash hash;
-  save([&](const models::Param& param, const float* weights) {
+  export_weights([&](const models::Param& param, const float* weights) {
     hash.update(weights, static_cast<size_t>(param.elements()) * sizeof(float));
   });
   return transport_.leads() ? hash.hex() : "";

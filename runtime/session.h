@@ -1,6 +1,7 @@
 // The local ranks of a run, ready to run programs: arenas, communicators and executors, one rank per thread. Ranks of
 // other processes have sessions of their own; all processes call the same methods in the same order.
 #pragma once
+#include <array>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -19,12 +20,12 @@ namespace zrt::runtime {
 // rank's number in the run.
 struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
-  std::function<void(const models::Param& param, int64_t begin, std::span<float> out)> load;
+  decltype(Rank::load) load;
+  bool loads_states = false;
 };
 
 struct SessionOptions {
-  optimizer::AdamParams adam;
-  bool bias_correction = true;
+  optimizer::LossScaleParams loss_scale;
   double clip = 0;
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{120000};
@@ -45,8 +46,8 @@ class Session {
   // caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
-  // Runs "save" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
-  void save(const std::function<void(const models::Param& param, const float* weights)>& take);
+  // Runs "export" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
+  void export_weights(const std::function<void(const models::Param& param, const float* weights)>& take);
   std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
 
   // Local ranks are numbered from 0; the number of local rank i in the run is first_local() + i.
@@ -54,7 +55,11 @@ class Session {
   int first_local() const { return transport_.first_local(); }
   Executor& executor(int local) { return *ranks_[static_cast<size_t>(local)].executor; }
   comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].dp; }
-  core::Arena& arena(int local) { return *ranks_[static_cast<size_t>(local)].arena; }
+  // Null for a tier that the programs do not use.
+  core::Arena* arena(int local, core::Tier tier) {
+    return ranks_[static_cast<size_t>(local)].arenas[static_cast<size_t>(tier)].get();
+  }
+  core::Arena& arena(int local) { return *arena(local, core::Tier::device); }
   comm::Transport& transport() const { return transport_; }
   // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
   void on_all_ranks(const std::function<void(size_t local)>& body);
@@ -65,7 +70,7 @@ class Session {
  private:
   struct Member {
     std::unique_ptr<comm::Communicator> dp;
-    std::unique_ptr<core::Arena> arena;
+    std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
@@ -76,7 +81,7 @@ class Session {
   const std::chrono::milliseconds timeout_;
   Compiled compiled_;
   SessionHooks hooks_;
-  std::function<void(const optimizer::Unit&, const float*)> save_unit_;
+  std::function<void(const optimizer::Unit&, const float*)> export_unit_;
   std::vector<Member> ranks_;
 };
 

@@ -28,11 +28,21 @@ models::Model make_model(const ModelConfig& config) {
                             static_cast<float>(config.dropout), config.tied});
 }
 
+optimizer::OptimizerParams optimizer_params(const OptimizerConfig& o) {
+  return optimizer::AdamParams{static_cast<float>(o.beta1),
+                               static_cast<float>(o.beta2),
+                               static_cast<float>(o.eps),
+                               static_cast<float>(o.weight_decay),
+                               o.decoupled,
+                               o.bias_correction};
+}
+
 Layout make_layout(const Config& config, const models::Model& model) {
   check_sizes(config);
   Layout layout;
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
+  layout.optimizer = optimizer_params(config.optimizer);
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
   layout.local_grad = config.precision.local_grad;
@@ -56,11 +66,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
 
 SessionOptions session_options(const Config& config) {
   SessionOptions options;
-  const OptimizerConfig& o = config.optimizer;
-  options.adam = {static_cast<float>(o.beta1), static_cast<float>(o.beta2), static_cast<float>(o.eps),
-                  static_cast<float>(o.weight_decay), o.decoupled};
-  options.bias_correction = o.bias_correction;
-  options.clip = o.gradient_clipping;
+  options.clip = config.optimizer.gradient_clipping;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
   options.executor = {config.run.threads_per_rank, false, config.run.trace};
@@ -139,8 +145,8 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
   throw core::MemoryError(fmt::format(
       "memory.device_budget_bytes is {} but each rank needs {} bytes ({}; the peak is in phase '{}' at '{}'). {}\n"
       "The largest buffers:\n{}",
-      budget, plan.device().peak_bytes, core::format_bytes(plan.device().peak_bytes), plan.device().peak_phase, plan.device().peak_op, advice,
-      core::format_ledger(plan.ledger, 12)));
+      budget, plan.device().peak_bytes, core::format_bytes(plan.device().peak_bytes), plan.device().peak_phase,
+      plan.device().peak_op, advice, core::format_ledger(plan.ledger, 12)));
 }
 
 }  // namespace zrt::runtime

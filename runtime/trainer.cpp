@@ -6,10 +6,13 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "models/data/blended_dataset.h"
 #include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
-#include "runtime/safetensors.h"
+#include "runtime/checkpoint/store.h"
+#include "runtime/resume.h"
+#include "runtime/run_log.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {
@@ -17,7 +20,8 @@ namespace {
 
 namespace data = models::data;
 
-std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const Layout& layout) {
+// `samples`: of the whole run, from its first step.
+std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const Layout& layout, int64_t samples) {
   if (config.data.train.empty()) {
     throw core::ConfigError(
         "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
@@ -26,19 +30,18 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
   std::vector<data::WeightedPrefix> prefixes;
   for (const DataSource& source : config.data.train) {
     const auto meta = data::read_meta(source.prefix);
-    if (meta && meta->vocabulary > config.model.vocab) {
+    if (meta && meta->vocabulary > layout.model->vocab) {
       throw core::ConfigError(fmt::format(
           "model.vocab is {} but dataset {} was made by tokenizer '{}' with {} tokens; set model.vocab to at least {}",
-          config.model.vocab, source.prefix, meta->tokenizer, meta->vocabulary, meta->vocabulary));
+          layout.model->vocab, source.prefix, meta->tokenizer, meta->vocabulary, meta->vocabulary));
     }
     prefixes.push_back({source.weight, source.prefix});
   }
   data::GptDatasetOptions common;
   common.sequence = layout.sequence;
-  common.vocabulary = config.model.vocab;
+  common.vocabulary = layout.model->vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
-  const data::BatchShape shape{layout.micro_batch, layout.dp, static_cast<int64_t>(layout.microbatches)};
-  return data::open_training_data(prefixes, config.run.steps * shape.step_samples(), common);
+  return data::open_training_data(prefixes, samples, common);
 }
 
 double median(std::vector<double> values) {
@@ -56,8 +59,8 @@ StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, d
   m.step = step;
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
-  m.lr = control.inputs.lr;
-  m.loss_scale = static_cast<double>(control.inputs.loss_scale);
+  m.lr = control.inputs.rates.lr;
+  m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
   m.exposed_comm_seconds = executor.exposed_comm_seconds();
@@ -65,121 +68,218 @@ StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, d
   return m;
 }
 
-std::string save_weights(Session& session, const models::Model& model, const std::filesystem::path& folder) {
-  std::vector<SafetensorsWriter::Tensor> tensors;
-  for (const auto& ref : model.canonical_params()) {
-    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
-    tensors.push_back({param.name, param.shape});
+// One run of train(), in the order of its members.
+class Training {
+ public:
+  Training(const Config& config, const models::Model& model, const TrainHooks& hooks, comm::Transport& transport)
+      : config_(config), hooks_(hooks), transport_(transport), model_(model), layout_(make_layout(config, model)) {}
+
+  TrainResult run();
+
+ private:
+  void start(const checkpoint::Reader* resumed);
+  void step();
+  bool after_step();  // saves and evaluations that are due; false: stop
+  void save();
+  void finish();
+  Evaluation evaluate_now(int64_t limit);
+  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) const;
+  void warn(const std::string& text) const {
+    if (hooks_.warn) hooks_.warn(text);
   }
-  if (!session.transport().leads()) {
-    session.save({});
-    return "";
+
+  const Config& config_;
+  const TrainHooks& hooks_;
+  comm::Transport& transport_;
+  const models::Model& model_;
+  const Layout layout_;
+  const data::BatchShape batch_{layout_.micro_batch, layout_.dp, static_cast<int64_t>(layout_.microbatches)};
+  const std::filesystem::path out_ = config_.run.out;
+  std::unique_ptr<data::SampleSource> source_;
+  std::optional<EvalData> validation_;
+  BatchFiller filler_;  // set while something else than training reads batches
+  int64_t step_ = 0, first_step_ = 0;
+  int64_t samples_ = 0;  // consumed by the steps taken
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<RunLog> log_;
+  std::string log_error_;
+  int64_t saved_step_ = -1;
+  std::string save_error_;  // of the last save
+  std::vector<double> seconds_;
+  TrainResult result_;
+};
+
+void Training::start(const checkpoint::Reader* resumed) {
+  if (resumed && !config_.run.load_module_only) {
+    step_ = first_step_ = saved_step_ = resumed->manifest().step;
+    samples_ = resumed->manifest().samples;
   }
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    throw core::DataError(fmt::format("the weights' folder {} cannot be made: {}", folder.string(), error.message()));
+  source_ = open_train_data(config_, layout_, samples_ + (config_.run.steps - step_) * batch_.step_samples());
+  std::vector<std::string> phases{resumed ? "load" : "init", "step", "export"};
+  const bool background = config_.run.checkpoint_interval > 0;
+  if (background) phases.push_back("save");
+  if (!config_.data.validation.empty()) {
+    validation_ = open_eval_data(config_.data.validation, config_.model);
+    phases.push_back("eval");
   }
-  SafetensorsWriter writer(folder / "model.safetensors", tensors);
-  session.save([&](const models::Param& param, const float* weights) {
-    writer.append(weights, static_cast<uint64_t>(param.elements()));
+  Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
+  const SessionOptions options = session_options(config_);
+  comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
+  if (hooks_.planned) hooks_.planned(layout_, compiled);
+  if (transport_.leads()) {
+    core::make_folder(out_);
+    write_file(out_ / "config.resolved.json", resolved_json(config_));
+    log_.emplace(out_ / "metrics.jsonl", step_);
+    checkpoint::remove_leftovers(out_ / "checkpoints");
+  }
+
+  SessionHooks hooks;
+  hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+    read_batch(rank, microbatch, tokens, targets);
+  };
+  const bool states = resumed && resumed->states() && !config_.run.load_module_only;
+  if (resumed) {
+    hooks.load = [resumed](const std::string& tensor, int64_t begin, std::span<float> out) {
+      resumed->read(tensor, begin, out);
+    };
+    hooks.loads_states = states;
+  }
+  session_ = std::make_unique<Session>(layout_, std::move(compiled), options, std::move(hooks), transport_);
+  session_->run(phases.front(), {});
+  if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
+    const Persistent persistent = parse_control(resumed->manifest().control, resumed->folder().string());
+    for (int local = 0; local < session_->local_count(); ++local) {
+      session_->executor(local).control().persistent = persistent;
+    }
+  }
+  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every, background};
+  checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
+    save_error_ = outcome.error;
+    if (outcome.error.empty()) saved_step_ = outcome.step;
+    Summary& summary = result_.summary;
+    ++(outcome.error.empty() ? summary.saves : summary.failed_saves);
+    summary.save_stall_seconds += outcome.stall_seconds;
+    if (hooks_.saved) hooks_.saved(outcome);
   });
-  writer.finish();
-  return folder / "model.safetensors";
+}
+
+void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) const {
+  if (filler_) return filler_(rank, microbatch, tokens, targets);
+  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank);
+  for (int64_t row = 0; row < layout_.micro_batch; ++row) {
+    source_->read(first + row, tokens + row * layout_.sequence, targets + row * layout_.sequence);
+  }
+}
+
+void Training::step() {
+  // A skipped step does not move the schedule.
+  const uint64_t updates = session_->executor(0).control().persistent.progress.updates;
+  StepInputs inputs{static_cast<uint64_t>(config_.run.seed), static_cast<uint32_t>(step_), 0,
+                    config_.schedule.rates(static_cast<int64_t>(updates))};
+  if (hooks_.requests) inputs.requests = hooks_.requests();
+  const auto begin = std::chrono::steady_clock::now();
+  session_->run("step", inputs);
+  seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  ++step_;
+  samples_ += batch_.step_samples();
+  result_.last = read_metrics(*session_, layout_, step_, seconds_.back());
+  if (log_) {
+    log_->add(result_.last);
+    if (log_->error() != log_error_ && !log_->error().empty()) warn(log_->error() + "; lines are kept and tried again");
+    log_error_ = log_->error();
+  }
+  if (hooks_.step) hooks_.step(result_.last);
+}
+
+bool Training::after_step() {
+  checkpointer_->poll();
+  const uint32_t requests = session_->executor(0).control().requests;
+  const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0 && step_ < config_.run.steps; };
+  if ((requests & save_requested) != 0 || due(config_.run.checkpoint_interval)) save();
+  if ((requests & stop_requested) != 0 && step_ < config_.run.steps) {
+    result_.summary.exit_reason = "stopped by a signal";
+    return false;
+  }
+  if (validation_ && due(config_.run.eval_interval)) evaluate_now(config_.run.eval_batches);
+  return true;
+}
+
+void Training::save() {
+  checkpoint::Manifest manifest;
+  manifest.step = step_;
+  manifest.samples = samples_;
+  manifest.optimizer = optimizer_type(config_);
+  manifest.model = model_json(config_);
+  manifest.control = control_json(session_->executor(0).control().persistent);
+  manifest.made_by = {{"ranks", layout_.dp},
+                      {"stage", layout_.zero.stage},
+                      {"type", core::dtype_name(layout_.compute)},
+                      {"train_batch_size", batch_.step_samples()},
+                      {"seed", config_.run.seed}};
+  checkpointer_->save(manifest);
+}
+
+Evaluation Training::evaluate_now(int64_t limit) {
+  Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit);
+  if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
+  return evaluation;
+}
+
+void Training::finish() {
+  Summary& summary = result_.summary;
+  const bool stopped = summary.exit_reason != "finished";
+  if (config_.run.save_weights || stopped) {
+    checkpointer_->wait();
+    if (saved_step_ != step_) save();
+  }
+  checkpointer_->wait();
+  if (validation_ && !stopped) summary.validation = evaluate_now(0);
+  summary.steps = step_;
+  summary.final_loss = result_.last.loss;
+  summary.state_xxh3 = session_->state_xxh3();
+  summary.kernel_table_xxh3 = models::kernel_table_hash();
+  if (!seconds_.empty()) {
+    summary.step_seconds = median(seconds_);
+    summary.tokens_per_second = static_cast<double>(result_.last.tokens) / summary.step_seconds;
+    summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
+  }
+  summary.comm = session_->executor(0).comm_volume();
+  summary.verify_seconds = session_->compiled().verify_seconds;
+  summary.packing_overhead = session_->compiled().plan.device().packing_overhead();
+  result_.memory = measure_memory(*session_);
+  if (!transport_.leads()) return;
+  write_file(out_ / "memory.json", to_json(result_.memory));
+  write_file(out_ / "summary.json", to_json(summary));
+  if (config_.run.trace) write_file(out_ / "trace.json", trace_json(*session_, "step"));
+}
+
+TrainResult Training::run() {
+  const auto resumed = open_resume(config_, layout_, transport_, [this](const std::string& text) { warn(text); });
+  start(resumed.get());
+  if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string());
+  result_.summary.exit_reason = "finished";
+  while (step_ < config_.run.steps) {
+    step();
+    if (!after_step()) break;
+  }
+  finish();
+  if (!save_error_.empty()) {
+    throw core::DataError(fmt::format("the last checkpoint could not be saved: {}", save_error_));
+  }
+  return result_;
 }
 
 }  // namespace
 
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+                  comm::Transport& transport) {
+  comm::require_equal(transport, "the configuration", resolved_json(config), session_options(config).timeout);
+  return Training(config, model, hooks, transport).run();
+}
+
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
-  const SessionOptions options = session_options(config);
-  comm::require_equal(transport, "the configuration", resolved_json(config), options.timeout);
-  const models::Model model = make_model(config.model);
-  const Layout layout = make_layout(config, model);
-  const auto source = open_train_data(config, layout);
-  std::vector<std::string> phases{"init", "step", "save"};
-  std::optional<EvalData> validation;
-  if (!config.data.validation.empty()) {
-    validation = open_eval_data(config.data.validation, config.model);
-    phases.push_back("eval");
-  }
-  Compiled compiled = compile_within_budget(config, layout, phases, transport.host_count());
-  comm::require_equal(transport, "the kernel table", models::kernel_table_hash(), options.timeout);
-  if (hooks.planned) hooks.planned(layout, compiled);
-
-  const std::filesystem::path out = config.run.out;
-  std::ofstream metrics_file;
-  if (transport.leads()) {
-    std::error_code error;
-    std::filesystem::create_directories(out, error);
-    if (error) {
-      throw core::DataError(fmt::format("run.out: the folder {} cannot be made: {}", out.string(), error.message()));
-    }
-    write_file(out / "config.resolved.json", resolved_json(config));
-    metrics_file.open(out / "metrics.jsonl");
-  }
-
-  const data::BatchShape batch{layout.micro_batch, layout.dp, static_cast<int64_t>(layout.microbatches)};
-  int64_t step = 0;
-  BatchFiller filler;  // set while something else than training reads batches
-  auto fill = [&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-    if (filler) return filler(rank, microbatch, tokens, targets);
-    const int64_t first = data::first_sample(batch, step, microbatch, rank);
-    for (int64_t row = 0; row < layout.micro_batch; ++row) {
-      source->read(first + row, tokens + row * layout.sequence, targets + row * layout.sequence);
-    }
-  };
-  Session session(layout, std::move(compiled), options, {fill, {}}, transport);
-  session.run("init", {});
-
-  TrainResult result;
-  std::vector<double> seconds;
-  auto evaluate_now = [&](int64_t limit) {
-    Evaluation evaluation = evaluate(session, *validation, filler, limit);
-    if (hooks.evaluated) hooks.evaluated(step, evaluation);
-    return evaluation;
-  };
-  result.summary.exit_reason = "finished";
-  for (; step < config.run.steps;) {
-    const StepInputs inputs{static_cast<uint64_t>(config.run.seed), config.schedule.rate(step), 1,
-                            static_cast<uint32_t>(step), 0};
-    const auto start = std::chrono::steady_clock::now();
-    session.run("step", inputs);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    ++step;
-    result.last = read_metrics(session, layout, step, seconds.back());
-    if (transport.leads()) metrics_file << to_json(result.last) << std::endl;
-    if (!metrics_file)
-      throw core::DataError(fmt::format("{} cannot be written; is the disk full?", (out / "metrics.jsonl").string()));
-    if (hooks.step) hooks.step(result.last);
-    const int64_t interval = config.run.eval_interval;
-    if (validation && interval > 0 && step % interval == 0 && step < config.run.steps) {
-      evaluate_now(config.run.eval_batches);
-    }
-    if (hooks.stop && hooks.stop()) {
-      result.summary.exit_reason = "stopped by a signal";
-      break;
-    }
-  }
-
-  Summary& summary = result.summary;
-  if (validation) summary.validation = evaluate_now(0);
-  if (config.run.save_weights) save_weights(session, model, out / "checkpoints" / fmt::format("step_{}", step));
-  summary.steps = step;
-  summary.final_loss = result.last.loss;
-  summary.state_xxh3 = session.state_xxh3();
-  summary.kernel_table_xxh3 = models::kernel_table_hash();
-  summary.step_seconds = median(seconds);
-  summary.tokens_per_second = static_cast<double>(result.last.tokens) / summary.step_seconds;
-  summary.model_flops_per_second = summary.tokens_per_second * model.flops_per_token();
-  summary.comm = session.executor(0).comm_volume();
-  summary.verify_seconds = session.compiled().verify_seconds;
-  summary.packing_overhead = session.compiled().plan.device().packing_overhead();
-  result.memory = measure_memory(session);
-  if (!transport.leads()) return result;
-  write_file(out / "memory.json", to_json(result.memory));
-  write_file(out / "summary.json", to_json(summary));
-  if (config.run.trace) write_file(out / "trace.json", trace_json(session, "step"));
-  return result;
+  return train(config, make_model(config.model), hooks, transport);
 }
 
 }  // namespace zrt::runtime

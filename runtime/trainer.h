@@ -7,6 +7,7 @@
 #include "comm/transport.h"
 #include "models/data/dataset_meta.h"
 #include "models/data/sample_source.h"
+#include "runtime/checkpointer.h"
 #include "runtime/config/config.h"
 #include "runtime/metrics.h"
 
@@ -17,7 +18,11 @@ struct TrainHooks {
   std::function<void(const Layout& layout, const Compiled& compiled)> planned;
   std::function<void(const StepMetrics& metrics)> step;
   std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
-  std::function<bool()> stop;  // asked after each step
+  std::function<void(int64_t step, const std::string& folder)> resumed;
+  std::function<void(const SaveOutcome& outcome)> saved;
+  std::function<void(const std::string& text)> warn;
+  // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
+  std::function<uint32_t()> requests;
 };
 
 struct TrainResult {
@@ -27,10 +32,14 @@ struct TrainResult {
 };
 
 // Trains and writes config.resolved.json, metrics.jsonl, memory.json, summary.json, with run.trace trace.json, and
-// with run.save_weights checkpoints/step_<N>/model.safetensors into config.run.out. Every process of a run calls it
+// checkpoints into config.run.out; goes on from a checkpoint as run.resume says. A save that fails is reported and
+// training goes on; one that fails at the end is an error, after all else is written. Every process of a run calls it
 // with its transport; the one with rank 0 writes the files, and only there are metrics and the summary complete. Throws
 // core::Error.
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport);
+// The same for a model that the configuration cannot name; of its section `model` only what is no size is used.
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+                  comm::Transport& transport);
 
 // Mean loss over a dataset, every sample once whatever the number of ranks; over the first `limit` microbatches of each
 // rank when it is positive. `route` is called with the batch filler to use and again with an empty one.
@@ -41,8 +50,5 @@ struct EvalData {
 EvalData open_eval_data(const std::string& prefix, const ModelConfig& model);
 using BatchFiller = std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)>;
 Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0);
-
-// The weights a run left: the highest step under RUN/checkpoints. Throws DataError when there are none.
-std::filesystem::path find_weights(const std::filesystem::path& run);
 
 }  // namespace zrt::runtime

@@ -53,6 +53,7 @@ class AccessChecker {
       const uint64_t end = a.offset + a.slots * a.stride();
       for (size_t j = i + 1; j < order.size() && set_.buffers[order[j]].offset < end; ++j) {
         const Buffer& b = set_.buffers[order[j]];
+        if (a.tier != b.tier) continue;
         if (a.life != Life::transient || b.life != Life::transient) {
           throw ProgramError(fmt::format("buffers '{}' and '{}' share bytes, but one of them is kept between programs",
                                          a.name, b.name));

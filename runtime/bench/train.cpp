@@ -60,7 +60,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
       progress(fmt::format("round {} of {}, stage {}", round, rounds, c->config.zero.stage));
       StepInputs inputs;
       inputs.seed = 1;
-      inputs.lr = 1e-4;
+      inputs.rates.lr = 1e-4;
       inputs.step = step;
       const double seconds = time_ranks(1, 1, [&](int) { c->session->run("step", inputs); });
       if (round == 0) continue;

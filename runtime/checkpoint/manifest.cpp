@@ -60,9 +60,9 @@ class Reader {
 }  // namespace
 
 std::string format_manifest(const Manifest& manifest) {
-  Json json{{"format", "zrt checkpoint"},     {"version", manifest_version},   {"step", manifest.step},
-            {"samples", manifest.samples},    {"optimizer", manifest.optimizer}, {"model", manifest.model},
-            {"control", manifest.control},    {"made_by", manifest.made_by},   {"algorithm", "xxh3-64"}};
+  Json json{{"format", "zrt checkpoint"},  {"version", manifest_version},     {"step", manifest.step},
+            {"samples", manifest.samples}, {"optimizer", manifest.optimizer}, {"model", manifest.model},
+            {"control", manifest.control}, {"made_by", manifest.made_by},     {"algorithm", "xxh3-64"}};
   json["files"] = Json::object();
   for (const auto& [name, file] : manifest.files) json["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
   std::string text = json.dump(1);
@@ -78,8 +78,8 @@ Manifest parse_manifest(const std::string& text, const std::string& name) {
   const std::string_view body(text.data(), text.size() - seal);
   const std::string stored = text.substr(body.size() + seal_begin.size(), digits);
   if (hash_of(body) != stored) {
-    throw core::DataError(
-        fmt::format("{}: its contents have the hash {} where {} was written; it is corrupt", name, hash_of(body), stored));
+    throw core::DataError(fmt::format("{}: its contents have the hash {} where {} was written; it is corrupt", name,
+                                      hash_of(body), stored));
   }
   const Json json = parse_strict_json(text, name);
   const Reader reader(json, name);

@@ -1,5 +1,5 @@
-// A run of a tensor's elements in memory order, cut into rectangles: checkpoints hold rectangles with their place in the
-// whole tensor, as PyTorch's distributed checkpoint does, while ZeRO's shards are runs that may start in mid row.
+// A run of a tensor's elements in memory order, cut into rectangles: checkpoints hold rectangles with their place in
+// the whole tensor, as PyTorch's distributed checkpoint does, while ZeRO's shards are runs that may start in mid row.
 #pragma once
 #include <cstdint>
 #include <functional>

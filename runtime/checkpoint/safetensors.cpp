@@ -23,10 +23,10 @@ struct Type {
   unsigned bits;
 };
 // In the order of the reference implementation, which sorts by it.
-constexpr std::array types{Type{"BOOL", 8}, Type{"U8", 8},    Type{"I8", 8},   Type{"F8_E5M2", 8}, Type{"F8_E4M3", 8},
-                           Type{"I16", 16}, Type{"U16", 16},  Type{"F16", 16}, Type{"BF16", 16},   Type{"I32", 32},
-                           Type{"U32", 32}, Type{"F32", 32},  Type{"C64", 64}, Type{"F64", 64},    Type{"I64", 64},
-                           Type{"U64", 64}};
+constexpr std::array types{Type{"BOOL", 8},    Type{"U8", 8},   Type{"I8", 8},   Type{"F8_E5M2", 8},
+                           Type{"F8_E4M3", 8}, Type{"I16", 16}, Type{"U16", 16}, Type{"F16", 16},
+                           Type{"BF16", 16},   Type{"I32", 32}, Type{"U32", 32}, Type{"F32", 32},
+                           Type{"C64", 64},    Type{"F64", 64}, Type{"I64", 64}, Type{"U64", 64}};
 
 std::optional<size_t> type_index(std::string_view name) {
   for (size_t i = 0; i < types.size(); ++i) {
@@ -141,11 +141,12 @@ std::string lay_out(SafetensorsHeader& header) {
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   uint64_t length = 0;
-  if (file_.bytes() < 8) fail(path.string(), fmt::format("has {} bytes; a safetensors file has 8 or more", file_.bytes()));
+  if (file_.bytes() < 8)
+    fail(path.string(), fmt::format("has {} bytes; a safetensors file has 8 or more", file_.bytes()));
   file_.read(0, &length, sizeof length);
   if (length > max_header_bytes || length > file_.bytes() - 8) {
-    fail(path.string(), fmt::format("says that its header has {} bytes; the file has {} and the format allows {}", length,
-                                    file_.bytes(), max_header_bytes));
+    fail(path.string(), fmt::format("says that its header has {} bytes; the file has {} and the format allows {}",
+                                    length, file_.bytes(), max_header_bytes));
   }
   std::string text(length, '\0');
   file_.read(8, text.data(), length);
@@ -171,8 +172,8 @@ void SafetensorsFile::read(const TensorEntry& tensor, int64_t first, std::span<f
   if (tensor.dtype == "BF16") return convert(uint16_t{}, [](uint16_t v) { return core::to_float(core::bf16{v}); });
   if (tensor.dtype == "F16") return convert(uint16_t{}, [](uint16_t v) { return core::to_float(core::f16{v}); });
   if (tensor.dtype == "F64") return convert(double{}, [](double v) { return static_cast<float>(v); });
-  fail(path().string(), fmt::format("tensor '{}' has dtype {}; weights are F32, BF16, F16 or F64", tensor.name,
-                                    tensor.dtype));
+  fail(path().string(),
+       fmt::format("tensor '{}' has dtype {}; weights are F32, BF16, F16 or F64", tensor.name, tensor.dtype));
 }
 
 }  // namespace zrt::runtime::checkpoint

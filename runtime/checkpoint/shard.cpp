@@ -52,7 +52,8 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
 
 }  // namespace
 
-std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folder, int rank, std::span<const Run> runs) {
+std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folder, int rank,
+                                              std::span<const Run> runs) {
   std::map<std::string, FileRecord> written;
   std::vector<Part> parts = make_parts(runs);
   for (size_t k = 0; k < parts.size(); ++k) {
@@ -85,8 +86,8 @@ std::map<std::string, std::vector<int64_t>> parse_sharding(const std::string& te
   std::map<std::string, std::vector<int64_t>> result;
   const Json json = parse_strict_json(text, name);
   const auto fail = [&](const std::string& tensor) {
-    throw core::DataError(
-        fmt::format("{}: {} of tensor '{}' must be {{\"saved_offsets\": [whole numbers]}}", name, sharding_key, tensor));
+    throw core::DataError(fmt::format("{}: {} of tensor '{}' must be {{\"saved_offsets\": [whole numbers]}}", name,
+                                      sharding_key, tensor));
   };
   if (!json.is_object()) fail("(all)");
   for (const auto& [tensor, value] : json.items()) {

@@ -1,6 +1,6 @@
-// The files one rank writes, in the form that PyTorch's distributed checkpoint reads ("HuggingFaceStorageReader"): plain
-// safetensors whose metadata say where in the whole tensor each rectangle lies. A tensor may occur once per file, so
-// the rectangles of one run go to several files: rectangle k to part k.
+// The files one rank writes, in the form that PyTorch's distributed checkpoint reads ("HuggingFaceStorageReader"):
+// plain safetensors whose metadata say where in the whole tensor each rectangle lies. A tensor may occur once per file,
+// so the rectangles of one run go to several files: rectangle k to part k.
 #pragma once
 #include <filesystem>
 #include <map>

@@ -55,8 +55,9 @@ Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
     const fs::path path = checkpoint / name;
     const core::InputFile file(path);
     if (file.bytes() != record.bytes) {
-      throw core::DataError(fmt::format("{}: has {} bytes where the manifest says {}; it {}", path.string(), file.bytes(),
-                                        record.bytes, file.bytes() < record.bytes ? "is truncated" : "was changed"));
+      throw core::DataError(fmt::format("{}: has {} bytes where the manifest says {}; it {}", path.string(),
+                                        file.bytes(), record.bytes,
+                                        file.bytes() < record.bytes ? "is truncated" : "was changed"));
     }
     if (!hashes) continue;
     const std::string xxh3 = file.xxh3();
@@ -82,7 +83,10 @@ std::optional<Stored> newest_valid(const fs::path& store, const std::function<vo
 }
 
 fs::path find_checkpoint(const fs::path& path) {
-  if (fs::exists(path / manifest_name)) return path;
+  if (fs::exists(path / manifest_name)) {
+    verify_checkpoint(path);
+    return path;
+  }
   std::string reasons;
   for (const fs::path& store : {path / "checkpoints", path}) {
     const auto found = newest_valid(store, [&](const std::string& why) { reasons += "\n  " + why; });

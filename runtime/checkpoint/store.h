@@ -28,7 +28,8 @@ Manifest verify_checkpoint(const std::filesystem::path& checkpoint, bool hashes 
 std::optional<Stored> newest_valid(const std::filesystem::path& store,
                                    const std::function<void(const std::string& why)>& skipped);
 
-// The checkpoint that PATH means: a checkpoint itself, or the newest valid one of a run's folder. Throws DataError.
+// The checkpoint that PATH means: a checkpoint itself, or the newest valid one of a run's folder; verified. Throws
+// DataError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
 // Makes the folder to write into, and `optimizer` in it. Removes what an earlier try left there.

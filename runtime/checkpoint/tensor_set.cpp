@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "core/error.h"
 #include "runtime/checkpoint/shard.h"
@@ -32,9 +34,8 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
       Tensor& tensor = tensors_[entry.name];
       if (tensor.pieces.empty()) tensor.shape.resize(entry.shape.size());
       if (offsets.size() != entry.shape.size() || tensor.shape.size() != entry.shape.size()) {
-        throw core::DataError(
-            fmt::format("{}: tensor '{}' has a place or a shape of another dimension than elsewhere", path.string(),
-                        entry.name));
+        throw core::DataError(fmt::format("{}: tensor '{}' has a place or a shape of another dimension than elsewhere",
+                                          path.string(), entry.name));
       }
       for (size_t d = 0; d < offsets.size(); ++d) {
         int64_t end;
@@ -51,9 +52,10 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
 
 void TensorSet::check(const std::string& name, const Tensor& tensor) const {
   const auto fail = [&](const char* what) {
-    throw core::DataError(fmt::format("{}: the pieces of tensor '{}' {}; a shard file is missing or was mixed in from "
-                                      "another checkpoint",
-                                      folder_.string(), name, what));
+    throw core::DataError(
+        fmt::format("{}: the pieces of tensor '{}' {}; a shard file is missing or was mixed in from "
+                    "another checkpoint",
+                    folder_.string(), name, what));
   };
   // Compared as a sum of sizes: the whole may be more than 64 bits can count.
   double whole = 1, pieces = 0;
@@ -77,7 +79,8 @@ std::vector<std::string> TensorSet::names() const {
 const TensorSet::Tensor& TensorSet::find(const std::string& tensor) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end()) {
-    throw core::DataError(fmt::format("{}: has no tensor '{}'; it was made by another model", folder_.string(), tensor));
+    throw core::DataError(
+        fmt::format("{}: has no tensor '{}'; it was made by another model", folder_.string(), tensor));
   }
   return found->second;
 }
@@ -92,6 +95,13 @@ const std::string& TensorSet::dtype(const std::string& tensor) const {
 
 void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const Tensor& whole = find(tensor);
+  const int64_t elements = std::accumulate(whole.shape.begin(), whole.shape.end(), int64_t{1}, std::multiplies<>());
+  if (begin < 0 || static_cast<int64_t>(out.size()) > elements - begin) {
+    throw core::DataError(
+        fmt::format("{}: tensor '{}' has {} elements; {} from {} on were asked for; it was made by "
+                    "another model",
+                    folder_.string(), tensor, elements, out.size(), begin));
+  }
   for (const Piece& piece : whole.pieces) {
     common_runs(whole.shape, piece.rectangle, begin, begin + static_cast<int64_t>(out.size()),
                 [&](int64_t at, int64_t within, int64_t count) {

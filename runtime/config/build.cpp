@@ -134,6 +134,11 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.eval_batches = values.integer("run.eval_batches", 1, most);
   run.save_weights = values.flag("run.save_weights");
   run.trace = values.flag("run.trace");
+  run.checkpoint_interval = values.integer("run.checkpoint_interval", 0, most);
+  run.keep_last = values.integer("run.keep_last", 2, most);
+  run.keep_every = values.integer("run.keep_every", 0, most);
+  run.resume = optional_text(values, "run.resume");
+  run.load_module_only = values.flag("run.load_module_only");
   run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
   return run;

@@ -67,7 +67,11 @@ struct RunConfig {
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
   int64_t eval_interval = 0, eval_batches = 8;  // steps between evaluations, 0: none; microbatches of one
-  bool save_weights = true, trace = false;
+  bool save_weights = true, trace = false;      // save_weights: a checkpoint after the last step
+  int64_t checkpoint_interval = 0;              // steps between checkpoints; 0: none but the last
+  int64_t keep_last = 2, keep_every = 0;        // newest checkpoints kept; and those of every so many steps, 0: none
+  std::string resume;                           // "": start from scratch; "auto"; or a run's or checkpoint's folder
+  bool load_module_only = false;                // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
 };

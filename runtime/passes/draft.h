@@ -5,6 +5,7 @@
 
 #include "runtime/layout.h"
 #include "runtime/program.h"
+#include "runtime/state_buffers.h"
 
 namespace zrt::runtime {
 
@@ -19,13 +20,7 @@ struct Draft {
   std::vector<DraftSegment> segments;
 };
 
-// State buffers of every unit, by unit; no_buffer where a run does not have the state.
-struct StateBuffers {
-  std::vector<BufferId> weight, grad, master, moment1, moment2;
-  BufferId control = no_buffer, shares = no_buffer;
-};
-
-inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2;
+inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3;
 
 // Adds the buffers of the model states: weights always, the rest when training.
 StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training);
@@ -44,7 +39,10 @@ void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const State
 
 Draft make_init(const Layout& layout, const StateBuffers& state, bool load);
 // Brings every unit's logical fp32 weights together, one unit at a time, and exports them.
-Draft make_save(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+// Copies what this rank adds to a checkpoint to the host tier, into buffers that keep their bytes until the next save.
+// Each rank takes its shard of every unit, whatever it holds: no communication, and the same bytes on all ranks.
+Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state);
 
 // Bounds how far communication may run ahead of compute (one block with overlap, none without), then adds the waits
 // that make every read see its write and every write follow the reads before it.

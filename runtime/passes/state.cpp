@@ -12,10 +12,11 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   StateBuffers state;
   const size_t units = layout.units.units.size();
   state.weight.resize(units, no_buffer);
-  state.grad = state.master = state.moment1 = state.moment2 = state.weight;
+  state.grad = state.master = state.weight;
+  state.states.resize(units);
   for (size_t u = 0; u < units; ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    auto add = [&](const char* kind, Category category, Life life, optimizer::Extent extent, core::DType type) {
+    auto add = [&](const std::string& kind, Category category, Life life, const auto& extent, core::DType type) {
       const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
       return set.add({fmt::format("{} of {}", kind, unit.name), category, life, bytes, 1, 0});
     };
@@ -25,8 +26,9 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
     if (layout.has_master()) {
       state.master[u] = add("master", Category::master, Life::carried, layout.zero.states, core::DType::f32);
     }
-    state.moment1[u] = add("moment1", Category::moment1, Life::carried, layout.zero.states, core::DType::f32);
-    state.moment2[u] = add("moment2", Category::moment2, Life::carried, layout.zero.states, core::DType::f32);
+    for (const optimizer::UnitState& kind : optimizer::unit_states(layout.optimizer, unit)) {
+      state.states[u].push_back(add(kind.kind, kind.category, Life::carried, kind, core::DType::f32));
+    }
   }
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});
   state.shares = set.add({"control shares", Category::comm, Life::transient,

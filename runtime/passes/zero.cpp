@@ -189,9 +189,8 @@ class ZeroPass {
     for (uint32_t u : all) {
       std::vector<Access> accesses{{state_.control, Role::control, Use::read, {}},
                                    {state_.grad[u], Role::grad, Use::read, {}},
-                                   {state_.weight[u], Role::weight, Use::update, {}},
-                                   {state_.moment1[u], Role::moment1, Use::update, {}},
-                                   {state_.moment2[u], Role::moment2, Use::update, {}}};
+                                   {state_.weight[u], Role::weight, Use::update, {}}};
+      for (BufferId kind : state_.states[u]) accesses.push_back({kind, Role::state, Use::update, {}});
       if (state_.master[u] != no_buffer) accesses.push_back({state_.master[u], Role::master, Use::update, {}});
       push(OpKind::update, compute_lane, "update " + layout_.units.units[u].name, {u}, std::move(accesses));
     }
@@ -229,62 +228,6 @@ class ZeroPass {
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   ZeroPass(set, layout, state).rewrite(draft);
-}
-
-Draft make_init(const Layout& layout, const StateBuffers& state, bool load) {
-  Draft draft{load ? "load" : "init", {}};
-  DraftSegment& segment = draft.segments.emplace_back();
-  auto write = [](Op& op, BufferId buffer, Role role) {
-    if (buffer != no_buffer) op.accesses.push_back({buffer, role, Use::write, {}});
-  };
-  Op control;
-  control.kind = load ? OpKind::load : OpKind::init;
-  control.name = "init control";
-  write(control, state.control, Role::control);
-  segment.ops.push_back(control);
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    Op op;
-    op.kind = load ? OpKind::load : OpKind::init;
-    op.name = fmt::format("{} {}", op_kind_name(op.kind), layout.units.units[u].name);
-    op.units = {u};
-    write(op, state.weight[u], Role::weight);
-    write(op, state.master[u], Role::master);
-    write(op, state.moment1[u], Role::moment1);
-    write(op, state.moment2[u], Role::moment2);
-    segment.ops.push_back(std::move(op));
-  }
-  return draft;
-}
-
-Draft make_save(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Draft draft{"save", {}};
-  DraftSegment& segment = draft.segments.emplace_back();
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    const optimizer::Unit& unit = layout.units.units[u];
-    const bool master = state.master[u] != no_buffer;
-    const Extent extent = master ? layout.zero.states : layout.zero.weights;
-    BufferId full = master ? state.master[u] : state.weight[u];
-    if (extent == Extent::shard) {
-      const BufferId part = full;
-      const core::DType type = master ? core::DType::f32 : layout.compute;
-      full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
-                      static_cast<uint64_t>(unit.elements) * core::dtype_size(type)});
-      Op gather;
-      gather.kind = OpKind::gather_state;
-      gather.lane = comm_lane;
-      gather.name = "gather state " + unit.name;
-      gather.units = {u};
-      gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
-      segment.ops.push_back(std::move(gather));
-    }
-    Op op;
-    op.kind = OpKind::export_state;
-    op.name = "export " + unit.name;
-    op.units = {u};
-    op.accesses = {{full, Role::full_state, Use::read, {}}};
-    segment.ops.push_back(std::move(op));
-  }
-  return draft;
 }
 
 }  // namespace zrt::runtime

@@ -166,7 +166,7 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
                             {}});
   session.run("init", {});
   const size_t before = session.executor(1).trace().size();
-  session.run("step", {7, 1e-2, 1, 5, 0});
+  session.run("step", {7, 5, 0, {1e-2}});
   const auto& trace = session.executor(1).trace();
   CHECK(trace.size() - before == expected);
   std::array<double, 3> last{};

@@ -20,6 +20,7 @@ struct Setting {
   bool overlap = false, reuse_at_turn = true, serialize = false;
   int steps = 5, threads = 1;
   uint64_t seed = 7;
+  optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
@@ -42,6 +43,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.model = &model;
   layout.units = optimizer::make_units(model, s.ranks, s.unit_elements);
   layout.zero = optimizer::zero_strategy(s.stage);
+  layout.optimizer = s.optimizer;
   layout.dp = s.ranks;
   layout.compute = s.compute;
   layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
@@ -99,14 +101,13 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
 }
 
 inline std::vector<std::string> phases_of(const Setting& s) {
-  std::vector<std::string> phases{"init", "step", "save"};
+  std::vector<std::string> phases{"init", "step", "export"};
   if (s.eval) phases.push_back("eval");
   return phases;
 }
 
 inline runtime::SessionOptions session_options(const Setting& s) {
   runtime::SessionOptions options;
-  options.adam = {0.9f, 0.95f, 1e-8f, 0.1f, true};
   options.clip = 1;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
@@ -128,18 +129,18 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
                             {}});
   session.run("init", {});
   for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
-    session.run("step", {s.seed, 1e-2, 1, step, 0});
+    session.run("step", {s.seed, step, 0, {1e-2}});
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
     outcome.exposed_comm = session.executor(0).exposed_comm_seconds();
     outcome.exposed_io = session.executor(0).exposed_io_seconds();
   }
   if (s.eval) {
-    session.run("eval", {s.seed, 0, 1, step, 0});
+    session.run("eval", {s.seed, step, 0, {}});
     outcome.eval_loss = session.executor(0).control().mean_loss;
   }
   outcome.state = session.state_xxh3();
-  session.save([&](const models::Param& param, const float* weights) {
+  session.export_weights([&](const models::Param& param, const float* weights) {
     outcome.weights.insert(outcome.weights.end(), weights, weights + param.elements());
   });
   outcome.comm = session.executor(0).comm_volume();

@@ -22,7 +22,7 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   session.run("init", {});
   uint64_t early = 0;
   for (step = 0; step < 1200; ++step) {
-    session.run("step", {1, 1e-3, 1, step, 0});
+    session.run("step", {1, step, 0, {1e-3}});
     // Libraries and heaps have their size once the flight records have wrapped around.
     if (step == 199) early = runtime::read_process_memory(arenas).outside_arena_bytes;
   }

@@ -18,7 +18,7 @@ uint64_t bytes_of(const core::CategoryBytes& bytes, Category category) {
 }
 
 MemoryPlan plan_of(const models::Model& model, const Setting& s) {
-  return runtime::compile(make_layout(model, s), {"init", "step", "save"}).plan;
+  return runtime::compile(make_layout(model, s), {"init", "step", "export"}).plan;
 }
 
 // The settings of memory tests: everything that changes what is in the arena.
@@ -127,8 +127,9 @@ TEST_CASE("buffers that are never alive together share bytes, with little lost b
                                          [](uint64_t total, const auto& entry) { return total + entry.bytes; });
     CHECK(plan.device().peak_bytes < sum);
     CHECK(plan.device().peak_bytes >= plan.device().live_peak_bytes);
-    CHECK(plan.device().packing_overhead() ==
-          Approx(static_cast<double>(plan.device().peak_bytes) / static_cast<double>(plan.device().live_peak_bytes) - 1));
+    CHECK(
+        plan.device().packing_overhead() ==
+        Approx(static_cast<double>(plan.device().peak_bytes) / static_cast<double>(plan.device().live_peak_bytes) - 1));
     worst = std::max(worst, plan.device().packing_overhead());
     // Red zones alone are 64 to 127 bytes for each of some 100 buffers of a few KiB.
     CHECK(plan.device().packing_overhead() < 0.5);
@@ -145,7 +146,8 @@ TEST_CASE("packing loses little where buffers are large: two percent with overla
       s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.overlap = overlap;
       s.unit_elements = 1 << 18, s.bucket = 1 << 19;
       const MemoryPlan plan = plan_of(model, s);
-      CAPTURE(overlap, stage, plan.device().packing_overhead(), plan.device().peak_bytes, plan.device().live_peak_bytes, plan.device().peak_op);
+      CAPTURE(overlap, stage, plan.device().packing_overhead(), plan.device().peak_bytes, plan.device().live_peak_bytes,
+              plan.device().peak_op);
       CHECK(plan.device().packing_overhead() < (overlap ? 0.02 : 0.001));
     }
   }
@@ -157,7 +159,7 @@ TEST_CASE("saving holds one whole unit beside the states") {
     Setting s;
     s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.unit_elements = 1 << 17, s.micro_batch = 1;
     const runtime::Layout layout = make_layout(model, s);
-    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
     uint64_t lowest = ~0ull, highest = 0, largest = 0;
     for (const runtime::Buffer& buffer : compiled.set.buffers) {
       if (buffer.name.rfind("whole state of", 0) != 0) continue;

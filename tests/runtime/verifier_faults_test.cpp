@@ -87,7 +87,7 @@ TEST_CASE("a step without one of its ops is rejected") {
   for (const Subject& subject : subjects()) {
     const models::Model model = model_of(subject);
     const runtime::Layout layout = make_layout(model, subject.setting);
-    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
     for (OpId id = 0; id < compiled.set.program("step").ops.size(); ++id) {
       runtime::ProgramSet set = compiled.set;
       const std::string name = set.program("step").ops[id].name;
@@ -104,7 +104,7 @@ TEST_CASE("a step with two near ops swapped is rejected, or harmless") {
   for (const Subject& subject : subjects()) {
     const models::Model model = model_of(subject);
     const runtime::Layout layout = make_layout(model, subject.setting);
-    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
     const Outcome good = run(model, subject.setting);
     const runtime::Program& step = compiled.set.program("step");
     for (const runtime::Segment& segment : step.segments) {
@@ -136,7 +136,7 @@ TEST_CASE("a step without one of its waits is rejected, or the wait only bounds 
   for (const Subject& subject : subjects()) {
     const models::Model model = model_of(subject);
     const runtime::Layout layout = make_layout(model, subject.setting);
-    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
     const Outcome good = run(model, subject.setting);
     const runtime::Program& step = compiled.set.program("step");
     for (OpId id = 0; id < step.ops.size(); ++id) {
@@ -173,7 +173,7 @@ TEST_CASE("a buffer moved into the red zone before it is rejected, or meets only
   for (const Subject& subject : subjects()) {
     const models::Model model = model_of(subject);
     const runtime::Layout layout = make_layout(model, subject.setting);
-    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "save"});
+    const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"});
     const Outcome good = run(model, subject.setting);
     for (size_t b = 0; b < compiled.set.buffers.size(); ++b) {
       const runtime::Buffer& buffer = compiled.set.buffers[b];

@@ -27,7 +27,7 @@ struct Fixture {
     s.ranks = 2, s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.overlap = true;
     s.unit_elements = 100, s.bucket = 200;
     layout = make_layout(model, s);
-    set = runtime::compile(layout, {"init", "step", "eval", "save"}).set;
+    set = runtime::compile(layout, {"init", "step", "eval", "export"}).set;
   }
   Fixture(const Fixture&) = delete;
 
@@ -148,8 +148,8 @@ TEST_CASE("a slot that does not exist is rejected, also when only a late turn re
 TEST_CASE("bytes that two buffers need at once are rejected") {
   Fixture f;
   SECTION("a state and a transient buffer, even where no program uses both") {
-    f.buffer("eval tokens").offset = f.buffer("moment1 of head.weight").offset;
-    f.rejects({"'moment1 of head.weight'", "'eval tokens'", "kept between programs"});
+    f.buffer("eval tokens").offset = f.buffer("exp_avg of head.weight").offset;
+    f.rejects({"'exp_avg of head.weight'", "'eval tokens'", "kept between programs"});
   }
   SECTION("two buffers of one op") {
     f.buffer("forward workspace of linear.0").offset = f.buffer("output of embed").offset;
@@ -260,7 +260,7 @@ TEST_CASE("phases that do not exist or cannot be compiled are refused") {
   const runtime::Layout layout = make_layout(model, s);
   CHECK_THROWS_AS(runtime::compile(layout, {"init", "train"}), core::ProgramError);
   // Without training there are no fp32 weights to save.
-  CHECK_THROWS_AS(runtime::compile(layout, {"init", "save"}), core::ProgramError);
+  CHECK_THROWS_AS(runtime::compile(layout, {"init", "export"}), core::ProgramError);
   CHECK_NOTHROW(runtime::compile(layout, {"init", "eval"}));
   const runtime::Compiled compiled = runtime::compile(layout, {"init", "eval"});
   CHECK_THROWS_AS(compiled.set.program("step"), core::ProgramError);
@@ -272,7 +272,7 @@ TEST_CASE("a program of many layers and microbatches stays small and quick to co
     Setting s;
     s.ranks = 8, s.stage = stage, s.accumulation = microbatches, s.reduce_every = every, s.overlap = true;
     const runtime::Layout layout = make_layout(model, s);
-    return runtime::compile(layout, {"init", "step", "eval", "save"});
+    return runtime::compile(layout, {"init", "step", "eval", "export"});
   };
   const auto start = std::chrono::steady_clock::now();
   const runtime::Compiled many = compile(3, 64, 1);

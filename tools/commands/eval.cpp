@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "runtime/safetensors.h"
+#include "runtime/resume.h"
 #include "runtime/setup.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/reporter.h"
@@ -18,26 +18,25 @@ int eval_command(const Args& args) {
       "json", "print the result as JSON");
   po::variables_map values;
   if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
-  const std::filesystem::path run = values["RUN"].as<std::string>();
+  const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   std::vector<std::string> sets;
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
-  const runtime::Config config = runtime::load_resolved(run / "config.resolved.json", sets);
+  const runtime::Config config = runtime::load_resolved(run.config, sets);
   const std::string prefix = values.count("data") ? values["data"].as<std::string>() : config.data.validation;
   if (prefix.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
 
   const models::Model model = runtime::make_model(config.model);
   const runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::EvalData data = runtime::open_eval_data(prefix, config.model);
-  const runtime::SafetensorsReader weights(runtime::find_weights(run));
+  const runtime::checkpoint::Reader weights(run.checkpoint, false);
+  runtime::require_tensors(weights, layout, false);
   runtime::BatchFiller filler;
-  runtime::Session session(layout, runtime::compile_within_budget(config, layout, {"load", "eval"}),
-                           runtime::session_options(config),
-                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-                              filler(rank, microbatch, tokens, targets);
-                            },
-                            [&](const models::Param& param, int64_t begin, std::span<float> out) {
-                              weights.read(param.name, param.elements(), begin, out);
-                            }});
+  runtime::Session session(
+      layout, runtime::compile_within_budget(config, layout, {"load", "eval"}), runtime::session_options(config),
+      {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+         filler(rank, microbatch, tokens, targets);
+       },
+       [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }});
   session.run("load", {});
   const runtime::Evaluation e = runtime::evaluate(session, data, filler);
   if (!values.count("json")) {

@@ -9,6 +9,8 @@
 #include "core/error.h"
 #include "models/data/dataset_meta.h"
 #include "models/data/tokenizer.h"
+#include "runtime/resume.h"
+#include "runtime/resume.h"
 #include "runtime/trainer.h"
 #include "tools/commands/arguments.h"
 
@@ -23,8 +25,8 @@ int generate_command(const Args& args) {
       "seed", po::value<uint64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON");
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
-  const std::filesystem::path run = values["RUN"].as<std::string>();
-  const runtime::Config config = runtime::load_resolved(run / "config.resolved.json");
+  const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
+  const runtime::Config config = runtime::load_resolved(run.config);
   std::string tokenizer_name = "bytes";
   if (!config.data.train.empty()) {
     const auto meta = models::data::read_meta(config.data.train[0].prefix);
@@ -59,7 +61,7 @@ int generate_command(const Args& args) {
     text += piece;
     if (!json) std::cout << piece << std::flush;
   };
-  const auto tokens = runtime::generate(config, runtime::find_weights(run), generate);
+  const auto tokens = runtime::generate(config, run.checkpoint, generate);
   if (json) {
     const nlohmann::ordered_json result{{"prompt", prompt}, {"text", text}, {"tokens", tokens}};
     std::cout << result.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);

@@ -5,6 +5,9 @@
 
 #include <cmath>
 #include <iostream>
+#include <set>
+
+#include "core/log.h"
 
 namespace zrt::tools {
 namespace {
@@ -32,17 +35,19 @@ void Reporter::planned(const runtime::Layout& layout, const runtime::Compiled& c
       "{} parameters in {} units, {} rank{}, ZeRO stage {}, {}; {} per rank, peak in '{}' at '{}', packing overhead "
       "{:.2f} %; programs verified in {:.0f} ms\n",
       layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
-      core::dtype_name(layout.compute), core::format_bytes(compiled.plan.device().peak_bytes), compiled.plan.device().peak_phase,
-      compiled.plan.device().peak_op, 100 * compiled.plan.device().packing_overhead(), 1000 * compiled.verify_seconds);
+      core::dtype_name(layout.compute), core::format_bytes(compiled.plan.device().peak_bytes),
+      compiled.plan.device().peak_phase, compiled.plan.device().peak_op,
+      100 * compiled.plan.device().packing_overhead(), 1000 * compiled.verify_seconds);
   start_ = std::chrono::steady_clock::now();
 }
 
 void Reporter::step(const runtime::StepMetrics& m) {
   const bool last = m.step == steps_;
-  const bool due = interval_ > 0 && (m.step % interval_ == 0 || m.step == 1 || last);
+  const bool due = interval_ > 0 && (m.step % interval_ == 0 || m.step == first_step_ + 1 || last);
   if (live_ ? !(last || seconds_since(last_) > 0.1) : !due) return;
   last_ = std::chrono::steady_clock::now();
-  const double left = seconds_since(start_) / static_cast<double>(m.step) * static_cast<double>(steps_ - m.step);
+  const double left =
+      seconds_since(start_) / static_cast<double>(m.step - first_step_) * static_cast<double>(steps_ - m.step);
   std::cerr << fmt::format(
                    "{}step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {} × {}  {} left{}",
                    live_ ? "\r\033[K" : "", m.step, steps_, m.loss, m.grad_norm, m.lr, m.tokens_per_second(), ranks_,
@@ -54,6 +59,27 @@ void Reporter::step(const runtime::StepMetrics& m) {
 void Reporter::evaluated(int64_t step, const runtime::Evaluation& evaluation) {
   end_line();
   std::cerr << fmt::format("step {}: {}\n", step, evaluation_text(evaluation));
+}
+
+void Reporter::resumed(int64_t step, const std::string& folder) {
+  first_step_ = step;
+  std::cerr << fmt::format("going on after step {} from {}\n", step, folder);
+}
+
+void Reporter::saved(const runtime::SaveOutcome& outcome) {
+  end_line();
+  if (!outcome.error.empty()) {
+    spdlog::error("the checkpoint of step {} was not saved, the last one stays: {}", outcome.step, outcome.error);
+    return;
+  }
+  std::cerr << fmt::format("step {}: saved {} ({}, {:.2f} s in all, training waited {:.2f} s)\n", outcome.step,
+                           outcome.folder, core::format_bytes(outcome.bytes), outcome.write_seconds,
+                           outcome.stall_seconds);
+}
+
+void Reporter::warn(const std::string& text) {
+  end_line();
+  spdlog::warn("{}", text);
 }
 
 void Reporter::end_line() {
@@ -73,8 +99,15 @@ std::string memory_table(const runtime::MemoryReport& report) {
       fmt::format("device memory at the peak ('{}' in phase '{}'); planned and measured in bytes\n{} {:>15} {:>15}\n",
                   plan.device().peak_op, plan.device().peak_phase, head, "planned", "measured");
   for (const runtime::RankMemory& rank : report.ranks) {
-    text += fmt::format("{:>4}{} {:>15} {:>15}{}\n", rank.rank, row, rank.planned_peak_bytes, rank.measured_peak_bytes,
-                        rank.planned_peak_bytes == rank.measured_peak_bytes ? "" : "  differs");
+    const uint64_t planned = plan.device().peak_bytes, measured = rank.measured_peak_bytes[0];
+    text += fmt::format("{:>4}{} {:>15} {:>15}{}\n", rank.rank, row, planned, measured,
+                        planned == measured ? "" : "  differs");
+  }
+  if (plan.host().peak_bytes > 0) {
+    std::set<uint64_t> measured;
+    for (const runtime::RankMemory& rank : report.ranks) measured.insert(rank.measured_peak_bytes[1]);
+    text += fmt::format("host memory of every rank for checkpoints: {} bytes planned, {} measured\n",
+                        plan.host().peak_bytes, fmt::join(measured, " or "));
   }
   for (const runtime::ProcessReport& process : report.processes) {
     const std::string whose = report.processes.size() == 1 ? "" : fmt::format("rank {}, ", process.ranks.front());

@@ -14,11 +14,15 @@ class Reporter {
   void planned(const runtime::Layout& layout, const runtime::Compiled& compiled);
   void step(const runtime::StepMetrics& metrics);
   void evaluated(int64_t step, const runtime::Evaluation& evaluation);
+  void resumed(int64_t step, const std::string& folder);
+  void saved(const runtime::SaveOutcome& outcome);
+  void warn(const std::string& text);
   void end_line();
 
  private:
   bool live_;
   int64_t steps_, interval_;
+  int64_t first_step_ = 0;
   uint64_t rank_bytes_ = 0;
   int ranks_ = 1;
   std::chrono::steady_clock::time_point start_, last_;

@@ -13,10 +13,23 @@
 namespace zrt::tools {
 namespace {
 
-std::atomic<bool> stop_requested{false};
+constexpr int preempted = 3;  // exit code: stopped by a signal, with everything saved
 
-void request_stop(int) {
-  stop_requested = true;
+std::atomic<uint32_t> requests{0};
+
+void ask(int signal) {
+  requests |= signal == SIGUSR1 ? runtime::save_requested : runtime::stop_requested;
+}
+
+// SIGUSR1: save after this step and go on. SIGTERM, SIGINT: save and stop; a second one ends the process at once.
+void watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = ask;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGUSR1, &action, nullptr);
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
 }
 
 }  // namespace
@@ -26,7 +39,10 @@ int train_command(const Args& args) {
   options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks, as threads of this process")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
       "steps", po::value<int64_t>(), "run.steps")("out", po::value<std::string>(), "run.out: folder of the run")(
-      "json", "print summary.json and memory.json to stdout instead of the tables");
+      "resume", po::value<std::string>(),
+      "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; "
+      "or the folder of a run or checkpoint")("json",
+                                              "print summary.json and memory.json to stdout instead of the tables");
   po::variables_map values;
   if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},
              values)) {
@@ -36,6 +52,7 @@ int train_command(const Args& args) {
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   if (values.count("steps")) sets.push_back(fmt::format("run.steps={}", values["steps"].as<int64_t>()));
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
+  if (values.count("resume")) sets.push_back(fmt::format("run.resume={}", values["resume"].as<std::string>()));
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
   const auto transport = comm::make_thread_transport(config.mesh.world());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
@@ -45,13 +62,7 @@ int train_command(const Args& args) {
     runtime::record_inferred(config, "run.out", config.run.out);
   }
 
-  // A second signal ends the process at once.
-  struct sigaction action {};
-  action.sa_handler = request_stop;
-  action.sa_flags = SA_RESETHAND;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-
+  watch_signals();
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;
   hooks.planned = [&](const runtime::Layout& layout, const runtime::Compiled& compiled) {
@@ -59,13 +70,18 @@ int train_command(const Args& args) {
   };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
-  hooks.stop = [] { return stop_requested.load(); };
+  hooks.resumed = [&](int64_t step, const std::string& folder) { reporter.resumed(step, folder); };
+  hooks.saved = [&](const runtime::SaveOutcome& outcome) { reporter.saved(outcome); };
+  hooks.warn = [&](const std::string& text) { reporter.warn(text); };
+  // A request to save is passed on once, one to stop stays.
+  hooks.requests = [] { return requests.fetch_and(~uint32_t{runtime::save_requested}); };
   const runtime::TrainResult result = runtime::train(config, hooks, *transport);
   reporter.end_line();
+  const int code = result.summary.exit_reason == "finished" ? 0 : preempted;
   if (values.count("json")) {
     std::cout << "{\"summary\":" << runtime::to_json(result.summary)
               << ",\"memory\":" << runtime::to_json(result.memory) << "}\n";
-    return 0;
+    return code;
   }
   const runtime::Summary& summary = result.summary;
   std::cout << fmt::format(
@@ -75,7 +91,7 @@ int train_command(const Args& args) {
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   std::cout << memory_table(result.memory) << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out
             << "\n";
-  return 0;
+  return code;
 }
 
 }  // namespace zrt::tools

@@ -1,0 +1,32 @@
+// The loss scale of fp16 training: gradients are multiplied by it on their way through fp16 and divided by it before
+// the update. The law is that of DeepSpeed's DynamicLossScaler, with factor 2.
+// (Micikevicius et al., "Mixed Precision Training", 2018.)
+#pragma once
+#include <cstdint>
+
+namespace zrt::optimizer {
+
+// Named like the keys of the section fp16. fp32 and bf16 train with the static scale 1.
+struct LossScaleParams {
+  bool dynamic = false;
+  double initial = 1;        // of a dynamic scale: 2^initial_scale_power
+  int64_t window = 1000;     // clean steps after which the scale doubles
+  int64_t hysteresis = 2;    // the overflow that halves the scale; those before it are only counted
+  bool consecutive = false;  // any clean step forgives the counted overflows; else only doubling does
+  double minimum = 1;
+};
+
+// Part of what a checkpoint keeps.
+struct LossScale {
+  double scale = 1;
+  int64_t hysteresis = 2;  // overflows left until the scale is halved
+  int64_t iteration = 0, last_overflow = -1;
+};
+
+LossScale initial_loss_scale(const LossScaleParams& params);
+
+// Moves the scale after a step; `overflow`: a gradient was not finite and the step was skipped. Throws
+// core::NumericError when the scale must fall but is at its minimum.
+void update_loss_scale(const LossScaleParams& params, LossScale& state, bool overflow);
+
+}  // namespace zrt::optimizer

@@ -1,0 +1,24 @@
+#include "optimizer/optimizer.h"
+
+namespace zrt::optimizer {
+
+std::shared_ptr<const Optimizer> make_optimizer(const OptimizerParams& params) {
+  return std::visit([](const auto& of) { return make_optimizer(of); }, params);
+}
+
+void Optimizer::decide(const Rates& rates, Progress& progress, Decision& decision) const {
+  ++progress.updates;
+  decision.lr = rates.lr;
+}
+
+std::vector<UnitState> unit_states(const OptimizerParams& params, const Unit& unit) {
+  return make_optimizer(params)->states(unit);
+}
+
+UnitState element_wise(const Unit& unit, std::string kind, core::Category category) {
+  UnitState state{std::move(kind), category, true, unit.elements, {}};
+  for (const UnitParam& param : unit.params) state.tensors.push_back({&param, param.param->shape, param.offset});
+  return state;
+}
+
+}  // namespace zrt::optimizer

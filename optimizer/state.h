@@ -1,0 +1,39 @@
+// What an optimizer keeps for a unit: its state kinds, each a run of fp32 values with the tensors that lie in it.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "core/ledger.h"
+#include "optimizer/params.h"
+#include "optimizer/unit.h"
+
+namespace zrt::optimizer {
+
+// One parameter's part of a state kind: fp32 values of `shape`, from `offset` elements into the unit's state.
+struct StateTensor {
+  const UnitParam* param = nullptr;
+  std::vector<int64_t> shape;
+  int64_t offset = 0;
+  int64_t elements() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
+};
+
+struct UnitState {
+  std::string kind;  // as PyTorch names it: "exp_avg", "exp_avg_sq", "momentum_buffer", "exp_avg_sq_row" …
+  core::Category category = core::Category::moment1;
+  // Element-wise: laid out like the unit, padding included, and cut as ZeroStrategy::states says. Otherwise every rank
+  // holds all of it.
+  bool sharded = true;
+  int64_t elements = 0;  // of the whole unit
+  std::vector<StateTensor> tensors;
+};
+
+// In the order in which StateBuffers and ops name them. Empty for plain SGD. The unit must outlive the result.
+std::vector<UnitState> unit_states(const OptimizerParams& params, const Unit& unit);
+
+// A state kind with one value per element of the unit.
+UnitState element_wise(const Unit& unit, std::string kind, core::Category category);
+
+}  // namespace zrt::optimizer

@@ -1,0 +1,239 @@
+#include "runtime/checkpointer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/checkpoint/store.h"
+#include "runtime/share_text.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Json;
+using checkpoint::Run;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What `work` throws for a reason of this rank's own, as text.
+template <class Work>
+std::string error_of(Work work) {
+  try {
+    work();
+    return "";
+  } catch (const core::CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+struct Checkpointer::Flight {
+  checkpoint::Manifest manifest;
+  SaveOutcome outcome;
+  double start = 0;
+  std::vector<std::thread> threads;
+  std::vector<std::exception_ptr> errors;  // by local rank: the group is broken
+  std::atomic<size_t> running = 0;
+};
+
+Checkpointer::Checkpointer(Session& session, CheckpointOptions options, std::function<void(const SaveOutcome&)> report)
+    : session_(session), options_(std::move(options)), report_(std::move(report)) {
+  // Ranks wait for each other's disks here: longer than for a collective, but not for ever.
+  group_ = session.transport().make_group("save", 10 * session.timeout());
+}
+
+Checkpointer::~Checkpointer() {
+  if (!flight_) return;
+  for (std::thread& thread : flight_->threads) thread.join();
+}
+
+// Where this rank's part of a unit lies: source 0 is the fp32 weights, then come the state kinds.
+const float* Checkpointer::place(size_t local, size_t unit, size_t source) const {
+  const Compiled& compiled = session_.compiled();
+  const StateBuffers& state = compiled.state;
+  const bool copied = options_.background;
+  const BufferId id = copied        ? state.snapshot[unit][source]
+                      : source == 0 ? state.logical(unit)
+                                    : state.states[unit][source - 1];
+  const Buffer& buffer = compiled.set.buffers[id];
+  const auto* values =
+      reinterpret_cast<const float*>(session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset);
+  const optimizer::Unit& u = session_.layout().units.units[unit];
+  const bool whole = buffer.bytes == static_cast<uint64_t>(u.elements) * sizeof(float);
+  return values + (whole && u.shard != u.elements ? (session_.first_local() + static_cast<int>(local)) * u.shard : 0);
+}
+
+namespace {
+
+// The parts of a unit's parameters that lie in one rank's shard.
+void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, int rank,
+              const float* values) {
+  const int64_t begin = rank * unit.shard, end = begin + unit.shard;
+  for (const optimizer::UnitParam& place : unit.params) {
+    const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
+    if (from >= to) continue;
+    const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
+    runs.push_back({name, place.param->shape, from - place.offset, to - from, values + (from - begin)});
+  }
+}
+
+}  // namespace
+
+std::vector<Run> Checkpointer::weights(size_t local) const {
+  std::vector<Run> runs;
+  const auto& units = session_.layout().units.units;
+  for (size_t u = 0; u < units.size(); ++u) {
+    add_runs(runs, units[u], "", session_.first_local() + static_cast<int>(local), place(local, u, 0));
+  }
+  return runs;
+}
+
+std::vector<Run> Checkpointer::states(size_t local) const {
+  std::vector<Run> runs;
+  const Layout& layout = session_.layout();
+  const int rank = session_.first_local() + static_cast<int>(local);
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      if (kinds[k].sharded) {
+        add_runs(runs, layout.units.units[u], kinds[k].kind, rank, place(local, u, k + 1));
+        continue;
+      }
+      if (rank != 0) continue;  // every rank holds the same
+      for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
+        runs.push_back({state_name(kinds[k].kind, tensor.param->param->name), tensor.shape, 0, tensor.elements(),
+                        place(local, u, k + 1) + tensor.offset});
+      }
+    }
+  }
+  return runs;
+}
+
+void Checkpointer::save(const checkpoint::Manifest& manifest) {
+  wait();
+  flight_ = std::make_unique<Flight>();
+  Flight& flight = *flight_;
+  flight.manifest = manifest;
+  flight.outcome.step = manifest.step;
+  flight.start = now_seconds();
+  if (options_.background) session_.run("save", session_.executor(0).control().inputs);
+  flight.errors.resize(group_.size());
+  flight.running = group_.size();
+  for (size_t local = 0; local < group_.size(); ++local) {
+    flight.threads.emplace_back([this, local, &flight] {
+      try {
+        write(local, flight);
+      } catch (...) {
+        flight.errors[local] = std::current_exception();
+      }
+      --flight.running;
+    });
+  }
+  flight.outcome.stall_seconds = now_seconds() - flight.start;
+  if (!options_.background) wait();
+}
+
+void Checkpointer::write(size_t local, Flight& flight) {
+  comm::Communicator& group = *group_[local];
+  const int rank = group.rank();
+  const std::vector<Run> weights = this->weights(local), states = this->states(local);
+
+  // Room for all before anybody writes.
+  const uint64_t own = checkpoint::shard_bytes(weights) + checkpoint::shard_bytes(states);
+  uint64_t needed = 1 << 16;  // manifest, folders
+  for (const std::string& bytes : gather_texts(group, std::to_string(own), "bytes to save"))
+    needed += std::stoull(bytes);
+  fs::path folder;
+  std::string error;
+  if (rank == 0) {
+    error = error_of([&] {
+      core::make_folder(options_.store);
+      const uint64_t free = core::free_bytes(options_.store);
+      if (free < needed) {
+        throw core::DataError(
+            fmt::format("{} needs {} bytes ({}) but {} ({}) are free; make room, or lower "
+                        "run.keep_last",
+                        options_.store.string(), needed, core::format_bytes(needed), free, core::format_bytes(free)));
+      }
+      folder = checkpoint::begin_checkpoint(options_.store, flight.manifest.step);
+    });
+  }
+  Json verdict = Json::parse(broadcast_text(group, Json{{"error", error}, {"folder", folder.string()}}.dump(), "room"));
+  error = verdict["error"].get<std::string>();
+  folder = verdict["folder"].get<std::string>();
+
+  if (error.empty()) {
+    Json files = Json::object();
+    error = error_of([&] {
+      for (const auto& [name, file] : checkpoint::write_shard(folder, rank, weights)) {
+        files[name] = {file.bytes, file.xxh3};
+      }
+      for (const auto& [name, file] : checkpoint::write_shard(folder / "optimizer", rank, states)) {
+        files["optimizer/" + name] = {file.bytes, file.xxh3};
+      }
+    });
+    if (!error.empty()) error = fmt::format("rank {}: {} (the checkpoint needs {} bytes)", rank, error, needed);
+    const std::string record =
+        Json{{"error", error}, {"files", files}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+    error.clear();
+    for (const std::string& text : gather_texts(group, record, "files written")) {
+      const Json json = Json::parse(text);
+      if (error.empty()) error = json["error"].get<std::string>();
+      if (rank != 0) continue;
+      for (const auto& [name, file] : json["files"].items()) {
+        flight.manifest.files[name] = {file[0].get<uint64_t>(), file[1].get<std::string>()};
+      }
+    }
+  }
+
+  const fs::path target = options_.store / fmt::format("step_{}", flight.manifest.step);
+  uint64_t written = 0;
+  if (rank == 0) {
+    if (error.empty()) {
+      error = error_of([&] {
+        checkpoint::commit_checkpoint(options_.store, folder, flight.manifest);
+        checkpoint::verify_checkpoint(target);
+        checkpoint::prune_checkpoints(options_.store, options_.keep_last, options_.keep_every);
+      });
+    }
+    for (const auto& [name, file] : flight.manifest.files) written += file.bytes;
+    std::error_code ignored;
+    if (!error.empty() && !folder.empty()) fs::remove_all(folder, ignored);
+  }
+  verdict = Json::parse(broadcast_text(
+      group, Json{{"error", error}, {"bytes", written}}.dump(-1, ' ', false, Json::error_handler_t::replace),
+      "commit"));
+  if (local != 0) return;
+  flight.outcome.error = verdict["error"].get<std::string>();
+  flight.outcome.bytes = verdict["bytes"].get<uint64_t>();
+  flight.outcome.folder = target.string();
+  flight.outcome.write_seconds = now_seconds() - flight.start;
+}
+
+void Checkpointer::poll() {
+  if (flight_ && flight_->running == 0) wait();
+}
+
+void Checkpointer::wait() {
+  if (!flight_) return;
+  const double start = now_seconds();
+  for (std::thread& thread : flight_->threads) thread.join();
+  const std::unique_ptr<Flight> flight = std::move(flight_);
+  flight->outcome.stall_seconds += now_seconds() - start;
+  for (const std::exception_ptr& error : flight->errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  if (report_) report_(flight->outcome);
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,99 @@
+// Programs that bring states in and out: init, load, export and save.
+#include <fmt/format.h>
+
+#include "optimizer/state.h"
+#include "runtime/passes/draft.h"
+
+namespace zrt::runtime {
+namespace {
+
+using core::Category;
+using optimizer::Extent;
+
+}  // namespace
+
+Draft make_init(const Layout& layout, const StateBuffers& state, bool load) {
+  Draft draft{load ? "load" : "init", {}};
+  DraftSegment& segment = draft.segments.emplace_back();
+  auto write = [](Op& op, BufferId buffer, Role role) {
+    if (buffer != no_buffer) op.accesses.push_back({buffer, role, Use::write, {}});
+  };
+  Op control;
+  control.kind = load ? OpKind::load : OpKind::init;
+  control.name = "init control";
+  write(control, state.control, Role::control);
+  segment.ops.push_back(control);
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    Op op;
+    op.kind = load ? OpKind::load : OpKind::init;
+    op.name = fmt::format("{} {}", op_kind_name(op.kind), layout.units.units[u].name);
+    op.units = {u};
+    write(op, state.weight[u], Role::weight);
+    write(op, state.master[u], Role::master);
+    for (BufferId kind : state.states[u]) write(op, kind, Role::state);
+    segment.ops.push_back(std::move(op));
+  }
+  return draft;
+}
+
+Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  Draft draft{"export", {}};
+  DraftSegment& segment = draft.segments.emplace_back();
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    const bool master = state.master[u] != no_buffer;
+    const Extent extent = master ? layout.zero.states : layout.zero.weights;
+    BufferId full = state.logical(u);
+    if (extent == Extent::shard) {
+      const BufferId part = full;
+      const core::DType type = master ? core::DType::f32 : layout.compute;
+      full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
+                      static_cast<uint64_t>(unit.elements) * core::dtype_size(type)});
+      Op gather;
+      gather.kind = OpKind::gather_state;
+      gather.lane = comm_lane;
+      gather.name = "gather state " + unit.name;
+      gather.units = {u};
+      gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
+      segment.ops.push_back(std::move(gather));
+    }
+    Op op;
+    op.kind = OpKind::export_state;
+    op.name = "export " + unit.name;
+    op.units = {u};
+    op.accesses = {{full, Role::full_state, Use::read, {}}};
+    segment.ops.push_back(std::move(op));
+  }
+  return draft;
+}
+
+Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
+  Draft draft{"save", {}};
+  DraftSegment& segment = draft.segments.emplace_back();
+  state.snapshot.resize(layout.units.units.size());
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    Op op;
+    op.kind = OpKind::snapshot;
+    op.lane = save_lane;
+    op.name = "snapshot " + unit.name;
+    op.units = {u};
+    auto copy = [&](BufferId source, const std::string& kind, int64_t elements) {
+      Buffer buffer{fmt::format("snapshot of {} of {}", kind, unit.name), Category::staging, Life::reserved,
+                    static_cast<uint64_t>(elements) * sizeof(float)};
+      buffer.tier = core::Tier::host;
+      state.snapshot[u].push_back(set.add(std::move(buffer)));
+      op.accesses.push_back({source, Role::full_state, Use::read, {}});
+      op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
+    };
+    copy(state.logical(u), "weights", unit.shard);
+    const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      copy(state.states[u][k], kinds[k].kind, kinds[k].sharded ? unit.shard : kinds[k].elements);
+    }
+    segment.ops.push_back(std::move(op));
+  }
+  return draft;
+}
+
+}  // namespace zrt::runtime
