@@ -49,6 +49,7 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<int64_t>
 }  // namespace
 
 struct Segment::Layout {
+  std::atomic<uint32_t> claimed;
   std::atomic<uint32_t> aborted;  // 1: the reason is being written, 2: it is there
   char reason[60 << 10];
   MemberState members[1];  // then the rest of them, then the rings
@@ -145,6 +146,10 @@ void Segment::abort(const std::string& reason) {
 
 std::string Segment::reason() const {
   return layout().aborted.load() == 2 ? layout().reason : "";
+}
+
+bool Segment::claim() {
+  return layout().claimed.exchange(1) == 0;
 }
 
 void Segment::keep_record(int member, const FlightRecord& record) {

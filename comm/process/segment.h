@@ -30,6 +30,7 @@ class Segment {
   // The first reason stays. "" before that.
   void abort(const std::string& reason);
   std::string reason() const;
+  bool claim();  // true for the first caller of all processes
 
   void keep_record(int member, const FlightRecord& record);  // of that member only
   std::vector<FlightRecord> records(int member) const;       // oldest first

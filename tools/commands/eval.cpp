@@ -3,25 +3,20 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "comm/launch.h"
 #include "core/error.h"
 #include "runtime/safetensors.h"
 #include "runtime/setup.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
 
 namespace zrt::tools {
 
-int eval_command(const Args& args) {
-  po::options_description options("options");
-  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
-      "json", "print the result as JSON");
-  po::variables_map values;
-  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
+namespace {
+
+int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::Config& config) {
   const std::filesystem::path run = values["RUN"].as<std::string>();
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
-  const runtime::Config config = runtime::load_resolved(run / "config.resolved.json", sets);
   const std::string prefix = values.count("data") ? values["data"].as<std::string>() : config.data.validation;
   if (prefix.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
 
@@ -30,16 +25,19 @@ int eval_command(const Args& args) {
   const runtime::EvalData data = runtime::open_eval_data(prefix, config.model);
   const runtime::SafetensorsReader weights(runtime::find_weights(run));
   runtime::BatchFiller filler;
-  runtime::Session session(layout, runtime::compile_within_budget(config, layout, {"load", "eval"}),
+  runtime::Session session(layout,
+                           runtime::compile_within_budget(config, layout, {"load", "eval"}, transport.host_count()),
                            runtime::session_options(config),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               filler(rank, microbatch, tokens, targets);
                             },
                             [&](const models::Param& param, int64_t begin, std::span<float> out) {
                               weights.read(param.name, param.elements(), begin, out);
-                            }});
+                            }},
+                           transport);
   session.run("load", {});
   const runtime::Evaluation e = runtime::evaluate(session, data, filler);
+  if (!transport.leads()) return 0;
   if (!values.count("json")) {
     std::cout << evaluation_text(e) << "\n";
     return 0;
@@ -49,6 +47,23 @@ int eval_command(const Args& args) {
   if (e.unigram_entropy) json["unigram_entropy"] = *e.unigram_entropy;
   std::cout << json.dump(1) << "\n";
   return 0;
+}
+
+}  // namespace
+
+int eval_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
+      "json", "print the result as JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const std::filesystem::path run = values["RUN"].as<std::string>();
+  const runtime::Config config = runtime::load_resolved(run / "config.resolved.json", sets);
+  const auto transport = comm::make_transport("", config.mesh.world());
+  return run_ranks(*transport, [&] { return eval_ranks(values, *transport, config); });
 }
 
 }  // namespace zrt::tools
