@@ -31,9 +31,9 @@ std::vector<FlightRecord> FlightRecorder::records(size_t last) const {
   return {records_.end() - static_cast<std::ptrdiff_t>(count), records_.end()};
 }
 
-std::string FlightRecorder::format(size_t last) const {
+std::string FlightRecorder::format(const std::vector<FlightRecord>& records) const {
   std::string text;
-  for (const FlightRecord& record : records(last)) {
+  for (const FlightRecord& record : records) {
     const std::string state = record.finished
                                   ? fmt::format("finished after {:.6f} s", record.end_seconds - record.start_seconds)
                                   : fmt::format("unfinished after {:.6f} s", now() - record.start_seconds);

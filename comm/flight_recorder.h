@@ -20,7 +20,8 @@ class FlightRecorder {
   uint64_t sequence() const { return sequence_; }  // number of calls started; the first record has number 1
   const Counters& counters() const { return counters_; }
   std::vector<FlightRecord> records(size_t last = SIZE_MAX) const;  // oldest first
-  std::string format(size_t last) const;                            // one line per record
+  std::string format(size_t last) const { return format(records(last)); }
+  std::string format(const std::vector<FlightRecord>& records) const;  // one line per record; they may be another's
 
  private:
   double now() const;

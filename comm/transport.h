@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -38,13 +39,18 @@ class Transport {
   // them. Throws CommError when a process does not come within `timeout`.
   virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;
 
-  // Ends the run in all processes because of `error`, which is printed once. Returns in the process that has to print
-  // it and go on to exit; elsewhere it does not return. To be called outside collectives.
-  virtual void fail(const std::exception& error) = 0;
+  // Ends a run of several processes because of `error`: one of them, if possible that of the root cause, calls `print`
+  // and ends all with exit code `code`. It does not return then. In a run of one process it does nothing.
+  virtual void fail(const std::exception& error, const std::function<void()>& print, int code) = 0;
 };
 
 // All ranks are threads of this process.
 std::unique_ptr<Transport> make_thread_transport(int world);
+
+// One rank per process, started by mpirun or srun. At most one in a process's life; its end is a meeting of all
+// processes. Throws CommError; UsageError in a build without MPI and when MPI knows another number of processes than
+// the `announced` one of the `launcher`.
+std::unique_ptr<Transport> make_mpi_transport(const std::string& launcher, int announced);
 
 // Throws ConfigError, in every process, when `text` (of any length; its hash is compared) is not the same everywhere.
 void require_equal(Transport& transport, std::string_view what, const std::string& text,

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/ledger.h"
@@ -15,10 +16,16 @@ inline constexpr uint8_t canary_byte = 0xFB;
 // them after every operation that writes it.
 inline constexpr uint64_t red_zone_bytes = 64;
 
+// The name of the files behind shared arenas, as the kernel lists them.
+inline constexpr const char* shared_arena_name = "zrt arena";
+
 class Arena {
  public:
   // Maps `bytes` plus a guard of 64 KiB that nothing may touch. Throws MemoryError when the system refuses.
   Arena(Tier tier, uint64_t bytes);
+  // The same in an empty file that other processes can map too; the file is sized here. `keep` is dropped before the
+  // memory goes.
+  Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -32,9 +39,12 @@ class Arena {
   uint64_t highest_touched() const;
 
  private:
+  void map(int file);
+
   Tier tier_;
   uint64_t bytes_ = 0, mapped_ = 0;
   std::byte* data_ = nullptr;
+  std::shared_ptr<void> keep_;
 };
 
 // By tier; null where a rank holds nothing.

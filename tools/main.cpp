@@ -3,11 +3,11 @@
 #include <exception>
 #include <iostream>
 #include <map>
-#include <new>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "tools/commands/command.h"
+#include "tools/commands/ranks.h"
 #include "zrt_version.h"
 
 namespace {
@@ -42,6 +42,7 @@ int run(const std::vector<std::string>& args) {
     throw zrt::core::UsageError(
         fmt::format("'{}' is no command; legal are train, data, eval, generate and bench", args[0]));
   }
+  if (args[0] != "train" && args[0] != "eval") zrt::tools::need_single_process(args[0]);
   return found->second(Args(args.begin() + 1, args.end()));
 }
 
@@ -51,14 +52,7 @@ int main(int argc, char** argv) {
   zrt::core::init_log();
   try {
     return run({argv + 1, argv + argc});
-  } catch (const zrt::core::Error& error) {
-    std::cerr << "zrt: error: " << error.what() << "\n";
-    return error.exit_code();
-  } catch (const std::bad_alloc&) {
-    std::cerr << "zrt: error: the machine's memory is exhausted outside the arenas; use a smaller model or batch\n";
-    return 1;
   } catch (const std::exception& error) {
-    std::cerr << "zrt: error: " << error.what() << "\n";
-    return 1;
+    return zrt::tools::report_error(error);
   }
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/pieces.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -12,20 +13,19 @@ namespace {
 constexpr size_t reported_records = 5;  // per rank in the report of a time-out
 }
 
-Meeting::Meeting(std::string group, int size, std::chrono::milliseconds timeout)
+ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout)
     : group_(std::move(group)),
       // A year stands for "never", because a deadline must be representable.
       timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
-      members_(static_cast<size_t>(size)) {}
+      members_(static_cast<size_t>(size)) {
+  for (const Member& member : members_) calls_.push_back(&member.call);
+}
 
-void Meeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
   Lock lock(mutex_);
   Member& member = members_[static_cast<size_t>(rank)];
   if (member.in_call) {
-    throw core::CommError(
-        fmt::format("rank {} of group {} started a collective while {} still runs on another thread; a communicator "
-                    "serves one lane at a time, so give each lane its own group",
-                    rank, group_, describe(member.call)));
+    throw core::CommError(busy_text(group_, rank, member.call));
   }
   if (!reason_.empty()) throw core::CommError(reason_);
   const Traffic traffic = fill(member.call);
@@ -38,12 +38,24 @@ void Meeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
   arrive(rank, Stage::open, lock);
 }
 
-void Meeting::meet(int rank) {
-  Lock lock(mutex_);
-  arrive(rank, Stage::middle, lock);
+void ThreadMeeting::work(int rank, int phase) {
+  if (phase > 0) {
+    Lock lock(mutex_);
+    arrive(rank, Stage::middle, lock);
+  }
+  const Call& own = members_[static_cast<size_t>(rank)].call;
+  std::vector<const void*> sources;
+  for (const Piece& piece : pieces_of(calls_, rank, phase)) {
+    sources.clear();
+    for (int r = 0; r < size(); ++r) {
+      if (piece.from != Piece::everyone && piece.from != r) continue;
+      sources.push_back(source_of(members_[static_cast<size_t>(r)].call, piece));
+    }
+    move(own, piece, sources, 0, piece.count);
+  }
 }
 
-void Meeting::close(int rank) {
+void ThreadMeeting::close(int rank) {
   Lock lock(mutex_);
   arrive(rank, Stage::close, lock);
   Member& member = members_[static_cast<size_t>(rank)];
@@ -51,13 +63,13 @@ void Meeting::close(int rank) {
   member.in_call = false;
 }
 
-void Meeting::fail(int rank, const std::string& reason) {
+void ThreadMeeting::fail(int rank, const std::string& reason) {
   Lock lock(mutex_);
   abort_locked(reason);
   leave(members_[static_cast<size_t>(rank)], lock);
 }
 
-void Meeting::arrive(int rank, Stage stage, Lock& lock) {
+void ThreadMeeting::arrive(int rank, Stage stage, Lock& lock) {
   Member& member = members_[static_cast<size_t>(rank)];
   stop_work(member);
   if (!reason_.empty()) leave(member, lock);
@@ -74,11 +86,9 @@ void Meeting::arrive(int rank, Stage stage, Lock& lock) {
 }
 
 // The last member has arrived: let all go on.
-void Meeting::release(Stage stage) {
+void ThreadMeeting::release(Stage stage) {
   if (stage == Stage::open) {
-    std::vector<const Call*> calls;
-    for (const Member& member : members_) calls.push_back(&member.call);
-    if (auto error = mismatch(calls)) {
+    if (auto error = mismatch(calls_)) {
       abort_locked(fmt::format("group {}: {}", group_, *error));
       return;
     }
@@ -93,53 +103,49 @@ void Meeting::release(Stage stage) {
   changed_.notify_all();
 }
 
-void Meeting::stop_work(Member& member) {
+void ThreadMeeting::stop_work(Member& member) {
   if (!std::exchange(member.working, false)) return;
   if (--working_ == 0 && !reason_.empty()) changed_.notify_all();
 }
 
-void Meeting::abort_locked(const std::string& reason) {
+void ThreadMeeting::abort_locked(const std::string& reason) {
   if (!reason_.empty()) return;
-  reason_ = reason.empty() ? fmt::format("group {} was aborted without a reason", group_) : reason;
+  reason_ = reason;
   changed_.notify_all();
 }
 
 // Throws once nobody reads buffers any more.
-void Meeting::leave(Member& member, Lock& lock) {
+void ThreadMeeting::leave(Member& member, Lock& lock) {
   stop_work(member);
   changed_.wait(lock, [&] { return working_ == 0; });
   member.in_call = false;
   throw core::CommError(reason_);
 }
 
-std::string Meeting::timeout_report(int rank) const {
-  std::string missing, waiting;
-  for (size_t r = 0; r < members_.size(); ++r) {
-    std::string& list = members_[r].arrived ? waiting : missing;
-    list += fmt::format("{}{}", list.empty() ? "" : ", ", r);
+std::string ThreadMeeting::timeout_report(int rank) const {
+  std::vector<int> missing;
+  for (int r = 0; r < size(); ++r) {
+    if (!members_[static_cast<size_t>(r)].arrived) missing.push_back(r);
   }
   const Member& self = members_[static_cast<size_t>(rank)];
-  std::string text = fmt::format(
-      "group {} of {} ranks: {} (call {} of rank {}) timed out after {} ms; missing ranks: {}; waiting ranks: {}. Look "
-      "for an earlier error or a longer path on the missing ranks, or raise run.timeout_seconds. Last calls:\n",
-      group_, members_.size(), describe(self.call), self.recorder.sequence(), rank, timeout_.count(), missing, waiting);
+  std::string text = timeout_text(group_, rank, size(), self.call, self.recorder.sequence(), timeout_, missing);
   for (size_t r = 0; r < members_.size(); ++r) {
     text += fmt::format("  rank {}:\n{}", r, members_[r].recorder.format(reported_records));
   }
   return text;
 }
 
-void Meeting::abort(const std::string& reason) {
+void ThreadMeeting::abort(const std::string& reason) {
   Lock lock(mutex_);
   abort_locked(reason);
 }
 
-Counters Meeting::counters(int rank) const {
+Counters ThreadMeeting::counters(int rank) const {
   Lock lock(mutex_);
   return members_[static_cast<size_t>(rank)].recorder.counters();
 }
 
-std::vector<FlightRecord> Meeting::flight_records(int rank) const {
+std::vector<FlightRecord> ThreadMeeting::flight_records(int rank) const {
   Lock lock(mutex_);
   return members_[static_cast<size_t>(rank)].recorder.records();
 }

@@ -1,43 +1,30 @@
-// Where the ranks of a thread group meet: calls are published, compared, and walked through in step.
-//
-// A call is: open → (work between meetings) → close. Between two meetings members read each other's buffers, so a
-// member that has to fail waits until no other member works; only then may its caller free its buffers. That wait is
-// short because work never blocks.
+// The meeting of ranks that are threads. Between two arrivals members read each other's buffers in place, so a member
+// that has to fail waits until no other member works; only then may its caller free its buffers. That wait is short
+// because work never blocks.
 #pragma once
 #include <chrono>
 #include <condition_variable>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "comm/call.h"
-#include "comm/flight_recorder.h"
+#include "comm/meeting.h"
 
 namespace zrt::comm {
 
-class Meeting {
+class ThreadMeeting final : public Meeting {
  public:
-  Meeting(std::string group, int size, std::chrono::milliseconds timeout);
+  ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout);
 
-  // Publishes the call that `fill` writes, with what it will receive, and meets the others. Afterwards every call is
-  // known to match and may be read until close. Throws CommError.
-  struct Traffic {
-    uint64_t elements = 0, bytes = 0;
-  };
-  void open(int rank, const std::function<Traffic(Call&)>& fill);
-  void meet(int rank);   // in the middle of a call
-  void close(int rank);  // the last meeting; counts the call
-  // Ends the call of a member whose work threw: the others fail with `reason`.
-  [[noreturn]] void fail(int rank, const std::string& reason);
-
-  const Call& call(int rank) const { return members_[static_cast<size_t>(rank)].call; }
-  const std::string& group() const { return group_; }
-  int size() const { return static_cast<int>(members_.size()); }
-
-  void abort(const std::string& reason);
-  Counters counters(int rank) const;
-  std::vector<FlightRecord> flight_records(int rank) const;
+  int size() const override { return static_cast<int>(members_.size()); }
+  const std::string& group() const override { return group_; }
+  void open(int rank, const std::function<Traffic(Call&)>& fill) override;
+  void work(int rank, int phase) override;
+  void close(int rank) override;
+  [[noreturn]] void fail(int rank, const std::string& reason) override;
+  void abort(const std::string& reason) override;
+  Counters counters(int rank) const override;
+  std::vector<FlightRecord> flight_records(int rank) const override;
 
  private:
   struct Member {
@@ -60,7 +47,8 @@ class Meeting {
   mutable std::mutex mutex_;  // guards everything below; calls are also read without it between open and close
   std::condition_variable changed_;
   std::vector<Member> members_;
-  uint64_t generation_ = 0;  // meetings held
+  std::vector<const Call*> calls_;  // of the members
+  uint64_t generation_ = 0;         // meetings held
   int arrived_ = 0, working_ = 0;
   std::string reason_;  // not empty once aborted
 };

@@ -26,7 +26,7 @@ class ThreadTransport final : public Transport {
     return std::make_unique<core::Arena>(tier, bytes);
   }
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds) override { return {text}; }
-  void fail(const std::exception&) override {}
+  void fail(const std::exception&, const std::function<void()>&, int) override {}
 
  private:
   int world_;

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
@@ -14,9 +16,23 @@ constexpr uint64_t guard_bytes = 64 << 10;
 }
 
 Arena::Arena(Tier tier, uint64_t bytes) : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes) {
-  void* mapping = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  map(-1);
+}
+
+Arena::Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep)
+    : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes), keep_(std::move(keep)) {
+  map(file);
+}
+
+void Arena::map(int file) {
+  const bool shared = file >= 0;
+  const int flags = shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  void* mapping = MAP_FAILED;
+  if (!shared || ftruncate(file, static_cast<off_t>(mapped_)) == 0) {
+    mapping = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, flags, file, 0);
+  }
   if (mapping == MAP_FAILED) {
-    throw MemoryError(fmt::format("the {} arena of {} could not be mapped: {}", tier_names[static_cast<size_t>(tier)],
+    throw MemoryError(fmt::format("the {} arena of {} could not be mapped: {}", tier_names[static_cast<size_t>(tier_)],
                                   format_bytes(mapped_), std::strerror(errno)));
   }
   data_ = static_cast<std::byte*>(mapping);
@@ -26,6 +42,7 @@ Arena::Arena(Tier tier, uint64_t bytes) : tier_(tier), bytes_(bytes), mapped_(by
 }
 
 Arena::~Arena() {
+  keep_.reset();
   munmap(data_, mapped_);
 }
 

@@ -1,5 +1,12 @@
 // N ranks as threads of one test: runs `body(communicator)` on each and returns what each one threw.
+//
+// The environment variable ZRT_TEST_GROUP chooses the group under test: "thread" (default), "process" (the protocol of
+// ranks in processes of one machine) or "hosts" (the same with ranks on alternating machines; frames through memory
+// stand for the network).
 #pragma once
+#include <unistd.h>
+
+#include <cstdlib>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -7,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/process/meeting.h"
 #include "comm/thread_group.h"
 
 namespace zrt::comm {
@@ -14,8 +22,61 @@ namespace zrt::comm {
 using Group = std::vector<std::unique_ptr<Communicator>>;
 using RankBody = std::function<void(Communicator&)>;
 
+inline std::string group_under_test() {
+  const char* name = std::getenv("ZRT_TEST_GROUP");
+  return name ? name : "thread";
+}
+
+// Arenas that all ranks of this test read in place.
+inline SharedArenas& test_arenas() {
+  static SharedArenas arenas;
+  return arenas;
+}
+
+// Each rank as if in a process of its own, on machine hosts[rank].
+inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout) {
+  const int size = static_cast<int>(hosts.size());
+  auto network = std::make_shared<Segment>(size);
+  std::vector<std::shared_ptr<Segment>> machines;
+  for (int host : hosts) {
+    while (machines.size() <= static_cast<size_t>(host)) machines.push_back(std::make_shared<Segment>(size));
+  }
+  struct OnNetwork final : Channel {  // keeps the segment that stands for the network
+    std::shared_ptr<Segment> network;
+    std::unique_ptr<Channel> channel;
+    bool send(FrameKind kind, std::span<const std::byte> bytes) override { return channel->send(kind, bytes); }
+    bool flushed() override { return channel->flushed(); }
+    std::optional<Frame> receive() override { return channel->receive(); }
+    void pop() override { channel->pop(); }
+  };
+  Group group;
+  for (int rank = 0; rank < size; ++rank) {
+    const int host = hosts[static_cast<size_t>(rank)];
+    Place place{"dp", rank, timeout, {}, machines[static_cast<size_t>(host)], &test_arenas()};
+    for (int peer = 0; peer < size; ++peer) {
+      const bool here = hosts[static_cast<size_t>(peer)] == host;
+      Peer& made = place.peers.emplace_back();
+      if (here) made.member = peer, made.pid = getpid();
+      if (peer == rank) continue;
+      if (here) {
+        made.channel = place.segment->channel(rank, peer);
+      } else {
+        auto channel = std::make_unique<OnNetwork>();
+        channel->network = network;
+        channel->channel = network->channel(rank, peer);
+        made.channel = std::move(channel);
+      }
+    }
+    group.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank));
+  }
+  return group;
+}
+
 inline Group make_group(int size, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
-  return make_thread_group("dp", size, timeout);
+  if (group_under_test() == "thread") return make_thread_group("dp", size, timeout);
+  std::vector<int> hosts;
+  for (int rank = 0; rank < size; ++rank) hosts.push_back(group_under_test() == "hosts" ? rank % 2 : 0);
+  return make_process_group(hosts, timeout);
 }
 
 // What each rank threw: the message, or "" for none.

@@ -3,25 +3,19 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "comm/launch.h"
 #include "core/error.h"
 #include "runtime/resume.h"
 #include "runtime/setup.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
 
 namespace zrt::tools {
+namespace {
 
-int eval_command(const Args& args) {
-  po::options_description options("options");
-  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
-      "json", "print the result as JSON");
-  po::variables_map values;
-  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
-  const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
-  const runtime::Config config = runtime::load_resolved(run.config, sets);
+int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::RunPaths& run,
+               const runtime::Config& config) {
   const std::string prefix = values.count("data") ? values["data"].as<std::string>() : config.data.validation;
   if (prefix.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
 
@@ -32,13 +26,16 @@ int eval_command(const Args& args) {
   runtime::require_tensors(weights, layout, false);
   runtime::BatchFiller filler;
   runtime::Session session(
-      layout, runtime::compile_within_budget(config, layout, {"load", "eval"}), runtime::session_options(config),
+      layout, runtime::compile_within_budget(config, layout, {"load", "eval"}, transport.host_count()),
+      runtime::session_options(config),
       {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
          filler(rank, microbatch, tokens, targets);
        },
-       [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }});
+       [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }},
+      transport);
   session.run("load", {});
   const runtime::Evaluation e = runtime::evaluate(session, data, filler);
+  if (!transport.leads()) return 0;
   if (!values.count("json")) {
     std::cout << evaluation_text(e) << "\n";
     return 0;
@@ -48,6 +45,23 @@ int eval_command(const Args& args) {
   if (e.unigram_entropy) json["unigram_entropy"] = *e.unigram_entropy;
   std::cout << json.dump(1) << "\n";
   return 0;
+}
+
+}  // namespace
+
+int eval_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
+      "json", "print the result as JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
+  const runtime::Config config = runtime::load_resolved(run.config, sets);
+  const auto transport = comm::make_transport("", config.mesh.world());
+  return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }
 
 }  // namespace zrt::tools

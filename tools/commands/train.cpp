@@ -8,6 +8,7 @@
 
 #include "core/log.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
 
 namespace zrt::tools {
@@ -32,39 +33,38 @@ void watch_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-}  // namespace
+int exit_code(const runtime::TrainResult& result) {
+  return result.summary.exit_reason == "finished" ? 0 : preempted;
+}
 
-int train_command(const Args& args) {
-  po::options_description options("options");
-  options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks, as threads of this process")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
-      "steps", po::value<int64_t>(), "run.steps")("out", po::value<std::string>(), "run.out: folder of the run")(
-      "resume", po::value<std::string>(),
-      "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; "
-      "or the folder of a run or checkpoint")("json",
-                                              "print summary.json and memory.json to stdout instead of the tables");
-  po::variables_map values;
-  if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},
-             values)) {
-    return 0;
-  }
+// What one process does of a training run.
+int train_ranks(const po::variables_map& values, comm::Transport& transport) {
   std::vector<std::string> sets;
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   if (values.count("steps")) sets.push_back(fmt::format("run.steps={}", values["steps"].as<int64_t>()));
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   if (values.count("resume")) sets.push_back(fmt::format("run.resume={}", values["resume"].as<std::string>()));
-  runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
-  const auto transport = comm::make_thread_transport(config.mesh.world());
-  for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
+  if (transport.leads()) {
+    for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  }
   if (config.run.out.empty()) {
     const std::time_t now = std::time(nullptr);
     config.run.out = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", config.run.name, fmt::localtime(now));
+    // The clocks of the processes differ.
+    config.run.out = transport.exchange(config.run.out, std::chrono::seconds(config.run.timeout_seconds))[0];
     runtime::record_inferred(config, "run.out", config.run.out);
   }
 
   watch_signals();
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;
+  // A request to save is passed on once, one to stop stays.
+  hooks.requests = [] { return requests.fetch_and(~uint32_t{runtime::save_requested}); };
+  if (!transport.leads()) {
+    const runtime::TrainResult result = runtime::train(config, hooks, transport);
+    return exit_code(result);
+  }
   hooks.planned = [&](const runtime::Layout& layout, const runtime::Compiled& compiled) {
     reporter.planned(layout, compiled);
   };
@@ -73,15 +73,12 @@ int train_command(const Args& args) {
   hooks.resumed = [&](int64_t step, const std::string& folder) { reporter.resumed(step, folder); };
   hooks.saved = [&](const runtime::SaveOutcome& outcome) { reporter.saved(outcome); };
   hooks.warn = [&](const std::string& text) { reporter.warn(text); };
-  // A request to save is passed on once, one to stop stays.
-  hooks.requests = [] { return requests.fetch_and(~uint32_t{runtime::save_requested}); };
-  const runtime::TrainResult result = runtime::train(config, hooks, *transport);
+  const runtime::TrainResult result = runtime::train(config, hooks, transport);
   reporter.end_line();
-  const int code = result.summary.exit_reason == "finished" ? 0 : preempted;
   if (values.count("json")) {
     std::cout << "{\"summary\":" << runtime::to_json(result.summary)
               << ",\"memory\":" << runtime::to_json(result.memory) << "}\n";
-    return code;
+    return exit_code(result);
   }
   const runtime::Summary& summary = result.summary;
   std::cout << fmt::format(
@@ -91,7 +88,27 @@ int train_command(const Args& args) {
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   std::cout << memory_table(result.memory) << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out
             << "\n";
-  return code;
+  return exit_code(result);
+}
+
+}  // namespace
+
+int train_command(const Args& args) {
+  po::options_description options("options");
+  add_rank_options(options);
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
+                        "a.b.c=value: override a key; may be repeated")("steps", po::value<int64_t>(), "run.steps")(
+      "out", po::value<std::string>(), "run.out: folder of the run")(
+      "resume", po::value<std::string>(),
+      "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run or "
+      "checkpoint")("json", "print summary.json and memory.json to stdout instead of the tables");
+  po::variables_map values;
+  if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},
+             values)) {
+    return 0;
+  }
+  const auto transport = start_ranks(values);
+  return run_ranks(*transport, [&] { return train_ranks(values, *transport); });
 }
 
 }  // namespace zrt::tools

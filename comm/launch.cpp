@@ -1,0 +1,73 @@
+#include "comm/launch.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace zrt::comm {
+namespace {
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const char* text = environment(name);
+  if (!text) return std::nullopt;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  if (error != std::errc() || *end != 0 || value < 1) {
+    throw core::UsageError(
+        fmt::format("the launcher's variable {} is '{}'; legal are whole numbers of 1 and more", name, text));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::optional<Launch> detect_launch(const Environment& environment) {
+  const auto open_mpi = number(environment, "OMPI_COMM_WORLD_SIZE"), pmi = number(environment, "PMI_SIZE");
+  if (open_mpi && pmi && *open_mpi != *pmi) {
+    throw core::UsageError(fmt::format(
+        "OMPI_COMM_WORLD_SIZE is {} but PMI_SIZE is {}: two launchers disagree; start zrt with one mpirun or srun",
+        *open_mpi, *pmi));
+  }
+  if (open_mpi) return Launch{"Open MPI", *open_mpi};
+  if (pmi) return Launch{"PMI", *pmi};
+  // A batch script has these too, but no step: only srun starts processes.
+  const auto slurm = number(environment, "SLURM_NTASKS");
+  if (slurm && environment("SLURM_STEP_ID") && environment("SLURM_PROCID")) return Launch{"Slurm", *slurm};
+  if (environment("LOCAL_RANK") && environment("GROUP_RANK") && environment("LOCAL_WORLD_SIZE")) {
+    throw core::UsageError(
+        "torchrun started this process, which gives zrt no way to reach the others; use mpirun -n N, srun, or --ranks "
+        "N "
+        "for threads");
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks) {
+  if (kind != "" && kind != "thread" && kind != "mpi") {
+    throw core::UsageError(fmt::format("--transport is '{}'; legal are thread and mpi", kind));
+  }
+  const auto launch = detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+  const int processes = launch ? launch->world : 1;
+  if (kind == "thread" && processes > 1) {
+    throw core::UsageError(
+        fmt::format("--transport thread puts all ranks into one process, but {} started {} of them; start one, or "
+                    "leave --transport "
+                    "out",
+                    launch->launcher, processes));
+  }
+  if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(1));
+  if (ranks && *ranks != processes) {
+    throw core::UsageError(fmt::format(
+        "--ranks is {} but {}; with transport mpi each process is one rank: leave --ranks out or start {} processes "
+        "(mpirun -n {})",
+        *ranks, launch ? fmt::format("{} started {} processes", launch->launcher, processes) : "no launcher was used",
+        *ranks, *ranks));
+  }
+  return make_mpi_transport(launch ? launch->launcher : "no launcher", processes);
+}
+
+}  // namespace zrt::comm

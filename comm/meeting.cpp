@@ -1,0 +1,128 @@
+#include "comm/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "comm/pieces.h"
+#include "core/error.h"
+
+namespace zrt::comm {
+namespace {
+
+// A collective over any meeting.
+class GroupCommunicator final : public Communicator {
+ public:
+  GroupCommunicator(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return meeting_->size(); }
+  const std::string& group() const override { return meeting_->group(); }
+
+  void all_reduce(void* data, int64_t count, DType type, std::string_view label) override {
+    const CallRange range{data, data, count, false};
+    const int64_t own = slice_begin(count, size(), rank_ + 1) - slice_begin(count, size(), rank_);
+    run(OpKind::all_reduce, type, type, 0, label, {&range, 1}, elements_of(own * (size() - 1) + count - own));
+  }
+
+  void reduce_scatter(std::span<const ReduceRange> ranges, DType from, DType to, std::string_view label) override {
+    std::vector<CallRange> list;
+    uint64_t elements = 0;
+    for (const ReduceRange& range : ranges) {
+      list.push_back({range.source, range.target, range.shard, range.accumulate});
+      elements += elements_of(range.shard * (size() - 1));
+    }
+    run(OpKind::reduce_scatter, from, to, 0, label, list, elements);
+  }
+
+  void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) override {
+    std::vector<CallRange> list;
+    uint64_t elements = 0;
+    for (const GatherRange& range : ranges) {
+      list.push_back({range.source, range.target, range.shard, false});
+      elements += elements_of(range.shard * (size() - 1));
+    }
+    run(OpKind::all_gather, type, type, 0, label, list, elements);
+  }
+
+  void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) override {
+    const CallRange range{source, target, count, false};
+    run(OpKind::all_to_all, type, type, 0, label, {&range, 1}, elements_of(count * (size() - 1)));
+  }
+
+  void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) override {
+    const CallRange range{data, data, count, false};
+    run(OpKind::broadcast, type, type, root, label, {&range, 1}, rank_ == root ? 0 : elements_of(count));
+  }
+
+  void send_recv(std::span<const Message> sends, std::span<const Message> receives, std::string_view label) override {
+    uint64_t bytes = 0;  // messages have no type: their elements are bytes
+    for (const Message& message : receives) bytes += message.peer == rank_ ? 0 : message.bytes;
+    run(OpKind::send_recv, DType::u8, DType::u8, 0, label, {}, bytes, sends, receives);
+  }
+
+  void barrier(std::string_view label) override { run(OpKind::barrier, DType::u8, DType::u8, 0, label, {}, 0); }
+
+  void abort(const std::string& reason) override {
+    meeting_->abort(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
+  }
+  Counters counters() const override { return meeting_->counters(rank_); }
+  std::vector<FlightRecord> flight_records() const override { return meeting_->flight_records(rank_); }
+
+ private:
+  static uint64_t elements_of(int64_t count) { return static_cast<uint64_t>(count < 0 ? 0 : count); }
+
+  void run(OpKind kind, DType from, DType to, int root, std::string_view label, std::span<const CallRange> ranges,
+           uint64_t elements, std::span<const Message> sends = {}, std::span<const Message> receives = {}) {
+    meeting_->open(rank_, [&](Call& call) {
+      call.kind = kind, call.from = from, call.to = to, call.root = root;
+      call.label.assign(label);
+      call.ranges.assign(ranges.begin(), ranges.end());
+      call.sends.assign(sends.begin(), sends.end());
+      call.receives.assign(receives.begin(), receives.end());
+      return Meeting::Traffic{elements, elements * core::dtype_size(from)};
+    });
+    try {
+      for (int phase = 0; phase < phases(kind); ++phase) meeting_->work(rank_, phase);
+    } catch (const core::CommError&) {
+      throw;  // from a meeting, which all members have left
+    } catch (const std::exception& error) {
+      meeting_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(), op_name(kind), label,
+                                        rank_, error.what()));
+    }
+    meeting_->close(rank_);
+  }
+
+  std::shared_ptr<Meeting> meeting_;
+  int rank_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Meeting> meeting, int rank) {
+  return std::make_unique<GroupCommunicator>(std::move(meeting), rank);
+}
+
+std::string busy_text(const std::string& group, int rank, const Call& running) {
+  return fmt::format(
+      "rank {} of group {} started a collective while {} still runs on another thread; a communicator serves one lane "
+      "at a time, so give each lane its own group",
+      rank, group, describe(running));
+}
+
+std::string timeout_text(const std::string& group, int rank, int size, const Call& call, uint64_t sequence,
+                         std::chrono::milliseconds timeout, const std::vector<int>& missing) {
+  std::string lost, waiting;
+  for (int r = 0; r < size; ++r) {
+    std::string& list = std::find(missing.begin(), missing.end(), r) != missing.end() ? lost : waiting;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", r);
+  }
+  return fmt::format(
+      "group {} of {} ranks: {} (call {} of rank {}) timed out after {} ms; missing ranks: {}; waiting ranks: {}. Look "
+      "for an earlier error or a longer path on the missing ranks, or raise run.timeout_seconds. Last calls:\n",
+      group, size, describe(call), sequence, rank, timeout.count(), lost, waiting);
+}
+
+}  // namespace zrt::comm

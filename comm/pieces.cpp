@@ -1,0 +1,143 @@
+#include "comm/pieces.h"
+
+#include <cstring>
+
+#include "comm/reduce.h"
+
+namespace zrt::comm {
+namespace {
+
+std::byte* at(void* data, size_t offset) {
+  return data ? static_cast<std::byte*>(data) + offset : nullptr;
+}
+
+// Collects the pieces of one reader.
+class Lister {
+ public:
+  Lister(Calls calls, int reader) : calls_(calls), reader_(reader), call_(*calls[static_cast<size_t>(reader)]) {}
+
+  std::vector<Piece> list(int phase) {
+    switch (call_.kind) {
+      case OpKind::all_reduce:
+        phase == 0 ? sum_own_slice() : copy_slices();
+        break;
+      case OpKind::reduce_scatter:
+        sum_shards();
+        break;
+      case OpKind::all_gather:
+        copy_shards();
+        break;
+      case OpKind::all_to_all:
+        copy_blocks();
+        break;
+      case OpKind::broadcast:
+        copy_root();
+        break;
+      case OpKind::send_recv:
+        copy_messages();
+        break;
+      case OpKind::barrier:
+        break;
+    }
+    return std::move(pieces_);
+  }
+
+ private:
+  int size() const { return static_cast<int>(calls_.size()); }
+  int next(int step) const { return (reader_ + step) % size(); }  // starts everybody at another peer
+  size_t bytes(int64_t count) const { return static_cast<size_t>(count) * core::dtype_size(call_.from); }
+  void add(Piece piece) {
+    if (piece.count > 0) pieces_.push_back(piece);
+  }
+
+  // In place: no other rank reads or writes this slice of the reader's buffer in this phase.
+  void sum_own_slice() {
+    const CallRange& range = call_.ranges[0];
+    const int64_t begin = slice_begin(range.count, size(), reader_),
+                  end = slice_begin(range.count, size(), reader_ + 1);
+    add({Piece::everyone, 0, bytes(begin), at(range.target, bytes(begin)), end - begin, false});
+  }
+  void copy_slices() {
+    const CallRange& range = call_.ranges[0];
+    for (int step = 1; step < size(); ++step) {
+      const int64_t begin = slice_begin(range.count, size(), next(step)),
+                    end = slice_begin(range.count, size(), next(step) + 1);
+      add({next(step), 0, bytes(begin), at(range.target, bytes(begin)), end - begin, false});
+    }
+  }
+  void sum_shards() {
+    for (size_t i = 0; i < call_.ranges.size(); ++i) {
+      const CallRange& range = call_.ranges[i];
+      const size_t own = bytes(range.count) * static_cast<size_t>(reader_);
+      add({Piece::everyone, i, own, at(range.target, 0), range.count, range.accumulate});
+    }
+  }
+  void copy_shards() {
+    for (size_t i = 0; i < call_.ranges.size(); ++i) {
+      const CallRange& range = call_.ranges[i];
+      for (int step = 0; step < size(); ++step) {
+        const size_t place = bytes(range.count) * static_cast<size_t>(next(step));
+        add({next(step), i, 0, at(range.target, place), range.count, false});
+      }
+    }
+  }
+  void copy_blocks() {
+    const CallRange& range = call_.ranges[0];
+    const size_t block = bytes(range.count);
+    for (int step = 0; step < size(); ++step) {
+      const int peer = next(step);
+      add({peer, 0, block * static_cast<size_t>(reader_), at(range.target, block * static_cast<size_t>(peer)),
+           range.count, false});
+    }
+  }
+  void copy_root() {
+    if (reader_ != call_.root) add({call_.root, 0, 0, at(call_.ranges[0].target, 0), call_.ranges[0].count, false});
+  }
+  void copy_messages() {
+    std::vector<size_t> taken(calls_.size(), 0);  // messages received so far, by peer
+    for (const Message& receive : call_.receives) {
+      const std::vector<Message>& sends = calls_[static_cast<size_t>(receive.peer)]->sends;
+      const Message* send = find_message(sends, reader_, taken[static_cast<size_t>(receive.peer)]++);
+      add({receive.peer, static_cast<size_t>(send - sends.data()), 0, at(receive.data, 0),
+           static_cast<int64_t>(receive.bytes), false});
+    }
+  }
+
+  Calls calls_;
+  int reader_;
+  const Call& call_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+int64_t slice_begin(int64_t count, int size, int rank) {
+  return count / size * rank + count % size * rank / size;
+}
+
+int phases(OpKind kind) {
+  return kind == OpKind::all_reduce ? 2 : 1;
+}
+
+std::vector<Piece> pieces_of(Calls calls, int reader, int phase) {
+  return Lister(calls, reader).list(phase);
+}
+
+const std::byte* source_of(const Call& call, const Piece& piece) {
+  const void* buffer =
+      call.kind == OpKind::send_recv ? call.sends[piece.buffer].data : call.ranges[piece.buffer].source;
+  return static_cast<const std::byte*>(buffer) + piece.offset;
+}
+
+void move(const Call& call, const Piece& piece, std::span<const void* const> sources, int64_t begin, int64_t count) {
+  if (piece.from == Piece::everyone) {
+    std::byte* target = piece.target + static_cast<size_t>(begin) * core::dtype_size(call.to);
+    reduce(sources, call.from, target, call.to, piece.accumulate, count);
+    return;
+  }
+  const size_t size = core::dtype_size(call.from);
+  std::byte* target = piece.target + static_cast<size_t>(begin) * size;
+  if (target != sources[0]) std::memcpy(target, sources[0], static_cast<size_t>(count) * size);
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,236 @@
+#include "comm/process/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace zrt::comm {
+
+ProcessMeeting::ProcessMeeting(Place place)
+    : place_(std::move(place)),
+      member_(place_.peers[static_cast<size_t>(place_.rank)].member),
+      exchanges_(place_.peers.size()) {
+  // A year stands for "never", because a deadline must be representable.
+  place_.timeout = std::min<std::chrono::milliseconds>(place_.timeout, std::chrono::hours(24 * 365));
+  std::vector<int> pids;
+  for (const Peer& peer : place_.peers) {
+    pids.push_back(peer.pid);
+    has_remote_ = has_remote_ || peer.member < 0;
+  }
+  watch_ = PeerWatch(pids);
+  for (Exchange& exchange : exchanges_) calls_.push_back(&exchange.remote.call);
+  calls_[static_cast<size_t>(place_.rank)] = &own_;
+}
+
+void ProcessMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_call_) throw core::CommError(busy_text(group(), rank, own_));
+    const std::string reason = place_.segment->reason();
+    if (!reason.empty()) throw core::CommError(reason);
+    const Traffic traffic = fill(own_);
+    in_call_ = true;
+    recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
+    place_.segment->keep_record(member_, recorder_.records(1).front());
+  }
+  if (auto error = argument_error(own_, rank, size())) {
+    fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
+  }
+  encoded_ = encode(own_, recorder_.sequence(), size(), *place_.arenas);
+  const uint64_t bytes = encoded_.size();
+  encoded_.insert(encoded_.begin(), sizeof bytes, std::byte{0});
+  std::memcpy(encoded_.data(), &bytes, sizeof bytes);
+  for (int r = 0; r < size(); ++r) {
+    Exchange& exchange = exchanges_[static_cast<size_t>(r)];
+    exchange.encoded.clear();
+    exchange.has_call = r == rank;
+    if (r != rank) exchange.out.push_back({FrameKind::call, encoded_.data(), encoded_.size()});
+  }
+  await(
+      [&] {
+        bool all = true;
+        for (int r = 0; r < size(); ++r) all = take_call(r) && all;
+        return all;
+      },
+      [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_call; });
+  if (auto error = mismatch(calls_)) fail(rank, fmt::format("group {}: {}", group(), *error));
+  for (int r = 0; r < size(); ++r) {
+    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    if (r == rank || peer.member < 0) continue;
+    try {
+      resolve_sources(exchanges_[static_cast<size_t>(r)].remote, peer.pid, size(), *place_.arenas);
+    } catch (const core::CommError& error) {
+      fail(rank, fmt::format("group {}: rank {} cannot read rank {}: {}", group(), rank, r, error.what()));
+    }
+  }
+}
+
+bool ProcessMeeting::shares(int rank) const {
+  return rank == place_.rank ? sources_shared(own_, size(), *place_.arenas)
+                             : exchanges_[static_cast<size_t>(rank)].remote.shared;
+}
+
+bool ProcessMeeting::streams(int from, int to) const {
+  auto here = [&](int rank) { return place_.peers[static_cast<size_t>(rank)].member >= 0; };
+  return from != to && !(here(from) && here(to) && shares(from));
+}
+
+bool ProcessMeeting::reads_in_place(int a, int b) const {
+  return a != b && (!streams(a, b) || !streams(b, a));
+}
+
+void ProcessMeeting::work(int rank, int phase) {
+  if (phase > 0) exchange_tokens();
+  for (int r = 0; r < size(); ++r) {
+    if (!streams(rank, r)) continue;
+    for (const Piece& piece : pieces_of(calls_, r, phase)) {
+      if (piece.from != Piece::everyone && piece.from != rank) continue;
+      const uint64_t bytes = static_cast<uint64_t>(piece.count) * core::dtype_size(own_.from);
+      exchanges_[static_cast<size_t>(r)].out.push_back({FrameKind::data, source_of(own_, piece), bytes});
+    }
+  }
+  for (const Piece& piece : pieces_of(calls_, rank, phase)) move_piece(piece);
+  auto sending = [&](int r) {
+    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    return peer.channel && (!exchanges_[static_cast<size_t>(r)].out.empty() || !peer.channel->flushed());
+  };
+  await(
+      [&] {
+        for (int r = 0; r < size(); ++r) {
+          if (sending(r)) return false;
+        }
+        return true;
+      },
+      sending);
+}
+
+// Whole where all its sources can be read in place, else frame by frame.
+void ProcessMeeting::move_piece(const Piece& piece) {
+  const bool sum = piece.from == Piece::everyone;
+  const int first = sum ? 0 : piece.from, last = sum ? size() - 1 : piece.from;
+  std::vector<const void*> sources(static_cast<size_t>(last - first + 1));
+  std::vector<int> streamed;
+  for (int r = first; r <= last; ++r) {
+    if (streams(r, place_.rank)) streamed.push_back(r);
+  }
+  const auto size = static_cast<int64_t>(core::dtype_size(own_.from));
+  const int64_t step = streamed.empty() ? piece.count : static_cast<int64_t>(frame_bytes) / size;
+  for (int64_t begin = 0; begin < piece.count; begin += step) {
+    const int64_t count = std::min(step, piece.count - begin);
+    auto absent = [&](int r) {
+      return std::find(streamed.begin(), streamed.end(), r) != streamed.end() && !arrived(r, FrameKind::data);
+    };
+    if (!streamed.empty()) await([&] { return std::none_of(streamed.begin(), streamed.end(), absent); }, absent);
+    for (int r = first; r <= last; ++r) {
+      const void*& source = sources[static_cast<size_t>(r - first)];
+      if (!streams(r, place_.rank)) {
+        source = source_of(*calls_[static_cast<size_t>(r)], piece) + begin * size;
+        continue;
+      }
+      const Frame frame = *arrived(r, FrameKind::data);
+      if (frame.bytes.size() != static_cast<size_t>(count * size)) {
+        fail(place_.rank, fmt::format("group {}: rank {} sent {} bytes of {} where {} were due", group(), r,
+                                      frame.bytes.size(), describe(own_), count * size));
+      }
+      source = frame.bytes.data();
+    }
+    move(own_, piece, sources, begin, count);
+    for (int r : streamed) place_.peers[static_cast<size_t>(r)].channel->pop();
+  }
+}
+
+// After it, whoever reads the other's memory in place has finished what lies before it.
+void ProcessMeeting::exchange_tokens() {
+  for (int r = 0; r < size(); ++r) {
+    Exchange& exchange = exchanges_[static_cast<size_t>(r)];
+    exchange.has_token = !reads_in_place(place_.rank, r);
+    if (!exchange.has_token) exchange.out.push_back({FrameKind::token, nullptr, 0});
+  }
+  await(
+      [&] {
+        bool all = true;
+        for (int r = 0; r < size(); ++r) all = take_token(r) && exchanges_[static_cast<size_t>(r)].out.empty() && all;
+        return all;
+      },
+      [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_token; });
+}
+
+void ProcessMeeting::close(int) {
+  exchange_tokens();
+  {
+    const std::lock_guard lock(mutex_);
+    recorder_.finish();
+    place_.segment->keep_record(member_, recorder_.records(1).front());
+  }
+  end_call();
+}
+
+void ProcessMeeting::push_frames() {
+  for (size_t r = 0; r < exchanges_.size(); ++r) {
+    std::deque<Extent>& out = exchanges_[r].out;
+    while (!out.empty()) {
+      Extent& extent = out.front();
+      const uint64_t bytes = std::min<uint64_t>(extent.bytes, frame_bytes);
+      if (!place_.peers[r].channel->send(extent.kind, {extent.data, bytes})) break;
+      extent.data += bytes;
+      extent.bytes -= bytes;
+      if (extent.bytes == 0) out.pop_front();
+    }
+  }
+}
+
+// The oldest frame from a rank, which must be of this kind unless it ends the group.
+std::optional<Frame> ProcessMeeting::arrived(int rank, FrameKind kind) {
+  const std::optional<Frame> frame = place_.peers[static_cast<size_t>(rank)].channel->receive();
+  if (!frame || frame->kind == kind) return frame;
+  if (frame->kind == FrameKind::abort) {
+    place_.segment->abort({reinterpret_cast<const char*>(frame->bytes.data()), frame->bytes.size()});
+    return std::nullopt;
+  }
+  fail(place_.rank, fmt::format("group {}: rank {} sent a frame of kind {} where {} was due, during {}", group(), rank,
+                                static_cast<int>(frame->kind), static_cast<int>(kind), describe(own_)));
+}
+
+bool ProcessMeeting::take_call(int rank) {
+  Exchange& exchange = exchanges_[static_cast<size_t>(rank)];
+  while (!exchange.has_call) {
+    const std::optional<Frame> frame = arrived(rank, FrameKind::call);
+    if (!frame) return false;
+    exchange.encoded.insert(exchange.encoded.end(), frame->bytes.begin(), frame->bytes.end());
+    place_.peers[static_cast<size_t>(rank)].channel->pop();
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, exchange.encoded.data(), sizeof bytes);
+    exchange.has_call = exchange.encoded.size() >= sizeof bytes + bytes;
+    if (!exchange.has_call) continue;
+    try {
+      exchange.remote = decode(std::span(exchange.encoded).subspan(sizeof bytes, bytes));
+    } catch (const core::CommError& error) {
+      fail(place_.rank, fmt::format("group {}: rank {}: {}", group(), rank, error.what()));
+    }
+  }
+  return true;
+}
+
+bool ProcessMeeting::take_token(int rank) {
+  Exchange& exchange = exchanges_[static_cast<size_t>(rank)];
+  if (!exchange.has_token && arrived(rank, FrameKind::token)) {
+    place_.peers[static_cast<size_t>(rank)].channel->pop();
+    exchange.has_token = true;
+  }
+  return exchange.has_token;
+}
+
+Counters ProcessMeeting::counters(int) const {
+  const std::lock_guard lock(mutex_);
+  return recorder_.counters();
+}
+
+std::vector<FlightRecord> ProcessMeeting::flight_records(int) const {
+  const std::lock_guard lock(mutex_);
+  return recorder_.records();
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,101 @@
+// The meeting of ranks that are processes. Every rank sends its call to every other, so all see the same mismatch.
+// Ranks of one machine then read each other's shared arenas in place, as threads do, and tell each other with tokens
+// when they have; what cannot be read so (other machines, small structs outside the arenas) is sent in frames, and sums
+// take one frame of each rank at a time: the same additions in the same order.
+//
+// A wait ends when its frames arrive, when the group is aborted, when a process of this machine ends, or at the
+// deadline. Waiting ranks sleep on a bell in shared memory; with ranks on other machines they look at their channels
+// again after 20 µs to 1 ms, because a thread that polls all the time takes a core from the computation.
+#pragma once
+#include <deque>
+#include <mutex>
+
+#include "comm/meeting.h"
+#include "comm/pieces.h"
+#include "comm/process/arenas.h"
+#include "comm/process/channel.h"
+#include "comm/process/peer_watch.h"
+#include "comm/process/segment.h"
+#include "comm/process/wire.h"
+
+namespace zrt::comm {
+
+// A rank of the group, as this process sees it.
+struct Peer {
+  int member = -1;                   // its place in this machine's segment; -1 for ranks of other machines
+  int pid = 0;                       // on this machine
+  std::unique_ptr<Channel> channel;  // null for the rank itself
+};
+
+// Where a rank stands among the processes.
+struct Place {
+  std::string group;
+  int rank = 0;
+  std::chrono::milliseconds timeout{};
+  std::vector<Peer> peers;  // by rank, this one included
+  std::shared_ptr<Segment> segment;
+  SharedArenas* arenas = nullptr;
+};
+
+class ProcessMeeting final : public Meeting {
+ public:
+  explicit ProcessMeeting(Place place);
+
+  int size() const override { return static_cast<int>(place_.peers.size()); }
+  const std::string& group() const override { return place_.group; }
+  void open(int rank, const std::function<Traffic(Call&)>& fill) override;
+  void work(int rank, int phase) override;
+  void close(int rank) override;
+  [[noreturn]] void fail(int rank, const std::string& reason) override;
+  void abort(const std::string& reason) override;
+  Counters counters(int rank) const override;
+  std::vector<FlightRecord> flight_records(int rank) const override;
+
+ private:
+  struct Extent {
+    FrameKind kind;
+    const std::byte* data;
+    uint64_t bytes;
+  };
+  // What one other rank sends us and gets from us during a call.
+  struct Exchange {
+    std::vector<std::byte> encoded;  // its call, as far as it has arrived
+    bool has_call = false, has_token = false;
+    RemoteCall remote;
+    std::deque<Extent> out;
+  };
+  using Ready = std::function<bool()>;
+  using Awaited = std::function<bool(int rank)>;
+
+  bool shares(int rank) const;              // its sources lie in shared arenas
+  bool streams(int from, int to) const;     // `to` cannot read `from`'s sources in place
+  bool reads_in_place(int a, int b) const;  // one of the two reads the other's sources
+  void push_frames();
+  bool take_call(int rank);
+  bool take_token(int rank);
+  std::optional<Frame> arrived(int rank, FrameKind kind);
+  void exchange_tokens();
+  void move_piece(const Piece& piece);
+  void await(const Ready& ready, const Awaited& awaited);
+  void look_for_aborts();
+  std::vector<int> missing(const Awaited& awaited, bool& certain) const;
+  std::string timeout_report(const std::vector<int>& missing) const;
+  std::string last_calls() const;
+  [[noreturn]] void leave();
+  void send_aborts(const std::string& reason);
+  void end_call();
+
+  Place place_;
+  const int member_;
+  bool has_remote_ = false;
+  PeerWatch watch_;
+  mutable std::mutex mutex_;  // guards in_call_, the recorder and, outside calls, the channels
+  bool in_call_ = false, aborts_sent_ = false;
+  FlightRecorder recorder_;
+  Call own_;
+  std::vector<std::byte> encoded_;
+  std::vector<Exchange> exchanges_;  // by rank
+  std::vector<const Call*> calls_;   // by rank
+};
+
+}  // namespace zrt::comm

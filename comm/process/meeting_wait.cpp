@@ -1,0 +1,164 @@
+// Waiting for other processes, and what ends a wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "comm/process/meeting.h"
+#include "core/error.h"
+
+namespace zrt::comm {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr int64_t first_nap = 20000, longest_nap = 1000000, local_nap = 50000000;  // nanoseconds
+constexpr auto watch_interval = std::chrono::milliseconds(20);
+constexpr auto farewell = std::chrono::seconds(1);  // for telling other machines of an abort
+constexpr size_t reported_records = 5;              // per rank in a report
+
+}  // namespace
+
+void ProcessMeeting::await(const Ready& ready, const Awaited& awaited) {
+  Segment& segment = *place_.segment;
+  auto now = steady_clock::now();
+  auto deadline = now + place_.timeout, next_watch = now + watch_interval;
+  int64_t nap = first_nap;
+  bool extended = false, someone_ended = false;
+  while (true) {
+    const uint32_t bell = segment.bell(member_);
+    push_frames();
+    if (ready()) break;
+    look_for_aborts();
+    if (!segment.reason().empty()) leave();
+    segment.set_waiting(member_, true);
+    now = steady_clock::now();
+    if (now >= next_watch) {
+      next_watch = now + watch_interval;
+      const int ended = watch_.ended();
+      // Its last frames may have come just now: look once more before judging.
+      if (ended >= 0 && someone_ended) {
+        fail(place_.rank,
+             fmt::format("group {}: rank {} (process {}) has ended while rank {} waits in {} (call {}). Look for its "
+                         "own message, or for what killed it (memory, a signal). Last calls:\n{}",
+                         group(), ended, place_.peers[static_cast<size_t>(ended)].pid, place_.rank, describe(own_),
+                         recorder_.sequence(), last_calls()));
+      }
+      someone_ended = ended >= 0 && awaited(ended);
+    }
+    if (now >= deadline) {
+      bool certain = false;
+      const std::vector<int> lost = missing(awaited, certain);
+      if (certain || extended) fail(place_.rank, timeout_report(lost));
+      // Another rank may know better who is missing: let it speak first.
+      deadline = now + std::min<std::chrono::milliseconds>(place_.timeout / 5, std::chrono::seconds(1));
+      extended = true;
+    }
+    segment.sleep(member_, bell, has_remote_ ? nap : local_nap);
+    nap = std::min(2 * nap, longest_nap);
+  }
+  segment.set_waiting(member_, false);
+}
+
+// Only channels from other machines carry aborts; looking at them also keeps their data moving.
+void ProcessMeeting::look_for_aborts() {
+  for (Peer& peer : place_.peers) {
+    if (peer.member >= 0) continue;
+    const std::optional<Frame> frame = peer.channel->receive();
+    if (frame && frame->kind == FrameKind::abort) {
+      place_.segment->abort({reinterpret_cast<const char*>(frame->bytes.data()), frame->bytes.size()});
+    }
+  }
+}
+
+// The ranks that keep this one waiting. Those of this machine that wait themselves are not to blame. `certain` when no
+// other rank can know more.
+std::vector<int> ProcessMeeting::missing(const Awaited& awaited, bool& certain) const {
+  std::vector<int> all, to_blame;
+  certain = true;
+  for (int r = 0; r < size(); ++r) {
+    if (r == place_.rank || !awaited(r)) continue;
+    const int member = place_.peers[static_cast<size_t>(r)].member;
+    all.push_back(r);
+    if (member >= 0 && place_.segment->is_waiting(member)) continue;
+    to_blame.push_back(r);
+    certain = certain && member >= 0;
+  }
+  certain = certain && !to_blame.empty();
+  return to_blame.empty() ? all : to_blame;
+}
+
+std::string ProcessMeeting::timeout_report(const std::vector<int>& missing) const {
+  return timeout_text(group(), place_.rank, size(), own_, recorder_.sequence(), place_.timeout, missing) + last_calls();
+}
+
+std::string ProcessMeeting::last_calls() const {
+  std::string text;
+  for (int r = 0; r < size(); ++r) {
+    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    if (peer.member < 0) {
+      const RemoteCall& last = exchanges_[static_cast<size_t>(r)].remote;
+      text += fmt::format("  rank {}, on another machine, last call seen here:\n", r);
+      text +=
+          last.sequence == 0 ? "    no call yet\n" : fmt::format("    #{} {}\n", last.sequence, describe(last.call));
+      continue;
+    }
+    std::vector<FlightRecord> records = place_.segment->records(peer.member);
+    if (records.size() > reported_records) {
+      records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(reported_records));
+    }
+    text += fmt::format("  rank {} (process {}):\n{}", r, peer.pid, recorder_.format(records));
+  }
+  return text;
+}
+
+void ProcessMeeting::fail(int, const std::string& reason) {
+  place_.segment->abort(reason);
+  leave();
+}
+
+void ProcessMeeting::abort(const std::string& reason) {
+  place_.segment->abort(reason);
+  const std::lock_guard lock(mutex_);
+  if (!in_call_) send_aborts(reason);  // else the call's thread does
+}
+
+void ProcessMeeting::leave() {
+  place_.segment->set_waiting(member_, false);
+  for (Exchange& exchange : exchanges_) exchange.out.clear();
+  end_call();
+  // Another process may be writing the reason right now; should it die of it, there is none.
+  const auto deadline = steady_clock::now() + farewell;
+  while (place_.segment->reason().empty() && steady_clock::now() < deadline) std::this_thread::yield();
+  const std::string reason = place_.segment->reason();
+  throw core::CommError(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
+}
+
+void ProcessMeeting::end_call() {
+  const std::lock_guard lock(mutex_);
+  in_call_ = false;
+  const std::string reason = place_.segment->reason();
+  if (!reason.empty()) send_aborts(reason);
+}
+
+// Best effort: a machine that cannot be told runs into its deadline.
+void ProcessMeeting::send_aborts(const std::string& reason) {
+  if (std::exchange(aborts_sent_, true)) return;
+  const auto bytes = std::as_bytes(std::span(reason)).first(std::min(reason.size(), frame_bytes));
+  std::vector<Channel*> left;
+  for (Peer& peer : place_.peers) {
+    if (peer.member < 0) left.push_back(peer.channel.get());
+  }
+  const auto deadline = steady_clock::now() + farewell;
+  std::vector<Channel*> sent = left;
+  while (!left.empty() && steady_clock::now() < deadline) {
+    std::erase_if(left, [&](Channel* channel) { return channel->send(FrameKind::abort, bytes); });
+    if (!left.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  auto unsent = [](Channel* channel) { return !channel->flushed(); };
+  while (std::any_of(sent.begin(), sent.end(), unsent) && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,188 @@
+#include "comm/process/segment.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace zrt::comm {
+namespace {
+
+constexpr size_t kept_records = 8;
+constexpr int64_t quiet_nanoseconds = 1000000000;
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Written by one process while others may read: a reader checks that the version is even and did not change.
+struct SharedRecord {
+  std::atomic<uint32_t> version;
+  uint64_t sequence, bytes;
+  uint32_t kind, finished;
+  double start_seconds, end_seconds;
+  char label[88];
+};
+
+struct alignas(64) MemberState {
+  std::atomic<uint32_t> bell, sleeping;
+  std::atomic<int64_t> waiting_since;  // 0: not waiting
+  SharedRecord records[kept_records];
+};
+
+struct Slot {
+  FrameKind kind;
+  uint32_t bytes;
+  std::byte data[frame_bytes];
+};
+
+// One direction of a channel: frames [read, written) are on their way.
+struct alignas(64) Ring {
+  std::atomic<uint32_t> written;
+  alignas(64) std::atomic<uint32_t> read;
+  Slot slots[frames_in_flight];
+};
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free);
+
+}  // namespace
+
+struct Segment::Layout {
+  std::atomic<uint32_t> claimed;
+  std::atomic<uint32_t> aborted;  // 1: the reason is being written, 2: it is there
+  char reason[60 << 10];
+  MemberState members[1];  // then the rest of them, then the rings
+
+  static uint64_t bytes(uint64_t members) {
+    return sizeof(Layout) + members * sizeof(MemberState) + members * members * sizeof(Ring);
+  }
+  Ring& ring(int count, int from, int to) { return reinterpret_cast<Ring*>(members + count)[from * count + to]; }
+};
+
+namespace {
+
+class RingChannel final : public Channel {
+ public:
+  RingChannel(Segment& segment, int peer, Ring& out, Ring& in) : segment_(segment), peer_(peer), out_(out), in_(in) {}
+
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
+    const uint32_t at = out_.written.load(std::memory_order_relaxed);
+    if (at - out_.read.load(std::memory_order_acquire) == frames_in_flight) return false;
+    Slot& slot = out_.slots[at % frames_in_flight];
+    slot.kind = kind;
+    slot.bytes = static_cast<uint32_t>(bytes.size());
+    if (!bytes.empty()) std::memcpy(slot.data, bytes.data(), bytes.size());
+    out_.written.store(at + 1, std::memory_order_release);
+    segment_.ring(peer_);
+    return true;
+  }
+  bool flushed() override { return true; }
+  std::optional<Frame> receive() override {
+    const uint32_t at = in_.read.load(std::memory_order_relaxed);
+    if (at == in_.written.load(std::memory_order_acquire)) return std::nullopt;
+    const Slot& slot = in_.slots[at % frames_in_flight];
+    return Frame{slot.kind, {slot.data, slot.bytes}};
+  }
+  void pop() override {
+    const bool was_full = in_.written.load(std::memory_order_acquire) - in_.read.load() == frames_in_flight;
+    in_.read.fetch_add(1, std::memory_order_release);
+    if (was_full) segment_.ring(peer_);
+  }
+
+ private:
+  Segment& segment_;
+  int peer_;
+  Ring &out_, &in_;
+};
+
+}  // namespace
+
+Segment::Segment(int members)
+    : memory_("zrt group", Layout::bytes(static_cast<uint64_t>(members))), members_(members) {}
+
+Segment::Segment(int pid, int file, int members)
+    : memory_(pid, file, Layout::bytes(static_cast<uint64_t>(members)), true), members_(members) {}
+
+// Zeroed memory is a valid state of every part.
+Segment::Layout& Segment::layout() const {
+  return *reinterpret_cast<Layout*>(memory_.data());
+}
+
+uint32_t Segment::bell(int member) const {
+  return layout().members[member].bell.load();
+}
+
+void Segment::sleep(int member, uint32_t seen, int64_t nanoseconds) {
+  MemberState& state = layout().members[member];
+  state.sleeping.store(1);
+  if (state.bell.load() == seen) wait_on(reinterpret_cast<uint32_t*>(&state.bell), seen, nanoseconds);
+  state.sleeping.store(0);
+}
+
+void Segment::ring(int member) {
+  MemberState& state = layout().members[member];
+  state.bell.fetch_add(1);
+  if (state.sleeping.load() != 0) wake(reinterpret_cast<uint32_t*>(&state.bell));
+}
+
+void Segment::set_waiting(int member, bool waiting) {
+  layout().members[member].waiting_since.store(waiting ? now() : 0, std::memory_order_relaxed);
+}
+
+bool Segment::is_waiting(int member) const {
+  const int64_t since = layout().members[member].waiting_since.load(std::memory_order_relaxed);
+  return since != 0 && now() - since < quiet_nanoseconds;
+}
+
+void Segment::abort(const std::string& reason) {
+  Layout& all = layout();
+  uint32_t none = 0;
+  if (!all.aborted.compare_exchange_strong(none, 1)) return;
+  std::memcpy(all.reason, reason.data(), std::min(reason.size(), sizeof all.reason - 1));
+  all.aborted.store(2);
+  for (int m = 0; m < members_; ++m) ring(m);
+}
+
+std::string Segment::reason() const {
+  return layout().aborted.load() == 2 ? layout().reason : "";
+}
+
+bool Segment::claim() {
+  return layout().claimed.exchange(1) == 0;
+}
+
+void Segment::keep_record(int member, const FlightRecord& record) {
+  SharedRecord& kept = layout().members[member].records[record.sequence % kept_records];
+  kept.version.fetch_add(1);
+  kept.sequence = record.sequence, kept.bytes = record.bytes;
+  kept.kind = static_cast<uint32_t>(record.kind), kept.finished = record.finished;
+  kept.start_seconds = record.start_seconds, kept.end_seconds = record.end_seconds;
+  const size_t length = std::min(record.label.size(), sizeof kept.label - 1);
+  std::memcpy(kept.label, record.label.data(), length);
+  kept.label[length] = 0;
+  kept.version.fetch_add(1);
+}
+
+std::vector<FlightRecord> Segment::records(int member) const {
+  std::vector<FlightRecord> list;
+  for (const SharedRecord& kept : layout().members[member].records) {
+    const uint32_t before = kept.version.load();
+    FlightRecord record;
+    record.sequence = kept.sequence, record.bytes = kept.bytes;
+    record.kind = static_cast<OpKind>(std::min<uint32_t>(kept.kind, op_kind_count - 1));
+    record.finished = kept.finished != 0;
+    record.start_seconds = kept.start_seconds, record.end_seconds = kept.end_seconds;
+    record.label.assign(kept.label, strnlen(kept.label, sizeof kept.label));
+    if (before % 2 == 0 && kept.version.load() == before && record.sequence > 0) list.push_back(std::move(record));
+  }
+  std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
+  return list;
+}
+
+std::unique_ptr<Channel> Segment::channel(int member, int peer) {
+  Layout& all = layout();
+  return std::make_unique<RingChannel>(*this, peer, all.ring(members_, member, peer), all.ring(members_, peer, member));
+}
+
+}  // namespace zrt::comm

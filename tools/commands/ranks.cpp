@@ -1,0 +1,59 @@
+#include "tools/commands/ranks.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <new>
+
+#include "comm/launch.h"
+#include "core/error.h"
+
+namespace zrt::tools {
+
+void add_rank_options(po::options_description& options) {
+  options.add_options()(
+      "ranks", po::value<int>(),
+      "number of ranks, as threads of this process (default 1; under mpirun or srun each process is one)")(
+      "transport", po::value<std::string>()->default_value(""),
+      "thread or mpi; default: mpi under mpirun or srun, thread otherwise");
+}
+
+std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values) {
+  std::optional<int> ranks;
+  if (values.count("ranks")) ranks = values["ranks"].as<int>();
+  return comm::make_transport(values["transport"].as<std::string>(), ranks);
+}
+
+int run_ranks(comm::Transport& transport, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const core::Error& error) {
+    transport.fail(
+        error, [&] { report_error(error); }, error.exit_code());
+    throw;
+  } catch (const std::exception& error) {
+    transport.fail(
+        error, [&] { report_error(error); }, 1);
+    throw;
+  }
+}
+
+int report_error(const std::exception& error) {
+  const auto* known = dynamic_cast<const core::Error*>(&error);
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  std::cerr << "zrt: error: "
+            << (memory ? "the machine's memory is exhausted outside the arenas; use a smaller model or batch"
+                       : error.what())
+            << std::endl;
+  return known ? known->exit_code() : 1;
+}
+
+void need_single_process(const std::string& command) {
+  const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+  if (!launch || launch->world == 1) return;
+  throw core::UsageError(fmt::format("zrt {} runs in one process but {} started {}; start it without mpirun or srun",
+                                     command, launch->launcher, launch->world));
+}
+
+}  // namespace zrt::tools

@@ -1,0 +1,24 @@
+// The ranks of a command: their options, their transport, and what an error in one of them does to all.
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "comm/transport.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+
+// --ranks and --transport.
+void add_rank_options(po::options_description& options);
+std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values);
+
+// Runs `body`; an error ends all processes of the run and is printed by one of them.
+int run_ranks(comm::Transport& transport, const std::function<int()>& body);
+
+// Prints an error to stderr and returns the exit code.
+int report_error(const std::exception& error);
+
+// Throws UsageError in one of several processes that mpirun or srun started, for commands that know nothing of others.
+void need_single_process(const std::string& command);
+
+}  // namespace zrt::tools
