@@ -7,7 +7,7 @@ std::shared_ptr<const Optimizer> make_optimizer(const OptimizerParams& params) {
 }
 
 void Optimizer::decide(const Rates& rates, Progress& progress, Decision& decision) const {
-  ++progress.updates;
+  decision.updates = ++progress.updates;
   decision.lr = rates.lr;
 }
 

@@ -1,6 +1,9 @@
-// An optimizer as a strategy: what it keeps, what a step decides for it, and the update of a rank's part of a unit.
-// Every number it writes must be a function of the element (and of exact sums) alone, so that shards, units and
-// instruction sets do not show in the result.
+// An optimizer as a strategy: what it keeps, what a step decides for it, the sums it needs over ranks, and the update
+// of a rank's part of a unit. Every number it writes must be a function of the element and of exact sums alone, so that
+// shards, units and instruction sets do not show in the result.
+//
+// A step calls decide once; then, for each unit, `rounds` times: sum on every rank's shard, an exchange of what the
+// sums wrote, fold on every rank alike; then update. On a skipped step only the exchanges happen.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,15 +23,17 @@ struct Progress {
 
 // What one taken step decides; lies in the control block, alike on all ranks.
 struct Decision {
+  uint64_t updates = 0;  // this one included
   double lr = 0;
   float grad_scale = 1;        // multiplies gradients: 1 / loss scale, and the clip factor
+  double grad_squares = 0;     // sum over the model of the squares of scaled gradients, to a relative 1e-6
   float beta1 = 0, beta2 = 0;  // of Adam and Lion, as scheduled
-  float bias_correction1 = 1;  // 1 - beta1^t, or 1
+  float bias_correction1 = 1;  // of Adam: 1 - beta1^t, or 1
   float bias_correction2 = 1;
 };
 
-// The part of a unit that a call works on: elements [begin, begin + count), multiples of 64. All pointers but those of
-// states that are not sharded lie at `begin`.
+// The part of a unit that a call works on: elements [begin, begin + count), multiples of 64. All pointers but work and
+// those of states that are not sharded lie at `begin`.
 struct UnitPart {
   const Unit* unit = nullptr;
   int64_t begin = 0, count = 0;
@@ -38,14 +43,27 @@ struct UnitPart {
   void* weight = nullptr;  // copy of the new weights in weight_type; null where the master is the weight
   core::DType weight_type = core::DType::f32;
   std::span<float* const> states;  // in the order of states()
+  std::byte* work = nullptr;       // work_bytes; from the first fold to the update
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
-  // Counts one more step and fills everything but grad_scale, which is set. The default takes lr alone.
+
+  // Counts one more step and fills `decision`, of which grad_scale and grad_squares are set. The default takes lr
+  // alone.
   virtual void decide(const Rates& rates, Progress& progress, Decision& decision) const;
+
+  // Sums over ranks. What a rank shares in a round has the same size on all of them; it must be written whole.
+  virtual uint32_t rounds() const { return 0; }
+  virtual uint64_t work_bytes(const Unit&) const { return 0; }
+  virtual uint64_t share_bytes(const Unit&, uint32_t) const { return 0; }
+  virtual void sum(uint32_t /*round*/, const Decision&, const UnitPart& /*shard*/, std::byte* /*share*/) const {}
+  // Reads the shares of all ranks, one behind the other. Only unit, states and work of the part are set.
+  virtual void fold(uint32_t /*round*/, const Decision&, const UnitPart&, const std::byte* /*shares*/,
+                    int /*ranks*/) const {}
+
   // Uses core::parallel_for.
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 };
@@ -54,5 +72,8 @@ std::shared_ptr<const Optimizer> make_optimizer(const OptimizerParams& params);
 
 // One maker per optimizer, each in its own file.
 std::shared_ptr<const Optimizer> make_optimizer(const AdamParams& params);
+std::shared_ptr<const Optimizer> make_optimizer(const SgdParams& params);
+std::shared_ptr<const Optimizer> make_optimizer(const LionParams& params);
+std::shared_ptr<const Optimizer> make_optimizer(const AdafactorParams& params);
 
 }  // namespace zrt::optimizer

@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "optimizer/optimizer.h"
 #include "runtime/passes/draft.h"
 #include "runtime/verifier.h"
 
@@ -56,8 +57,13 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
 
 CommForecast forecast_comm(const Program& program, const Layout& layout) {
   CommForecast forecast;
+  const auto optimizer = optimizer::make_optimizer(layout.optimizer);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t) {
     const Op& op = program.ops[id];
+    if (op.kind == OpKind::share_sums) {
+      const uint64_t bytes = optimizer->share_bytes(layout.units.units[op.units[0]], op.round);
+      forecast.share_sums += bytes * static_cast<uint64_t>(layout.dp - 1);
+    }
     uint64_t* kind = op.kind == OpKind::gather        ? &forecast.gather
                      : op.kind == OpKind::reduce_grad ? &forecast.reduce_grad
                      : op.kind == OpKind::gather_grad ? &forecast.gather_grad

@@ -27,6 +27,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
 // elements × (N-1)/N. Counts come from the program.
 struct CommForecast {
   uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
+  uint64_t share_sums = 0;  // bytes: what an optimizer's rounds share
 };
 CommForecast forecast_comm(const Program& program, const Layout& layout);
 

@@ -53,6 +53,12 @@ void run_op(const OpCall& call) {
       return run_average(call);
     case OpKind::decide:
       return run_decide(call);
+    case OpKind::sum:
+      return run_sum(call);
+    case OpKind::share_sums:
+      return run_share_sums(call);
+    case OpKind::fold:
+      return run_fold(call);
     case OpKind::update:
       return run_update(call);
     case OpKind::export_state:

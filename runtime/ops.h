@@ -51,6 +51,10 @@ void run_norm(const OpCall& call);
 void run_share_control(const OpCall& call);
 void run_average(const OpCall& call);
 void run_decide(const OpCall& call);
+// ops_update.cpp
+void run_sum(const OpCall& call);
+void run_share_sums(const OpCall& call);
+void run_fold(const OpCall& call);
 void run_update(const OpCall& call);
 
 }  // namespace zrt::runtime

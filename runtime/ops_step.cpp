@@ -102,33 +102,8 @@ void run_decide(const OpCall& call) {
   }
   control->decision = {};
   control->decision.grad_scale = static_cast<float>(factor);
+  control->decision.grad_squares = squares.value() * factor * factor;
   call.rank.optimizer->decide(control->inputs.rates, control->persistent.progress, control->decision);
-}
-
-void run_update(const OpCall& call) {
-  const auto* control = call.as<Control>(Role::control);
-  if (control->skip) return;
-  const Layout& layout = *call.rank.layout;
-  const optimizer::Unit& unit = call.unit(0);
-  optimizer::UnitPart part;
-  part.unit = &unit;
-  part.begin = layout.zero.states == Extent::shard ? call.rank.number * unit.shard : 0;
-  part.count = layout.extent(unit, layout.zero.states);
-  // Whole buffers are entered at this rank's shard when only the shard is updated.
-  auto enter = [&](std::byte* buffer, Extent extent, core::DType type) {
-    const bool shard_only = layout.zero.states == Extent::shard && extent == Extent::full;
-    return shard_only ? shard_of(buffer, unit, call.rank.number, core::dtype_size(type)) : buffer;
-  };
-  std::byte* weight = enter(call.at(Role::weight), layout.zero.weights, layout.compute);
-  part.grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
-  part.grad_type = layout.grad;
-  part.master = layout.has_master() ? call.as<float>(Role::master) : reinterpret_cast<float*>(weight);
-  part.weight = layout.has_master() ? weight : nullptr;
-  part.weight_type = layout.compute;
-  std::vector<float*> states;
-  while (float* state = call.as<float>(Role::state, states.size())) states.push_back(state);
-  part.states = states;
-  call.rank.optimizer->update(control->decision, part);
 }
 
 }  // namespace zrt::runtime

@@ -14,10 +14,10 @@ uint64_t Buffer::stride() const {
 }
 
 std::string_view op_kind_name(OpKind kind) {
-  constexpr std::array<std::string_view, 19> names{
-      "init",    "load",   "begin",        "load_batch",   "forward", "backward",      "evaluate",
-      "decode",  "gather", "reduce_grad",  "gather_grad",  "norm",    "share_control", "decide",
-      "average", "update", "gather_state", "export_state", "snapshot"};
+  constexpr std::array<std::string_view, 22> names{
+      "init",       "load",        "begin",       "load_batch",   "forward",       "backward", "evaluate", "decode",
+      "gather",     "reduce_grad", "gather_grad", "norm",         "share_control", "decide",   "average",  "sum",
+      "share_sums", "fold",        "update",      "gather_state", "export_state",  "snapshot"};
   return names[static_cast<size_t>(kind)];
 }
 

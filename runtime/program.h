@@ -60,6 +60,8 @@ enum class Role : uint8_t {
   grad,
   master,
   state,  // the nth state kind of the optimizer
+  sums,   // what ranks share of an optimizer's sums
+  work,   // an optimizer's work buffer
   full_state,
   snapshot,
   control,
@@ -89,6 +91,9 @@ enum class OpKind : uint8_t {
   share_control,
   decide,
   average,
+  sum,         // of an optimizer, on this rank's shard
+  share_sums,  // brings all ranks' sums together
+  fold,        // of an optimizer, on all ranks alike
   update,
   gather_state,
   export_state,
@@ -109,6 +114,7 @@ struct Op {
   std::string name;
   uint32_t block = 0;
   Index microbatch;                 // within the step
+  uint32_t round = 0;               // of an optimizer's sums
   std::vector<uint32_t> units;      // of gather, reduce, update …; a block's units for forward and backward
   std::vector<uint8_t> accumulate;  // per unit: 1 adds to the gradient, 0 defines it
   std::vector<Access> accesses;

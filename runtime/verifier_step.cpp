@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <map>
 
 #include "core/error.h"
+#include "optimizer/optimizer.h"
 #include "runtime/verifier.h"
 
 namespace zrt::runtime {
@@ -15,7 +17,10 @@ using optimizer::Extent;
 class StepChecker {
  public:
   StepChecker(const Program& program, const Layout& layout)
-      : program_(program), layout_(layout), units_(layout.units.units.size()) {}
+      : program_(program),
+        layout_(layout),
+        rounds_(optimizer::make_optimizer(layout.optimizer)->rounds()),
+        units_(layout.units.units.size()) {}
 
   void check() {
     for_each_execution(program_, ~0u, [&](OpId id, uint32_t iteration) { visit(program_.ops[id], iteration); });
@@ -32,6 +37,7 @@ class StepChecker {
   struct UnitState {
     uint32_t backwards = 0;  // since the last reduction
     uint32_t reductions = 0, norms = 0, gathered_grads = 0, updates = 0, gathered_weights = 0;
+    uint32_t exchanges = 0;  // sums, shares and folds so far
   };
 
   uint32_t windows() const { return layout_.microbatches / layout_.reduce_every; }
@@ -74,10 +80,17 @@ class StepChecker {
       case OpKind::gather_grad:
         for (uint32_t u : op.units) require(op, reduced(u), "reduction"), ++units_[u].gathered_grads;
         return;
+      case OpKind::sum:
+      case OpKind::share_sums:
+      case OpKind::fold:
+        require(op, decisions_ > 0, "decision");
+        for (uint32_t u : op.units) exchange(op, u);
+        return;
       case OpKind::update:
         require(op, decisions_ > 0, "decision");
         for (uint32_t u : op.units) {
           require(op, reduced(u) && units_[u].gathered_grads == gathers_grads(), "reduction or gather of its gradient");
+          require(op, units_[u].exchanges == exchanges(), "exchange of its sums");
           ++units_[u].updates;
         }
         return;
@@ -100,6 +113,21 @@ class StepChecker {
     require_flag(op, i, units_[u].reductions > 0);
     units_[u].backwards = 0;
     ++units_[u].reductions;
+  }
+
+  // Sum, share and fold of one round after the other.
+  uint32_t exchanges() const { return 3 * rounds_; }
+  void exchange(const Op& op, uint32_t u) {
+    constexpr std::array<OpKind, 3> order{OpKind::sum, OpKind::share_sums, OpKind::fold};
+    uint32_t& done = units_[u].exchanges;
+    if (done < exchanges() && op.kind == order[done % 3] && op.round == done / 3) {
+      require(op, reduced(u), "reduction");
+      ++done;
+      return;
+    }
+    throw ProgramError(
+        fmt::format("op '{}' is out of order: '{}' has had {} of the {} sums, shares and folds of a step", op.name,
+                    layout_.units.units[u].name, done, exchanges()));
   }
 
   bool reduced(size_t u) const { return units_[u].reductions == windows(); }
@@ -157,6 +185,7 @@ class StepChecker {
   };
   const Program& program_;
   const Layout& layout_;
+  uint32_t rounds_;  // of the optimizer's sums
   std::vector<UnitState> units_;
   std::map<std::pair<uint32_t, uint32_t>, Runs> runs_;  // (block, microbatch)
   std::map<uint32_t, int> batches_;

@@ -37,6 +37,9 @@ Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers&
 // and the update at the end of a step.
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
+// For every unit the optimizer's rounds of sums, then its update.
+void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
 Draft make_init(const Layout& layout, const StateBuffers& state, bool load);
 // Brings every unit's logical fp32 weights together, one unit at a time, and exports them.
 Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& state);

@@ -186,14 +186,7 @@ class ZeroPass {
         push(OpKind::gather_grad, comm_lane, "gather grad " + units_name(layout_, bucket), bucket, std::move(accesses));
       }
     }
-    for (uint32_t u : all) {
-      std::vector<Access> accesses{{state_.control, Role::control, Use::read, {}},
-                                   {state_.grad[u], Role::grad, Use::read, {}},
-                                   {state_.weight[u], Role::weight, Use::update, {}}};
-      for (BufferId kind : state_.states[u]) accesses.push_back({kind, Role::state, Use::update, {}});
-      if (state_.master[u] != no_buffer) accesses.push_back({state_.master[u], Role::master, Use::update, {}});
-      push(OpKind::update, compute_lane, "update " + layout_.units.units[u].name, {u}, std::move(accesses));
-    }
+    add_updates(segment, set_, layout_, state_);
     if (layout_.zero.weights == Extent::full && layout_.zero.states == Extent::shard) {
       for (const auto& bucket : buckets(layout_, all, layout_.gather_bucket)) {
         std::vector<Access> accesses;

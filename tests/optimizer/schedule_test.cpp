@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "catch.h"
+#include "tests/optimizer/goldens.h"
 
 namespace zrt::optimizer {
 namespace {
@@ -83,6 +84,46 @@ TEST_CASE("a cosine warms up by ratio of the optimizer's rate and falls to its f
   CHECK(s.rate(99) == Approx(8e-4 * 0.1).epsilon(1e-14));
   s.warmup_type = WarmupType::log;
   CHECK(s.rate(2) == Approx(8e-4 * (0.2 + 0.8 * 0.5)).epsilon(1e-14));  // ln 2 / ln 4
+}
+
+TEST_CASE("one cycle and the range test follow DeepSpeed step by step, momentum too") {
+  REQUIRE(goldens()["schedules"].size() == 5);
+  for (const auto& golden : goldens()["schedules"]) {
+    INFO(golden.dump());
+    const auto& p = golden["params"];
+    const bool cycle = golden["type"] == "one_cycle";
+    Schedule s;
+    if (cycle) {
+      s.type = ScheduleType::one_cycle;
+      s.one_cycle.min_lr = p["cycle_min_lr"];
+      s.one_cycle.max_lr = p["cycle_max_lr"];
+      s.one_cycle.decay_lr_rate = p.value("decay_lr_rate", 0.0);
+      s.one_cycle.first_step_size = p["cycle_first_step_size"];
+      s.one_cycle.second_step_size = p.value("cycle_second_step_size", s.one_cycle.first_step_size);
+      s.one_cycle.decay_step_size = p.value("decay_step_size", 0);
+      s.one_cycle.min_mom = p.value("cycle_min_mom", 0.8);
+      s.one_cycle.max_mom = p.value("cycle_max_mom", 0.9);
+      s.one_cycle.decay_mom_rate = p.value("decay_mom_rate", 0.0);
+    } else {
+      s.type = ScheduleType::lr_range_test;
+      s.range_test = {p["lr_range_test_min_lr"], p["lr_range_test_step_rate"], p["lr_range_test_step_size"],
+                      p["lr_range_test_staircase"]};
+    }
+    for (size_t step = 0; step < golden["values"].size(); ++step) {
+      const auto& value = golden["values"][step];
+      const Rates rates = s.rates(static_cast<int64_t>(step));
+      CAPTURE(step);
+      CHECK(rates.lr == Approx((cycle ? value[0] : value).get<double>()).epsilon(1e-13));
+      CHECK(rates.betas == cycle);
+      if (!cycle) continue;
+      CHECK(rates.beta1 == Approx(value[1].get<double>()).epsilon(1e-13));
+      CHECK(rates.beta2 == 0.99);
+    }
+  }
+  Schedule fixed;
+  fixed.type = ScheduleType::one_cycle;
+  fixed.one_cycle.momentum = false;
+  CHECK(!fixed.rates(3).betas);
 }
 
 }  // namespace

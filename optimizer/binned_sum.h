@@ -1,0 +1,34 @@
+// Exact sums of fp64 numbers in three doubles, cheap enough for one sum per row and column of a matrix. Every number is
+// split at fixed bit positions below a bound that all ranks know; each part is added where no rounding can happen, so
+// the result depends on neither order nor grouping.
+// (Demmel and Nguyen, "Fast Reproducible Floating-Point Summation", 2013.)
+#pragma once
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace zrt::optimizer {
+
+inline constexpr int bin_count = 3;
+inline constexpr int64_t most_terms = int64_t{1} << 24;  // of one sum
+
+// For numbers x ≥ 0 whose sum is at most `bound`: part k of x is (rest + at[k]) − at[k], which rounds to a multiple of
+// unit k; the last rest is dropped. Units lie 2^-51, 2^-80 and 2^-109 below the bound: the first part of all numbers
+// together, and most_terms second or third parts, stay below 2^53 units.
+struct Bins {
+  double at[bin_count];
+};
+
+inline Bins make_bins(double bound) {
+  if (!(bound > 0)) return {{0, 0, 0}};  // all numbers are 0
+  const int exponent = std::ilogb(bound) + 1;
+  auto splitter = [&](int below) { return std::ldexp(1.5, 52 + exponent - below); };
+  return {{splitter(51), splitter(80), splitter(109)}};
+}
+
+// The sum of the exact sums of parts, rounded.
+inline double binned_value(const std::array<double, bin_count>& sums) {
+  return (sums[0] + sums[1]) + sums[2];
+}
+
+}  // namespace zrt::optimizer

@@ -1,0 +1,87 @@
+#include <cstring>
+#include <vector>
+
+#include "runtime/ops.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Extent;
+
+// What an optimizer works on in one op. The pointers stay valid as long as this object.
+class Part {
+ public:
+  // Elements [begin, begin + count) of the unit; of each buffer, which holds the whole unit or this rank's shard.
+  Part(const OpCall& call, Extent extent) {
+    const Layout& layout = *call.rank.layout;
+    const optimizer::Unit& unit = call.unit(0);
+    part_.unit = &unit;
+    part_.begin = extent == Extent::shard ? call.rank.number * unit.shard : 0;
+    part_.count = layout.extent(unit, extent);
+    // Where `begin` lies in a buffer of `held` elements.
+    auto enter = [&](std::byte* buffer, Extent held, core::DType type) {
+      const int64_t skipped = held == Extent::full ? part_.begin : 0;
+      return buffer ? buffer + static_cast<size_t>(skipped) * core::dtype_size(type) : nullptr;
+    };
+    std::byte* weight = enter(call.at(Role::weight), layout.zero.weights, layout.compute);
+    std::byte* master = enter(call.at(Role::master), layout.zero.states, core::DType::f32);
+    part_.master = reinterpret_cast<float*>(layout.has_master() ? master : weight);
+    part_.weight = layout.has_master() ? weight : nullptr;
+    part_.weight_type = layout.compute;
+    part_.grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
+    part_.grad_type = layout.grad;
+    part_.work = call.at(Role::work);
+    const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+    for (size_t k = 0; std::byte* state = call.at(Role::state, k); ++k) {
+      if (kinds[k].sharded) state = enter(state, layout.zero.states, core::DType::f32);
+      states_.push_back(reinterpret_cast<float*>(state));
+    }
+    part_.states = states_;
+  }
+  const optimizer::UnitPart& operator*() const { return part_; }
+
+ private:
+  optimizer::UnitPart part_;
+  std::vector<float*> states_;
+};
+
+uint64_t share_bytes(const OpCall& call) {
+  return call.rank.optimizer->share_bytes(call.unit(0), call.op.round);
+}
+
+std::byte* own_share(const OpCall& call) {
+  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.number) * share_bytes(call);
+}
+
+}  // namespace
+
+// Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
+void run_sum(const OpCall& call) {
+  const auto* control = call.as<Control>(Role::control);
+  std::byte* share = own_share(call);
+  if (control->skip) {
+    std::memset(share, 0, share_bytes(call));
+    return;
+  }
+  call.rank.optimizer->sum(call.op.round, control->decision, *Part(call, Extent::shard), share);
+}
+
+void run_share_sums(const OpCall& call) {
+  const comm::GatherRange range{own_share(call), call.at(Role::sums), static_cast<int64_t>(share_bytes(call))};
+  call.rank.dp->all_gather({&range, 1}, core::DType::u8, call.op.name);
+}
+
+void run_fold(const OpCall& call) {
+  const auto* control = call.as<Control>(Role::control);
+  if (control->skip) return;
+  const Part part(call, call.rank.layout->zero.states);
+  call.rank.optimizer->fold(call.op.round, control->decision, *part, call.at(Role::sums), call.rank.layout->dp);
+}
+
+void run_update(const OpCall& call) {
+  const auto* control = call.as<Control>(Role::control);
+  if (control->skip) return;
+  call.rank.optimizer->update(control->decision, *Part(call, call.rank.layout->zero.states));
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,49 @@
+#include "optimizer/loss_scale.h"
+
+#include "catch.h"
+#include "core/error.h"
+#include "tests/optimizer/goldens.h"
+
+namespace zrt::optimizer {
+namespace {
+
+TEST_CASE("the dynamic loss scale moves as DeepSpeed's does, and ends the run at its minimum") {
+  REQUIRE(goldens()["loss_scales"].size() == 7);
+  for (const auto& golden : goldens()["loss_scales"]) {
+    INFO(golden.dump());
+    const LossScaleParams params{
+        true, golden["initial"], golden["window"], golden["hysteresis"], golden["consecutive"], golden["minimum"]};
+    LossScale state = initial_loss_scale(params);
+    CHECK(state.scale == golden["initial"].get<double>());
+    const std::string overflows = golden["overflows"];
+    size_t step = 0;
+    for (const auto& scale : golden["scales"]) {
+      CAPTURE(step);
+      const bool overflow = overflows.at(step++) == 'x';
+      if (scale.is_null()) {
+        CHECK_THROWS_AS(update_loss_scale(params, state, overflow), core::NumericError);
+      } else {
+        update_loss_scale(params, state, overflow);
+        CHECK(state.scale == scale.get<double>());
+      }
+    }
+  }
+}
+
+TEST_CASE("a static loss scale never moves and never ends the run") {
+  const LossScaleParams params{.dynamic = false, .initial = 128};
+  LossScale state = initial_loss_scale(params);
+  for (int step = 0; step < 3000; ++step) update_loss_scale(params, state, step % 3 == 0);
+  CHECK(state.scale == 128);
+}
+
+TEST_CASE("the error at the minimum names the scale, its key and what to try") {
+  const LossScaleParams params{true, 4, 1000, 1, false, 4};
+  LossScale state = initial_loss_scale(params);
+  CHECK_THROWS_WITH(update_loss_scale(params, state, true), Catch::Contains("minimum, 4") &&
+                                                                Catch::Contains("fp16.min_loss_scale") &&
+                                                                Catch::Contains("Try bf16"));
+}
+
+}  // namespace
+}  // namespace zrt::optimizer
