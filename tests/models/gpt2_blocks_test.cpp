@@ -4,7 +4,7 @@
 #include "core/parallel.h"
 #include "models/model.h"
 #include "tests/models/block_runner.h"
-#include "tests/models/gpt2_golden.h"
+#include "tests/models/golden.h"
 #include "tests/models/kernel_data.h"
 
 using zrt::core::DType;
@@ -85,7 +85,7 @@ TEST_CASE("gradients with dropout match finite differences of the loss under the
   RunOptions options;
   options.seed = 5, options.step = 9, options.first_sample = 21;
   options.loss_scale = 1;
-  const Gpt2Batch batch = recipe_batch(config, 3, 13, 0);
+  const Batch batch = recipe_batch(config, 3, 13, 0);
   const Tensors weights = recipe_weights(config);
   runner.load(weights);
   runner.train(batch, options);
@@ -112,7 +112,7 @@ TEST_CASE("gradients with dropout match finite differences of the loss under the
 TEST_CASE("dropout depends on the sample and the step, not on microbatches or recomputation") {
   const Gpt2Config config = small(0.3f);
   const Model model = make_gpt2(config);
-  const Gpt2Batch batch = recipe_batch(config, 4, 13, 0);
+  const Batch batch = recipe_batch(config, 4, 13, 0);
   RunOptions options;
   options.loss_scale = 0.1f, options.first_sample = 4;
   BlockRunner whole(model, {.B = 4, .T = 13}), half(model, {.B = 2, .T = 13});
@@ -120,7 +120,7 @@ TEST_CASE("dropout depends on the sample and the step, not on microbatches or re
   const double loss = whole.train(batch, options);
   double sum = 0;
   for (size_t part : {0u, 1u}) {
-    Gpt2Batch piece = batch;
+    Batch piece = batch;
     piece.B = 2;
     piece.tokens.assign(batch.tokens.begin() + static_cast<int64_t>(part) * 26,
                         batch.tokens.begin() + static_cast<int64_t>(part + 1) * 26);
