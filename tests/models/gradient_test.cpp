@@ -42,8 +42,9 @@ Tensors rounded(Tensors weights, DType type) {
 // fp32: each tensor within 1e-6, the gradient as a whole within half of it.
 constexpr double fp32_rounding = 1e-6;
 // Weights six times as large as GPT-2's initial ones amplify rounding from layer to layer; PyTorch's own fp32 gradients
-// are 9.9e-7 off on these cases.
-constexpr double fp32_rounding_large = 2e-6;
+// are 9.9e-7 off on these cases, transformers' Llama 1.15e-6 as a whole.
+template <class Config>
+constexpr double fp32_rounding_large = std::is_same_v<Config, LlamaConfig> ? 2.4e-6 : 2e-6;
 
 void check_gradients(const Tensors& grads, const Tensors& expected, double tolerance) {
   CHECK(grads.size() == expected.size());
@@ -121,8 +122,8 @@ TEMPLATE_TEST_CASE("fp32 blocks have the loss and the gradients of the fp64 refe
   const auto longer = long_case<TestType>();
   for (const auto& c : cases<TestType>(GENERATE(true, false)))
     for (int64_t B : {1, 3, 5})
-      check_against_reference(c.config, recipe_weights(c.config), B, c.T, {}, fp32_rounding_large);
-  check_against_reference(longer.config, recipe_weights(longer.config), 7, 150, {}, fp32_rounding_large);
+      check_against_reference(c.config, recipe_weights(c.config), B, c.T, {}, fp32_rounding_large<TestType>);
+  check_against_reference(longer.config, recipe_weights(longer.config), 7, 150, {}, fp32_rounding_large<TestType>);
 }
 
 TEMPLATE_TEST_CASE("bf16 blocks stay within the rounding of bf16 of the fp64 reference", "", Gpt2Config, LlamaConfig) {
@@ -169,13 +170,13 @@ TEMPLATE_TEST_CASE("gradients of several microbatches add up", "", Gpt2Config, L
     for (const auto& [name, grad] : reference(config, weights, batch, options.loss_scale).grads)
       for (size_t i = 0; i < grad.size(); ++i) expected.at(name)[i] += grad[i];
   }
-  check_gradients(runner.grads(), expected, fp32_rounding_large);
+  check_gradients(runner.grads(), expected, fp32_rounding_large<TestType>);
 
   // Forgotten gradients are overwritten: the poison they hold is never added.
   runner.forget_grads();
   const Batch batch = recipe_batch(config, 3, 13, 0);
   runner.train(batch);
-  check_gradients(runner.grads(), reference(config, weights, batch).grads, fp32_rounding_large);
+  check_gradients(runner.grads(), reference(config, weights, batch).grads, fp32_rounding_large<TestType>);
 }
 
 TEMPLATE_TEST_CASE("a repeated or recomputed microbatch gives the same bits, with one thread and with two", "",
