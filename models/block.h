@@ -13,10 +13,9 @@
 
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "models/kernels/gemm.h"
 
 namespace zrt::models {
-
-using core::DType;
 
 enum class Init : uint8_t { zeros, ones, normal };
 
@@ -86,6 +85,8 @@ class Block {
 
   // Multiply-add FLOPs of the matrices of one forward over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape) const = 0;
+  // The products with weights of one forward and backward over one microbatch, for the ceiling that benchmarks print.
+  virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }
 };
 
 }  // namespace zrt::models

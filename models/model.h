@@ -14,8 +14,18 @@ struct Gpt2Config {
   bool tied = true;
 };
 
+struct LlamaConfig {
+  int64_t layers = 12, hidden = 768, heads = 12, kv_heads = 0, ffn = 0;  // 0: heads; llama_ffn(hidden)
+  int64_t sequence = 1024, vocab = 32000;
+  double rope_theta = 10000;
+  float rms_norm_eps = 1e-5f;
+  bool tied = false;
+};
+// Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
+int64_t llama_ffn(int64_t hidden);
+
 struct Model {
-  std::string type;  // "gpt2"
+  std::string type;  // "gpt2", "llama"
   int64_t hidden = 0, sequence = 0, vocab = 0, layers = 0;
   bool tied = false;
   std::vector<std::unique_ptr<Block>> blocks;  // first: embedding; last: head
@@ -31,5 +41,6 @@ struct Model {
 
 // Throws ConfigError (naming model.heads …) when sizes contradict.
 Model make_gpt2(const Gpt2Config& config);
+Model make_llama(const LlamaConfig& config);
 
 }  // namespace zrt::models

@@ -8,7 +8,14 @@
 namespace zrt::models {
 
 Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
-    : Gpt2Block(config, fmt::format("h.{}", index)), index_(index) {
+    : TransformerBlock({config.hidden, config.sequence, config.vocab, config.dropout}, fmt::format("h.{}", index)),
+      heads_(config.heads),
+      index_(index),
+      norm_{NormKind::layer, config.hidden, 1e-5f},
+      c_attn_{config.hidden, 3 * config.hidden, Linear::Stored::in_out, true},
+      attention_projection_{config.hidden, config.hidden, Linear::Stored::in_out, true},
+      c_fc_{config.hidden, 4 * config.hidden, Linear::Stored::in_out, true},
+      mlp_projection_{4 * config.hidden, config.hidden, Linear::Stored::in_out, true} {
   const int64_t C = config.hidden;
   // Output projections start smaller, so that the residual stream does not grow with depth.
   const float projection = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
@@ -30,41 +37,31 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
 }
 
 AttentionShape Gpt2Layer::attention_shape(const Shape& shape) const {
-  return {shape.B,       shape.T,
-          config_.heads, config_.hidden / config_.heads,
-          shape.type,    shape.mode == Mode::train ? config_.dropout : 0};
-}
-
-GemmSpec Gpt2Layer::linear(const Shape& shape, int64_t in, int64_t out) {
-  return {shape.rows(), out, in, false, false, in, out, out, shape.type, shape.type, shape.type, true, false, 1};
-}
-
-GemmSpec Gpt2Layer::linear_input(const Shape& shape, int64_t in, int64_t out) {
-  return {shape.rows(), in, out, false, true, out, out, in, shape.type, shape.type, shape.type, false, false, 1};
-}
-
-GemmSpec Gpt2Layer::linear_weight(const Shape& shape, int64_t in, int64_t out, bool accumulate) {
-  return {in,         out,        shape.rows(),    true,  false,      in, out, out,
-          shape.type, shape.type, shape.grad_type, false, accumulate, 1};
+  const float dropout = shape.mode == Mode::train ? sizes_.dropout : 0;
+  return {shape.B, shape.T, heads_, heads_, sizes_.hidden / heads_, shape.type, dropout};
 }
 
 uint64_t Gpt2Layer::forward_scratch(const Shape& shape) const {
-  const int64_t C = config_.hidden;
   uint64_t bytes = 0;
-  for (const auto& [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {
-    bytes = std::max(bytes, find_gemm(linear(shape, in, out)).workspace_bytes());
-  }
+  for (const Linear& linear : linears()) bytes = std::max(bytes, linear.forward_scratch(shape));
   return bytes;
+}
+
+std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
+  std::vector<GemmSpec> all;
+  for (const Linear& linear : linears()) {
+    for (const GemmSpec& spec : linear.products(shape)) all.push_back(spec);
+  }
+  return all;
 }
 
 Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, const Shape& shape, bool statistics) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows()), size = core::dtype_size(shape.type);
-  const uint64_t row = R * static_cast<uint64_t>(config_.hidden) * size;
+  const uint64_t row = R * static_cast<uint64_t>(sizes_.hidden) * size;
   Kept kept{};
   if (statistics) {
-    kept.mean_1 = layout.take<float>(R * 4), kept.rstd_1 = layout.take<float>(R * 4);
-    kept.mean_2 = layout.take<float>(R * 4), kept.rstd_2 = layout.take<float>(R * 4);
-    kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(config_.heads));
+    kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
+    kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
     kept.residual = layout.take(row), kept.qkv = layout.take(3 * row), kept.attention = layout.take(row);
     kept.fc = layout.take(4 * row);
   } else {
@@ -80,7 +77,7 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, const Shape& shape, bool stat
 
 Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
   const uint64_t row =
-      static_cast<uint64_t>(shape.rows() * config_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
+      static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
   const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in(layout, shape, false);
@@ -115,7 +112,7 @@ uint64_t Gpt2Layer::cache_bytes(const Shape& shape) const {
 }
 
 double Gpt2Layer::forward_flops(const Shape& shape) const {
-  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(config_.hidden);
+  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
   return 2 * R * 12 * C * C + 2 * 2 * R * keys * C;
 }
@@ -131,7 +128,7 @@ void Gpt2Layer::decode(const Call& call) const {
 void Gpt2Layer::run(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
-  const int64_t R = shape.rows(), C = config_.hidden;
+  const int64_t R = shape.rows(), C = sizes_.hidden;
   Kept kept{};
   if (shape.mode == Mode::train) {
     Layout saved(call.saved);
@@ -139,13 +136,9 @@ void Gpt2Layer::run(const Call& call) const {
   }
   Layout workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
-  const auto multiply = [&](size_t index, int64_t in, int64_t out, const void* x, void* y) {
-    find_gemm(linear(shape, in, out)).run(x, call.weights[index], y, call.weights[index + 1], space.scratch);
-  };
 
-  layernorm(shape.type, call.input, call.weights[ln_1_weight], call.weights[ln_1_bias], space.normed, kept.mean_1,
-            kept.rstd_1, R, C);
-  multiply(c_attn_weight, C, 3 * C, space.normed, kept.qkv);
+  norm_.forward(call, ln_1_weight, call.input, space.normed, kept.first_norm);
+  c_attn_.forward(call, c_attn_weight, space.normed, kept.qkv, space.scratch);
   if (shape.mode == Mode::decode) {
     attention_decode(attention_shape(shape), kept.qkv, kept.attention, call.position, call.cache, space.attention);
   } else {
@@ -153,23 +146,18 @@ void Gpt2Layer::run(const Call& call) const {
                       dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
                       space.attention);
   }
-  multiply(attn_c_proj_weight, C, C, kept.attention, kept.residual);
+  attention_projection_.forward(call, attn_c_proj_weight, kept.attention, kept.residual, space.scratch);
   add_residual(shape.type, call.input, kept.residual,
                dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
                kept.residual, R * C);
 
-  layernorm(shape.type, kept.residual, call.weights[ln_2_weight], call.weights[ln_2_bias], space.normed, kept.mean_2,
-            kept.rstd_2, R, C);
-  multiply(c_fc_weight, C, 4 * C, space.normed, kept.fc);
+  norm_.forward(call, ln_2_weight, kept.residual, space.normed, kept.second_norm);
+  c_fc_.forward(call, c_fc_weight, space.normed, kept.fc, space.scratch);
   gelu(shape.type, kept.fc, space.gelu, R * 4 * C);
-  multiply(mlp_c_proj_weight, 4 * C, C, space.gelu, call.output);
+  mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch);
   add_residual(shape.type, kept.residual, call.output,
                dropout(call, layer_dropout_site(index_, DropoutSite::mlp_output)), first_element(call), call.output,
                R * C);
-}
-
-std::unique_ptr<Block> make_gpt2_layer(const Gpt2Config& config, int64_t index) {
-  return std::make_unique<Gpt2Layer>(config, index);
 }
 
 }  // namespace zrt::models

@@ -1,15 +1,28 @@
-// A transformer layer. Buffers hold, per token of C = hidden elements:
+// A GPT-2 layer (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): layer norm before
+// attention and before the MLP, GELU with the tanh approximation. Parameter names and shapes are Hugging Face's; linear
+// weights are stored (in, out). Buffers hold, per token of C = hidden elements:
 //   saved: means and deviations of both norms, log-sum-exp per head (fp32); qkv 3C, attention output C, residual after
 //          attention C, input of GELU 4C. Norm outputs, GELU output and probabilities are computed again.
 #pragma once
-#include "models/gpt2/blocks.h"
+#include <array>
+
+#include "models/common/linear.h"
+#include "models/common/norm.h"
+#include "models/common/transformer_block.h"
 #include "models/kernels/attention.h"
-#include "models/kernels/gemm.h"
 #include "models/layout.h"
+#include "models/model.h"
 
 namespace zrt::models {
 
-class Gpt2Layer : public Gpt2Block {
+// Dropout sites, numbers of RngKey::tensor: the embedding, then three per layer.
+enum class DropoutSite : uint32_t { attention, attention_output, mlp_output };
+inline constexpr uint32_t gpt2_embedding_dropout_site = 0;
+inline uint32_t layer_dropout_site(int64_t layer, DropoutSite site) {
+  return 1 + 3 * static_cast<uint32_t>(layer) + static_cast<uint32_t>(site);
+}
+
+class Gpt2Layer : public TransformerBlock {
  public:
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
@@ -22,6 +35,7 @@ class Gpt2Layer : public Gpt2Block {
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
   double forward_flops(const Shape& shape) const override;
+  std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:
   enum : size_t {
@@ -41,7 +55,8 @@ class Gpt2Layer : public Gpt2Block {
 
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
-    float *mean_1, *rstd_1, *mean_2, *rstd_2, *lse;  // null outside training
+    Norm::Statistics first_norm, second_norm;  // these and lse: null outside training
+    float* lse;
     void *qkv, *attention, *residual, *fc;
   };
   struct ForwardSpace {
@@ -65,17 +80,14 @@ class Gpt2Layer : public Gpt2Block {
   AttentionShape attention_shape(const Shape& shape) const;
   void run(const Call& call) const;
 
-  // The three products of a linear layer with weights (in, out) over R rows.
-  static GemmSpec linear(const Shape& shape, int64_t in, int64_t out);                          // y = x W + b
-  static GemmSpec linear_input(const Shape& shape, int64_t in, int64_t out);                    // dx = dy W^T
-  static GemmSpec linear_weight(const Shape& shape, int64_t in, int64_t out, bool accumulate);  // dW = [dW +] x^T dy
+  std::array<Linear, 4> linears() const { return {c_attn_, attention_projection_, c_fc_, mlp_projection_}; }
   uint64_t forward_scratch(const Shape& shape) const;
   uint64_t backward_scratch(const Shape& shape) const;
-  // Gradients of a linear layer's weight and bias, weight at `index` and bias behind it.
-  void linear_gradients(const Call& call, size_t index, int64_t in, int64_t out, const void* x, const void* dy,
-                        std::byte* scratch) const;
 
+  int64_t heads_;
   int64_t index_;
+  Norm norm_;
+  Linear c_attn_, attention_projection_, c_fc_, mlp_projection_;
 };
 
 }  // namespace zrt::models

@@ -1,7 +1,7 @@
-// What the matrix products do not cover: layer norm, GELU, residual sums, dropout, embedding, loss, bias gradients.
-// Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every void pointer unless
-// said otherwise and is fp32 or bf16; arithmetic is fp32, rounded once on writing. Work is spread over core::threads()
-// threads; results do not depend on their number.
+// What the matrix products do not cover: norms, GELU, SwiGLU, rotary positions, residual sums, dropout, embedding,
+// loss, bias gradients. Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every
+// void pointer unless said otherwise and is fp32 or bf16; arithmetic is fp32, rounded once on writing. Work is spread
+// over core::threads() threads; results do not depend on their number.
 #pragma once
 #include <cstdint>
 
@@ -27,14 +27,18 @@ struct GradTarget {
   bool accumulate = false;
 };
 
-// y = gamma · (x - mean) / sqrt(variance + 1e-5) + beta over rows of width C. mean and rstd (rows) may be null.
-void layernorm(DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean, float* rstd,
-               int64_t rows, int64_t C);
+// layer: y = gamma · (x - mean) / sqrt(variance + epsilon) + beta over rows of width C (Ba et al., 2016).
+// rms: y = gamma · x / sqrt(mean of x² + epsilon) (Zhang and Sennrich, 2019); beta, mean and dbeta are not used.
+enum class NormKind : uint8_t { layer, rms };
+
+// mean and rstd (rows) may be null.
+void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
+          float* rstd, float epsilon, int64_t rows, int64_t C);
 
 // dx = [add +] the gradient of x, and the gradients of gamma and beta. dx may be dy or add.
-void layernorm_backward(DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                        const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                        int64_t C);
+void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
+                   int64_t C);
 
 // Sum of the rows of x (rows, n).
 void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad);
@@ -43,12 +47,28 @@ void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
 // y = gelu(x) again and d = d · gelu'(x), in one pass.
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n);
 
+// y = silu(gate) · up (Shazeer, "GLU Variants Improve Transformer", 2020).
+void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n);
+// d, the gradient of y, becomes that of gate; d_up is written.
+void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n);
+
+// Rotary positions (Su et al., "RoFormer", 2021), in place: in each row of x (rows, stride) the first `heads` vectors
+// of `width` elements are turned by the row's position, which is (row mod T) + `position`; element i of a vector's
+// first half pairs with element i of its second half and turns by frequencies[i] (width / 2) radians per position.
+// backward turns the other way, which is the gradient.
+struct RotaryShape {
+  int64_t rows = 1, T = 1, heads = 1, width = 2, stride = 2;
+};
+void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x);
+
 // y = a + dropout(b) over n elements, the first of which has index `first`; y may be a or b.
 void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y, int64_t n);
 // y = x with the mask of `dropout` applied.
 void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n);
 
-// out (B, T, C) = dropout(wte[token] + wpe[position + t]). first: index of out's first element.
+// out (B, T, C) = dropout(wte[token] + wpe[position + t]); without positions (wpe and dwpe.data null) and dropout
+// wte[token].
+// first: index of out's first element.
 struct EmbeddingShape {
   int64_t B = 1, T = 1, C = 1, V = 1, positions = 1;
 };

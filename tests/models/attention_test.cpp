@@ -23,12 +23,15 @@ struct Reference {
 // Naive attention with the whole (T, T) matrix in fp64.
 Reference reference(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer& d_out, const Dropout& dropout,
                     uint64_t first_sample) {
-  const int64_t T = s.T, C = s.C(), W = s.width;
+  const int64_t T = s.T, C = s.C(), W = s.width, row = s.row();
   const double scale = 1 / std::sqrt(static_cast<double>(W));
-  Reference r{Doubles(index(s.B * T * C)), Doubles(index(s.B * s.heads * T)), Doubles(index(s.B * T * 3 * C))};
+  Reference r{Doubles(index(s.B * T * C)), Doubles(index(s.B * s.heads * T)), Doubles(index(s.B * T * row))};
   for (int64_t b = 0; b < s.B; ++b) {
     for (int64_t h = 0; h < s.heads; ++h) {
-      const auto at = [&](int64_t t, int64_t part, int64_t i) { return (b * T + t) * 3 * C + part * C + h * W + i; };
+      const int64_t shared = h / (s.heads / s.kv_heads) * W;
+      const auto at = [&](int64_t t, int64_t part, int64_t i) {
+        return (b * T + t) * row + (part == 0 ? h * W : C + (part - 1) * s.kv_heads * W + shared) + i;
+      };
       for (int64_t q = 0; q < T; ++q) {
         Doubles p(index(q + 1)), mask(index(q + 1), 1), dp(index(q + 1));
         double sum = 0, mean = 0;
@@ -77,7 +80,7 @@ struct Result {
 
 Result run(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer& d_out, const Dropout& dropout,
            uint64_t first_sample) {
-  Result r{{s.type, s.B * s.T * s.C()}, {DType::f32, s.B * s.heads * s.T}, {s.type, s.B * s.T * 3 * s.C()}};
+  Result r{{s.type, s.B * s.T * s.C()}, {DType::f32, s.B * s.heads * s.T}, {s.type, s.B * s.T * s.row()}};
   // Random contents, so that whatever a kernel reads before writing changes from call to call.
   KernelBuffer forward = KernelBuffer::random(DType::f32, static_cast<int64_t>(attention_forward_workspace(s) / 4 + 1));
   KernelBuffer backward =
@@ -90,8 +93,9 @@ Result run(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer&
 }
 
 void check(const AttentionShape& s) {
-  INFO("B " << s.B << " T " << s.T << " heads " << s.heads << " width " << s.width << " dropout " << s.dropout);
-  const KernelBuffer qkv = KernelBuffer::random(s.type, s.B * s.T * 3 * s.C(), 2);
+  INFO("B " << s.B << " T " << s.T << " heads " << s.heads << "/" << s.kv_heads << " width " << s.width << " dropout "
+            << s.dropout);
+  const KernelBuffer qkv = KernelBuffer::random(s.type, s.B * s.T * s.row(), 2);
   const KernelBuffer d_out = KernelBuffer::random(s.type, s.B * s.T * s.C());
   const Dropout dropout{{11, 12, 13}, s.dropout};
   const Reference expected = reference(s, qkv, d_out, dropout, 5);
@@ -122,31 +126,42 @@ void check(const AttentionShape& s) {
 TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const float dropout = GENERATE(0.0f, 0.25f);
-  check({1, 1, 1, 4, type, dropout});
-  check({2, 13, 3, 5, type, dropout});
-  check({3, 128, 1, 16, type, dropout});
-  check({1, 131, 2, 64, type, dropout});
-  check({1, 300, 2, 24, type, dropout});
+  check({1, 1, 1, 1, 4, type, dropout});
+  check({2, 13, 3, 3, 5, type, dropout});
+  check({3, 128, 1, 1, 16, type, dropout});
+  check({1, 131, 2, 2, 64, type, dropout});
+  check({1, 300, 2, 2, 24, type, dropout});
+}
+
+TEST_CASE("heads that share keys and values match naive fp64 attention") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const float dropout = GENERATE(0.0f, 0.25f);
+  check({1, 1, 2, 1, 4, type, dropout});
+  check({2, 13, 4, 2, 5, type, dropout});
+  check({1, 131, 6, 2, 16, type, dropout});
+  check({2, 300, 3, 1, 24, type, dropout});
 }
 
 TEST_CASE("attention of one new token equals the last row of attention over all of them") {
   const DType type = GENERATE(DType::f32, DType::bf16);
-  const AttentionShape s{2, 37, 3, 10, type, 0};
-  const int64_t C = s.C();
-  const KernelBuffer qkv = KernelBuffer::random(type, s.B * s.T * 3 * C);
+  const AttentionShape s{2, 37, 6, GENERATE(1, 3, 6), 10, type, 0};
+  zrt::core::set_threads(GENERATE(1, 2));
+  const int64_t C = s.C(), width = s.row();
+  const KernelBuffer qkv = KernelBuffer::random(type, s.B * s.T * width);
   const KernelBuffer d_out = KernelBuffer::random(type, s.B * s.T * C);
   const Doubles expected = reference(s, qkv, d_out, {}, 0).out;
   KernelBuffer cache(DType::bf16, static_cast<int64_t>(attention_cache(s) / 2));
   for (int64_t t = 0; t < s.T; ++t) {
-    KernelBuffer row(type, s.B * 3 * C), out(type, s.B * C);
+    KernelBuffer row(type, s.B * width), out(type, s.B * C);
     KernelBuffer workspace = KernelBuffer::random(DType::f32, static_cast<int64_t>(attention_decode_workspace(s) / 4));
     Doubles last;
     for (int64_t b = 0; b < s.B; ++b) {
-      for (int64_t i = 0; i < 3 * C; ++i) row.set(b * 3 * C + i, static_cast<float>(qkv.at((b * s.T + t) * 3 * C + i)));
+      for (int64_t i = 0; i < width; ++i) row.set(b * width + i, static_cast<float>(qkv.at((b * s.T + t) * width + i)));
       for (int64_t i = 0; i < C; ++i) last.push_back(expected[index((b * s.T + t) * C + i)]);
     }
     attention_decode(s, row.data(), out.data(), t, static_cast<std::byte*>(cache.data()),
                      static_cast<std::byte*>(workspace.data()));
     CHECK(error_of(out, last) < tolerance(type));
   }
+  zrt::core::set_threads(1);
 }

@@ -37,7 +37,7 @@ void BlockRunner::forget_grads() {
   for (auto& [name, buffer] : grads_) buffer.poison();
 }
 
-Call BlockRunner::make_call(size_t block, const Shape& shape, const Gpt2Batch& batch, const RunOptions& options) {
+Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch, const RunOptions& options) {
   weight_pointers_.clear();
   for (const models::Param& param : model_.blocks[block]->params())
     weight_pointers_.push_back(weights_.at(param.name).data());
@@ -59,7 +59,7 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Gpt2Batch& b
   return call;
 }
 
-void BlockRunner::forward(size_t b, const Shape& shape, const Gpt2Batch& batch, const RunOptions& options) {
+void BlockRunner::forward(size_t b, const Shape& shape, const Batch& batch, const RunOptions& options) {
   const Block& block = *model_.blocks[b];
   Call call = make_call(b, shape, batch, options);
   workspace_ = GuardedBuffer(block.forward_workspace_bytes(shape));
@@ -72,7 +72,7 @@ void BlockRunner::forward(size_t b, const Shape& shape, const Gpt2Batch& batch, 
   check(b, "forward");
 }
 
-void BlockRunner::backward(size_t b, const Gpt2Batch& batch, const RunOptions& options) {
+void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& options) {
   const Block& block = *model_.blocks[b];
   Call call = make_call(b, shape_, batch, options);
   grad_pointers_.clear();
@@ -97,7 +97,7 @@ void BlockRunner::backward(size_t b, const Gpt2Batch& batch, const RunOptions& o
   std::swap(d_output_, d_input_);
 }
 
-double BlockRunner::train(const Gpt2Batch& batch, const RunOptions& options) {
+double BlockRunner::train(const Batch& batch, const RunOptions& options) {
   loss_ = std::numeric_limits<double>::quiet_NaN();
   for (size_t b = 0; b < model_.blocks.size(); ++b) forward(b, shape_, batch, options);
   for (size_t b = model_.blocks.size(); b-- > 0;) {
@@ -107,7 +107,7 @@ double BlockRunner::train(const Gpt2Batch& batch, const RunOptions& options) {
   return loss_;
 }
 
-double BlockRunner::evaluate(const Gpt2Batch& batch) {
+double BlockRunner::evaluate(const Batch& batch) {
   loss_ = std::numeric_limits<double>::quiet_NaN();
   Shape shape = shape_;
   shape.mode = Mode::eval;
@@ -115,7 +115,7 @@ double BlockRunner::evaluate(const Gpt2Batch& batch) {
   return loss_;
 }
 
-std::vector<double> BlockRunner::decode(const Gpt2Batch& batch) {
+std::vector<double> BlockRunner::decode(const Batch& batch) {
   Shape shape = shape_;
   shape.mode = Mode::decode;
   const size_t last = model_.blocks.size() - 1;
@@ -128,7 +128,7 @@ std::vector<double> BlockRunner::decode(const Gpt2Batch& batch) {
   }
   std::vector<double> logits(batch.B * batch.T * model_.vocab);
   for (int64_t t = 0; t < batch.T; ++t) {
-    Gpt2Batch column{batch.B, 1, {}, {}};
+    Batch column{batch.B, 1, {}, {}};
     for (int64_t b = 0; b < batch.B; ++b) column.tokens.push_back(batch.tokens[b * batch.T + t]);
     for (size_t b = 0; b <= last; ++b) {
       Call call = make_call(b, shape, column, {});

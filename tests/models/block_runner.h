@@ -7,10 +7,18 @@
 #include <vector>
 
 #include "models/model.h"
-#include "tests/models/gpt2_reference.h"
 #include "tests/models/guarded_buffer.h"
+#include "tests/models/reference.h"
 
 namespace zrt::test {
+
+// The real model of the same configuration.
+inline models::Model make_model(const models::Gpt2Config& config) {
+  return models::make_gpt2(config);
+}
+inline models::Model make_model(const models::LlamaConfig& config) {
+  return models::make_llama(config);
+}
 
 struct RunOptions {
   float loss_scale = 0;  // 0: 1 / (B * T)
@@ -29,20 +37,20 @@ class BlockRunner {
   void forget_grads();                // the next train() overwrites gradients; later ones add
 
   // Forward and backward; returns the sum of the token losses.
-  double train(const Gpt2Batch& batch, const RunOptions& options = {});
+  double train(const Batch& batch, const RunOptions& options = {});
   // Forward only, in evaluation mode; returns the sum of the token losses.
-  double evaluate(const Gpt2Batch& batch);
+  double evaluate(const Batch& batch);
   // Feeds the tokens one position at a time through the cache; returns the logits (B, T, V).
-  std::vector<double> decode(const Gpt2Batch& batch);
+  std::vector<double> decode(const Batch& batch);
 
   Tensors grads() const;
   const GuardedBuffer& weight(const std::string& name) const { return weights_.at(name); }
   const GuardedBuffer& grad(const std::string& name) const { return grads_.at(name); }
 
  private:
-  models::Call make_call(size_t block, const models::Shape& shape, const Gpt2Batch& batch, const RunOptions& options);
-  void forward(size_t block, const models::Shape& shape, const Gpt2Batch& batch, const RunOptions& options);
-  void backward(size_t block, const Gpt2Batch& batch, const RunOptions& options);
+  models::Call make_call(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
+  void forward(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
+  void backward(size_t block, const Batch& batch, const RunOptions& options);
   void check(size_t block, const char* pass) const;
 
   const models::Model& model_;

@@ -70,6 +70,27 @@ TEST_CASE("embedding forward and backward match fp64 with duplicate tokens, posi
   zrt::core::set_threads(1);
 }
 
+TEST_CASE("an embedding without positions copies rows and adds their gradients") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const EmbeddingShape s{3, 13, 33, 29, 16};
+  const auto tokens = make_tokens(s);
+  const KernelBuffer wte = KernelBuffer::random(type, s.V * s.C), d_out = KernelBuffer::random(type, s.B * s.T * s.C);
+  KernelBuffer out(type, s.B * s.T * s.C), dwte(type, s.V * s.C);
+  Doubles expected_out, expected_wte(static_cast<size_t>(s.V * s.C));
+  for (int64_t row = 0; row < s.B * s.T; ++row) {
+    const int64_t token = tokens[static_cast<size_t>(row)];
+    for (int64_t i = 0; i < s.C; ++i) {
+      expected_out.push_back(wte.at(token * s.C + i));
+      expected_wte[static_cast<size_t>(token * s.C + i)] += d_out.at(row * s.C + i);
+    }
+  }
+  embed(type, s, tokens.data(), wte.data(), nullptr, 5, {}, 0, out.data());
+  KernelBuffer workspace(DType::f32, static_cast<int64_t>(embed_backward_workspace(s) / 4));
+  embed_backward(type, s, tokens.data(), d_out.data(), {}, 0, {dwte.data(), type, false}, {}, workspace.data());
+  CHECK(doubles(out) == expected_out);
+  CHECK(error_of(dwte, expected_wte) < tolerance(type));
+}
+
 TEST_CASE("embedding gradients have the same bits with one thread and with two") {
   const EmbeddingShape s{2, 50, 48, 31, 64};
   const auto tokens = make_tokens(s);

@@ -1,14 +1,15 @@
-# The fp64 oracle, the PyTorch goldens and the runner of bare blocks; runtime tests link these two libraries too.
-add_library(zrt_gpt2_reference STATIC ${CMAKE_CURRENT_LIST_DIR}/gpt2_reference.cpp
-            ${CMAKE_CURRENT_LIST_DIR}/gpt2_reference_trainer.cpp ${CMAKE_CURRENT_LIST_DIR}/gpt2_golden.cpp)
-target_link_libraries(zrt_gpt2_reference PUBLIC zrt_options nlohmann_json::nlohmann_json)
-target_compile_definitions(zrt_gpt2_reference PRIVATE ZRT_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+# The fp64 oracles, the PyTorch goldens and the runner of bare blocks; runtime tests link these two libraries too.
+add_library(zrt_reference STATIC ${CMAKE_CURRENT_LIST_DIR}/reference_math.cpp ${CMAKE_CURRENT_LIST_DIR}/gpt2_reference.cpp
+            ${CMAKE_CURRENT_LIST_DIR}/llama_reference.cpp ${CMAKE_CURRENT_LIST_DIR}/reference_trainer.cpp
+            ${CMAKE_CURRENT_LIST_DIR}/golden.cpp)
+target_link_libraries(zrt_reference PUBLIC zrt_options nlohmann_json::nlohmann_json)
+target_compile_definitions(zrt_reference PRIVATE ZRT_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
 
-zrt_test(models/gpt2_reference LINK zrt_gpt2_reference)
+zrt_test(models/reference LINK zrt_reference)
 
 add_library(zrt_block_runner STATIC ${CMAKE_CURRENT_LIST_DIR}/block_runner.cpp
             ${CMAKE_CURRENT_LIST_DIR}/guarded_buffer.cpp)
-target_link_libraries(zrt_block_runner PUBLIC zrt_gpt2_reference zrt::models)
-zrt_test(models/gpt2_gradient LINK zrt_block_runner)
+target_link_libraries(zrt_block_runner PUBLIC zrt_reference zrt::models)
+zrt_test(models/gradient LINK zrt_block_runner)
 zrt_test(models/gpt2_dropout LINK zrt_block_runner)
-zrt_test(models/gpt2_curve LINK zrt_block_runner zrt::optimizer)
+zrt_test(models/curve LINK zrt_block_runner zrt::optimizer)

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "core/philox.h"
 #include "tests/models/block_runner.h"
-#include "tests/models/gpt2_golden.h"
+#include "tests/models/golden.h"
 
 using namespace zrt::test;
 using zrt::core::DType;
@@ -44,18 +44,18 @@ TEST_CASE("with dropout the fp32 blocks have the gradients of the fp64 reference
   const int64_t T = GENERATE(13, 16);  // 13: rows of the attention start off a Philox block
   const zrt::models::Model model = make_gpt2(config);
   const Tensors weights = recipe_weights(config);
-  const Gpt2Batch batch = recipe_batch(config, 3, T, 0);
+  const Batch batch = recipe_batch(config, 3, T, 0);
   BlockRunner runner(model, {.B = 3, .T = T});
   runner.load(weights);
   const double loss = runner.train(batch, options);
-  const Gpt2Result expected = gpt2_reference(config, weights, batch, 0, philox_masks(config, T, options));
+  const ReferenceResult expected = reference(config, weights, batch, 0, philox_masks(config, T, options));
   CHECK(std::abs(loss - expected.loss_sum) < 1e-6 * expected.loss_sum);
   const Tensors grads = runner.grads();
   for (const auto& [name, grad] : expected.grads) {
     INFO(name);
-    CHECK(distance(grads.at(name), grad) < 2e-6);  // the rounding of fp32; see gpt2_gradient_test.cpp
+    CHECK(distance(grads.at(name), grad) < 2e-6);  // the rounding of fp32; see gradient_test.cpp
   }
-  const Gpt2Result without = gpt2_reference(config, weights, batch);
+  const ReferenceResult without = reference(config, weights, batch);
   CHECK(std::abs(runner.evaluate(batch) - without.loss_sum) < 1e-6 * without.loss_sum);
 }
 
@@ -65,7 +65,7 @@ TEST_CASE("dropout repeats to the bit, also when recomputed, and changes with se
   const DType type = GENERATE(DType::f32, DType::bf16);
   BlockRunner runner(model, {.B = 3, .T = 13, .type = type, .grad_type = type});
   runner.load(recipe_weights(config));
-  const Gpt2Batch batch = recipe_batch(config, 3, 13, 0);
+  const Batch batch = recipe_batch(config, 3, 13, 0);
   const auto run = [&](const RunOptions& options) {
     runner.forget_grads();
     const double loss = runner.train(batch, options);
@@ -84,7 +84,7 @@ TEST_CASE("a batch cut into microbatches keeps its dropout masks") {
   const zrt::models::Model model = make_gpt2(config);
   const Tensors weights = recipe_weights(config);
   const int64_t T = 13;
-  const Gpt2Batch batch = recipe_batch(config, 4, T, 0);
+  const Batch batch = recipe_batch(config, 4, T, 0);
   BlockRunner whole(model, {.B = 4, .T = T}), parts(model, {.B = 1, .T = T});
   whole.load(weights);
   parts.load(weights);
@@ -118,7 +118,7 @@ TEST_CASE("dropout of one in ten keeps nine in ten elements and scales them by 1
   GuardedBuffer saved(embedding.saved_bytes(call.shape));
   wte.store(DType::f32, std::vector<double>(config.vocab * config.hidden, 1));
   wpe.store(DType::f32, std::vector<double>(config.sequence * config.hidden, 0));
-  const Gpt2Batch batch = recipe_batch(config, 4, 128, 0);
+  const Batch batch = recipe_batch(config, 4, 128, 0);
   const std::vector<const void*> weights{wte.data(), wpe.data()};
   call.weights = weights;
   call.tokens = batch.tokens.data();

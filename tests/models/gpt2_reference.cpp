@@ -1,41 +1,9 @@
-#include "tests/models/gpt2_reference.h"
-
-#include <algorithm>
 #include <cmath>
+
+#include "tests/models/reference_math.h"
 
 namespace zrt::test {
 namespace {
-
-using Vec = std::vector<double>;
-
-// y (rows, out) = x (rows, in) · w (in, out) + b
-Vec linear(const Vec& x, const Vec& w, const Vec& b, int64_t rows, int64_t in, int64_t out) {
-  Vec y(rows * out);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t o = 0; o < out; ++o) y[r * out + o] = b[o];
-    for (int64_t i = 0; i < in; ++i)
-      for (int64_t o = 0; o < out; ++o) y[r * out + o] += x[r * in + i] * w[i * out + o];
-  }
-  return y;
-}
-
-// Returns dx; adds to dw and db.
-Vec linear_backward(const Vec& dy, const Vec& x, const Vec& w, int64_t rows, int64_t in, int64_t out, Vec& dw,
-                    Vec& db) {
-  Vec dx(rows * in);
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t o = 0; o < out; ++o) db[o] += dy[r * out + o];
-    for (int64_t i = 0; i < in; ++i) {
-      double sum = 0;
-      for (int64_t o = 0; o < out; ++o) {
-        sum += dy[r * out + o] * w[i * out + o];
-        dw[i * out + o] += dy[r * out + o] * x[r * in + i];
-      }
-      dx[r * in + i] = sum;
-    }
-  }
-  return dx;
-}
 
 struct Norm {
   Vec y, normalized, inverse;  // inverse: 1 / deviation of each row
@@ -86,89 +54,6 @@ double gelu_derivative(double x) {
   const double t = std::tanh(gelu_slope * (x + 0.044715 * x * x * x));
   return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * gelu_slope * (1 + 3 * 0.044715 * x * x);
 }
-
-void add(Vec& to, const Vec& from) {
-  for (size_t i = 0; i < to.size(); ++i) to[i] += from[i];
-}
-
-void drop(Vec& x, const DropoutMask& mask, DropoutSite site) {
-  if (!mask) return;
-  for (size_t i = 0; i < x.size(); ++i) x[i] *= mask(site, static_cast<int64_t>(i));
-}
-
-struct Sizes {
-  int64_t B, T, C, heads, D, rows;  // D: width of a head
-};
-
-// Causal attention of all heads over qkv (B, T, 3C); q, k, v, p and out are offsets of rows.
-struct Attention {
-  Sizes s;
-  int64_t q(int64_t b, int64_t h, int64_t t) const { return (b * s.T + t) * 3 * s.C + h * s.D; }
-  int64_t k(int64_t b, int64_t h, int64_t t) const { return q(b, h, t) + s.C; }
-  int64_t v(int64_t b, int64_t h, int64_t t) const { return q(b, h, t) + 2 * s.C; }
-  int64_t p(int64_t b, int64_t h, int64_t t) const { return ((b * s.heads + h) * s.T + t) * s.T; }
-  int64_t out(int64_t b, int64_t h, int64_t t) const { return (b * s.T + t) * s.C + h * s.D; }
-
-  // Causal softmax of the scores, (B, heads, T, T); zero above the diagonal.
-  Vec probabilities(const Vec& qkv) const {
-    Vec probs(s.B * s.heads * s.T * s.T);
-    each([&](int64_t b, int64_t h, int64_t t) {
-      double* row = &probs[p(b, h, t)];
-      double top = -INFINITY, total = 0;
-      for (int64_t u = 0; u <= t; ++u) {
-        for (int64_t d = 0; d < s.D; ++d) row[u] += qkv[q(b, h, t) + d] * qkv[k(b, h, u) + d];
-        row[u] /= std::sqrt(static_cast<double>(s.D));
-        top = std::max(top, row[u]);
-      }
-      for (int64_t u = 0; u <= t; ++u) total += row[u] = std::exp(row[u] - top);
-      for (int64_t u = 0; u <= t; ++u) row[u] /= total;
-    });
-    return probs;
-  }
-
-  Vec forward(const Vec& qkv, const Vec& dropped) const {
-    Vec y(s.rows * s.C);
-    each([&](int64_t b, int64_t h, int64_t t) {
-      for (int64_t u = 0; u <= t; ++u)
-        for (int64_t d = 0; d < s.D; ++d) y[out(b, h, t) + d] += dropped[p(b, h, t) + u] * qkv[v(b, h, u) + d];
-    });
-    return y;
-  }
-
-  // Gradient of qkv. `probs` are before and `dropped` after dropout.
-  Vec backward(const Vec& dy, const Vec& qkv, const Vec& probs, const Vec& dropped, const DropoutMask& mask,
-               DropoutSite site) const {
-    Vec dprobs(probs.size()), dqkv(qkv.size());
-    each([&](int64_t b, int64_t h, int64_t t) {
-      for (int64_t u = 0; u <= t; ++u)
-        for (int64_t d = 0; d < s.D; ++d) {
-          dprobs[p(b, h, t) + u] += dy[out(b, h, t) + d] * qkv[v(b, h, u) + d];
-          dqkv[v(b, h, u) + d] += dropped[p(b, h, t) + u] * dy[out(b, h, t) + d];
-        }
-    });
-    drop(dprobs, mask, site);
-    each([&](int64_t b, int64_t h, int64_t t) {
-      const int64_t row = p(b, h, t);
-      double mean = 0;
-      for (int64_t u = 0; u <= t; ++u) mean += probs[row + u] * dprobs[row + u];
-      for (int64_t u = 0; u <= t; ++u) {
-        const double dscore = probs[row + u] * (dprobs[row + u] - mean) / std::sqrt(static_cast<double>(s.D));
-        for (int64_t d = 0; d < s.D; ++d) {
-          dqkv[q(b, h, t) + d] += dscore * qkv[k(b, h, u) + d];
-          dqkv[k(b, h, u) + d] += dscore * qkv[q(b, h, t) + d];
-        }
-      }
-    });
-    return dqkv;
-  }
-
-  template <class Body>
-  void each(const Body& body) const {
-    for (int64_t b = 0; b < s.B; ++b)
-      for (int64_t h = 0; h < s.heads; ++h)
-        for (int64_t t = 0; t < s.T; ++t) body(b, h, t);
-  }
-};
 
 // A transformer layer; forward keeps what backward needs.
 struct Layer {
@@ -224,7 +109,7 @@ struct Layer {
 
 }  // namespace
 
-std::vector<TensorShape> gpt2_tensors(const models::Gpt2Config& config) {
+std::vector<TensorShape> tensors_of(const models::Gpt2Config& config) {
   const int64_t C = config.hidden, V = config.vocab;
   std::vector<TensorShape> list{{"wte.weight", {V, C}}, {"wpe.weight", {config.sequence, C}}};
   for (int64_t l = 0; l < config.layers; ++l) {
@@ -248,22 +133,12 @@ std::vector<TensorShape> gpt2_tensors(const models::Gpt2Config& config) {
   return list;
 }
 
-Tensors zeros_of(const models::Gpt2Config& config) {
-  Tensors tensors;
-  for (const TensorShape& t : gpt2_tensors(config)) {
-    int64_t n = 1;
-    for (int64_t extent : t.shape) n *= extent;
-    tensors[t.name] = Vec(n);
-  }
-  return tensors;
-}
-
-Gpt2Result gpt2_reference(const models::Gpt2Config& config, const Tensors& params, const Gpt2Batch& batch, double scale,
+ReferenceResult reference(const models::Gpt2Config& config, const Tensors& params, const Batch& batch, double scale,
                           const DropoutMask& mask) {
-  const int64_t C = config.hidden, V = config.vocab;
-  const Sizes s{batch.B, batch.T, C, config.heads, C / config.heads, batch.B * batch.T};
+  const int64_t C = config.hidden;
+  const Sizes s{batch.B, batch.T, C, config.heads, config.heads, C / config.heads, batch.B * batch.T};
   if (scale == 0) scale = 1.0 / static_cast<double>(s.rows);
-  Gpt2Result result;
+  ReferenceResult result;
   result.grads = zeros_of(config);
   Tensors& g = result.grads;
 
@@ -277,30 +152,8 @@ Gpt2Result gpt2_reference(const models::Gpt2Config& config, const Tensors& param
   for (Layer& layer : layers) layer.forward(x);
   const Norm final_norm = layer_norm(x, params.at("ln_f.weight"), params.at("ln_f.bias"), s.rows, C);
 
-  const char* head = config.tied ? "wte.weight" : "lm_head.weight";
-  const Vec& w = params.at(head);
-  Vec& dw = g.at(head);
-  Vec d(s.rows * C), p(V);
-  result.logits.resize(s.rows * V);
-  for (int64_t r = 0; r < s.rows; ++r) {
-    double top = -INFINITY, total = 0;
-    double* logits = &result.logits[r * V];
-    for (int64_t v = 0; v < V; ++v) {
-      for (int64_t c = 0; c < C; ++c) logits[v] += final_norm.y[r * C + c] * w[v * C + c];
-      top = std::max(top, logits[v]);
-    }
-    for (int64_t v = 0; v < V; ++v) total += p[v] = std::exp(logits[v] - top);
-    result.loss_sum += std::log(total) + top - logits[batch.targets[r]];
-    for (int64_t v = 0; v < V; ++v) {
-      const double dlogit = scale * (p[v] / total - (v == batch.targets[r] ? 1 : 0));
-      for (int64_t c = 0; c < C; ++c) {
-        d[r * C + c] += dlogit * w[v * C + c];
-        dw[v * C + c] += dlogit * final_norm.y[r * C + c];
-      }
-    }
-  }
-  result.loss_mean = result.loss_sum / static_cast<double>(s.rows);
-
+  const char* output = config.tied ? "wte.weight" : "lm_head.weight";
+  Vec d = head(final_norm.y, params.at(output), batch, C, scale, g.at(output), result);
   d = layer_norm_backward(d, final_norm, params.at("ln_f.weight"), s.rows, C, g.at("ln_f.weight"), g.at("ln_f.bias"));
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
   drop(d, mask, {DropoutSite::embedding, 0});

@@ -27,7 +27,10 @@ size_t index(int64_t i) {
 
 }  // namespace
 
-TEST_CASE("layer norm and its gradients match fp64 over odd sizes") {
+TEST_CASE("layer norm, RMS norm and their gradients match fp64 over odd sizes") {
+  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms);
+  const bool layer = kind == NormKind::layer;
+  const float epsilon = GENERATE(1e-5f, 0.5f);
   const DType type = GENERATE(DType::f32, DType::bf16);
   const DType grad_type = type == DType::f32 ? type : GENERATE(DType::f32, DType::bf16);
   const auto [rows, C] = GENERATE(std::pair(1, 7), std::pair(13, 33), std::pair(130, 64), std::pair(67, 777));
@@ -41,14 +44,14 @@ TEST_CASE("layer norm and its gradients match fp64 over odd sizes") {
   if (accumulate) dgamma = doubles(got_dgamma), dbeta = doubles(got_dbeta);
   for (int64_t r = 0; r < rows; ++r) {
     double m = 0, v = 0, sum = 0, dot = 0;
-    for (int64_t c = 0; c < C; ++c) m += x.at(r * C + c) / C;
+    for (int64_t c = 0; c < C && layer; ++c) m += x.at(r * C + c) / C;
     for (int64_t c = 0; c < C; ++c) v += std::pow(x.at(r * C + c) - m, 2) / C;
-    const double s = 1 / std::sqrt(v + 1e-5);
+    const double s = 1 / std::sqrt(v + static_cast<double>(epsilon));
     for (int64_t c = 0; c < C; ++c) {
       const int64_t i = r * C + c;
       const double xhat = (x.at(i) - m) * s, g = dy.at(i) * gamma.at(c);
-      y[index(i)] = xhat * gamma.at(c) + beta.at(c);
-      sum += g / C, dot += g * xhat / C;
+      y[index(i)] = xhat * gamma.at(c) + (layer ? beta.at(c) : 0);
+      sum += layer ? g / C : 0, dot += g * xhat / C;
       dgamma[index(c)] += dy.at(i) * xhat, dbeta[index(c)] += dy.at(i);
     }
     for (int64_t c = 0; c < C; ++c) {
@@ -56,14 +59,17 @@ TEST_CASE("layer norm and its gradients match fp64 over odd sizes") {
       dx[index(i)] = add.at(i) + s * (dy.at(i) * gamma.at(c) - sum - (x.at(i) - m) * s * dot);
     }
   }
-  layernorm(type, x.data(), gamma.data(), beta.data(), got_y.data(), mean.floats(), rstd.floats(), rows, C);
-  layernorm_backward(type, x.data(), gamma.data(), got_dx.data(), mean.floats(), rstd.floats(), add.data(),
-                     got_dx.data(), {got_dgamma.data(), grad_type, accumulate},
-                     {got_dbeta.data(), grad_type, accumulate}, rows, C);
+  const GradTarget to_dgamma{got_dgamma.data(), grad_type, accumulate};
+  const GradTarget to_dbeta{got_dbeta.data(), grad_type, accumulate};
+  float* means = layer ? mean.floats() : nullptr;
+  norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, got_y.data(), means, rstd.floats(), epsilon,
+       rows, C);
+  norm_backward(kind, type, x.data(), gamma.data(), got_dx.data(), means, rstd.floats(), add.data(), got_dx.data(),
+                to_dgamma, layer ? to_dbeta : GradTarget{}, rows, C);
   CHECK(error_of(got_y, y) < tolerance(type));
   CHECK(error_of(got_dx, dx) < tolerance(type));
   CHECK(error_of(got_dgamma, dgamma) < tolerance(grad_type));
-  CHECK(error_of(got_dbeta, dbeta) < tolerance(grad_type));
+  if (layer) CHECK(error_of(got_dbeta, dbeta) < tolerance(grad_type));
 }
 
 TEST_CASE("bias gradients are column sums") {
@@ -97,6 +103,62 @@ TEST_CASE("GELU and its gradient match fp64, also far from zero") {
   CHECK(error_of(y, expected) < tolerance(type));
   CHECK(error_of(d, slope) < tolerance(type));
   CHECK(again == y);
+}
+
+TEST_CASE("SwiGLU and its gradients match fp64, also far from zero") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const double scale = GENERATE(0.1, 4.0, 50.0, 1e4);
+  const int64_t n = 40001;
+  const KernelBuffer gate = KernelBuffer::random(type, n, scale), up = KernelBuffer::random(type, n, 3),
+                     dy = KernelBuffer::random(type, n);
+  KernelBuffer y(type, n), d = dy, d_up(type, n), in_place = gate;
+  Doubles expected, expected_gate, expected_up;
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = gate.at(i), s = 1 / (1 + std::exp(-g));
+    expected.push_back(g * s * up.at(i));
+    expected_gate.push_back(dy.at(i) * up.at(i) * (s + g * s * (1 - s)));
+    expected_up.push_back(dy.at(i) * g * s);
+  }
+  swiglu(type, gate.data(), up.data(), y.data(), n);
+  swiglu(type, in_place.data(), up.data(), in_place.data(), n);
+  swiglu_backward(type, gate.data(), up.data(), d.data(), d_up.data(), n);
+  CHECK(error_of(y, expected) < tolerance(type));
+  CHECK(in_place == y);
+  CHECK(error_of(d, expected_gate) < tolerance(type));
+  CHECK(error_of(d_up, expected_up) < tolerance(type));
+}
+
+TEST_CASE("rotary positions turn the pairs of every head by fp64's angles, and back") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t width = GENERATE(2, 10, 64, 600), position = GENERATE(0, 100000);
+  zrt::core::set_threads(GENERATE(1, 2));
+  const int64_t T = 7, heads = 3, stride = heads * width + 5, rows = 2 * T;
+  const RotaryShape shape{rows, T, heads, width, stride};
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < width / 2; ++i) {
+    frequencies.push_back(std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
+  }
+  const KernelBuffer x = KernelBuffer::random(type, rows * stride);
+  Doubles expected = doubles(x);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t i = 0; i < width / 2; ++i) {
+        const int64_t a = r * stride + h * width + i, b = a + width / 2;
+        const double angle = static_cast<double>(position + r % T) * frequencies[index(i)];
+        expected[index(a)] = x.at(a) * std::cos(angle) - x.at(b) * std::sin(angle);
+        expected[index(b)] = x.at(b) * std::cos(angle) + x.at(a) * std::sin(angle);
+      }
+    }
+  }
+  KernelBuffer turned = x;
+  rotary(type, shape, frequencies.data(), position, false, turned.data());
+  CHECK(error_of(turned, expected) < tolerance(type));
+  for (int64_t r = 0; r < rows; ++r) {  // what lies behind the heads stays as it was
+    for (int64_t i = heads * width; i < stride; ++i) CHECK(turned.at(r * stride + i) == x.at(r * stride + i));
+  }
+  rotary(type, shape, frequencies.data(), position, true, turned.data());
+  CHECK(error_of(turned, doubles(x)) < 2 * tolerance(type));
+  zrt::core::set_threads(1);
 }
 
 TEST_CASE("residual sums and dropout follow the Philox stream at any first index") {
@@ -202,8 +264,18 @@ TEST_CASE("every instruction set this processor runs gives the bits of the basel
     const KernelBuffer gamma = KernelBuffer::random(DType::f32, n);
     const float* g = static_cast<const float*>(gamma.data());
     KernelBuffer y(DType::f32, n), y2(DType::f32, n);
-    base.f32.layernorm(dp.floats(), g, g, y.floats(), nullptr, nullptr, 1, n);
-    wide.f32.layernorm(dp.floats(), g, g, y2.floats(), nullptr, nullptr, 1, n);
+    base.f32.layernorm.forward(dp.floats(), g, g, y.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    wide.f32.layernorm.forward(dp.floats(), g, g, y2.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    CHECK(y == y2);
+    base.f32.rmsnorm.forward(dp.floats(), g, nullptr, y.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    wide.f32.rmsnorm.forward(dp.floats(), g, nullptr, y2.floats(), nullptr, nullptr, 1e-5f, 1, n);
+    CHECK(y == y2);
+    base.f32.swiglu_backward(dp.floats(), g, y.floats(), s.floats(), n);
+    wide.f32.swiglu_backward(dp.floats(), g, y2.floats(), s2.floats(), n);
+    CHECK(y == y2);
+    CHECK(s == s2);
+    base.f32.rotate(y.floats(), g, dp.floats(), n / 2, n / 2);
+    wide.f32.rotate(y2.floats(), g, dp.floats(), n / 2, n / 2);
     CHECK(y == y2);
     base.f32.gelu(dp.floats(), y.floats(), n);
     wide.f32.gelu(dp.floats(), y2.floats(), n);
@@ -225,9 +297,10 @@ TEST_CASE("results do not depend on the number of threads") {
   for (const int threads : {1, 2, 3}) {
     zrt::core::set_threads(threads);
     KernelBuffer y(type, rows * C), mean(DType::f32, rows), rstd(DType::f32, rows), g(type, C), b(type, C), d = dy;
-    layernorm(type, x.data(), gamma.data(), gamma.data(), y.data(), mean.floats(), rstd.floats(), rows, C);
-    layernorm_backward(type, x.data(), gamma.data(), dy.data(), mean.floats(), rstd.floats(), nullptr, d.data(),
-                       {g.data(), type, false}, {b.data(), type, false}, rows, C);
+    norm(NormKind::layer, type, x.data(), gamma.data(), gamma.data(), y.data(), mean.floats(), rstd.floats(), 1e-5f,
+         rows, C);
+    norm_backward(NormKind::layer, type, x.data(), gamma.data(), dy.data(), mean.floats(), rstd.floats(), nullptr,
+                  d.data(), {g.data(), type, false}, {b.data(), type, false}, rows, C);
     add_residual(type, x.data(), y.data(), {{1, 2, 3}, 0.2f}, 5, y.data(), rows * C);
     gelu_backward(type, x.data(), d.data(), y.data(), rows * C);
     for (KernelBuffer* buffer : {&y, &mean, &rstd, &g, &b, &d}) results.push_back(*buffer);

@@ -1,7 +1,6 @@
 #include "models/kernels/attention.h"
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "core/parallel.h"
@@ -17,11 +16,13 @@ using cpu::with_type;
 
 constexpr int64_t query_tile = 128;
 
-// The queries from `begin` on attend to keys 0 … keys: causal strips end where their tile ends.
+// The queries from `begin` on attend to keys 0 … keys: causal strips end where their tile ends. The gradients of keys
+// and values are sums over tiles and over the heads that share them; only the first product of a sum overwrites.
 struct Tile {
   int64_t begin = 0, rows = 0, keys = 0;
-  const Gemm *scores = nullptr, *context = nullptr;                                                     // forward
-  const Gemm *d_probabilities = nullptr, *d_queries = nullptr, *d_keys = nullptr, *d_values = nullptr;  // backward
+  const Gemm *scores = nullptr, *context = nullptr;             // forward
+  const Gemm *d_probabilities = nullptr, *d_queries = nullptr;  // backward
+  const Gemm *first_keys = nullptr, *first_values = nullptr, *d_keys = nullptr, *d_values = nullptr;
 };
 
 struct Plan {
@@ -49,7 +50,7 @@ const Gemm* keep(Plan& plan, const GemmSpec& spec) {
 Plan make_plan(const AttentionShape& s, bool backward) {
   const OneThread one;
   Plan plan;
-  const int64_t C = s.C(), W = s.width;
+  const int64_t C = s.C(), W = s.width, row = s.row();
   const DType type = s.type;
   for (int64_t begin = 0; begin < s.T; begin += query_tile) {
     Tile tile{begin, std::min(query_tile, s.T - begin), 0};
@@ -60,23 +61,34 @@ Plan make_plan(const AttentionShape& s, bool backward) {
                              DType c, bool accumulate) {
       return keep(plan, {M, N, K, ta, tb, lda, ldb, ldc, type, type, c, false, accumulate, 1});
     };
-    tile.scores = product(m, n, W, false, true, 3 * C, 3 * C, n, DType::f32, false);
+    tile.scores = product(m, n, W, false, true, row, row, n, DType::f32, false);
     if (!backward) {
-      tile.context = product(m, W, n, false, false, n, 3 * C, C, type, false);
+      tile.context = product(m, W, n, false, false, n, row, C, type, false);
     } else {
+      tile.d_probabilities = product(m, n, W, false, true, C, row, n, DType::f32, false);
+      tile.d_queries = product(m, W, n, false, false, n, row, row, type, false);
       const bool last = n == s.T;  // tiles run from the last, which covers all keys, to the first
-      tile.d_probabilities = product(m, n, W, false, true, C, 3 * C, n, DType::f32, false);
-      tile.d_queries = product(m, W, n, false, false, n, 3 * C, 3 * C, type, false);
-      tile.d_keys = product(n, W, m, true, false, n, 3 * C, W, DType::f32, !last);
-      tile.d_values = product(n, W, m, true, false, n, C, W, DType::f32, !last);
+      if (last) {
+        tile.first_keys = product(n, W, m, true, false, n, row, W, DType::f32, false);
+        tile.first_values = product(n, W, m, true, false, n, C, W, DType::f32, false);
+      }
+      if (!last || s.heads > s.kv_heads) {
+        tile.d_keys = product(n, W, m, true, false, n, row, W, DType::f32, true);
+        tile.d_values = product(n, W, m, true, false, n, C, W, DType::f32, true);
+      }
     }
     plan.tiles.push_back(tile);
   }
   return plan;
 }
 
-int64_t slots(const AttentionShape& s) {
-  return std::min<int64_t>(core::threads(), s.B * s.heads);
+int64_t slots(const AttentionShape& s, int64_t heads) {
+  return std::min<int64_t>(core::threads(), s.B * heads);
+}
+
+// Heads that are worked on independently: in backward those that share keys go together.
+int64_t independent_heads(const AttentionShape& s, bool backward) {
+  return backward ? s.kv_heads : s.heads;
 }
 
 // Workspace of one thread.
@@ -107,21 +119,22 @@ Strips lay_out(Layout& layout, const AttentionShape& s, const Plan& plan, bool b
 uint64_t workspace_bytes(const AttentionShape& s, bool backward) {
   const Plan plan = make_plan(s, backward);
   Layout layout;
-  for (int64_t slot = 0; slot < slots(s); ++slot) lay_out(layout, s, plan, backward);
+  const int64_t count = slots(s, independent_heads(s, backward));
+  for (int64_t slot = 0; slot < count; ++slot) lay_out(layout, s, plan, backward);
   return layout.bytes();
 }
 
-// Calls body(sample, head, strips) for every head.
+// Calls body(sample, head, strips) for every head, in backward for every head of keys and values.
 template <class Body>
 void for_each_head(const AttentionShape& s, const Plan& plan, bool backward, std::byte* workspace, const Body& body) {
-  const int64_t count = slots(s);
+  const int64_t heads = independent_heads(s, backward), count = slots(s, heads);
   std::vector<Strips> strips;
   Layout layout(workspace);
   for (int64_t slot = 0; slot < count; ++slot) strips.push_back(lay_out(layout, s, plan, backward));
   core::parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
-      for (int64_t i = slot; i < s.B * s.heads; i += count) {
-        body(i / s.heads, i % s.heads, strips[static_cast<size_t>(slot)]);
+      for (int64_t i = slot; i < s.B * heads; i += count) {
+        body(i / heads, i % heads, strips[static_cast<size_t>(slot)]);
       }
     }
   });
@@ -138,10 +151,6 @@ const float* row_mask(const AttentionShape& s, const Dropout& dropout, uint64_t 
   return mask;
 }
 
-float score_scale(const AttentionShape& s) {
-  return 1.0f / std::sqrt(static_cast<float>(s.width));
-}
-
 }  // namespace
 
 uint64_t attention_forward_workspace(const AttentionShape& shape) {
@@ -155,23 +164,24 @@ uint64_t attention_backward_workspace(const AttentionShape& shape) {
 void attention_forward(const AttentionShape& s, const void* qkv, void* out, float* lse, const Dropout& dropout,
                        uint64_t first_sample, std::byte* workspace) {
   const Plan plan = make_plan(s, false);
-  const int64_t C = s.C(), T = s.T;
+  const int64_t C = s.C(), T = s.T, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
     for_each_head(s, plan, false, workspace, [&](int64_t b, int64_t h, const Strips& strips) {
-      const E* q = static_cast<const E*>(qkv) + b * T * 3 * C + h * s.width;
+      const E* sample = static_cast<const E*>(qkv) + b * T * row;
+      const E *q = sample + h * s.width, *k = sample + C + h / s.group() * s.width, *v = k + s.kv();
       E* to = static_cast<E*>(out) + b * T * C + h * s.width;
       E* p = static_cast<E*>(strips.p);
       for (const Tile& tile : plan.tiles) {
-        tile.scores->run(q + tile.begin * 3 * C, q + C, strips.scores, nullptr, strips.scratch);
+        tile.scores->run(q + tile.begin * row, k, strips.scores, nullptr, strips.scratch);
         for (int64_t i = 0; i < tile.rows; ++i) {
           const int64_t query = tile.begin + i;
           const float* mask = row_mask(s, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
           const float sum = typed_kernels<E>().softmax(strips.scores + i * tile.keys, p + i * tile.keys, query + 1,
-                                                       tile.keys, score_scale(s), mask);
+                                                       tile.keys, s.scale(), mask);
           if (lse != nullptr) lse[(b * s.heads + h) * T + query] = sum;
         }
-        tile.context->run(p, q + 2 * C, to + tile.begin * C, nullptr, strips.scratch);
+        tile.context->run(p, v, to + tile.begin * C, nullptr, strips.scratch);
       }
     });
   });
@@ -180,62 +190,39 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
 void attention_backward(const AttentionShape& s, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
                         const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
   const Plan plan = make_plan(s, true);
-  const int64_t C = s.C(), T = s.T, W = s.width;
+  const int64_t C = s.C(), T = s.T, W = s.width, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
-    for_each_head(s, plan, true, workspace, [&](int64_t b, int64_t h, const Strips& strips) {
-      const E* q = static_cast<const E*>(qkv) + b * T * 3 * C + h * W;
-      const E* d_o = static_cast<const E*>(d_out) + b * T * C + h * W;
-      E* dq = static_cast<E*>(d_qkv) + b * T * 3 * C + h * W;
+    for_each_head(s, plan, true, workspace, [&](int64_t b, int64_t shared, const Strips& strips) {
+      const int64_t k_at = b * T * row + C + shared * W, v_at = k_at + s.kv();
+      const E *k = static_cast<const E*>(qkv) + k_at, *v = static_cast<const E*>(qkv) + v_at;
       E *p = static_cast<E*>(strips.p), *ds = static_cast<E*>(strips.ds);
-      for (auto it = plan.tiles.rbegin(); it != plan.tiles.rend(); ++it) {
-        const Tile& tile = *it;
-        tile.scores->run(q + tile.begin * 3 * C, q + C, strips.scores, nullptr, strips.scratch);
-        tile.d_probabilities->run(d_o + tile.begin * C, q + 2 * C, strips.d_scores, nullptr, strips.scratch);
-        for (int64_t i = 0; i < tile.rows; ++i) {
-          const int64_t query = tile.begin + i, at = i * tile.keys;
-          const float* mask = row_mask(s, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-          typed_kernels<E>().softmax_backward(strips.scores + at, strips.d_scores + at, p + at, ds + at, query + 1,
-                                              tile.keys, score_scale(s), lse[(b * s.heads + h) * T + query], mask);
+      for (int64_t h = shared * s.group(); h < (shared + 1) * s.group(); ++h) {
+        const E* q = static_cast<const E*>(qkv) + b * T * row + h * W;
+        const E* d_o = static_cast<const E*>(d_out) + b * T * C + h * W;
+        E* dq = static_cast<E*>(d_qkv) + b * T * row + h * W;
+        for (auto it = plan.tiles.rbegin(); it != plan.tiles.rend(); ++it) {
+          const Tile& tile = *it;
+          tile.scores->run(q + tile.begin * row, k, strips.scores, nullptr, strips.scratch);
+          tile.d_probabilities->run(d_o + tile.begin * C, v, strips.d_scores, nullptr, strips.scratch);
+          for (int64_t i = 0; i < tile.rows; ++i) {
+            const int64_t query = tile.begin + i, at = i * tile.keys;
+            const float* mask = row_mask(s, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
+            typed_kernels<E>().softmax_backward(strips.scores + at, strips.d_scores + at, p + at, ds + at, query + 1,
+                                                tile.keys, s.scale(), lse[(b * s.heads + h) * T + query], mask);
+          }
+          const bool first = h == shared * s.group() && it == plan.tiles.rbegin();
+          const Gemm &d_values = *(first ? tile.first_values : tile.d_values),
+                     &d_keys = *(first ? tile.first_keys : tile.d_keys);
+          d_values.run(p, d_o + tile.begin * C, strips.d_values, nullptr, strips.scratch);
+          d_keys.run(ds, q + tile.begin * row, strips.d_keys, nullptr, strips.scratch);
+          tile.d_queries->run(ds, k, dq + tile.begin * row, nullptr, strips.scratch);
         }
-        tile.d_values->run(p, d_o + tile.begin * C, strips.d_values, nullptr, strips.scratch);
-        tile.d_keys->run(ds, q + tile.begin * 3 * C, strips.d_keys, nullptr, strips.scratch);
-        tile.d_queries->run(ds, q + C, dq + tile.begin * 3 * C, nullptr, strips.scratch);
       }
+      E *dk = static_cast<E*>(d_qkv) + k_at, *dv = static_cast<E*>(d_qkv) + v_at;
       for (int64_t t = 0; t < T; ++t) {
-        typed_kernels<E>().write(strips.d_keys + t * W, dq + t * 3 * C + C, false, W);
-        typed_kernels<E>().write(strips.d_values + t * W, dq + t * 3 * C + 2 * C, false, W);
-      }
-    });
-  });
-}
-
-uint64_t attention_cache(const AttentionShape& s) {
-  return 2 * static_cast<uint64_t>(s.B * s.T * s.C()) * core::dtype_size(s.type);
-}
-
-uint64_t attention_decode_workspace(const AttentionShape& s) {
-  return static_cast<uint64_t>(slots(s) * s.T) * 4;
-}
-
-void attention_decode(const AttentionShape& s, const void* qkv, void* out, int64_t position, std::byte* cache,
-                      std::byte* workspace) {
-  const int64_t W = s.width, C = s.C(), count = slots(s);
-  with_type(s.type, [&](auto zero) {
-    using E = decltype(zero);
-    E* keys = reinterpret_cast<E*>(cache);
-    E* values = keys + s.B * s.T * C;
-    core::parallel_for(count, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t slot = begin; slot < end; ++slot) {
-        float* scores = reinterpret_cast<float*>(workspace) + slot * s.T;
-        for (int64_t i = slot; i < s.B * s.heads; i += count) {
-          const E* q = static_cast<const E*>(qkv) + i / s.heads * 3 * C + i % s.heads * W;
-          E *head_keys = keys + i * s.T * W, *head_values = values + i * s.T * W;
-          std::copy(q + C, q + C + W, head_keys + position * W);
-          std::copy(q + 2 * C, q + 2 * C + W, head_values + position * W);
-          typed_kernels<E>().attend(q, head_keys, head_values, position + 1, W, score_scale(s), scores,
-                                    static_cast<E*>(out) + i * W);
-        }
+        typed_kernels<E>().write(strips.d_keys + t * W, dk + t * row, false, W);
+        typed_kernels<E>().write(strips.d_values + t * W, dv + t * row, false, W);
       }
     });
   });

@@ -1,4 +1,4 @@
-// Token and position embedding.
+// Embedding of tokens, with or without positions.
 #include <algorithm>
 #include <cstring>
 
@@ -71,8 +71,12 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
       float mask[piece];
       for (int64_t row = begin; row < end; ++row) {
         const T* token = static_cast<const T*>(wte) + tokens[row] * C;
-        const T* place = static_cast<const T*>(wpe) + (position + row % shape.T) * C;
         T* to = static_cast<T*>(out) + row * C;
+        if (wpe == nullptr) {
+          std::copy(token, token + C, to);
+          continue;
+        }
+        const T* place = static_cast<const T*>(wpe) + (position + row % shape.T) * C;
         if (dropout.probability == 0) {
           typed_kernels<T>().add(token, place, nullptr, to, C);
           continue;
@@ -112,13 +116,14 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
         }
       }
     });
+    if (dwpe.data == nullptr) return;
     core::parallel_for(shape.T, 8, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
         sum_rows(d, shape.C, dropout, first, dwpe, t, shape.B, [&](int64_t b) { return b * shape.T + t; });
       }
     });
   });
-  zero_rows(dwpe, shape.T, shape.positions, shape.C);
+  if (dwpe.data != nullptr) zero_rows(dwpe, shape.T, shape.positions, shape.C);
 }
 
 }  // namespace zrt::models

@@ -30,23 +30,29 @@ void with_masks(const Dropout& dropout, uint64_t first, int64_t n, const Body& b
   });
 }
 
+template <class T>
+const cpu::NormKernels<T>& norm_kernels(NormKind kind) {
+  return kind == NormKind::layer ? typed_kernels<T>().layernorm : typed_kernels<T>().rmsnorm;
+}
+
 }  // namespace
 
-void layernorm(DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean, float* rstd,
-               int64_t rows, int64_t C) {
+void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
+          float* rstd, float epsilon, int64_t rows, int64_t C) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
-      typed_kernels<T>().layernorm(static_cast<const T*>(x) + begin * C, static_cast<const T*>(gamma),
-                                   static_cast<const T*>(beta), static_cast<T*>(y) + begin * C,
-                                   mean ? mean + begin : nullptr, rstd ? rstd + begin : nullptr, end - begin, C);
+      norm_kernels<T>(kind).forward(static_cast<const T*>(x) + begin * C, static_cast<const T*>(gamma),
+                                    static_cast<const T*>(beta), static_cast<T*>(y) + begin * C,
+                                    mean ? mean + begin : nullptr, rstd ? rstd + begin : nullptr, epsilon, end - begin,
+                                    C);
     });
   });
 }
 
-void layernorm_backward(DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                        const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                        int64_t C) {
+void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
+                   int64_t C) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     // The weights first: dx may overwrite dy.
@@ -54,17 +60,18 @@ void layernorm_backward(DType type, const void* x, const void* gamma, const void
       float g[column_tile], b[column_tile];
       for (int64_t at = begin; at < end; at += column_tile) {
         const int64_t n = std::min(column_tile, end - at);
-        typed_kernels<T>().layernorm_dweights(static_cast<const T*>(x), static_cast<const T*>(dy), mean, rstd, rows, C,
-                                              at, n, g, b);
+        norm_kernels<T>(kind).dweights(static_cast<const T*>(x), static_cast<const T*>(dy), mean, rstd, rows, C, at, n,
+                                       g, b);
         cpu::write_gradient(dgamma, at, g, n);
-        cpu::write_gradient(dbeta, at, b, n);
+        if (kind == NormKind::layer) cpu::write_gradient(dbeta, at, b, n);
       }
     });
     core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * C;
-      typed_kernels<T>().layernorm_dx(
-          static_cast<const T*>(x) + at, static_cast<const T*>(gamma), static_cast<const T*>(dy) + at, mean + begin,
-          rstd + begin, add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, end - begin, C);
+      norm_kernels<T>(kind).dx(static_cast<const T*>(x) + at, static_cast<const T*>(gamma),
+                               static_cast<const T*>(dy) + at, mean ? mean + begin : nullptr, rstd + begin,
+                               add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, end - begin,
+                               C);
     });
   });
 }
@@ -98,6 +105,26 @@ void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
     core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
       typed_kernels<T>().gelu_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
                                        static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().swiglu(static_cast<const T*>(gate) + begin, static_cast<const T*>(up) + begin,
+                                static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().swiglu_backward(static_cast<const T*>(gate) + begin, static_cast<const T*>(up) + begin,
+                                         static_cast<T*>(d) + begin, static_cast<T*>(d_up) + begin, end - begin);
     });
   });
 }

@@ -17,19 +17,32 @@ struct DropoutKey {
 };
 
 template <class T>
-struct TypedKernels {
+struct NormKernels {
   // y = gamma · (x - mean) · rstd + beta, row by row of width C; mean and rstd may be null.
-  void (*layernorm)(const T* x, const T* gamma, const T* beta, T* y, float* mean, float* rstd, int64_t rows, int64_t C);
+  void (*forward)(const T* x, const T* gamma, const T* beta, T* y, float* mean, float* rstd, float epsilon,
+                  int64_t rows, int64_t C);
   // dx = [add +] the gradient of x; dx may be dy or add.
-  void (*layernorm_dx)(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* add,
-                       T* dx, int64_t rows, int64_t C);
+  void (*dx)(const T* x, const T* gamma, const T* dy, const float* mean, const float* rstd, const T* add, T* dx,
+             int64_t rows, int64_t C);
   // Columns [begin, begin + n), n <= column_tile, of the sums over rows of dy · xhat and dy.
-  void (*layernorm_dweights)(const T* x, const T* dy, const float* mean, const float* rstd, int64_t rows, int64_t C,
-                             int64_t begin, int64_t n, float* dgamma, float* dbeta);
+  void (*dweights)(const T* x, const T* dy, const float* mean, const float* rstd, int64_t rows, int64_t C,
+                   int64_t begin, int64_t n, float* dgamma, float* dbeta);
+};
+
+template <class T>
+struct TypedKernels {
+  NormKernels<T> layernorm;
+  NormKernels<T> rmsnorm;  // mean and beta count as 0 and are not touched
   void (*column_sums)(const T* x, int64_t rows, int64_t ld, int64_t begin, int64_t n, float* sums);
   void (*gelu)(const T* x, T* y, int64_t n);
   // y = gelu(x), d = d · gelu'(x).
   void (*gelu_backward)(const T* x, T* d, T* y, int64_t n);
+  // y = silu(gate) · up.
+  void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
+  // From d, the gradient of y: d_up, and d = that of gate.
+  void (*swiglu_backward)(const T* gate, const T* up, T* d, T* d_up, int64_t n);
+  // The pairs (x[i], x[half + i]), i < n, turned by angles with these cosines and sines.
+  void (*rotate)(T* x, const float* cosine, const float* sine, int64_t n, int64_t half);
   // y = a + b · mask, or a + b without a mask; y may be a or b.
   void (*add)(const T* a, const T* b, const float* mask, T* y, int64_t n);
   // y = (a + b) · mask.

@@ -1,4 +1,4 @@
-// Element-wise kernels: GELU, residual sums, dropout masks, writing of gradients.
+// Element-wise kernels: GELU, SwiGLU, rotations, residual sums, dropout masks, writing of gradients.
 
 // GELU with the tanh approximation: x · sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
 inline float gelu_exp(float x) {
@@ -25,6 +25,37 @@ void gelu_backward(const T* x, T* d, T* y, int64_t n) {
     const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * v * v);  // d(2u)/dx
     save(y + i, v * s);
     save(d + i, load(d + i) * (s + v * s * (e * s) * slope));
+  }
+}
+
+template <class T>
+void swiglu(const T* gate, const T* up, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = load(gate + i);
+    save(y + i, g * (1.0f / (1.0f + exp_approx(-g))) * load(up + i));
+  }
+}
+
+template <class T>
+void swiglu_backward(const T* gate, const T* up, T* d, T* d_up, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float g = load(gate + i), dy = load(d + i);
+    const float e = exp_approx(-g);
+    const float s = 1.0f / (1.0f + e);
+    save(d_up + i, dy * (g * s));
+    save(d + i, dy * load(up + i) * (s + g * s * (e * s)));
+  }
+}
+
+template <class T>
+void rotate(T* x, const float* cosine, const float* sine, int64_t n, int64_t half) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float a = load(x + i), b = load(x + half + i);
+    save(x + i, a * cosine[i] - b * sine[i]);
+    save(x + half + i, b * cosine[i] + a * sine[i]);
   }
 }
 

@@ -1,8 +1,10 @@
-// GPT-2 in fp64 with plain loops: the oracle for the real blocks. Nothing here is fast and nothing here shares code
-// with models/gpt2; it depends on the standard library and the config struct only.
+// The models in fp64 with plain loops: the oracles for the real blocks. Nothing here is fast and nothing here shares
+// code with models/; it depends on the standard library and the config structs only.
 //
-// Pre-norm GPT-2 (Radford et al. 2019, as published on the Hugging Face hub): learned positions, LayerNorm eps 1e-5,
+// GPT-2: pre-norm (Radford et al. 2019, as published on the Hugging Face hub): learned positions, LayerNorm eps 1e-5,
 // GELU with tanh, Conv1D weights stored (in, out), head without bias, tied to wte or lm_head.weight (V, C) of its own.
+// Llama: as transformers' LlamaForCausalLM: RMSNorm, rotary positions over the halves of a head, shared heads of keys
+// and values, SwiGLU, Linear weights stored (out, in).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,11 +22,16 @@ struct TensorShape {
   std::string name;
   std::vector<int64_t> shape;
 };
-// Every parameter in order of first use: wte, wpe, layers, ln_f, and lm_head when untied.
-std::vector<TensorShape> gpt2_tensors(const models::Gpt2Config& config);
-Tensors zeros_of(const models::Gpt2Config& config);
+// Every parameter in order of first use.
+std::vector<TensorShape> tensors_of(const models::Gpt2Config& config);
+std::vector<TensorShape> tensors_of(const models::LlamaConfig& config);
+Tensors zeros_of(const std::vector<TensorShape>& shapes);
+template <class Config>
+Tensors zeros_of(const Config& config) {
+  return zeros_of(tensors_of(config));
+}
 
-struct Gpt2Batch {
+struct Batch {
   int64_t B = 0, T = 0;
   std::vector<int32_t> tokens, targets;  // (B, T)
 };
@@ -37,7 +44,7 @@ struct DropoutSite {
 // The multiplier of one element: 0, or 1 / (1 - p). An empty function means no dropout.
 using DropoutMask = std::function<double(DropoutSite site, int64_t index)>;
 
-struct Gpt2Result {
+struct ReferenceResult {
   double loss_sum = 0, loss_mean = 0;  // nats; mean over B * T tokens
   std::vector<double> logits;          // (B, T, V)
   Tensors grads;                       // of scale * loss_sum
@@ -45,7 +52,9 @@ struct Gpt2Result {
 
 // One forward and backward. `scale` is the gradient of the total with respect to each token's loss; 0 stands for
 // 1 / (B * T), the gradient of loss_mean.
-Gpt2Result gpt2_reference(const models::Gpt2Config& config, const Tensors& params, const Gpt2Batch& batch,
-                          double scale = 0, const DropoutMask& mask = {});
+ReferenceResult reference(const models::Gpt2Config& config, const Tensors& params, const Batch& batch, double scale = 0,
+                          const DropoutMask& mask = {});
+ReferenceResult reference(const models::LlamaConfig& config, const Tensors& params, const Batch& batch,
+                          double scale = 0);
 
 }  // namespace zrt::test

@@ -2,7 +2,7 @@
 #pragma once
 #include <functional>
 
-#include "tests/models/gpt2_reference.h"
+#include "tests/models/reference.h"
 
 namespace zrt::test {
 
@@ -30,13 +30,22 @@ struct ReferenceRun {
   int64_t steps = 20, accumulation = 1, dp = 1;
   std::function<double(int64_t step)> rate;  // empty: adam.lr
   // Microbatch `micro` of data-parallel rank `rank`. All microbatches of a step have equal size.
-  std::function<Gpt2Batch(int64_t step, int64_t rank, int64_t micro)> batch;
+  std::function<Batch(int64_t step, int64_t rank, int64_t micro)> batch;
 };
 struct ReferenceStep {
   double loss, grad_norm;  // loss: mean over the global batch, before the update; norm before clipping
 };
 
+// A forward and backward of the model; see reference().
+using Oracle = std::function<ReferenceResult(const Tensors& params, const Batch& batch, double scale)>;
+
 // Trains `params` in place; gradients are those of the mean over all tokens of the global batch.
-std::vector<ReferenceStep> reference_train(const models::Gpt2Config& config, const ReferenceRun& run, Tensors& params);
+std::vector<ReferenceStep> train_with(const Oracle& oracle, const ReferenceRun& run, Tensors& params);
+template <class Config>
+std::vector<ReferenceStep> reference_train(const Config& config, const ReferenceRun& run, Tensors& params) {
+  return train_with([&](const Tensors& weights, const Batch& batch,
+                        double scale) { return reference(config, weights, batch, scale); },
+                    run, params);
+}
 
 }  // namespace zrt::test

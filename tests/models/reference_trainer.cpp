@@ -1,5 +1,6 @@
-#include "tests/models/gpt2_reference_trainer.h"
+#include "tests/models/reference_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace zrt::test {
@@ -42,18 +43,19 @@ double clip_gradients(Tensors& grads, double limit) {
   return norm;
 }
 
-std::vector<ReferenceStep> reference_train(const models::Gpt2Config& config, const ReferenceRun& run, Tensors& params) {
+std::vector<ReferenceStep> train_with(const Oracle& oracle, const ReferenceRun& run, Tensors& params) {
   std::vector<ReferenceStep> steps;
   AdamMoments moments;
   for (int64_t step = 0; step < run.steps; ++step) {
-    Tensors grads = zeros_of(config);
+    Tensors grads = params;
+    for (auto& [name, grad] : grads) std::fill(grad.begin(), grad.end(), 0.0);
     double loss_sum = 0;
     int64_t tokens = 0;
     for (int64_t rank = 0; rank < run.dp; ++rank)
       for (int64_t micro = 0; micro < run.accumulation; ++micro) {
-        const Gpt2Batch batch = run.batch(step, rank, micro);
+        const Batch batch = run.batch(step, rank, micro);
         const double global_tokens = static_cast<double>(batch.B * batch.T * run.dp * run.accumulation);
-        const Gpt2Result result = gpt2_reference(config, params, batch, 1 / global_tokens);
+        const ReferenceResult result = oracle(params, batch, 1 / global_tokens);
         loss_sum += result.loss_sum;
         tokens += batch.B * batch.T;
         for (auto& [name, grad] : grads)

@@ -1,39 +1,53 @@
-// The PyTorch goldens of tests/data (made by make_gpt2_goldens.py) and the recipe both sides make weights and tokens
-// by.
+// The PyTorch goldens of tests/data (made by make_gpt2_goldens.py and make_llama_goldens.py) and the recipe both sides
+// make weights and tokens by.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "tests/models/gpt2_reference.h"
-#include "tests/models/gpt2_reference_trainer.h"
+#include "tests/models/reference.h"
+#include "tests/models/reference_trainer.h"
 
 namespace zrt::test {
 
 // fp32 values, held as fp64: gains around 1, biases within 0.1, matrices within 0.2.
-Tensors recipe_weights(const models::Gpt2Config& config);
+Tensors recipe_weights(const std::vector<TensorShape>& shapes);
+template <class Config>
+Tensors recipe_weights(const Config& config) {
+  return recipe_weights(tensors_of(config));
+}
 // Batch number `index` of a stream in which three of four tokens follow from the one before.
-Gpt2Batch recipe_batch(const models::Gpt2Config& config, int64_t B, int64_t T, int64_t index);
+Batch recipe_batch(int64_t vocab, int64_t B, int64_t T, int64_t index);
+template <class Config>
+Batch recipe_batch(const Config& config, int64_t B, int64_t T, int64_t index) {
+  return recipe_batch(config.vocab, B, T, index);
+}
+
+// The goldens exist for Gpt2Config and LlamaConfig.
 
 // Loss, logits and gradients of the mean loss of one batch, all fp64.
+template <class Config>
 struct GoldenGradients {
-  models::Gpt2Config config;
-  Gpt2Batch batch;
+  Config config;
+  Batch batch;
   double loss = 0;
   std::vector<double> logits;
   Tensors grads;
 };
-GoldenGradients golden_gradients(bool tied);
+template <class Config>
+GoldenGradients<Config> golden_gradients(bool tied);
 
 // An AdamW run with a constant rate on recipe_batch(config, B, T, step).
+template <class Config>
 struct GoldenCurve {
-  models::Gpt2Config config;
+  Config config;
   ReferenceRun run;
   std::vector<ReferenceStep> steps;
   // L2 of each (master) weight after the last step, of without_key_bias().
   std::vector<std::pair<std::string, double>> final_weight_norm;
 };
 // `type` is "fp64", "fp32" or "bf16" (bf16 weights, activations and gradients; fp32 master weights and moments).
-GoldenCurve golden_curve(bool tied, const std::string& type);
+template <class Config>
+GoldenCurve<Config> golden_curve(bool tied, const std::string& type);
 
 // The tensor, or for "…c_attn.bias" its query and value parts: softmax ignores the key part, so its true gradient is
 // zero and Adam amplifies nothing but rounding there.

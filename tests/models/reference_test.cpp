@@ -2,10 +2,11 @@
 #include <cmath>
 
 #include "catch.h"
-#include "tests/models/gpt2_golden.h"
+#include "tests/models/golden.h"
 
 using namespace zrt::test;
 using zrt::models::Gpt2Config;
+using zrt::models::LlamaConfig;
 
 namespace {
 
@@ -15,29 +16,10 @@ double quarter_dropped(DropoutSite site, int64_t index) {
   return mixed % 4 == 0 ? 0 : 1 / 0.75;
 }
 
-}  // namespace
-
-TEST_CASE("the fp64 reference equals PyTorch in logits, loss and every gradient") {
-  const bool tied = GENERATE(true, false);
-  const GoldenGradients golden = golden_gradients(tied);
-  const Gpt2Result result = gpt2_reference(golden.config, recipe_weights(golden.config), golden.batch);
-  CHECK(std::abs(result.loss_mean - golden.loss) < 1e-12 * golden.loss);
-  CHECK(distance(result.logits, golden.logits) < 1e-12);
-  REQUIRE(result.grads.size() == golden.grads.size());
-  for (const auto& [name, grad] : golden.grads) {
-    INFO(name);
-    CHECK(distance(result.grads.at(name), grad) < 1e-10);
-  }
-}
-
-TEST_CASE("every gradient of the fp64 reference equals finite differences, with and without dropout") {
-  Gpt2Config config;
-  config.layers = 2, config.hidden = 12, config.heads = 3, config.sequence = 7, config.vocab = 19;
-  config.tied = GENERATE(true, false);
-  const DropoutMask mask = GENERATE(true, false) ? DropoutMask(quarter_dropped) : DropoutMask{};
-  const Tensors weights = recipe_weights(config);
-  const Gpt2Batch batch = recipe_batch(config, 2, 6, 0);
-  const Tensors grads = gpt2_reference(config, weights, batch, 0, mask).grads;
+// `run` is the reference as a function of the weights alone.
+template <class Run>
+void check_finite_differences(const Tensors& weights, const Run& run) {
+  const Tensors grads = run(weights).grads;
   for (const auto& [name, grad] : grads) {
     INFO(name);
     // A step along the gradient itself: the slope is its norm, and no element can hide.
@@ -47,7 +29,7 @@ TEST_CASE("every gradient of the fp64 reference equals finite differences, with 
     const auto loss_at = [&](double distance_along) {
       Tensors moved = weights;
       for (size_t i = 0; i < grad.size(); ++i) moved.at(name)[i] += distance_along * grad[i] / norm;
-      return gpt2_reference(config, moved, batch, 0, mask).loss_mean;
+      return run(moved).loss_mean;
     };
     CHECK((loss_at(step) - loss_at(-step)) / (2 * step) == Approx(norm).epsilon(1e-6));
     // And single elements, spread over the tensor.
@@ -55,17 +37,52 @@ TEST_CASE("every gradient of the fp64 reference equals finite differences, with 
       Tensors up = weights, down = weights;
       up.at(name)[i] += step;
       down.at(name)[i] -= step;
-      const double slope = (gpt2_reference(config, up, batch, 0, mask).loss_mean -
-                            gpt2_reference(config, down, batch, 0, mask).loss_mean) /
-                           (2 * step);
+      const double slope = (run(up).loss_mean - run(down).loss_mean) / (2 * step);
       CHECK(slope == Approx(grad[i]).epsilon(1e-5).margin(1e-7));
     }
   }
 }
 
-TEST_CASE("the fp64 trainer follows the curve of PyTorch's AdamW with DeepSpeed's clipping") {
+}  // namespace
+
+TEMPLATE_TEST_CASE("the fp64 reference equals PyTorch in logits, loss and every gradient", "", Gpt2Config,
+                   LlamaConfig) {
   const bool tied = GENERATE(true, false);
-  const GoldenCurve golden = golden_curve(tied, "fp64");
+  const auto golden = golden_gradients<TestType>(tied);
+  const ReferenceResult result = reference(golden.config, recipe_weights(golden.config), golden.batch);
+  CHECK(std::abs(result.loss_mean - golden.loss) < 1e-12 * golden.loss);
+  CHECK(distance(result.logits, golden.logits) < 1e-12);
+  REQUIRE(result.grads.size() == golden.grads.size());
+  for (const auto& [name, grad] : golden.grads) {
+    INFO(name);
+    CHECK(distance(result.grads.at(name), grad) < 1e-10);
+  }
+}
+
+TEST_CASE("every gradient of the fp64 GPT-2 equals finite differences, with and without dropout") {
+  Gpt2Config config;
+  config.layers = 2, config.hidden = 12, config.heads = 3, config.sequence = 7, config.vocab = 19;
+  config.tied = GENERATE(true, false);
+  const DropoutMask mask = GENERATE(true, false) ? DropoutMask(quarter_dropped) : DropoutMask{};
+  const Batch batch = recipe_batch(config, 2, 6, 0);
+  check_finite_differences(recipe_weights(config),
+                           [&](const Tensors& weights) { return reference(config, weights, batch, 0, mask); });
+}
+
+TEST_CASE("every gradient of the fp64 Llama equals finite differences") {
+  LlamaConfig config;
+  config.layers = 2, config.hidden = 16, config.heads = 4, config.kv_heads = GENERATE(1, 2, 4), config.ffn = 11;
+  config.sequence = 7, config.vocab = 19, config.rope_theta = 100;
+  config.tied = GENERATE(true, false);
+  const Batch batch = recipe_batch(config, 2, 6, 0);
+  check_finite_differences(recipe_weights(config),
+                           [&](const Tensors& weights) { return reference(config, weights, batch); });
+}
+
+TEMPLATE_TEST_CASE("the fp64 trainer follows the curve of PyTorch's AdamW with DeepSpeed's clipping", "", Gpt2Config,
+                   LlamaConfig) {
+  const bool tied = GENERATE(true, false);
+  const auto golden = golden_curve<TestType>(tied, "fp64");
   Tensors weights = recipe_weights(golden.config);
   const std::vector<ReferenceStep> steps = reference_train(golden.config, golden.run, weights);
   REQUIRE(steps.size() == golden.steps.size());
@@ -89,12 +106,12 @@ TEST_CASE("microbatches over accumulation and ranks train like one batch in the 
   ReferenceRun parts = whole;
   parts.dp = 3, parts.accumulation = 2;
   parts.batch = [&](int64_t step, int64_t rank, int64_t micro) {
-    const Gpt2Batch all = recipe_batch(config, 6, 5, step);
+    const Batch all = recipe_batch(config, 6, 5, step);
     const auto row = (rank * 2 + micro) * 5;
-    return Gpt2Batch{1,
-                     5,
-                     {all.tokens.begin() + row, all.tokens.begin() + row + 5},
-                     {all.targets.begin() + row, all.targets.begin() + row + 5}};
+    return Batch{1,
+                 5,
+                 {all.tokens.begin() + row, all.tokens.begin() + row + 5},
+                 {all.targets.begin() + row, all.targets.begin() + row + 5}};
   };
   Tensors a = recipe_weights(config), b = a;
   const auto steps_a = reference_train(config, whole, a), steps_b = reference_train(config, parts, b);

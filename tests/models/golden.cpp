@@ -1,4 +1,4 @@
-#include "tests/models/gpt2_golden.h"
+#include "tests/models/golden.h"
 
 #include <cmath>
 #include <fstream>
@@ -26,27 +26,45 @@ class Splitmix {
   uint64_t state_ = 0xCBF29CE484222325u;
 };
 
+const char* file_of(const models::Gpt2Config&) {
+  return ZRT_TEST_DATA "/gpt2_goldens.json";
+}
+const char* file_of(const models::LlamaConfig&) {
+  return ZRT_TEST_DATA "/llama_goldens.json";
+}
+
+void read_more(const nlohmann::json&, models::Gpt2Config&) {}
+void read_more(const nlohmann::json& json, models::LlamaConfig& config) {
+  config.kv_heads = json.at("kv_heads");
+  config.ffn = json.at("ffn");
+  config.rope_theta = json.at("rope_theta");
+  config.rms_norm_eps = json.at("rms_norm_eps");
+}
+
+template <class Config>
 nlohmann::json read_goldens() {
-  std::ifstream file(ZRT_TEST_DATA "/gpt2_goldens.json");
+  std::ifstream file(file_of(Config{}));
   return nlohmann::json::parse(file);
 }
 
-models::Gpt2Config read_config(const nlohmann::json& json, bool tied) {
-  models::Gpt2Config config;
+template <class Config>
+Config read_config(const nlohmann::json& json, bool tied) {
+  Config config;
   config.layers = json.at("layers");
   config.hidden = json.at("hidden");
   config.heads = json.at("heads");
   config.sequence = json.at("sequence");
   config.vocab = json.at("vocab");
   config.tied = tied;
+  read_more(json, config);
   return config;
 }
 
 }  // namespace
 
-Tensors recipe_weights(const models::Gpt2Config& config) {
-  Tensors tensors = zeros_of(config);
-  for (const TensorShape& t : gpt2_tensors(config)) {
+Tensors recipe_weights(const std::vector<TensorShape>& shapes) {
+  Tensors tensors = zeros_of(shapes);
+  for (const TensorShape& t : shapes) {
     Splitmix random(t.name);
     for (double& value : tensors.at(t.name)) {
       const double unit = 2 * (static_cast<double>(random.next() >> 11) * 0x1p-53) - 1;
@@ -57,10 +75,10 @@ Tensors recipe_weights(const models::Gpt2Config& config) {
   return tensors;
 }
 
-Gpt2Batch recipe_batch(const models::Gpt2Config& config, int64_t B, int64_t T, int64_t index) {
-  Gpt2Batch batch{B, T, {}, {}};
+Batch recipe_batch(int64_t vocab, int64_t B, int64_t T, int64_t index) {
+  Batch batch{B, T, {}, {}};
   Splitmix random("batch." + std::to_string(index));
-  const uint64_t V = static_cast<uint64_t>(config.vocab);
+  const uint64_t V = static_cast<uint64_t>(vocab);
   for (int64_t b = 0; b < B; ++b) {
     uint64_t token = random.next() % V;
     for (int64_t t = 0; t < T; ++t) {
@@ -73,11 +91,12 @@ Gpt2Batch recipe_batch(const models::Gpt2Config& config, int64_t B, int64_t T, i
   return batch;
 }
 
-GoldenGradients golden_gradients(bool tied) {
-  const nlohmann::json all = read_goldens(), &json = all.at("gradients").at(tied ? "tied" : "untied");
+template <class Config>
+GoldenGradients<Config> golden_gradients(bool tied) {
+  const nlohmann::json all = read_goldens<Config>(), &json = all.at("gradients").at(tied ? "tied" : "untied");
   const nlohmann::json& shape = all.at("gradient_batch");
-  GoldenGradients golden;
-  golden.config = read_config(all.at("gradient_case"), tied);
+  GoldenGradients<Config> golden;
+  golden.config = read_config<Config>(all.at("gradient_case"), tied);
   golden.batch = recipe_batch(golden.config, shape.at("B"), shape.at("T"), shape.at("index"));
   golden.loss = json.at("loss");
   std::ifstream file(ZRT_TEST_DATA "/" + json.at("file").get<std::string>(), std::ios::binary);
@@ -88,18 +107,19 @@ GoldenGradients golden_gradients(bool tied) {
   golden.logits.resize(golden.batch.tokens.size() * golden.config.vocab);
   read(golden.logits);
   golden.grads = zeros_of(golden.config);
-  for (const TensorShape& t : gpt2_tensors(golden.config)) {
+  for (const TensorShape& t : tensors_of(golden.config)) {
     if (json.at("tensors").at(t.name) != t.shape) throw std::runtime_error("shape of golden " + t.name);
     read(golden.grads.at(t.name));
   }
   return golden;
 }
 
-GoldenCurve golden_curve(bool tied, const std::string& type) {
-  const nlohmann::json all = read_goldens(), &json = all.at("curves").at(tied ? "tied" : "untied").at(type);
+template <class Config>
+GoldenCurve<Config> golden_curve(bool tied, const std::string& type) {
+  const nlohmann::json all = read_goldens<Config>(), &json = all.at("curves").at(tied ? "tied" : "untied").at(type);
   const nlohmann::json& adam = all.at("adam");
-  GoldenCurve golden;
-  golden.config = read_config(all.at("curve_case"), tied);
+  GoldenCurve<Config> golden;
+  golden.config = read_config<Config>(all.at("curve_case"), tied);
   golden.run.adam = {adam.at("lr"), adam.at("beta1"), adam.at("beta2"), adam.at("eps"), adam.at("weight_decay"), true,
                      true};
   golden.run.clip = adam.at("clip");
@@ -114,6 +134,11 @@ GoldenCurve golden_curve(bool tied, const std::string& type) {
     golden.final_weight_norm.emplace_back(name, norm);
   return golden;
 }
+
+template GoldenGradients<models::Gpt2Config> golden_gradients(bool);
+template GoldenGradients<models::LlamaConfig> golden_gradients(bool);
+template GoldenCurve<models::Gpt2Config> golden_curve(bool, const std::string&);
+template GoldenCurve<models::LlamaConfig> golden_curve(bool, const std::string&);
 
 std::vector<double> without_key_bias(const std::string& name, const std::vector<double>& values) {
   if (!name.ends_with("c_attn.bias")) return values;

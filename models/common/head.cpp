@@ -1,34 +1,39 @@
-// Final norm, output weights and loss. Logits exist for a chunk of rows at a time.
-//
 // The gradient of the output weights is a sum over chunks. fp32 gradients take it directly. bf16 gradients would round
 // it once per chunk, so with several chunks the sum is kept in 32 bits: its high half in the gradient itself, its low
 // half in the workspace (2 bytes per element of the weights instead of 4 for an fp32 copy), tile by tile of the
 // vocabulary. Going over the vocabulary twice would need no such sum but a third more FLOPs.
+#include "models/common/head.h"
+
 #include <algorithm>
 
-#include "models/gpt2/blocks.h"
+#include "models/common/linear.h"
 #include "models/kernels/gemm.h"
 #include "models/layout.h"
 
 namespace zrt::models {
 namespace {
 
-enum : size_t { ln_weight, ln_bias, output_weight };
+constexpr size_t norm_weight = 0;
 constexpr int64_t chunk_rows = 512;   // rows of logits held at a time
 constexpr int64_t vocab_tile = 4096;  // rows of the weight gradient made at a time
 
-class Head : public Gpt2Block {
+class Head : public TransformerBlock {
  public:
-  explicit Head(const Gpt2Config& config) : Gpt2Block(config, "head") {
-    params_ = {{"ln_f.weight", {config.hidden}, Init::ones, 0},
-               {"ln_f.bias", {config.hidden}, Init::zeros, 0},
-               {config.tied ? "wte.weight" : "lm_head.weight", {config.vocab, config.hidden}, Init::normal, 0.02f}};
+  Head(const BlockSizes& sizes, const HeadParts& parts) : TransformerBlock(sizes, "head"), norm_(parts.norm) {
+    norm_.add_params(params_, parts.norm_name);
+    output_weight_ = params_.size();
+    params_.push_back({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f});
   }
 
   bool backward_reads_input() const override { return true; }
   double forward_flops(const Shape& shape) const override {
-    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(config_.vocab) *
-           static_cast<double>(config_.hidden);
+    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(sizes_.vocab) *
+           static_cast<double>(sizes_.hidden);
+  }
+
+  // In one piece, where the block itself works in chunks.
+  std::vector<GemmSpec> products(const Shape& shape) const override {
+    return Linear{sizes_.hidden, sizes_.vocab}.products(shape);
   }
 
   uint64_t saved_bytes(const Shape& shape) const override {
@@ -56,7 +61,7 @@ class Head : public Gpt2Block {
 
  private:
   struct Saved {
-    float *mean, *rstd;
+    Norm::Statistics statistics;
     void* normed;  // R C
   };
   struct Space {
@@ -70,33 +75,32 @@ class Head : public Gpt2Block {
 
   Saved saved_in(Layout& layout, const Shape& shape) const {
     const uint64_t R = static_cast<uint64_t>(shape.rows());
-    float* mean = layout.take<float>(R * 4);
-    float* rstd = layout.take<float>(R * 4);
-    return {mean, rstd, layout.take(row_bytes(shape) * R)};
+    const Norm::Statistics statistics = norm_.statistics_in(layout, shape);
+    return {statistics, layout.take(row_bytes(shape) * R)};
   }
   Space forward_space(Layout& layout, const Shape& shape) const;
   Space backward_space(Layout& layout, const Shape& shape) const;
 
-  uint64_t row_bytes(const Shape& shape) const {
-    return static_cast<uint64_t>(config_.hidden) * core::dtype_size(shape.type);
-  }
   // Whether the weight gradient is a rounded sum of several chunks.
   static bool split_sum(const Shape& shape) { return shape.grad_type != DType::f32 && shape.rows() > chunk_rows; }
 
   GemmSpec logits_spec(const Shape& shape, int64_t rows, DType result) const {
-    const int64_t V = config_.vocab, C = config_.hidden;
+    const int64_t V = sizes_.vocab, C = sizes_.hidden;
     return {rows, V, C, false, true, C, C, V, shape.type, shape.type, result, false, false, 1};
   }
   GemmSpec input_spec(const Shape& shape, int64_t rows) const {
-    const int64_t V = config_.vocab, C = config_.hidden;
+    const int64_t V = sizes_.vocab, C = sizes_.hidden;
     return {rows, C, V, false, false, V, C, C, shape.type, shape.type, shape.type, false, false, 1};
   }
   // Rows `tokens` of the weight gradient from `rows` rows of logits.
   GemmSpec weight_spec(const Shape& shape, int64_t tokens, int64_t rows, DType result, bool accumulate) const {
-    const int64_t V = config_.vocab, C = config_.hidden;
+    const int64_t V = sizes_.vocab, C = sizes_.hidden;
     return {tokens, C, rows, true, false, V, C, C, shape.type, shape.type, result, false, accumulate, 1};
   }
   void add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows, const void* normed) const;
+
+  Norm norm_;
+  size_t output_weight_;
 };
 
 // Calls body(begin, count) on pieces of at most `piece` of `total`.
@@ -123,14 +127,14 @@ Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
   });
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * R);
-  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows, shape.rows()) * config_.vocab) *
+  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows, shape.rows()) * sizes_.vocab) *
                              core::dtype_size(shape.type));
   space.losses = layout.take<double>(R * 8);
   return space;
 }
 
 Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
-  const int64_t V = config_.vocab, C = config_.hidden;
+  const int64_t V = sizes_.vocab, C = sizes_.hidden;
   uint64_t scratch = 0;
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
   in_pieces(shape.rows(), chunk_rows, [&](int64_t begin, int64_t rows) {
@@ -164,20 +168,18 @@ void Head::forward(const Call& call) const {
   if (shape.mode == Mode::train) {
     Layout layout(call.saved);
     const Saved saved = saved_in(layout, shape);
-    layernorm(shape.type, call.input, call.weights[ln_weight], call.weights[ln_bias], saved.normed, saved.mean,
-              saved.rstd, R, config_.hidden);
+    norm_.forward(call, norm_weight, call.input, saved.normed, saved.statistics);
     return;
   }
   check_tokens(call.targets, R, not_counted);
   Layout layout(call.workspace);
   const Space space = forward_space(layout, shape);
-  layernorm(shape.type, call.input, call.weights[ln_weight], call.weights[ln_bias], space.normed, nullptr, nullptr, R,
-            config_.hidden);
+  norm_.forward(call, norm_weight, call.input, space.normed, {});
   in_pieces(R, chunk_rows, [&](int64_t begin, int64_t rows) {
     const void* normed = offset(space.normed, static_cast<uint64_t>(begin) * row_bytes(shape));
     find_gemm(logits_spec(shape, rows, shape.type))
-        .run(normed, call.weights[output_weight], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, config_.vocab, 0, space.losses + begin);
+        .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, 0, space.losses + begin);
   });
   *call.loss = 0;
   for (int64_t row = 0; row < R; ++row) *call.loss += space.losses[row];
@@ -186,11 +188,11 @@ void Head::forward(const Call& call) const {
 void Head::add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows,
                                const void* normed) const {
   const Shape& shape = call.shape;
-  const int64_t V = config_.vocab, C = config_.hidden;
-  const bool keep = call.accumulate[output_weight] != 0;
+  const int64_t V = sizes_.vocab, C = sizes_.hidden;
+  const bool keep = call.accumulate[output_weight_] != 0;
   if (!split_sum(shape)) {
     find_gemm(weight_spec(shape, V, rows, shape.grad_type, keep || begin > 0))
-        .run(space.logits, normed, call.grads[output_weight], nullptr, space.scratch);
+        .run(space.logits, normed, call.grads[output_weight_], nullptr, space.scratch);
     return;
   }
   const SumPart part = begin == 0 ? SumPart::first : begin + rows == shape.rows() ? SumPart::last : SumPart::middle;
@@ -198,7 +200,7 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
     find_gemm(weight_spec(shape, tokens, rows, DType::f32, false))
         .run(offset(space.logits, static_cast<uint64_t>(token) * core::dtype_size(shape.type)), normed, space.tile,
              nullptr, space.scratch);
-    split_add(space.tile, static_cast<core::bf16*>(call.grads[output_weight]) + token * C, space.low + token * C, part,
+    split_add(space.tile, static_cast<core::bf16*>(call.grads[output_weight_]) + token * C, space.low + token * C, part,
               keep, tokens * C);
   });
 }
@@ -215,17 +217,16 @@ void Head::backward(const Call& call) const {
     const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
     const void* normed = offset(saved.normed, at);
     find_gemm(logits_spec(shape, rows, shape.type))
-        .run(normed, call.weights[output_weight], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, config_.vocab, call.loss_scale,
+        .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, call.loss_scale,
                   space.losses + begin);
     find_gemm(input_spec(shape, rows))
-        .run(space.logits, call.weights[output_weight], offset(space.normed, at), nullptr, space.scratch);
+        .run(space.logits, call.weights[output_weight_], offset(space.normed, at), nullptr, space.scratch);
     add_weight_gradient(call, space, begin, rows, normed);
   });
   *call.loss = 0;
   for (int64_t row = 0; row < R; ++row) *call.loss += space.losses[row];
-  layernorm_backward(shape.type, call.input, call.weights[ln_weight], space.normed, saved.mean, saved.rstd, nullptr,
-                     call.d_input, grad(call, ln_weight), grad(call, ln_bias), R, config_.hidden);
+  norm_.backward(call, norm_weight, call.input, space.normed, saved.statistics, nullptr, call.d_input);
 }
 
 void Head::decode(const Call& call) const {
@@ -233,16 +234,15 @@ void Head::decode(const Call& call) const {
   check_shape(shape);
   Layout layout(call.workspace);
   const Space space = forward_space(layout, shape);
-  layernorm(shape.type, call.input, call.weights[ln_weight], call.weights[ln_bias], space.normed, nullptr, nullptr,
-            shape.rows(), config_.hidden);
+  norm_.forward(call, norm_weight, call.input, space.normed, {});
   find_gemm(logits_spec(shape, shape.rows(), DType::f32))
-      .run(space.normed, call.weights[output_weight], call.output, nullptr, space.scratch);
+      .run(space.normed, call.weights[output_weight_], call.output, nullptr, space.scratch);
 }
 
 }  // namespace
 
-std::unique_ptr<Block> make_gpt2_head(const Gpt2Config& config) {
-  return std::make_unique<Head>(config);
+std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts) {
+  return std::make_unique<Head>(sizes, parts);
 }
 
 }  // namespace zrt::models

@@ -5,10 +5,12 @@
 #include "catch.h"
 #include "optimizer/host_optimizer.h"
 #include "tests/models/block_runner.h"
-#include "tests/models/gpt2_golden.h"
+#include "tests/models/golden.h"
 
 using namespace zrt::test;
 using zrt::core::DType;
+using zrt::models::Gpt2Config;
+using zrt::models::LlamaConfig;
 
 namespace {
 
@@ -26,9 +28,10 @@ struct State {
   }
 };
 
+template <class Config>
 class CurveRun {
  public:
-  CurveRun(const GoldenCurve& golden, const zrt::models::Model& model, DType type, int64_t B, int64_t T)
+  CurveRun(const GoldenCurve<Config>& golden, const zrt::models::Model& model, DType type, int64_t B, int64_t T)
       : golden_(golden), type_(type), runner_(model, {.B = B, .T = T, .type = type, .grad_type = type}) {
     const ReferenceAdam& adam = golden.run.adam;
     params_.beta1 = static_cast<float>(adam.beta1);
@@ -41,7 +44,7 @@ class CurveRun {
   ReferenceStep step(int64_t number) {
     runner_.load(masters());
     runner_.forget_grads();
-    const Gpt2Batch batch = golden_.run.batch(number, 0, 0);
+    const Batch batch = golden_.run.batch(number, 0, 0);
     const double loss = runner_.train(batch) / static_cast<double>(batch.tokens.size());
 
     std::map<std::string, GuardedBuffer> grads;
@@ -71,18 +74,19 @@ class CurveRun {
   }
 
  private:
-  const GoldenCurve& golden_;
+  const GoldenCurve<Config>& golden_;
   DType type_;
   BlockRunner runner_;
   zrt::optimizer::AdamParams params_;
   std::map<std::string, State> states_;
 };
 
+template <class Config>
 void check_curve(bool tied, const std::string& name, DType type, double tolerance) {
-  const GoldenCurve golden = golden_curve(tied, name);
-  const zrt::models::Model model = zrt::models::make_gpt2(golden.config);
-  const Gpt2Batch first = golden.run.batch(0, 0, 0);
-  CurveRun run(golden, model, type, first.B, first.T);
+  const auto golden = golden_curve<Config>(tied, name);
+  const zrt::models::Model model = make_model(golden.config);
+  const Batch first = golden.run.batch(0, 0, 0);
+  CurveRun<Config> run(golden, model, type, first.B, first.T);
   for (int64_t step = 0; step < golden.run.steps; ++step) {
     INFO(name << " step " << step);
     const ReferenceStep got = run.step(step), expected = golden.steps[step];
@@ -98,10 +102,10 @@ void check_curve(bool tied, const std::string& name, DType type, double toleranc
 
 }  // namespace
 
-TEST_CASE("ten fp32 steps follow PyTorch's loss curve") {
-  check_curve(GENERATE(true, false), "fp32", DType::f32, 1e-4);
+TEMPLATE_TEST_CASE("ten fp32 steps follow PyTorch's loss curve", "", Gpt2Config, LlamaConfig) {
+  check_curve<TestType>(GENERATE(true, false), "fp32", DType::f32, 1e-4);
 }
 
-TEST_CASE("ten bf16 steps with fp32 master weights follow PyTorch's loss curve") {
-  check_curve(GENERATE(true, false), "bf16", DType::bf16, 2e-2);
+TEMPLATE_TEST_CASE("ten bf16 steps with fp32 master weights follow PyTorch's loss curve", "", Gpt2Config, LlamaConfig) {
+  check_curve<TestType>(GENERATE(true, false), "bf16", DType::bf16, 2e-2);
 }

@@ -1,0 +1,17 @@
+// The first block: rows of the token embedding, with learned positions and dropout where the model has them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "models/common/transformer_block.h"
+
+namespace zrt::models {
+
+struct EmbeddingNames {
+  std::string block, tokens, positions;  // positions "": none, and then no dropout either
+  uint32_t dropout_site = 0;
+};
+std::unique_ptr<Block> make_embedding(const BlockSizes& sizes, const EmbeddingNames& names);
+
+}  // namespace zrt::models

@@ -1,0 +1,18 @@
+// The last block: final norm, output weights and loss. Logits exist for a chunk of rows at a time.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "models/common/norm.h"
+#include "models/common/transformer_block.h"
+
+namespace zrt::models {
+
+struct HeadParts {
+  std::string norm_name;
+  Norm norm;
+  std::string output_weight;  // (V, C); the embedding's name when tied
+};
+std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts);
+
+}  // namespace zrt::models

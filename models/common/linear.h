@@ -1,0 +1,40 @@
+// A linear layer y = x W [+ b] inside a block: its matrix products.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "models/block.h"
+#include "models/kernels/gemm.h"
+
+namespace zrt::models {
+
+struct Linear {
+  // How the weights lie in memory: as in GPT-2's Conv1D or as in torch.nn.Linear.
+  enum class Stored : uint8_t { in_out, out_in };
+
+  int64_t in = 0, out = 0;
+  Stored stored = Stored::out_in;
+  bool bias = false;
+  int64_t stride = 0;   // elements from row to row of y and dy; 0: out
+  bool joined = false;  // the gradient of its input is added to what another layer of the same input wrote
+
+  GemmSpec forward_spec(const Shape& shape) const;
+  GemmSpec input_spec(const Shape& shape) const;
+  GemmSpec weight_spec(const Shape& shape, bool accumulate) const;
+  std::vector<GemmSpec> products(const Shape& shape) const;  // one of each
+
+  // Workspace of the products of a pass.
+  uint64_t forward_scratch(const Shape& shape) const;
+  uint64_t backward_scratch(const Shape& shape) const;
+
+  // weight: its index among the block's parameters; the bias lies behind it.
+  void forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch) const;
+  void input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const;
+  void weight_gradients(const Call& call, size_t weight, const void* x, const void* dy, std::byte* scratch) const;
+
+ private:
+  int64_t row() const { return stride == 0 ? out : stride; }
+};
+
+}  // namespace zrt::models

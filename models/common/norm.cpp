@@ -1,0 +1,33 @@
+#include "models/common/norm.h"
+
+#include "models/common/transformer_block.h"
+
+namespace zrt::models {
+
+Norm::Statistics Norm::statistics_in(Layout& layout, const Shape& shape) const {
+  const uint64_t bytes = static_cast<uint64_t>(shape.rows()) * 4;
+  Statistics statistics;
+  if (kind == NormKind::layer) statistics.mean = layout.take<float>(bytes);
+  statistics.rstd = layout.take<float>(bytes);
+  return statistics;
+}
+
+void Norm::add_params(std::vector<Param>& params, const std::string& name) const {
+  params.push_back({name + ".weight", {width}, Init::ones, 0});
+  if (kind == NormKind::layer) params.push_back({name + ".bias", {width}, Init::zeros, 0});
+}
+
+void Norm::forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const {
+  const void* bias = kind == NormKind::layer ? call.weights[weight + 1] : nullptr;
+  norm(kind, call.shape.type, x, call.weights[weight], bias, y, statistics.mean, statistics.rstd, epsilon,
+       call.shape.rows(), width);
+}
+
+void Norm::backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
+                    const void* add, void* dx) const {
+  const GradTarget bias = kind == NormKind::layer ? grad_target(call, weight + 1) : GradTarget{};
+  norm_backward(kind, call.shape.type, x, call.weights[weight], dy, statistics.mean, statistics.rstd, add, dx,
+                grad_target(call, weight), bias, call.shape.rows(), width);
+}
+
+}  // namespace zrt::models

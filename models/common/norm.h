@@ -1,0 +1,33 @@
+// A norm inside a block: its parameters, its statistics and its kernels.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/block.h"
+#include "models/kernels/kernels.h"
+#include "models/layout.h"
+
+namespace zrt::models {
+
+struct Norm {
+  NormKind kind = NormKind::layer;
+  int64_t width = 0;
+  float epsilon = 1e-5f;
+
+  // What backward needs beside the input, one fp32 number per row each; null where it is not kept.
+  struct Statistics {
+    float *mean = nullptr, *rstd = nullptr;
+  };
+  Statistics statistics_in(Layout& layout, const Shape& shape) const;
+
+  // name.weight, and for a layer norm name.bias behind it.
+  void add_params(std::vector<Param>& params, const std::string& name) const;
+
+  // weight: its index among the block's parameters. x and y (rows, width).
+  void forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const;
+  // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters.
+  void backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
+                const void* add, void* dx) const;
+};
+
+}  // namespace zrt::models

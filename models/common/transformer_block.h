@@ -1,0 +1,49 @@
+// What the blocks of every model share: name, parameters, and checks of shapes and calls.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/block.h"
+#include "models/kernels/kernels.h"
+
+namespace zrt::models {
+
+struct BlockSizes {
+  int64_t hidden = 0, sequence = 0, vocab = 0;
+  float dropout = 0;
+};
+
+class TransformerBlock : public Block {
+ public:
+  TransformerBlock(const BlockSizes& sizes, std::string name) : sizes_(sizes), name_(std::move(name)) {}
+  const std::string& name() const override { return name_; }
+  const std::vector<Param>& params() const override { return params_; }
+  int64_t output_width() const override { return sizes_.hidden; }
+
+ protected:
+  // Throws core::Error when the model cannot run the shape: an unsupported type or more positions than it has.
+  void check_shape(const Shape& shape) const;
+  // Throws core::DataError when a token lies outside lowest … vocabulary - 1.
+  void check_tokens(const int32_t* tokens, int64_t count, int32_t lowest) const;
+  Dropout dropout(const Call& call, uint32_t site) const;  // off outside training
+  uint64_t first_element(const Call& call) const;          // dropout index of element (0, 0, 0) of a (B, T, C) tensor
+  uint64_t row_bytes(const Shape& shape) const {           // of the residual stream
+    return static_cast<uint64_t>(sizes_.hidden) * core::dtype_size(shape.type);
+  }
+
+  BlockSizes sizes_;
+  std::string name_;
+  std::vector<Param> params_;
+};
+
+// Where the gradient of params()[index] goes.
+inline GradTarget grad_target(const Call& call, size_t index) {
+  return {call.grads[index], call.shape.grad_type, call.accumulate[index] != 0};
+}
+
+// Throws ConfigError "model.KEY is …" for sizes below 1.
+void check_positive(const char* key, int64_t value);
+// Throws ConfigError when `heads` does not divide `hidden`.
+void check_heads(int64_t heads, int64_t hidden);
+
+}  // namespace zrt::models

@@ -1,0 +1,192 @@
+#include "models/llama/layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace zrt::models {
+namespace {
+
+// Pair i of a head turns by theta^(-2i / width) radians per position.
+std::vector<double> rotary_frequencies(int64_t width, double theta) {
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < width; i += 2) {
+    frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(width)));
+  }
+  return frequencies;
+}
+
+}  // namespace
+
+LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
+    : TransformerBlock({config.hidden, config.sequence, config.vocab}, fmt::format("layers.{}", index)),
+      heads_(config.heads),
+      kv_heads_(config.kv_heads),
+      width_(config.hidden / config.heads),
+      ffn_(config.ffn),
+      frequencies_(rotary_frequencies(width_, config.rope_theta)),
+      norm_{NormKind::rms, config.hidden, config.rms_norm_eps} {
+  const int64_t C = config.hidden, kv = kv_heads_ * width_, Q = C + 2 * kv;
+  const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {
+    return Linear{in, out, Linear::Stored::out_in, false, stride, joined};
+  };
+  q_ = linear(C, C, Q, false), k_ = linear(C, kv, Q, true), v_ = linear(C, kv, Q, true), o_ = linear(C, C, 0, false);
+  gate_ = linear(C, ffn_, 0, false), up_ = linear(C, ffn_, 0, true), down_ = linear(ffn_, C, 0, false);
+
+  const std::string prefix = "model." + name_ + ".";
+  // What is added to the residual stream starts smaller, so that the stream does not grow with depth.
+  const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const auto matrix = [&](const char* suffix, const Linear& layer, float deviation) {
+    params_.push_back({prefix + suffix, {layer.out, layer.in}, Init::normal, deviation});
+  };
+  norm_.add_params(params_, prefix + "input_layernorm");
+  matrix("self_attn.q_proj.weight", q_, 0.02f);
+  matrix("self_attn.k_proj.weight", k_, 0.02f);
+  matrix("self_attn.v_proj.weight", v_, 0.02f);
+  matrix("self_attn.o_proj.weight", o_, small);
+  norm_.add_params(params_, prefix + "post_attention_layernorm");
+  matrix("mlp.gate_proj.weight", gate_, 0.02f);
+  matrix("mlp.up_proj.weight", up_, 0.02f);
+  matrix("mlp.down_proj.weight", down_, small);
+}
+
+AttentionShape LlamaLayer::attention_shape(const Shape& shape) const {
+  return {shape.B, shape.T, heads_, kv_heads_, width_, shape.type, 0};
+}
+
+uint64_t LlamaLayer::bytes(const Shape& shape, int64_t width) const {
+  return static_cast<uint64_t>(shape.rows() * width) * core::dtype_size(shape.type);
+}
+
+void* LlamaLayer::keys(const Shape& shape, void* qkv) const {
+  return static_cast<std::byte*>(qkv) + static_cast<uint64_t>(sizes_.hidden) * core::dtype_size(shape.type);
+}
+
+void* LlamaLayer::values(const Shape& shape, void* qkv) const {
+  return static_cast<std::byte*>(keys(shape, qkv)) +
+         static_cast<uint64_t>(kv_heads_ * width_) * core::dtype_size(shape.type);
+}
+
+LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, const Shape& shape) const {
+  const int64_t C = sizes_.hidden, Q = attention_shape(shape).row();
+  Kept kept{};
+  if (shape.mode == Mode::train) {
+    kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
+    kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
+    kept.residual = layout.take(bytes(shape, C));
+    kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, C));
+    kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
+  } else {
+    // qkv and attention are dead when gate and up are made, so they share their space.
+    kept.residual = layout.take(bytes(shape, C));
+    Layout first = layout.overlay();
+    kept.qkv = first.take(bytes(shape, Q)), kept.attention = first.take(bytes(shape, C));
+    kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
+    layout.cover(first);
+  }
+  return kept;
+}
+
+LlamaLayer::ForwardSpace LlamaLayer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
+  uint64_t scratch = 0;
+  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
+  ForwardSpace space{};
+  space.scratch = layout.take<std::byte>(scratch);
+  if (shape.mode != Mode::train) *kept = kept_in(layout, shape);
+  Layout attention = layout.overlay(), hidden = layout.overlay();
+  space.normed = attention.take(bytes(shape, sizes_.hidden));
+  space.attention =
+      attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
+                                                           : attention_forward_workspace(attention_shape(shape)));
+  // Outside training gate is not needed any more, so SwiGLU works in place.
+  space.hidden = shape.mode == Mode::train ? hidden.take(bytes(shape, ffn_)) : kept->gate;
+  layout.cover(attention);
+  layout.cover(hidden);
+  return space;
+}
+
+uint64_t LlamaLayer::saved_bytes(const Shape& shape) const {
+  Layout layout;
+  kept_in(layout, shape);
+  return layout.bytes();
+}
+
+uint64_t LlamaLayer::forward_workspace_bytes(const Shape& shape) const {
+  check_shape(shape);
+  Layout layout;
+  Kept kept{};
+  forward_space(layout, shape, &kept);
+  return layout.bytes();
+}
+
+uint64_t LlamaLayer::cache_bytes(const Shape& shape) const {
+  return attention_cache(attention_shape(shape));
+}
+
+std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
+  std::vector<GemmSpec> all;
+  for (const Linear& linear : linears()) {
+    for (const GemmSpec& spec : linear.products(shape)) all.push_back(spec);
+  }
+  return all;
+}
+
+double LlamaLayer::forward_flops(const Shape& shape) const {
+  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
+  const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
+  double weights = 0;
+  for (const Linear& linear : linears()) weights += static_cast<double>(linear.in) * static_cast<double>(linear.out);
+  return 2 * R * weights + 2 * 2 * R * keys * C;
+}
+
+void LlamaLayer::rotate(const Call& call, bool backward, void* qkv) const {
+  const Shape& shape = call.shape;
+  const bool one = shape.mode == Mode::decode;
+  const RotaryShape rows{shape.rows(), one ? 1 : shape.T, heads_ + kv_heads_, width_, attention_shape(shape).row()};
+  rotary(shape.type, rows, frequencies_.data(), one ? call.position : 0, backward, qkv);
+}
+
+void LlamaLayer::forward(const Call& call) const {
+  run(call);
+}
+
+void LlamaLayer::decode(const Call& call) const {
+  run(call);
+}
+
+void LlamaLayer::run(const Call& call) const {
+  const Shape& shape = call.shape;
+  check_shape(shape);
+  const int64_t R = shape.rows(), C = sizes_.hidden;
+  Kept kept{};
+  if (shape.mode == Mode::train) {
+    Layout saved(call.saved);
+    kept = kept_in(saved, shape);
+  }
+  Layout workspace(call.workspace);
+  const ForwardSpace space = forward_space(workspace, shape, &kept);
+
+  norm_.forward(call, input_norm_weight, call.input, space.normed, kept.first_norm);
+  q_.forward(call, q_weight, space.normed, kept.qkv, space.scratch);
+  k_.forward(call, k_weight, space.normed, keys(shape, kept.qkv), space.scratch);
+  v_.forward(call, v_weight, space.normed, values(shape, kept.qkv), space.scratch);
+  rotate(call, false, kept.qkv);
+  if (shape.mode == Mode::decode) {
+    attention_decode(attention_shape(shape), kept.qkv, kept.attention, call.position, call.cache, space.attention);
+  } else {
+    attention_forward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, {}, call.first_sample,
+                      space.attention);
+  }
+  o_.forward(call, o_weight, kept.attention, kept.residual, space.scratch);
+  add_residual(shape.type, call.input, kept.residual, {}, 0, kept.residual, R * C);
+
+  norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, kept.second_norm);
+  gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
+  up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
+  swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
+  down_.forward(call, down_weight, space.hidden, call.output, space.scratch);
+  add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, R * C);
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "models/llama/layer.h"
+
+namespace zrt::models {
+
+LlamaLayer::BackwardSpace LlamaLayer::backward_space(Layout& layout, const Shape& shape) const {
+  uint64_t scratch = 0;
+  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
+  BackwardSpace space{};
+  space.scratch = layout.take<std::byte>(scratch);
+  space.narrow = layout.take(bytes(shape, sizes_.hidden));
+  Layout mlp = layout.overlay(), attention = layout.overlay();
+  space.gate = mlp.take(bytes(shape, ffn_));
+  space.up = mlp.take(bytes(shape, ffn_));
+  space.qkv = attention.take(bytes(shape, attention_shape(shape).row()));
+  space.attention = attention.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
+  layout.cover(mlp);
+  layout.cover(attention);
+  return space;
+}
+
+uint64_t LlamaLayer::backward_workspace_bytes(const Shape& shape) const {
+  check_shape(shape);
+  Layout layout;
+  backward_space(layout, shape);
+  return layout.bytes();
+}
+
+void LlamaLayer::backward(const Call& call) const {
+  const Shape& shape = call.shape;
+  check_shape(shape);
+  const int64_t R = shape.rows();
+  Layout saved(call.saved), workspace(call.workspace);
+  const Kept kept = kept_in(saved, shape);
+  const BackwardSpace space = backward_space(workspace, shape);
+
+  // MLP. SwiGLU's output is made again in the space of the gradient of `up`, which needs it no earlier.
+  swiglu(shape.type, kept.gate, kept.up, space.up, R * ffn_);
+  down_.weight_gradients(call, down_weight, space.up, call.d_output, space.scratch);
+  down_.input_gradient(call, down_weight, call.d_output, space.gate, space.scratch);
+  swiglu_backward(shape.type, kept.gate, kept.up, space.gate, space.up, R * ffn_);
+  norm_.forward(call, post_attention_norm_weight, kept.residual, space.narrow, {});
+  gate_.weight_gradients(call, gate_weight, space.narrow, space.gate, space.scratch);
+  up_.weight_gradients(call, up_weight, space.narrow, space.up, space.scratch);
+  gate_.input_gradient(call, gate_weight, space.gate, space.narrow, space.scratch);
+  up_.input_gradient(call, up_weight, space.up, space.narrow, space.scratch);
+  // From here on d_input holds the gradient of the residual stream between attention and MLP.
+  norm_.backward(call, post_attention_norm_weight, kept.residual, space.narrow, kept.second_norm, call.d_output,
+                 call.d_input);
+
+  // Attention.
+  o_.weight_gradients(call, o_weight, kept.attention, call.d_input, space.scratch);
+  o_.input_gradient(call, o_weight, call.d_input, space.narrow, space.scratch);
+  attention_backward(attention_shape(shape), kept.qkv, kept.lse, space.narrow, space.qkv, {}, call.first_sample,
+                     space.attention);
+  rotate(call, true, space.qkv);
+  void *d_keys = keys(shape, space.qkv), *d_values = values(shape, space.qkv);
+  norm_.forward(call, input_norm_weight, call.input, space.narrow, {});
+  q_.weight_gradients(call, q_weight, space.narrow, space.qkv, space.scratch);
+  k_.weight_gradients(call, k_weight, space.narrow, d_keys, space.scratch);
+  v_.weight_gradients(call, v_weight, space.narrow, d_values, space.scratch);
+  q_.input_gradient(call, q_weight, space.qkv, space.narrow, space.scratch);
+  k_.input_gradient(call, k_weight, d_keys, space.narrow, space.scratch);
+  v_.input_gradient(call, v_weight, d_values, space.narrow, space.scratch);
+  norm_.backward(call, input_norm_weight, call.input, space.narrow, kept.first_norm, call.d_input, call.d_input);
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,72 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "models/common/embedding.h"
+#include "models/common/head.h"
+#include "models/llama/layer.h"
+#include "models/model.h"
+
+namespace zrt::models {
+namespace {
+
+void check(const LlamaConfig& config) {
+  check_positive("layers", config.layers);
+  check_positive("hidden", config.hidden);
+  check_positive("heads", config.heads);
+  check_positive("kv_heads", config.kv_heads);
+  check_positive("ffn", config.ffn);
+  check_positive("sequence", config.sequence);
+  check_positive("vocab", config.vocab);
+  check_heads(config.heads, config.hidden);
+  if (config.hidden / config.heads % 2 != 0) {
+    throw core::ConfigError(
+        fmt::format("model.heads is {}, which makes heads of {} elements; rotary positions pair the halves of a head, "
+                    "so the number must be even. Choose another model.heads.",
+                    config.heads, config.hidden / config.heads));
+  }
+  if (config.heads % config.kv_heads != 0) {
+    throw core::ConfigError(
+        fmt::format("model.kv_heads is {}, which does not divide model.heads = {}: every head of keys and values "
+                    "serves as many heads of queries. Choose a divisor of model.heads, or leave model.kv_heads out.",
+                    config.kv_heads, config.heads));
+  }
+  if (!(config.rope_theta > 1) || !std::isfinite(config.rope_theta)) {
+    throw core::ConfigError(
+        fmt::format("model.rope_theta is {}, but must be above 1. 10000 is usual.", config.rope_theta));
+  }
+  if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
+    throw core::ConfigError(
+        fmt::format("model.rms_norm_eps is {}, but must lie between 0 and 1. 1e-5 is usual.", config.rms_norm_eps));
+  }
+}
+
+}  // namespace
+
+int64_t llama_ffn(int64_t hidden) {
+  const int64_t exact = 8 * hidden / 3;
+  return (exact + 255) / 256 * 256;
+}
+
+Model make_llama(const LlamaConfig& given) {
+  LlamaConfig config = given;
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.ffn == 0) config.ffn = llama_ffn(config.hidden);
+  check(config);
+  Model model;
+  model.type = "llama";
+  model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
+  model.layers = config.layers, model.tied = config.tied;
+  const BlockSizes sizes{config.hidden, config.sequence, config.vocab};
+  const std::string embedding = "model.embed_tokens.weight";
+  model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    model.blocks.push_back(std::make_unique<LlamaLayer>(config, layer));
+  }
+  const Norm norm{NormKind::rms, config.hidden, config.rms_norm_eps};
+  model.blocks.push_back(make_head(sizes, {"model.norm", norm, config.tied ? embedding : "lm_head.weight"}));
+  return model;
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,195 @@
+#include <cmath>
+
+#include "tests/models/reference_math.h"
+
+namespace zrt::test {
+namespace {
+
+// (rows, columns) to (columns, rows).
+Vec turned(const Vec& w, int64_t rows, int64_t columns) {
+  Vec t(w.size());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c) t[c * rows + r] = w[r * columns + c];
+  return t;
+}
+
+struct Norm {
+  Vec y, normalized, inverse;  // inverse: 1 / root mean square of each row
+};
+
+Norm rms_norm(const Vec& x, const Vec& gain, double epsilon, int64_t rows, int64_t C) {
+  Norm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
+  for (int64_t r = 0; r < rows; ++r) {
+    double square = 0;
+    for (int64_t c = 0; c < C; ++c) square += x[r * C + c] * x[r * C + c] / static_cast<double>(C);
+    n.inverse[r] = 1 / std::sqrt(square + epsilon);
+    for (int64_t c = 0; c < C; ++c) {
+      n.normalized[r * C + c] = x[r * C + c] * n.inverse[r];
+      n.y[r * C + c] = n.normalized[r * C + c] * gain[c];
+    }
+  }
+  return n;
+}
+
+Vec rms_norm_backward(const Vec& dy, const Norm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain) {
+  Vec dx(rows * C);
+  for (int64_t r = 0; r < rows; ++r) {
+    double slope = 0;
+    for (int64_t c = 0; c < C; ++c) {
+      dgain[c] += dy[r * C + c] * n.normalized[r * C + c];
+      slope += dy[r * C + c] * gain[c] * n.normalized[r * C + c] / static_cast<double>(C);
+    }
+    for (int64_t c = 0; c < C; ++c)
+      dx[r * C + c] = (dy[r * C + c] * gain[c] - n.normalized[r * C + c] * slope) * n.inverse[r];
+  }
+  return dx;
+}
+
+// Turns the queries and keys of every row by their position; sign -1 turns back.
+void rotate(Vec& qkv, const Sizes& s, double theta, double sign) {
+  const int64_t half = s.D / 2;
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t h = 0; h < s.heads + s.kv_heads; ++h)
+      for (int64_t i = 0; i < half; ++i) {
+        const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.D));
+        const double angle = sign * static_cast<double>(r % s.T) * frequency;
+        double &a = qkv[r * s.row() + h * s.D + i], &b = qkv[r * s.row() + h * s.D + half + i];
+        const double first = a * std::cos(angle) - b * std::sin(angle);
+        b = b * std::cos(angle) + a * std::sin(angle);
+        a = first;
+      }
+}
+
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
+
+// A transformer layer; forward keeps what backward needs.
+struct Layer {
+  Sizes s;
+  const models::LlamaConfig& config;
+  int64_t number;
+  const Tensors& w;
+  Norm norm1, norm2;
+  Vec qkv, probs, attended, gate, up, hidden;
+
+  std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
+  const Vec& at(const char* name) const { return w.at(key(name)); }
+
+  // The weights (out, in) and a buffer for their gradient are turned to what linear() takes.
+  Vec project(const Vec& x, const char* name, int64_t in, int64_t out) const {
+    return linear(x, turned(at(name), out, in), {}, s.rows, in, out);
+  }
+  Vec project_backward(const Vec& dy, const Vec& x, const char* name, int64_t in, int64_t out, Tensors& g) const {
+    Vec dw(in * out), none;
+    Vec dx = linear_backward(dy, x, turned(at(name), out, in), s.rows, in, out, dw, none);
+    add(g.at(key(name)), turned(dw, in, out));
+    return dx;
+  }
+  // Columns of qkv from `begin` on.
+  Vec columns(const Vec& all, int64_t begin, int64_t count) const {
+    Vec part;
+    for (int64_t r = 0; r < s.rows; ++r)
+      part.insert(part.end(), all.begin() + r * s.row() + begin, all.begin() + r * s.row() + begin + count);
+    return part;
+  }
+
+  void forward(Vec& x) {
+    const int64_t kv = s.kv_heads * s.D;
+    norm1 = rms_norm(x, at("input_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
+    const Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, s.C);
+    const Vec k = project(norm1.y, "self_attn.k_proj.weight", s.C, kv);
+    const Vec v = project(norm1.y, "self_attn.v_proj.weight", s.C, kv);
+    for (int64_t r = 0; r < s.rows; ++r) {
+      qkv.insert(qkv.end(), q.begin() + r * s.C, q.begin() + (r + 1) * s.C);
+      qkv.insert(qkv.end(), k.begin() + r * kv, k.begin() + (r + 1) * kv);
+      qkv.insert(qkv.end(), v.begin() + r * kv, v.begin() + (r + 1) * kv);
+    }
+    rotate(qkv, s, config.rope_theta, 1);
+    probs = Attention{s}.probabilities(qkv);
+    attended = Attention{s}.forward(qkv, probs);
+    add(x, project(attended, "self_attn.o_proj.weight", s.C, s.C));
+    norm2 = rms_norm(x, at("post_attention_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
+    gate = project(norm2.y, "mlp.gate_proj.weight", s.C, config.ffn);
+    up = project(norm2.y, "mlp.up_proj.weight", s.C, config.ffn);
+    hidden = up;
+    for (size_t i = 0; i < hidden.size(); ++i) hidden[i] *= gate[i] * sigmoid(gate[i]);
+    add(x, project(hidden, "mlp.down_proj.weight", config.ffn, s.C));
+  }
+
+  void backward(Vec& dx, Tensors& g) const {
+    const int64_t kv = s.kv_heads * s.D;
+    const Vec d_hidden = project_backward(dx, hidden, "mlp.down_proj.weight", config.ffn, s.C, g);
+    Vec d_gate = d_hidden, d_up = d_hidden;
+    for (size_t i = 0; i < d_hidden.size(); ++i) {
+      const double sigma = sigmoid(gate[i]);
+      d_gate[i] *= up[i] * (sigma + gate[i] * sigma * (1 - sigma));
+      d_up[i] *= gate[i] * sigma;
+    }
+    Vec d = project_backward(d_gate, norm2.y, "mlp.gate_proj.weight", s.C, config.ffn, g);
+    add(d, project_backward(d_up, norm2.y, "mlp.up_proj.weight", s.C, config.ffn, g));
+    add(dx, rms_norm_backward(d, norm2, at("post_attention_layernorm.weight"), s.rows, s.C,
+                              g.at(key("post_attention_layernorm.weight"))));
+    d = project_backward(dx, attended, "self_attn.o_proj.weight", s.C, s.C, g);
+    Vec d_qkv = Attention{s}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
+    rotate(d_qkv, s, config.rope_theta, -1);
+    d = project_backward(columns(d_qkv, 0, s.C), norm1.y, "self_attn.q_proj.weight", s.C, s.C, g);
+    add(d, project_backward(columns(d_qkv, s.C, kv), norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
+    add(d, project_backward(columns(d_qkv, s.C + kv, kv), norm1.y, "self_attn.v_proj.weight", s.C, kv, g));
+    add(dx,
+        rms_norm_backward(d, norm1, at("input_layernorm.weight"), s.rows, s.C, g.at(key("input_layernorm.weight"))));
+  }
+};
+
+}  // namespace
+
+std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
+  const int64_t C = config.hidden, V = config.vocab, F = config.ffn, kv = C / config.heads * config.kv_heads;
+  std::vector<TensorShape> list{{"model.embed_tokens.weight", {V, C}}};
+  for (int64_t l = 0; l < config.layers; ++l) {
+    const std::string layer = "model.layers." + std::to_string(l) + ".";
+    list.push_back({layer + "input_layernorm.weight", {C}});
+    list.push_back({layer + "self_attn.q_proj.weight", {C, C}});
+    list.push_back({layer + "self_attn.k_proj.weight", {kv, C}});
+    list.push_back({layer + "self_attn.v_proj.weight", {kv, C}});
+    list.push_back({layer + "self_attn.o_proj.weight", {C, C}});
+    list.push_back({layer + "post_attention_layernorm.weight", {C}});
+    list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
+    list.push_back({layer + "mlp.up_proj.weight", {F, C}});
+    list.push_back({layer + "mlp.down_proj.weight", {C, F}});
+  }
+  list.push_back({"model.norm.weight", {C}});
+  if (!config.tied) list.push_back({"lm_head.weight", {V, C}});
+  return list;
+}
+
+ReferenceResult reference(const models::LlamaConfig& config, const Tensors& params, const Batch& batch, double scale) {
+  const int64_t C = config.hidden;
+  const Sizes s{batch.B, batch.T, C, config.heads, config.kv_heads, C / config.heads, batch.B * batch.T};
+  if (scale == 0) scale = 1.0 / static_cast<double>(s.rows);
+  ReferenceResult result;
+  result.grads = zeros_of(config);
+  Tensors& g = result.grads;
+
+  const char* embedding = "model.embed_tokens.weight";
+  Vec x;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const auto row = params.at(embedding).begin() + batch.tokens[r] * C;
+    x.insert(x.end(), row, row + C);
+  }
+  std::vector<Layer> layers;
+  for (int64_t l = 0; l < config.layers; ++l) layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}});
+  for (Layer& layer : layers) layer.forward(x);
+  const Vec& gain = params.at("model.norm.weight");
+  const Norm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
+
+  const char* output = config.tied ? embedding : "lm_head.weight";
+  Vec d = head(norm.y, params.at(output), batch, C, scale, g.at(output), result);
+  d = rms_norm_backward(d, norm, gain, s.rows, C, g.at("model.norm.weight"));
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < C; ++c) g.at(embedding)[batch.tokens[r] * C + c] += d[r * C + c];
+  return result;
+}
+
+}  // namespace zrt::test

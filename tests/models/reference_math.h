@@ -1,0 +1,36 @@
+// What the fp64 references share: linear layers, attention, the head. Plain loops over rows of doubles.
+#pragma once
+#include "tests/models/reference.h"
+
+namespace zrt::test {
+
+using Vec = std::vector<double>;
+
+// y (rows, out) = x (rows, in) · w (in, out) + b; b may be empty.
+Vec linear(const Vec& x, const Vec& w, const Vec& b, int64_t rows, int64_t in, int64_t out);
+// Returns dx; adds to dw and db.
+Vec linear_backward(const Vec& dy, const Vec& x, const Vec& w, int64_t rows, int64_t in, int64_t out, Vec& dw, Vec& db);
+
+void add(Vec& to, const Vec& from);
+void drop(Vec& x, const DropoutMask& mask, DropoutSite site);
+
+struct Sizes {
+  int64_t B, T, C, heads, kv_heads, D, rows;  // D: width of a head
+  int64_t row() const { return (heads + 2 * kv_heads) * D; }
+};
+
+// Causal attention over qkv (B, T, row()), where heads / kv_heads heads of queries share one of keys and values.
+struct Attention {
+  Sizes s;
+  // Causal softmax of the scores, (B, heads, T, T); zero above the diagonal.
+  Vec probabilities(const Vec& qkv) const;
+  Vec forward(const Vec& qkv, const Vec& dropped) const;
+  // Gradient of qkv. `probs` are before and `dropped` after dropout.
+  Vec backward(const Vec& dy, const Vec& qkv, const Vec& probs, const Vec& dropped, const DropoutMask& mask,
+               DropoutSite site) const;
+};
+
+// Logits, losses and the gradient of the normed rows y (rows, C), which is returned; adds that of w (V, C) to dw.
+Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result);
+
+}  // namespace zrt::test
