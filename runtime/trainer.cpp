@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "models/data/blended_dataset.h"
+#include "models/data/dataset_tokenizer.h"
 #include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
 #include "runtime/safetensors.h"
@@ -24,15 +25,13 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
         "PREFIX FILE…` makes");
   }
   std::vector<data::WeightedPrefix> prefixes;
+  std::vector<std::string> all;
   for (const DataSource& source : config.data.train) {
-    const auto meta = data::read_meta(source.prefix);
-    if (meta && meta->vocabulary > config.model.vocab) {
-      throw core::ConfigError(fmt::format(
-          "model.vocab is {} but dataset {} was made by tokenizer '{}' with {} tokens; set model.vocab to at least {}",
-          config.model.vocab, source.prefix, meta->tokenizer, meta->vocabulary, meta->vocabulary));
-    }
     prefixes.push_back({source.weight, source.prefix});
+    all.push_back(source.prefix);
   }
+  for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
+  data::common_tokenizer(all, config.model.vocab);
   data::GptDatasetOptions common;
   common.sequence = layout.sequence;
   common.vocabulary = config.model.vocab;

@@ -58,7 +58,7 @@ TEST_CASE("a full file fills every struct") {
   CHECK(config.data.train[0].language == "en");
   CHECK(config.data.train[1].prefix == "corpus/de");
   CHECK(config.data.train[1].language.empty());
-  CHECK(config.data.validation == "corpus/validation");
+  CHECK(config.data.validation.at(0).prefix == "corpus/validation");
   CHECK(config.parallel.reduce_every == 2);
   CHECK(config.memory.device_budget_bytes == 2147483648);
   CHECK(config.memory.unit_bytes == 1048576);
@@ -244,7 +244,7 @@ TEST_CASE("an override sets any key, creates sections and comes from the command
   CHECK(config.run.out == "runs/a b=c");
   CHECK(config.run.name == "2024");
   CHECK(config.data.train[0].prefix == "x");
-  CHECK(config.data.validation == "true");
+  CHECK(config.data.validation.at(0).prefix == "true");
   CHECK(config.optimizer.beta1 == 0.5);
   CHECK(config.precision.compute == DType::bf16);
   CHECK(parsed("", {"data.train=corpus/train"}).data.train[0].prefix == "corpus/train");
