@@ -7,15 +7,15 @@
 namespace zrt::models::data {
 
 struct DatasetMeta {
-  std::string tokenizer;       // Tokenizer::name()
-  std::string tokenizer_file;  // its model, a file beside this one; "" when it has none
-  std::string tokenizer_xxh3;  // Tokenizer::xxh3()
-  std::string language;        // "" when not given
-  int64_t vocabulary = 0;      // Tokenizer::vocab_size()
+  std::string tokenizer;   // Tokenizer::name()
+  int64_t vocabulary = 0;  // Tokenizer::vocab_size()
   int64_t documents = 0;
-  int64_t tokens = 0;          // end-of-document ids included
-  int64_t bytes = 0;           // of text
-  double unigram_entropy = 0;  // of the text's bytes, bits per byte
+  int64_t tokens = 0;               // end-of-document ids included
+  int64_t bytes = 0;                // of text
+  double unigram_entropy = 0;       // of the text's bytes, bits per byte
+  std::string tokenizer_file = {};  // its model, a file beside this one; "" when it has none
+  std::string tokenizer_xxh3 = {};  // Tokenizer::xxh3()
+  std::string language = {};        // "" when not given
 };
 
 std::string to_json(const DatasetMeta& meta);
