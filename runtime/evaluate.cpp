@@ -10,16 +10,32 @@
 
 namespace zrt::runtime {
 
-EvalData open_eval_data(const std::string& prefix, const ModelConfig& model) {
-  models::data::GptDatasetOptions options;
-  options.prefix = prefix;
-  options.sequence = model.sequence;
-  options.vocabulary = model.vocab;
-  options.order = models::data::Order::sequential;
-  return {std::make_shared<models::data::GptDataset>(options), models::data::read_meta(prefix)};
+EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model) {
+  EvalData sets;
+  for (const DataSource& from : sources) {
+    models::data::GptDatasetOptions options;
+    options.prefix = from.prefix;
+    options.sequence = model.sequence;
+    options.vocabulary = model.vocab;
+    options.order = models::data::Order::sequential;
+    EvalSet set{std::make_shared<models::data::GptDataset>(options), models::data::read_meta(from.prefix), from.prefix,
+                from.language};
+    const std::string said = set.meta ? set.meta->language : "";
+    if (set.language.empty()) set.language = said;
+    if (!said.empty() && set.language != said) {
+      throw core::ConfigError(fmt::format("data.validation names language '{}' for dataset {}, which says '{}'",
+                                          set.language, from.prefix, said));
+    }
+    sets.push_back(std::move(set));
+  }
+  return sets;
 }
 
-Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit) {
+namespace {
+
+constexpr double nats_per_bit = 0.69314718055994530942;
+
+Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit) {
   const Layout& layout = session.layout();
   const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.dp;
   int64_t batches = models::data::eval_batches(samples, rows, ranks);
@@ -39,6 +55,8 @@ Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler,
     }
   };
   Evaluation result;
+  result.prefix = data.prefix;
+  result.language = data.language;
   double sum = 0;
   for (batch = 0; batch < batches; ++batch) {
     session.run("eval", session.executor(0).control().inputs);
@@ -50,10 +68,40 @@ Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler,
   result.loss = sum / static_cast<double>(result.tokens);
   if (data.meta && data.meta->bytes > 0) {
     const double tokens_per_byte = static_cast<double>(data.meta->tokens) / static_cast<double>(data.meta->bytes);
-    result.bits_per_byte = result.loss / std::log(2.0) * tokens_per_byte;
+    result.bits_per_byte = result.loss / nats_per_bit * tokens_per_byte;
+    result.bytes = std::llround(static_cast<double>(result.tokens) / tokens_per_byte);
     result.unigram_entropy = data.meta->unigram_entropy;
   }
   return result;
+}
+
+}  // namespace
+
+Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit) {
+  Evaluation total;
+  double nats = 0, bits = 0;
+  int64_t bytes = 0;
+  bool all_have_bytes = true;
+  for (const EvalSet& set : data) {
+    const Evaluation one = evaluate_set(session, set, filler, limit);
+    nats += one.loss * static_cast<double>(one.tokens);
+    total.tokens += one.tokens;
+    all_have_bytes = all_have_bytes && one.bytes.has_value();
+    bits += one.bits_per_byte.value_or(0) * static_cast<double>(one.bytes.value_or(0));
+    bytes += one.bytes.value_or(0);
+    total.sets.push_back(one);
+  }
+  if (data.size() == 1) {
+    Evaluation only = total.sets.front();
+    only.sets = std::move(total.sets);
+    return only;
+  }
+  total.loss = nats / static_cast<double>(total.tokens);
+  if (all_have_bytes) {
+    total.bytes = bytes;
+    total.bits_per_byte = bits / static_cast<double>(bytes);
+  }
+  return total;
 }
 
 }  // namespace zrt::runtime

@@ -29,9 +29,16 @@ Json tier_json(const TierPlan& plan, uint64_t measured) {
 }
 
 Json evaluation_json(const Evaluation& e) {
-  Json json{{"loss", e.loss}, {"perplexity", e.perplexity()}, {"tokens", e.tokens}};
+  Json json;
+  if (!e.prefix.empty()) json["data"] = e.prefix;
+  if (!e.language.empty()) json["language"] = e.language;
+  json["loss"] = e.loss;
+  json["perplexity"] = e.perplexity();
+  json["tokens"] = e.tokens;
+  if (e.bytes) json["bytes"] = *e.bytes;
   if (e.bits_per_byte) json["bits_per_byte"] = *e.bits_per_byte;
   if (e.unigram_entropy) json["unigram_entropy"] = *e.unigram_entropy;
+  for (const Evaluation& set : e.sets) json["sets"].push_back(evaluation_json(set));
   return json;
 }
 
@@ -39,6 +46,10 @@ Json evaluation_json(const Evaluation& e) {
 
 double Evaluation::perplexity() const {
   return std::exp(loss);
+}
+
+std::string to_json(const Evaluation& evaluation) {
+  return evaluation_json(evaluation).dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
 MemoryReport measure_memory(Session& session) {

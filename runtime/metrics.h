@@ -41,13 +41,19 @@ struct MemoryReport {
 // Of all ranks and processes, in every process. Collective.
 MemoryReport measure_memory(Session& session);
 
+// Of one dataset, or of all that `sets` lists: each token counts the same.
 struct Evaluation {
   double loss = 0;  // nats per token
   uint64_t tokens = 0;
   std::optional<double> bits_per_byte;    // where the dataset says how many bytes its tokens stand for
-  std::optional<double> unigram_entropy;  // of the text, bits per byte
+  std::optional<double> unigram_entropy;  // of a dataset's text, bits per byte
+  std::optional<int64_t> bytes;           // of text that the tokens stand for, at the dataset's mean
+  std::string prefix, language;           // of a dataset; language may be ""
+  std::vector<Evaluation> sets;
   double perplexity() const;
+  const std::string& label() const { return language.empty() ? prefix : language; }
 };
+std::string to_json(const Evaluation& evaluation);
 
 struct Summary {
   double final_loss = 0;

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "models/data/blended_dataset.h"
+#include "models/data/dataset_tokenizer.h"
 #include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
 #include "runtime/checkpoint/store.h"
@@ -28,15 +29,13 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
         "PREFIX FILE…` makes");
   }
   std::vector<data::WeightedPrefix> prefixes;
+  std::vector<std::string> all;
   for (const DataSource& source : config.data.train) {
-    const auto meta = data::read_meta(source.prefix);
-    if (meta && meta->vocabulary > layout.model->vocab) {
-      throw core::ConfigError(fmt::format(
-          "model.vocab is {} but dataset {} was made by tokenizer '{}' with {} tokens; set model.vocab to at least {}",
-          layout.model->vocab, source.prefix, meta->tokenizer, meta->vocabulary, meta->vocabulary));
-    }
     prefixes.push_back({source.weight, source.prefix});
+    all.push_back(source.prefix);
   }
+  for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
+  data::common_tokenizer(all, layout.model->vocab);
   data::GptDatasetOptions common;
   common.sequence = layout.sequence;
   common.vocabulary = layout.model->vocab;

@@ -41,13 +41,19 @@ TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport);
 
-// Mean loss over a dataset, every sample once whatever the number of ranks; over the first `limit` microbatches of each
-// rank when it is positive. `route` is called with the batch filler to use and again with an empty one.
-struct EvalData {
+// A held-out dataset.
+struct EvalSet {
   std::shared_ptr<const models::data::SampleSource> source;
   std::optional<models::data::DatasetMeta> meta;
+  std::string prefix, language;
 };
-EvalData open_eval_data(const std::string& prefix, const ModelConfig& model);
+using EvalData = std::vector<EvalSet>;
+// Throws ConfigError when a dataset says another language than `sources`.
+EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model);
+
+// Mean losses over the datasets, one after the other as if each were alone: every sample once whatever the number of
+// ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must
+// read batches through, and empties it again.
 using BatchFiller = std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)>;
 Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0);
 

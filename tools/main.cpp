@@ -15,7 +15,7 @@ namespace {
 constexpr const char* usage =
     "usage: zrt COMMAND …\n\n"
     "  train CONFIG       train a model; every rank's memory is planned, printed and measured\n"
-    "  data build FILE…   turn text into a Megatron .bin/.idx dataset\n"
+    "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
     "  bench WHAT         measure train, adam or comm against this machine's ceilings\n\n"

@@ -6,10 +6,14 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <numeric>
 
 #include "core/error.h"
+#include "models/data/duplicates.h"
 #include "models/data/indexed_dataset_writer.h"
-#include "models/data/tokenizer.h"
+#include "models/data/output_file.h"
+#include "models/data/sentencepiece_tokenizer.h"
+#include "models/data/sentencepiece_training.h"
 #include "models/data/validation_split.h"
 
 namespace zrt::models::data {
@@ -38,9 +42,17 @@ class PartWriter {
     writer_.end_document();
   }
 
-  BuiltPart seal() {
-    const DatasetMeta meta = {tokenizer_.name(), tokenizer_.vocab_size(), writer_.documents(), writer_.tokens(), bytes_,
-                              entropy()};
+  BuiltPart seal(const std::string& language, const std::string& tokenizer_file) {
+    DatasetMeta meta;
+    meta.tokenizer = tokenizer_.name();
+    meta.tokenizer_xxh3 = tokenizer_.xxh3();
+    if (!tokenizer_.model().empty()) meta.tokenizer_file = std::filesystem::path(tokenizer_file).filename().string();
+    meta.language = language;
+    meta.vocabulary = tokenizer_.vocab_size();
+    meta.documents = writer_.documents();
+    meta.tokens = writer_.tokens();
+    meta.bytes = bytes_;
+    meta.unigram_entropy = entropy();
     writer_.seal(meta);
     return {prefix_, meta};
   }
@@ -64,38 +76,67 @@ class PartWriter {
   std::vector<int32_t> ids_;
 };
 
-DocumentStream open_stream(const InputFiles& inputs, const BuildOptions& options, bool scanning) {
-  DocumentStream::OnRead on_read;
-  if (options.progress)
-    on_read = [&options, scanning](const std::string& path, int64_t bytes) {
-      options.progress({scanning, path, bytes});
-    };
-  return {inputs.files, options.documents, std::move(on_read)};
-}
+// The documents of the inputs, without duplicates if they are not wanted. Every pass over them gives the same ones.
+class Source {
+ public:
+  Source(const InputFiles& inputs, const BuildOptions& options, bool scanning)
+      : stream_(inputs.files, options.documents, on_read(options, scanning)) {
+    if (options.dedup) finder_.emplace();
+  }
+  bool next(std::string& document) {
+    while (stream_.next(document)) {
+      if (!finder_ || !finder_->seen(document)) return true;
+      ++duplicates_;
+    }
+    return false;
+  }
+  const DocumentStream& stream() const { return stream_; }
+  int64_t duplicates() const { return duplicates_; }
+
+ private:
+  static DocumentStream::OnRead on_read(const BuildOptions& options, bool scanning) {
+    if (!options.progress) return {};
+    return [&options, scanning](const std::string& path, int64_t bytes) { options.progress({scanning, path, bytes}); };
+  }
+  DocumentStream stream_;
+  std::optional<DuplicateFinder> finder_;
+  int64_t duplicates_ = 0;
+};
 
 std::vector<int64_t> measure(const InputFiles& inputs, const BuildOptions& options) {
-  DocumentStream stream = open_stream(inputs, options, true);
+  Source source(inputs, options, true);
   std::vector<int64_t> sizes;
-  for (std::string document; stream.next(document);) sizes.push_back(static_cast<int64_t>(document.size()));
+  for (std::string document; source.next(document);) sizes.push_back(static_cast<int64_t>(document.size()));
   return sizes;
 }
 
-// Hands every document to train, to validation, or cut in two to both.
-void distribute(DocumentStream& stream, const std::vector<int64_t>& sizes, const ValidationSplit& split,
-                double fraction, PartWriter& train, PartWriter& validation) {
+using Sink = std::function<void(std::string_view document)>;
+
+// Hands every document to train, to validation, or cut in two to both. `sizes` are of an earlier pass, if there was
+// one.
+void distribute(Source& source, const std::vector<int64_t>& sizes, const ValidationSplit& split, double fraction,
+                const Sink& train, const Sink& validation) {
   size_t number = 0;
-  for (std::string document; stream.next(document); ++number) {
-    if (number >= sizes.size() || sizes[number] != static_cast<int64_t>(document.size()))
-      throw core::DataError(fmt::format("{}: the file changed while it was read. Start again.", stream.path()));
+  for (std::string document; source.next(document); ++number) {
+    if (!sizes.empty() && (number >= sizes.size() || sizes[number] != static_cast<int64_t>(document.size())))
+      throw core::DataError(
+          fmt::format("{}: the file changed while it was read. Start again.", source.stream().path()));
     const std::string_view text = document;
-    if (split.by_document) {
-      (split.chosen[number] != 0 ? validation : train).add(text);
-      continue;
+    if (fraction == 0) {
+      train(text);
+    } else if (split.by_document) {
+      (split.chosen[number] != 0 ? validation : train)(text);
+    } else {
+      const size_t kept = cut_document(text, fraction);
+      train(text.substr(0, kept));
+      validation(text.substr(kept));
     }
-    const size_t kept = cut_document(text, fraction);
-    train.add(text.substr(0, kept));
-    validation.add(text.substr(kept));
   }
+}
+
+void write_model(OutputFile& file, const Tokenizer& tokenizer) {
+  file.write(tokenizer.model().data(), tokenizer.model().size());
+  file.seal();
 }
 
 }  // namespace
@@ -106,45 +147,88 @@ BuildResult build_dataset(const BuildOptions& options) {
     throw core::ConfigError(
         fmt::format("validation is {}; it must be a fraction of the text, 0 or more and below 1.", fraction));
   if (options.out.empty()) throw core::ConfigError("out is empty; it must be the prefix of the files to write.");
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.tokenizer);
+  const bool train_it = options.tokenizer == "train";
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!train_it) tokenizer = make_tokenizer(options.tokenizer);
   const InputFiles inputs = find_input_files(options.inputs);
 
   BuildResult result;
   result.skipped = inputs.skipped;
   std::vector<int64_t> sizes;
-  if (fraction > 0) sizes = measure(inputs, options);
+  if (fraction > 0 || train_it) sizes = measure(inputs, options);
+  ValidationSplit split;
+  if (fraction > 0) split = split_documents(sizes, fraction);
+  result.split_by_document = split.by_document;
 
   const std::filesystem::path out(options.out);
+  const std::string model_path = fraction > 0 ? (out / "tokenizer.model").string() : options.out + ".model";
+  if (train_it) {  // held-out text must not show in the pieces
+    SentencePieceTraining training(options.vocabulary, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
+    Source source(inputs, options, true);
+    distribute(
+        source, sizes, split, fraction, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
+    tokenizer = std::make_unique<SentencePieceTokenizer>(training.train(), model_path);
+  }
+
   PartWriter train(fraction > 0 ? (out / "train").string() : options.out, *tokenizer);
   std::optional<PartWriter> validation;
-  DocumentStream stream = open_stream(inputs, options, false);
-  if (fraction > 0) {
-    validation.emplace((out / "validation").string(), *tokenizer);
-    const ValidationSplit split = split_documents(sizes, fraction);
-    result.split_by_document = split.by_document;
-    distribute(stream, sizes, split, fraction, train, *validation);
-  } else {
-    for (std::string document; stream.next(document);) train.add(document);
-  }
-  result.skipped.insert(result.skipped.end(), stream.skipped().begin(), stream.skipped().end());
-  result.files = static_cast<int64_t>(inputs.files.size() - stream.skipped().size());
+  if (fraction > 0) validation.emplace((out / "validation").string(), *tokenizer);
+  Source source(inputs, options, false);
+  distribute(
+      source, sizes, split, fraction, [&](std::string_view text) { train.add(text); },
+      [&](std::string_view text) { validation->add(text); });
+  const auto& skipped = source.stream().skipped();
+  result.skipped.insert(result.skipped.end(), skipped.begin(), skipped.end());
+  result.files = static_cast<int64_t>(inputs.files.size() - skipped.size());
+  result.duplicates = source.duplicates();
 
-  result.train = train.seal();
-  if (validation) result.validation = validation->seal();
+  result.train = train.seal(options.language, model_path);
+  if (validation) result.validation = validation->seal(options.language, model_path);
   if (result.train.meta.documents == 0 || (validation && result.validation->meta.documents == 0))
     throw core::DataError(fmt::format(
         "{}: {} bytes of text are too few{}. Name more text.", fmt::join(options.inputs, ", "),
         result.train.meta.bytes + (validation ? result.validation->meta.bytes : 0),
         validation ? fmt::format(" to set the fraction {} aside for validation", fraction) : std::string()));
 
-  // An old validation part must never stand beside new training data that may contain it.
-  if (validation) {
-    retire_dataset(result.validation->prefix);
-    train.publish();
-    validation->publish();
-  } else {
-    train.publish();
+  // An old validation part must never stand beside new training data that may contain it, nor old data beside a new
+  // tokenizer.
+  if (validation) retire_dataset(result.validation->prefix);
+  if (!tokenizer->model().empty()) {
+    OutputFile model(model_path);
+    write_model(model, *tokenizer);
+    retire_dataset(result.train.prefix);
+    model.publish();
   }
+  train.publish();
+  if (validation) validation->publish();
+  return result;
+}
+
+TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
+  if (!has_suffix(options.out, ".model"))
+    throw core::ConfigError(fmt::format("out is '{}'; the file of a tokenizer must end in .model.", options.out));
+  BuildOptions build;
+  build.progress = options.progress;
+  const InputFiles inputs = find_input_files(options.inputs);
+  const std::vector<int64_t> sizes = measure(inputs, build);
+  TrainedTokenizer result;
+  result.bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  SentencePieceTraining training(options.vocabulary, result.bytes);
+  Source source(inputs, build, true);
+  distribute(
+      source, sizes, {}, 0, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
+  const SentencePieceTokenizer tokenizer(training.train(), options.out);
+  const std::filesystem::path parent = std::filesystem::path(options.out).parent_path();
+  std::error_code failed;
+  if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+  OutputFile model(options.out);
+  write_model(model, tokenizer);
+  model.publish();
+  sync_folder_of(options.out);
+  result.vocabulary = tokenizer.vocab_size();
+  result.xxh3 = tokenizer.xxh3();
+  result.skipped = inputs.skipped;
+  result.skipped.insert(result.skipped.end(), source.stream().skipped().begin(), source.stream().skipped().end());
   return result;
 }
 

@@ -1,4 +1,4 @@
-// Tokenizes text files into indexed datasets: what `zrt data build` does.
+// Tokenizes text files into indexed datasets: what `zrt data build` does; and trains tokenizers on them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,7 +13,7 @@
 namespace zrt::models::data {
 
 struct BuildProgress {
-  bool scanning = false;  // measuring documents, before anything is written
+  bool scanning = false;  // measuring documents or training a tokenizer, before anything is written
   std::string file;       // being read
   int64_t bytes = 0;      // of text read in this pass
 };
@@ -21,7 +21,10 @@ struct BuildProgress {
 struct BuildOptions {
   std::vector<std::string> inputs;  // text files, .gz files, folders (find_input_files)
   std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
-  std::string tokenizer = "bytes";
+  std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
+  int64_t vocabulary = 8192;
+  std::string language;  // for the description
+  bool dedup = false;    // leave out documents that occurred before (duplicates.h)
   Documents documents = Documents::file;
   double validation = 0;  // fraction of the text, 0 for none
   std::function<void(const BuildProgress&)> progress;
@@ -35,14 +38,33 @@ struct BuiltPart {
 struct BuildResult {
   int64_t files = 0;
   std::vector<SkippedInput> skipped;
+  int64_t duplicates = 0;  // documents left out by dedup
   BuiltPart train;
   std::optional<BuiltPart> validation;
   bool split_by_document = false;  // else, with validation, the end of every document was cut off (validation_split.h)
 };
 
-// Every document ends with the tokenizer's end-of-document id. Old datasets of the same name are replaced, and only
-// when everything new is on disk. Throws DataError naming the file that is unreadable, corrupt, empty or too small,
-// ConfigError for a bad option.
+// Every document ends with the tokenizer's end-of-document id. A tokenizer's model is copied to PREFIX.model, or with
+// validation to OUT/tokenizer.model, so that the dataset can be decoded wherever it goes. Old datasets of the same name
+// are replaced, and only when everything new is on disk. Throws DataError naming the file that is unreadable, corrupt,
+// empty or too small, ConfigError for a bad option.
 BuildResult build_dataset(const BuildOptions& options);
+
+struct TokenizerOptions {
+  std::vector<std::string> inputs;
+  std::string out;  // FILE.model
+  int64_t vocabulary = 8192;
+  std::function<void(const BuildProgress&)> progress;
+};
+
+struct TrainedTokenizer {
+  int64_t vocabulary = 0;  // with end-of-document; may be less than asked for
+  int64_t bytes = 0;       // of text
+  std::string xxh3;
+  std::vector<SkippedInput> skipped;
+};
+
+// Trains one tokenizer on all inputs (sentencepiece_training.h). Throws as build_dataset().
+TrainedTokenizer train_tokenizer(const TokenizerOptions& options);
 
 }  // namespace zrt::models::data

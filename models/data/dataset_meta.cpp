@@ -31,13 +31,38 @@ int64_t count_of(const Json& object, const char* key, const std::string& path) {
   return value.get<int64_t>();
 }
 
+std::string text_of(const Json& object, const char* key, const std::string& path) {
+  const Json& value = value_of(object, key, path);
+  if (!value.is_string())
+    throw core::DataError(fmt::format("{}: key '{}' is {}; it must be a string.", path, key, value.dump()));
+  return value.get<std::string>();
+}
+
+std::string optional_text(const Json& object, const char* key, const std::string& path) {
+  return object.contains(key) ? text_of(object, key, path) : std::string();
+}
+
+// The file is read beside the description and nowhere else.
+std::string file_name(const Json& object, const char* key, const std::string& path) {
+  const std::string name = optional_text(object, key, path);
+  if (name.find('/') != std::string::npos || name.find('\0') != std::string::npos || name == "." || name == "..")
+    throw core::DataError(fmt::format("{}: key '{}' is {}; it must be the name of a file in the same folder.", path,
+                                      key, Json(name).dump()));
+  return name;
+}
+
 }  // namespace
 
 std::string to_json(const DatasetMeta& meta) {
-  const Json object = {{"tokenizer", meta.tokenizer}, {"vocabulary", meta.vocabulary},
-                       {"documents", meta.documents}, {"tokens", meta.tokens},
-                       {"bytes", meta.bytes},         {"unigram_entropy", meta.unigram_entropy}};
-  return object.dump(2) + "\n";
+  Json object = {{"tokenizer", meta.tokenizer}, {"vocabulary", meta.vocabulary}};
+  if (!meta.tokenizer_file.empty()) object["tokenizer_file"] = meta.tokenizer_file;
+  if (!meta.tokenizer_xxh3.empty()) object["tokenizer_xxh3"] = meta.tokenizer_xxh3;
+  if (!meta.language.empty()) object["language"] = meta.language;
+  object["documents"] = meta.documents;
+  object["tokens"] = meta.tokens;
+  object["bytes"] = meta.bytes;
+  object["unigram_entropy"] = meta.unigram_entropy;
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::optional<DatasetMeta> read_meta(const std::string& prefix) {
@@ -53,10 +78,10 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   if (!object.is_object()) throw core::DataError(fmt::format("{}: the file is not a JSON object.", path));
 
   DatasetMeta meta;
-  const Json& tokenizer = value_of(object, "tokenizer", path);
-  if (!tokenizer.is_string())
-    throw core::DataError(fmt::format("{}: key 'tokenizer' is {}; it must be a string.", path, tokenizer.dump()));
-  meta.tokenizer = tokenizer.get<std::string>();
+  meta.tokenizer = text_of(object, "tokenizer", path);
+  meta.tokenizer_file = file_name(object, "tokenizer_file", path);
+  meta.tokenizer_xxh3 = optional_text(object, "tokenizer_xxh3", path);
+  meta.language = optional_text(object, "language", path);
   meta.vocabulary = count_of(object, "vocabulary", path);
   meta.documents = count_of(object, "documents", path);
   meta.tokens = count_of(object, "tokens", path);
@@ -67,6 +92,20 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
         fmt::format("{}: key 'unigram_entropy' is {}; it must be from 0 to 8 bits per byte.", path, entropy.dump()));
   meta.unigram_entropy = entropy.get<double>();
   return meta;
+}
+
+void check_meta(const DatasetMeta& meta, const std::string& prefix, int64_t documents, int64_t tokens) {
+  const auto check = [&](const char* key, int64_t said, int64_t found) {
+    if (said != found)
+      throw core::DataError(
+          fmt::format("{}: key '{}' is {} but {} has {}: it describes another dataset. Build the dataset again, or "
+                      "remove the file to do without bits per byte.",
+                      meta_path(prefix), key, said, idx_path(prefix), found));
+  };
+  check("documents", meta.documents, documents);
+  check("tokens", meta.tokens, tokens);
+  // A byte tokenizer's text is what is not an end of document.
+  if (meta.tokenizer == "bytes") check("bytes", meta.bytes, tokens - documents);
 }
 
 }  // namespace zrt::models::data

@@ -10,14 +10,21 @@ struct DatasetMeta {
   std::string tokenizer;   // Tokenizer::name()
   int64_t vocabulary = 0;  // Tokenizer::vocab_size()
   int64_t documents = 0;
-  int64_t tokens = 0;          // end-of-document ids included
-  int64_t bytes = 0;           // of text
-  double unigram_entropy = 0;  // of the text's bytes, bits per byte
+  int64_t tokens = 0;               // end-of-document ids included
+  int64_t bytes = 0;                // of text
+  double unigram_entropy = 0;       // of the text's bytes, bits per byte
+  std::string tokenizer_file = {};  // its model, a file beside this one; "" when it has none
+  std::string tokenizer_xxh3 = {};  // Tokenizer::xxh3()
+  std::string language = {};        // "" when not given
 };
 
 std::string to_json(const DatasetMeta& meta);
 
-// Nothing when the file does not exist. Throws DataError naming file and key when it is not what to_json() writes.
+// Nothing when the file does not exist. Keys that may be "" may be missing. Throws DataError naming file and key when
+// it is not what to_json() writes.
 std::optional<DatasetMeta> read_meta(const std::string& prefix);
+
+// Throws DataError naming PREFIX.meta.json when it describes another dataset than one of `documents` and `tokens`.
+void check_meta(const DatasetMeta& meta, const std::string& prefix, int64_t documents, int64_t tokens);
 
 }  // namespace zrt::models::data

@@ -11,15 +11,15 @@ namespace zrt::models::data {
 
 namespace {
 
-SampleIndex make_index(const IndexedDataset& data, const GptDatasetOptions& options) {
+SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& options) {
   std::pair<int64_t, int64_t> range(0, data.sequences());
   if (!options.split.empty()) range = split_sequences(options.split, data.sequences()).at(options.part);
   if (range.second > std::numeric_limits<int32_t>::max())
     throw core::DataError(fmt::format("{}: it has {} sequences; Megatron's sample order can number at most {}.",
-                                      idx_path(data.prefix()), range.second, std::numeric_limits<int32_t>::max()));
+                                      data.source(), range.second, std::numeric_limits<int32_t>::max()));
   std::vector<int32_t> lengths;
   for (int64_t i = range.first; i < range.second; ++i) lengths.push_back(data.length(i));
-  std::string source = bin_path(data.prefix());
+  std::string source = data.source();
   if (!options.split.empty()) source += fmt::format(" (part {} of data.split {})", options.part, options.split);
   return build_sample_index(lengths, static_cast<int32_t>(range.first), options.sequence, options.samples, options.seed,
                             options.order, source);
@@ -28,26 +28,26 @@ SampleIndex make_index(const IndexedDataset& data, const GptDatasetOptions& opti
 }  // namespace
 
 GptDataset::GptDataset(const GptDatasetOptions& options)
-    : data_(options.prefix),
+    : data_(open_documents(options.prefix)),
       sequence_(options.sequence),
       vocabulary_(options.vocabulary),
-      index_(make_index(data_, options)) {}
+      index_(make_index(*data_, options)) {}
 
 void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
   if (sample < 0 || sample >= size())
     throw core::DataError(fmt::format("{}: sample {} does not exist; it was opened for samples 0 to {}.",
-                                      bin_path(data_.prefix()), sample, size() - 1));
+                                      data_->source(), sample, size() - 1));
   SampleStart at = index_.starts[static_cast<size_t>(index_.order[static_cast<size_t>(sample)])];
   // The S + 1 tokens go to tokens[0..S) and the last target; the other targets are a shifted copy.
   const auto copy = [&](int64_t count, int32_t* out) {
     while (count > 0) {
       const int32_t document = index_.documents[static_cast<size_t>(at.position)];
-      const int64_t here = std::min<int64_t>(count, data_.length(document) - at.offset);
-      data_.read(document, at.offset, here, vocabulary_, out);
+      const int64_t here = std::min<int64_t>(count, data_->length(document) - at.offset);
+      data_->read(document, at.offset, here, vocabulary_, out);
       out += here;
       count -= here;
       at.offset += here;
-      if (at.offset == data_.length(document)) at = {at.position + 1, 0};
+      if (at.offset == data_->length(document)) at = {at.position + 1, 0};
     }
   };
   copy(sequence_, tokens);

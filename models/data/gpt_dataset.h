@@ -1,17 +1,18 @@
-// Samples of one indexed dataset in Megatron-Core's order (sample_index.h).
+// Samples of one dataset in Megatron-Core's order (sample_index.h).
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "models/data/indexed_dataset.h"
 #include "models/data/sample_index.h"
 #include "models/data/sample_source.h"
+#include "models/data/token_documents.h"
 
 namespace zrt::models::data {
 
 struct GptDatasetOptions {
-  std::string prefix;              // of the .bin/.idx pair
+  std::string prefix;              // what open_documents() takes
   int64_t sequence = 0;            // S
   int64_t vocabulary = 0;          // of the model: every token must be below it
   std::optional<int64_t> samples;  // at least this many; nothing: the whole samples of one epoch, each once
@@ -30,11 +31,11 @@ class GptDataset : public SampleSource {
   int64_t sequence() const override { return sequence_; }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
 
-  const IndexedDataset& data() const { return data_; }
+  const TokenDocuments& data() const { return *data_; }
   const SampleIndex& index() const { return index_; }
 
  private:
-  IndexedDataset data_;
+  std::unique_ptr<TokenDocuments> data_;
   int64_t sequence_, vocabulary_;
   SampleIndex index_;
 };

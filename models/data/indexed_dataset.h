@@ -6,10 +6,11 @@
 
 #include "models/data/indexed_format.h"
 #include "models/data/mapped_file.h"
+#include "models/data/token_documents.h"
 
 namespace zrt::models::data {
 
-class IndexedDataset {
+class IndexedDataset : public TokenDocuments {
  public:
   // Checks the whole index. Throws DataError naming the file, the value and what is legal when a file is missing,
   // truncated or contradicts itself or the other one.
@@ -17,15 +18,12 @@ class IndexedDataset {
 
   const std::string& prefix() const { return prefix_; }
   TokenType type() const { return type_; }
-  int64_t sequences() const { return sequences_; }
+  std::string source() const override { return bin_path(prefix_); }
+  int64_t sequences() const override { return sequences_; }
   int64_t documents() const { return documents_; }
-  int64_t tokens() const { return tokens_; }
-
-  int32_t length(int64_t sequence) const { return load<int32_t>(lengths_, sequence); }  // tokens
-
-  // Copies tokens [offset, offset + count) of a sequence. Throws DataError naming file and position when one is not
-  // in [0, vocabulary), and when the range leaves the sequence.
-  void read(int64_t sequence, int64_t offset, int64_t count, int64_t vocabulary, int32_t* out) const;
+  int64_t tokens() const override { return tokens_; }
+  int32_t length(int64_t sequence) const override { return load<int32_t>(lengths_, sequence); }
+  void read(int64_t sequence, int64_t offset, int64_t count, int64_t vocabulary, int32_t* out) const override;
 
  private:
   void read_header();

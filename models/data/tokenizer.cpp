@@ -3,17 +3,24 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "models/data/sentencepiece_tokenizer.h"
+#include "models/data/text_reader.h"
 
 namespace zrt::models::data {
+
+const std::string& Tokenizer::xxh3() const {
+  static const std::string none;
+  return none;
+}
 
 const std::string& ByteTokenizer::name() const {
   static const std::string bytes = "bytes";
   return bytes;
 }
 
-void ByteTokenizer::encode(std::string_view text, std::vector<int32_t>& out) const {
-  out.reserve(out.size() + text.size());
-  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
+void ByteTokenizer::encode(std::string_view document, std::vector<int32_t>& out) const {
+  out.reserve(out.size() + document.size());
+  for (const char c : document) out.push_back(static_cast<unsigned char>(c));
 }
 
 std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
@@ -29,7 +36,10 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
   if (name == ByteTokenizer().name()) return std::make_unique<ByteTokenizer>();
-  throw core::ConfigError(fmt::format("tokenizer '{}' is not known; legal is: bytes.", name));
+  if (has_suffix(name, ".model")) return SentencePieceTokenizer::open(name);
+  throw core::ConfigError(fmt::format(
+      "tokenizer '{}' is not known; legal are: bytes, and the path of a SentencePiece model, which ends in .model.",
+      name));
 }
 
 }  // namespace zrt::models::data

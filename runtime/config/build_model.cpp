@@ -59,6 +59,17 @@ DataSource source(const Value& whole, const nlohmann::json& entry) {
   return {weight, entry[1].get<std::string>(), entry.size() == 3 ? entry[2].get<std::string>() : ""};
 }
 
+// "prefix", ["prefix"] or ["prefix", "language"].
+DataSource validation_source(const Value& whole, const nlohmann::json& entry) {
+  nlohmann::json parts = entry.is_string() ? nlohmann::json::array({entry}) : entry;
+  bool shaped = parts.is_array() && (parts.size() == 1 || parts.size() == 2);
+  for (size_t i = 0; shaped && i < parts.size(); ++i) shaped = parts[i].is_string();
+  if (!shaped || parts[0].get<std::string>().empty()) {
+    refuse(whole, "has the entry " + printed(entry) + "; legal entries: \"prefix\" or [\"prefix\", \"language\"].");
+  }
+  return {1, parts[0].get<std::string>(), parts.size() == 2 ? parts[1].get<std::string>() : ""};
+}
+
 }  // namespace
 
 ModelConfig build_model(Values& values) {
@@ -99,7 +110,14 @@ DataConfig build_data(const Values& values) {
     for (const nlohmann::json& entry : train.value) data.train.push_back(source(train, entry));
     if (data.train.empty()) refuse(train, "is empty; give at least one [weight, \"prefix\", \"language\"].");
   }
-  if (!values.is_null("data.validation")) data.validation = values.text("data.validation");
+  const Value& validation = values.at("data.validation");
+  if (validation.value.is_string()) {
+    data.validation.push_back(validation_source(validation, validation.value));
+  } else if (validation.value.is_array()) {
+    for (const nlohmann::json& entry : validation.value)
+      data.validation.push_back(validation_source(validation, entry));
+    if (data.validation.empty()) refuse(validation, "is empty; give at least one \"prefix\", or leave it out.");
+  }
   return data;
 }
 

@@ -24,11 +24,11 @@ struct ModelConfig {
 
 struct DataSource {
   double weight = 1;
-  std::string prefix, language;  // of a .bin/.idx pair; language may be ""
+  std::string prefix, language;  // what models::data::open_documents() takes; language may be ""
 };
 struct DataConfig {
-  std::vector<DataSource> train;  // empty: not given
-  std::string validation;         // "": not given
+  std::vector<DataSource> train;       // empty: not given
+  std::vector<DataSource> validation;  // evaluated one by one, without weights; empty: not given
 };
 
 struct OptimizerConfig {

@@ -20,7 +20,7 @@ constexpr Key model_keys[] = {
 
 constexpr Key data_keys[] = {
     {"train", t_text | t_list | t_null, "null", Use::implemented},
-    {"validation", t_text | t_null, "null", Use::implemented},
+    {"validation", t_text | t_list | t_null, "null", Use::implemented},
 };
 
 constexpr Key parallel_keys[] = {

@@ -58,7 +58,7 @@ TEST_CASE("a full file fills every struct") {
   CHECK(config.data.train[0].language == "en");
   CHECK(config.data.train[1].prefix == "corpus/de");
   CHECK(config.data.train[1].language.empty());
-  CHECK(config.data.validation == "corpus/validation");
+  CHECK(config.data.validation.at(0).prefix == "corpus/validation");
   CHECK(config.parallel.reduce_every == 2);
   CHECK(config.memory.device_budget_bytes == 2147483648);
   CHECK(config.memory.unit_bytes == 1048576);
@@ -238,13 +238,13 @@ TEST_CASE("an override sets any key, creates sections and comes from the command
   const Config config =
       parsed(R"("zero_optimization": {"stage": 1},)",
              {"zero_optimization.stage=2", "zero_optimization.stage=3", "run.out=runs/a b=c", "run.name=2024",
-              "data.train=[[1, \"x\"]]", "data.validation=true", "optimizer.params.betas=[0.5, 0.6]",
+              "data.train=[[1, \"x\"]]", "data.validation=corpus/held", "optimizer.params.betas=[0.5, 0.6]",
               "bf16={\"enabled\": true}", "steps_per_print=null"});
   CHECK(config.zero.stage == 3);
   CHECK(config.run.out == "runs/a b=c");
   CHECK(config.run.name == "2024");
   CHECK(config.data.train[0].prefix == "x");
-  CHECK(config.data.validation == "true");
+  CHECK(config.data.validation.at(0).prefix == "corpus/held");
   CHECK(config.optimizer.beta1 == 0.5);
   CHECK(config.precision.compute == DType::bf16);
   CHECK(parsed("", {"data.train=corpus/train"}).data.train[0].prefix == "corpus/train");
@@ -258,4 +258,15 @@ TEST_CASE("switched-off features of other tools are accepted without a word") {
       "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": false, "x": 1}}},
       "data_efficiency": {"enabled": false, "data_sampling": {"enabled": false}}, "optimizer": null,)");
   CHECK(config.warnings.empty());
+}
+
+TEST_CASE("held-out data is a prefix or a list of prefixes with or without a language") {
+  const auto list = parsed("", {R"(data.validation=["a", ["b"], ["c", "pt-br"]])"}).data.validation;
+  REQUIRE(list.size() == 3);
+  CHECK((list[0].prefix == "a" && list[1].prefix == "b" && list[2].prefix == "c"));
+  CHECK((list[1].language.empty() && list[2].language == "pt-br"));
+  for (const char* bad : {"[]", "[3]", R"([["a", "b", "c"]])", R"([[1, "a"]])", R"([""])", "[[]]", R"([{"a": 1}])"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(parsed("", {std::string("data.validation=") + bad}), zrt::core::ConfigError);
+  }
 }

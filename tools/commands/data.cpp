@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -26,58 +27,130 @@ nlohmann::ordered_json part_json(const data::BuiltPart& part) {
   return json;
 }
 
-}  // namespace
-
-int data_command(const Args& args) {
-  if (args.empty() || (args[0] != "build" && args[0] != "--help" && args[0] != "-h")) {
-    throw core::UsageError("zrt data needs the word `build`; usage: zrt data build --out PREFIX FILE…");
+// A live line on a terminal while text is read, cleared at the end.
+class ProgressLine {
+ public:
+  ~ProgressLine() {
+    if (shown_) std::cerr << "\r\033[K";
   }
+  std::function<void(const data::BuildProgress&)> hook() {
+    if (!isatty(STDERR_FILENO)) return {};
+    return [this](const data::BuildProgress& progress) {
+      const auto now = std::chrono::steady_clock::now();
+      if (now - last_ < std::chrono::milliseconds(200)) return;
+      last_ = now;
+      shown_ = true;
+      std::cerr << fmt::format("\r\033[K{} {}  {} MB", progress.scanning ? "reading" : "writing", progress.file,
+                               progress.bytes / 1000000)
+                << std::flush;
+    };
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+void report_skipped(const std::vector<data::SkippedInput>& inputs) {
+  for (const auto& skipped : inputs) spdlog::warn("skipped {}: {}", skipped.path, skipped.reason);
+}
+
+constexpr const char* build_usage = "zrt data build --out PREFIX FILE…";
+constexpr const char* tokenizer_usage = "zrt data tokenizer --out FILE.model --vocab N FILE…";
+
+int build_command(const Args& args) {
   po::options_description options("options");
   options.add_options()("out", po::value<std::string>(), "PREFIX of the .bin/.idx pair; with --validation a folder")(
       "tokenizer", po::value<std::string>()->default_value("bytes"),
-      "bytes: 256 byte values and an end-of-document id")("documents", po::value<std::string>()->default_value("file"),
-                                                          "file: each file is a document; paragraph: each paragraph")(
-      "validation", po::value<double>()->default_value(0), "fraction of the text held out")("json",
-                                                                                            "print the result as JSON");
+      "bytes: 256 byte values and an end-of-document id; FILE.model: a SentencePiece model; train: one trained on the "
+      "training text")("vocab", po::value<int64_t>()->default_value(8192), "pieces of a tokenizer that is trained")(
+      "documents", po::value<std::string>()->default_value("file"),
+      "file: each file is a document; paragraph: each paragraph")("validation", po::value<double>()->default_value(0),
+                                                                  "fraction of the text held out")(
+      "dedup", "leave out documents that occurred before, but for blanks at line ends and blank lines around them")(
+      "language", po::value<std::string>()->default_value(""), "of the text, such as pt-br: evaluations name it")(
+      "json", "print the result as JSON");
   po::variables_map values;
-  const Args rest(args[0] == "build" ? args.begin() + 1 : args.begin(), args.end());
-  if (!parse(rest, "zrt data build --out PREFIX FILE…", options, {"FILE"}, values, true)) return 0;
-  if (!values.count("out")) throw core::UsageError("--out is missing; usage: zrt data build --out PREFIX FILE…");
+  if (!parse(args, build_usage, options, {"FILE"}, values, true)) return 0;
+  if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", build_usage));
   data::BuildOptions build;
   build.inputs = values["FILE"].as<std::vector<std::string>>();
   build.out = values["out"].as<std::string>();
   build.tokenizer = values["tokenizer"].as<std::string>();
+  build.vocabulary = values["vocab"].as<int64_t>();
+  build.language = values["language"].as<std::string>();
+  build.dedup = values.count("dedup") > 0;
   const std::string documents = values["documents"].as<std::string>();
   if (documents != "file" && documents != "paragraph") {
     throw core::UsageError(fmt::format("--documents is '{}'; legal are file and paragraph", documents));
   }
   build.documents = documents == "file" ? data::Documents::file : data::Documents::paragraph;
   build.validation = values["validation"].as<double>();
-  auto last = std::chrono::steady_clock::now();
-  bool shown = false;
-  if (isatty(STDERR_FILENO)) {
-    build.progress = [&](const data::BuildProgress& progress) {
-      const auto now = std::chrono::steady_clock::now();
-      if (now - last < std::chrono::milliseconds(200)) return;
-      last = now;
-      shown = true;
-      std::cerr << fmt::format("\r\033[K{} {}  {} MB", progress.scanning ? "measuring" : "writing", progress.file,
-                               progress.bytes / 1000000)
-                << std::flush;
-    };
+  data::BuildResult result;
+  {
+    ProgressLine line;
+    build.progress = line.hook();
+    result = data::build_dataset(build);
   }
-  const data::BuildResult result = data::build_dataset(build);
-  if (shown) std::cerr << "\r\033[K";
-  for (const auto& skipped : result.skipped) spdlog::warn("skipped {}: {}", skipped.path, skipped.reason);
+  report_skipped(result.skipped);
   if (values.count("json")) {
     nlohmann::ordered_json json{{"files", result.files}, {"train", part_json(result.train)}};
+    if (build.dedup) json["duplicates"] = result.duplicates;
     if (result.validation) json["validation"] = part_json(*result.validation);
     std::cout << json.dump(1) << "\n";
     return 0;
   }
   std::cout << part_text(result.train);
   if (result.validation) std::cout << part_text(*result.validation);
+  if (build.dedup) std::cout << fmt::format("{} documents left out that occurred before\n", result.duplicates);
   return 0;
+}
+
+int tokenizer_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("out", po::value<std::string>(), "FILE.model to write")(
+      "vocab", po::value<int64_t>()->default_value(8192),
+      "pieces: 256 bytes, the newline, two signs, and learned ones")("json", "print the result as JSON");
+  po::variables_map values;
+  if (!parse(args, tokenizer_usage, options, {"FILE"}, values, true)) return 0;
+  if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", tokenizer_usage));
+  data::TokenizerOptions train;
+  train.inputs = values["FILE"].as<std::vector<std::string>>();
+  train.out = values["out"].as<std::string>();
+  train.vocabulary = values["vocab"].as<int64_t>();
+  data::TrainedTokenizer result;
+  {
+    ProgressLine line;
+    train.progress = line.hook();
+    result = data::train_tokenizer(train);
+  }
+  report_skipped(result.skipped);
+  if (values.count("json")) {
+    std::cout << nlohmann::ordered_json{{"file", train.out},
+                                        {"vocabulary", result.vocabulary},
+                                        {"bytes", result.bytes},
+                                        {"xxh3", result.xxh3}}
+                     .dump(1)
+              << "\n";
+  } else {
+    std::cout << fmt::format("{}: {} tokens, trained on {} bytes, xxh3 {}\n", train.out, result.vocabulary,
+                             result.bytes, result.xxh3);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int data_command(const Args& args) {
+  const std::string what = args.empty() ? "" : args[0];
+  const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
+  if (what == "build") return build_command(rest);
+  if (what == "tokenizer") return tokenizer_command(rest);
+  if (what == "--help" || what == "-h") {
+    std::cout << "usage: " << build_usage << "\n       " << tokenizer_usage << "\neach takes --help and --json\n";
+    return 0;
+  }
+  throw core::UsageError(fmt::format("zrt data '{}': legal are build and tokenizer; usage: {}", what, build_usage));
 }
 
 }  // namespace zrt::tools

@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <iostream>
-#include <nlohmann/json.hpp>
 
 #include "comm/launch.h"
 #include "core/error.h"
+#include "models/data/dataset_tokenizer.h"
 #include "runtime/resume.h"
 #include "runtime/setup.h"
 #include "tools/commands/arguments.h"
@@ -16,12 +17,21 @@ namespace {
 
 int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::RunPaths& run,
                const runtime::Config& config) {
-  const std::string prefix = values.count("data") ? values["data"].as<std::string>() : config.data.validation;
-  if (prefix.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
+  std::vector<runtime::DataSource> sources = config.data.validation;
+  if (values.count("data")) {
+    sources.clear();
+    for (const std::string& prefix : values["data"].as<std::vector<std::string>>()) sources.push_back({1, prefix, ""});
+  }
+  if (sources.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
+  // The ids of the datasets must mean what those of the training data mean.
+  std::vector<std::string> prefixes;
+  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
+  for (const auto& source : sources) prefixes.push_back(source.prefix);
+  models::data::common_tokenizer(prefixes, config.model.vocab);
 
   const models::Model model = runtime::make_model(config.model);
   const runtime::Layout layout = runtime::make_layout(config, model);
-  const runtime::EvalData data = runtime::open_eval_data(prefix, config.model);
+  const runtime::EvalData data = runtime::open_eval_data(sources, config.model);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
   runtime::require_tensors(weights, layout, false);
   runtime::BatchFiller filler;
@@ -36,14 +46,13 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   session.run("load", {});
   const runtime::Evaluation e = runtime::evaluate(session, data, filler);
   if (!transport.leads()) return 0;
-  if (!values.count("json")) {
-    std::cout << evaluation_text(e) << "\n";
-    return 0;
+  if (!std::isfinite(e.loss)) {
+    throw core::DataError(fmt::format(
+        "{}: the loss is {}: the weights hold values that are not numbers, or overflow. The run has diverged; train "
+        "again with a lower optimizer.params.lr or with gradient_clipping.",
+        run.checkpoint.string(), e.loss));
   }
-  nlohmann::ordered_json json{{"data", prefix}, {"loss", e.loss}, {"perplexity", e.perplexity()}, {"tokens", e.tokens}};
-  if (e.bits_per_byte) json["bits_per_byte"] = *e.bits_per_byte;
-  if (e.unigram_entropy) json["unigram_entropy"] = *e.unigram_entropy;
-  std::cout << json.dump(1) << "\n";
+  std::cout << (values.count("json") ? runtime::to_json(e) : evaluation_text(e)) << "\n";
   return 0;
 }
 
@@ -51,11 +60,12 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
 
 int eval_command(const Args& args) {
   po::options_description options("options");
-  options.add_options()("data", po::value<std::string>(), "prefix of the dataset; default: the run's data.validation")(
+  options.add_options()("data", po::value<std::vector<std::string>>()->composing(),
+                        "PREFIX of a dataset; may be repeated; default: the run's data.validation")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
       "json", "print the result as JSON");
   po::variables_map values;
-  if (!parse(args, "zrt eval RUN [--data PREFIX]", options, {"RUN"}, values)) return 0;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]…", options, {"RUN"}, values)) return 0;
   std::vector<std::string> sets;
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());

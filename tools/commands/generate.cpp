@@ -7,9 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "models/data/dataset_meta.h"
-#include "models/data/tokenizer.h"
-#include "runtime/resume.h"
+#include "models/data/dataset_tokenizer.h"
 #include "runtime/resume.h"
 #include "runtime/trainer.h"
 #include "tools/commands/arguments.h"
@@ -27,12 +25,10 @@ int generate_command(const Args& args) {
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config config = runtime::load_resolved(run.config);
-  std::string tokenizer_name = "bytes";
-  if (!config.data.train.empty()) {
-    const auto meta = models::data::read_meta(config.data.train[0].prefix);
-    if (meta) tokenizer_name = meta->tokenizer;
-  }
-  const auto tokenizer = models::data::make_tokenizer(tokenizer_name);
+  std::vector<std::string> prefixes;
+  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
+  const auto trained = models::data::common_tokenizer(prefixes, config.model.vocab);
+  const auto tokenizer = trained ? models::data::open_tokenizer(*trained) : models::data::make_tokenizer("bytes");
 
   const std::string prompt = values["prompt"].as<std::string>();
   runtime::GenerateOptions generate;
@@ -50,16 +46,18 @@ int generate_command(const Args& args) {
   if (generate.top_k < 0)
     throw core::UsageError(fmt::format("--top-k is {}; legal are 0 (all) and more", generate.top_k));
   const bool json = values.count("json") > 0;
-  // Ids that the model has beyond the tokenizer's (padding of the vocabulary) decode to nothing.
-  auto decode = [&](int32_t token) {
-    return token < tokenizer->vocab_size() ? tokenizer->decode(std::span(&token, 1)) : std::string();
-  };
+  // The whole is decoded at each token: a piece may depend on those before it. Ids that the model has beyond the
+  // tokenizer's (padding of the vocabulary) decode to nothing.
+  std::vector<int32_t> all = generate.prompt;
+  size_t shown = tokenizer->decode(all).size();
   std::string text;
   if (!json) std::cout << prompt << std::flush;
   generate.emit = [&](int32_t token) {
-    const std::string piece = decode(token);
-    text += piece;
-    if (!json) std::cout << piece << std::flush;
+    if (token < tokenizer->vocab_size()) all.push_back(token);
+    const std::string whole = tokenizer->decode(all);
+    text += whole.substr(shown);
+    if (!json) std::cout << whole.substr(shown) << std::flush;
+    shown = whole.size();
   };
   const auto tokens = runtime::generate(config, run.checkpoint, generate);
   if (json) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <set>
@@ -127,6 +128,18 @@ std::string evaluation_text(const runtime::Evaluation& e) {
     text += fmt::format("; {:.4f} bits per byte ({:.0f} %) {} the text's unigram entropy of {:.4f}", std::abs(below),
                         100 * std::abs(below) / *e.unigram_entropy, below >= 0 ? "below" : "above", *e.unigram_entropy);
   }
+  if (e.sets.size() < 2) return text;
+  size_t width = 8;
+  for (const runtime::Evaluation& set : e.sets) width = std::max(width, set.label().size());
+  text += fmt::format("\n{:<{}}  {:>10}  {:>10}  {:>8}  {:>13}", "language", width, "tokens", "bytes", "loss",
+                      "bits per byte");
+  const auto row = [&](const std::string& label, const runtime::Evaluation& one) {
+    text += fmt::format("\n{:<{}}  {:>10}  {:>10}  {:>8.4f}  {:>13}", label, width, one.tokens,
+                        one.bytes ? std::to_string(*one.bytes) : "-", one.loss,
+                        one.bits_per_byte ? fmt::format("{:.4f}", *one.bits_per_byte) : "-");
+  };
+  for (const runtime::Evaluation& set : e.sets) row(set.label(), set);
+  row("all", e);
   return text;
 }
 

@@ -32,7 +32,7 @@ class Reporter {
 // Every rank's device memory at the planned peak, by category, planned beside measured; then the process's own memory.
 std::string memory_table(const runtime::MemoryReport& report);
 
-// "held-out loss 1.9 nats per token, perplexity 6.7, 2.79 bits per byte; …"
+// "held-out loss 1.9 nats per token, perplexity 6.7, 2.79 bits per byte; …"; of several datasets a table, too.
 std::string evaluation_text(const runtime::Evaluation& evaluation);
 
 }  // namespace zrt::tools

@@ -1,0 +1,170 @@
+// Twelve sources with one tokenizer, from text to an evaluation of each language, through the program.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+std::string zrt(const std::string& arguments, int expected = 0) {
+  const std::string command = std::string(ZRT_BINARY_DIR) + "/zrt " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int status = pclose(pipe);
+  INFO("zrt " << arguments << "\n" << text);
+  REQUIRE(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == expected);
+  return text;
+}
+
+const std::vector<std::string> languages{"de", "en", "es",    "fr", "id",    "it",
+                                         "ja", "pt", "pt-br", "ru", "zh-cn", "zh-tw"};
+const std::vector<std::string> words{"größe",  "size", "tamaño", "taille", "ukuran", "misura",
+                                     "大きさ", "pois", "você",   "размер", "大小",   "體積"};
+
+// The data of all languages, built once; a run trained on it.
+struct Corpus {
+  fs::path path = fs::temp_directory_path() / ("zrt_languages_" + std::to_string(getpid()));
+  std::string run = (path / "run").string();
+
+  Corpus() {
+    fs::remove_all(path);
+    fs::create_directories(path / "text");
+    json train = json::array(), validation = json::array();
+    for (size_t l = 0; l < languages.size(); ++l) {
+      std::ofstream text(path / "text" / (languages[l] + ".txt"));
+      // Lengths differ, so that the sets end within batches at different places.
+      for (size_t i = 0; i < 150 + 31 * l; ++i) text << words[l] << ' ' << i * 7919 % 97 << (i % 5 == 0 ? "\n" : " ");
+    }
+    const std::string tokenizer = (path / "t.model").string();
+    zrt("data tokenizer --vocab 512 --out " + tokenizer + " " + (path / "text").string());
+    for (size_t l = 0; l < languages.size(); ++l) {
+      const std::string out = (path / languages[l]).string();
+      zrt("data build --validation 0.2 --language " + languages[l] + " --tokenizer " + tokenizer + " --out " + out +
+          " " + (path / "text" / (languages[l] + ".txt")).string());
+      train.push_back({1.0 + static_cast<double>(l), out + "/train", languages[l]});
+      validation.push_back({out + "/validation", languages[l]});
+    }
+    const json config{{"train_batch_size", 4},
+                      {"train_micro_batch_size_per_gpu", 2},
+                      {"zero_optimization", {{"stage", 3}}},
+                      {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 0.003}}}}},
+                      {"model", {{"layers", 1}, {"hidden", 32}, {"heads", 2}, {"sequence", 16}, {"vocab", 512}}},
+                      {"data", {{"train", train}, {"validation", validation}}},
+                      {"run", {{"steps", 8}, {"out", run}}}};
+    std::ofstream(path / "config.json") << config.dump();
+    zrt("train " + (path / "config.json").string() + " --ranks 2");
+  }
+  ~Corpus() { fs::remove_all(path); }
+};
+
+const Corpus& corpus() {
+  static const Corpus all;
+  return all;
+}
+
+json evaluated(const std::string& arguments) {
+  return json::parse(zrt("eval " + corpus().run + " --json " + arguments));
+}
+
+}  // namespace
+
+TEST_CASE("Each language is evaluated, and the total counts every token once") {
+  const json all = evaluated("");
+  REQUIRE(all["sets"].size() == 12);
+  double nats = 0, bits = 0;
+  int64_t tokens = 0, bytes = 0;
+  for (size_t l = 0; l < 12; ++l) {
+    const json& set = all["sets"][l];
+    CHECK(set["language"] == languages[l]);
+    CHECK(set["bytes"] > set["tokens"]);
+    nats += set["loss"].get<double>() * set["tokens"].get<double>();
+    bits += set["bits_per_byte"].get<double>() * set["bytes"].get<double>();
+    tokens += set["tokens"].get<int64_t>();
+    bytes += set["bytes"].get<int64_t>();
+    // Bits per byte say the same as nats per token.
+    CHECK(set["bits_per_byte"].get<double>() * set["bytes"].get<double>() ==
+          Approx(set["loss"].get<double>() * set["tokens"].get<double>() / std::log(2.0)).epsilon(0.01));
+  }
+  CHECK(all["tokens"] == tokens);
+  CHECK(all["bytes"] == bytes);
+  CHECK(all["loss"].get<double>() == Approx(nats / static_cast<double>(tokens)));
+  CHECK(all["bits_per_byte"].get<double>() == Approx(bits / static_cast<double>(bytes)));
+  // The trainer's last evaluation is the same one.
+  std::ifstream summary(corpus().run + "/summary.json");
+  CHECK(json::parse(summary)["validation"] == all);
+}
+
+TEST_CASE("A language's evaluation is that of its data alone, on any number of ranks") {
+  const json all = evaluated("");
+  for (const size_t l : {size_t{0}, size_t{6}, size_t{11}}) {
+    const json alone = evaluated("--data " + (corpus().path / languages[l] / "validation").string());
+    CHECK(alone["loss"] == all["sets"][l]["loss"]);
+    CHECK(alone["tokens"] == all["sets"][l]["tokens"]);
+    CHECK(alone["bits_per_byte"] == all["sets"][l]["bits_per_byte"]);
+    CHECK(alone["language"] == languages[l]);
+  }
+  const std::string train =
+      "train " + (corpus().path / "config.json").string() + " --steps 1 --set train_batch_size=null";
+  for (const int ranks : {1, 3}) {
+    const std::string out = (corpus().path / ("ranks" + std::to_string(ranks))).string();
+    zrt(train + " --ranks " + std::to_string(ranks) + " --out " + out);
+    fs::remove_all(out + "/checkpoints");
+    fs::copy(corpus().run + "/checkpoints", out + "/checkpoints", fs::copy_options::recursive);
+    const json other = json::parse(zrt("eval " + out + " --json"));
+    for (size_t l = 0; l < 12; ++l) {
+      CHECK(other["sets"][l]["tokens"] == all["sets"][l]["tokens"]);
+      CHECK(other["sets"][l]["loss"].get<double>() == Approx(all["sets"][l]["loss"].get<double>()).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("The table names every language, and text comes back through the tokenizer") {
+  const std::string table = zrt("eval " + corpus().run);
+  for (const std::string& language : languages) CHECK(table.find("\n" + language + " ") != std::string::npos);
+  CHECK(table.find("\nall ") != std::string::npos);
+  const json text = json::parse(zrt("generate " + corpus().run + " --prompt größe --tokens 8 --json"));
+  CHECK(text["prompt"] == "größe");
+  CHECK(text["tokens"].size() <= 8);
+}
+
+TEST_CASE("Data of another tokenizer or language, and weights that are not numbers, are refused") {
+  const fs::path path = corpus().path;
+  zrt("data build --out " + (path / "bytes").string() + " " + (path / "text/de.txt").string());
+  const std::string other = zrt("eval " + corpus().run + " --data " + (path / "bytes").string(), 1);
+  CHECK(other.find("their token ids mean different text") != std::string::npos);
+  const std::string train = "train " + (path / "config.json").string() + " --out " + (path / "bad").string();
+  const std::string de = (path / "de/validation").string();
+  CHECK(zrt(train + " --set 'data.validation=[[\"" + de + "\", \"fr\"]]'", 1).find("which says 'de'") !=
+        std::string::npos);
+  CHECK(zrt(train + " --set data.validation=" + (path / "bytes").string(), 1).find("different text") !=
+        std::string::npos);
+  CHECK(zrt(train + " --set model.vocab=300", 1).find("model.vocab is 300") != std::string::npos);
+
+  const fs::path copy = path / "nan";
+  fs::copy(corpus().run, copy, fs::copy_options::recursive);
+  const fs::path weights = copy / "checkpoints/step_8/model.safetensors";
+  const auto size = fs::file_size(weights);
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), 8);
+  file.seekp(static_cast<std::streamoff>(8 + header));
+  const std::string nan(size - 8 - header, '\xFF');
+  file.write(nan.data(), static_cast<std::streamsize>(nan.size()));
+  file.close();
+  const std::string message = zrt("eval " + copy.string(), 1);
+  CHECK(message.find("model.safetensors: the loss is") != std::string::npos);
+}
