@@ -1,4 +1,3 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -39,8 +38,7 @@ int train_command(const Args& args) {
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   if (config.run.out.empty()) {
-    const std::time_t now = std::time(nullptr);
-    config.run.out = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", config.run.name, fmt::localtime(now));
+    config.run.out = default_folder(config.run.name);
     runtime::record_inferred(config, "run.out", config.run.out);
   }
 
