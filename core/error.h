@@ -19,10 +19,12 @@ class UsageError : public Error {
   int exit_code() const override { return 2; }
 };
 
-// A configuration key is unknown, has the wrong type or contradicts another.
+// A configuration key is unknown, has the wrong type or contradicts another. Starting again would repeat it, which the
+// exit code tells a supervisor.
 class ConfigError : public Error {
  public:
   using Error::Error;
+  int exit_code() const override { return 2; }
 };
 
 // A file of tokens, weights or text is missing, truncated or corrupt.

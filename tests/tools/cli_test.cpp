@@ -66,7 +66,8 @@ void build_data(const Folder& folder) {
 
 TEST_CASE("A command line that cannot be understood exits with 2 and says what is legal") {
   for (const char* arguments : {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data",
-                                "data build x", "bench", "bench train --stages 0,7", "generate", "eval"}) {
+                                "launch", "launch x.json --nonsense", "launch x.json --max-restarts", "data build x",
+                                "bench", "bench train --stages 0,7", "generate", "eval"}) {
     const Result result = zrt(arguments);
     INFO("zrt " << arguments << "\n" << result.text);
     CHECK(result.code == 2);
@@ -76,7 +77,7 @@ TEST_CASE("A command line that cannot be understood exits with 2 and says what i
 
 TEST_CASE("Help and version go to stdout with exit code 0") {
   for (const char* arguments : {"--help", "--version", "train --help", "data build --help", "eval --help",
-                                "generate --help", "bench --help", "bench train --help"}) {
+                                "generate --help", "launch --help", "bench --help", "bench train --help"}) {
     const std::string all = zrt(arguments).text;
     INFO("zrt " << arguments << "\n" << all);
     CHECK(zrt(std::string(arguments) + " 2>/dev/null").code == 0);
@@ -90,6 +91,7 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
   struct Bad {
     std::string what, content, arguments;
     std::vector<std::string> expected;
+    int code = 2;  // of what is wrong with the configuration itself
   };
   const std::string good = config(folder);
   auto replaced = [&](const std::string& from, const std::string& to) {
@@ -114,10 +116,10 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
        "--set model.preset=null --set model.layers=1 --set model.hidden=32 --set "
        "model.heads=2 --set model.sequence=16 --set model.vocab=100",
        {"vocab", "100", "257"}},
-      {"missing dataset", good, "--set data.train=/nonexistent/corpus", {"/nonexistent/corpus"}},
+      {"missing dataset", good, "--set data.train=/nonexistent/corpus", {"/nonexistent/corpus"}, 1},
       {"no dataset", good, "--set data.train=null", {"data.train"}},
-      {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}},
-      {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}},
+      {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}, 1},
+      {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}, 1},
       {"ranks", good, "--ranks 0", {"ranks", "0"}},
       {"refused", good, "--set fp16.enabled=true", {"fp16"}},
   };
@@ -125,7 +127,7 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
     folder.write("bad.json", bad.content);
     const Result result = zrt("train " + (folder / "bad.json") + " " + bad.arguments);
     INFO(bad.what << "\n" << result.text);
-    CHECK(result.code == 1);
+    CHECK(result.code == bad.code);
     CHECK(result.text.find("zrt: error: ") != std::string::npos);
     for (const std::string& expected : bad.expected) CHECK(result.text.find(expected) != std::string::npos);
   }
@@ -202,7 +204,7 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   REQUIRE(text.code == 0);
   CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json").text == text.text);
   CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 4 --json").text != text.text);
-  CHECK(zrt("generate " + (folder / "nowhere")).code == 1);
+  CHECK(zrt("generate " + (folder / "nowhere")).code == 2);
   fs::resize_file(folder.path / "run/checkpoints/step_6/model.safetensors", 5000);
   const Result cut = zrt("eval " + (folder / "run"));
   INFO(cut.text);
@@ -253,10 +255,40 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
     const std::string key = std::string(setting).substr(0, std::string(setting).find('='));
     const Result result = zrt("train " + (folder / "good.json") + " --set train_batch_size=null --set " + setting);
     INFO(setting << "\n" << result.text);
-    CHECK(result.code == 1);
+    CHECK(result.code == 2);
     CHECK(result.text.find(key) != std::string::npos);
   }
-  CHECK(zrt("train " + (folder / "good.json") + " --ranks 4000 --set train_batch_size=null").code == 1);
+  CHECK(zrt("train " + (folder / "good.json") + " --ranks 4000 --set train_batch_size=null").code == 2);
+}
+
+TEST_CASE("launch refuses a bad configuration before it starts anything") {
+  const Folder folder("launch_bad");
+  folder.write("bad.json", config(folder, ", \"nonsense\": 1"));
+  const Result result = zrt("launch " + (folder / "bad.json"));
+  INFO(result.text);
+  CHECK(result.code == 2);
+  CHECK_FALSE(fs::exists(folder.path / "run"));
+}
+
+TEST_CASE("launch starts ranks through mpirun, restarts them and passes their exit code on") {
+  const Folder folder("launch_mpi");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\nexit 5\n");
+  fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
+  const Result result = zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
+                            " --oversubscribe' --max-restarts 1 --delay 0 --set run.seed=4 --steps 3 -- --more");
+  INFO(result.text);
+  CHECK(result.code == 5);
+  std::ifstream calls(folder / "calls");
+  int count = 0;
+  for (std::string call; std::getline(calls, call); ++count) {
+    CHECK(call == "--oversubscribe -n 2 " + fs::canonical(std::string(ZRT_BINARY_DIR) + "/zrt").string() + " train " +
+                      (folder / "good.json") + " --out " + (folder / "run") +
+                      " --resume auto --set run.seed=4 --steps=3 --more");
+  }
+  CHECK(count == 2);
+  CHECK(result.text.find("goodput") != std::string::npos);
 }
 
 TEST_CASE("Every bench prints JSON") {

@@ -1,7 +1,9 @@
 #include "tools/commands/arguments.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <ctime>
 #include <iostream>
 
 #include "core/error.h"
@@ -39,6 +41,10 @@ bool parse(const Args& args, const std::string& usage, po::options_description o
     if (!values.count(name)) throw core::UsageError(fmt::format("{} is missing; usage: {}", name, usage));
   }
   return true;
+}
+
+std::string default_folder(const std::string& name) {
+  return fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
 }
 
 }  // namespace zrt::tools

@@ -15,4 +15,7 @@ namespace po = boost::program_options;
 bool parse(const Args& args, const std::string& usage, po::options_description options,
            const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false);
 
+// Folder of a run that was given none: runs/<name>-<time>.
+std::string default_folder(const std::string& name);
+
 }  // namespace zrt::tools

@@ -1,4 +1,3 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <signal.h>
 
@@ -49,10 +48,9 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
     for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   }
   if (config.run.out.empty()) {
-    const std::time_t now = std::time(nullptr);
-    config.run.out = fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", config.run.name, fmt::localtime(now));
     // The clocks of the processes differ.
-    config.run.out = transport.exchange(config.run.out, std::chrono::seconds(config.run.timeout_seconds))[0];
+    config.run.out =
+        transport.exchange(default_folder(config.run.name), std::chrono::seconds(config.run.timeout_seconds))[0];
     runtime::record_inferred(config, "run.out", config.run.out);
   }
 

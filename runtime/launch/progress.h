@@ -1,0 +1,39 @@
+// What a run's folder tells of its progress while the run goes on.
+#pragma once
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <unordered_set>
+
+namespace zrt::runtime {
+
+// Reads steps from metrics.jsonl, however a restarted run treats that file: it may go on at its end, cut it to the
+// step it resumes from, or start it anew. Signs of life between steps are the modification times of the file
+// `heartbeat` and of everything under checkpoints/. What the folder holds at construction counts as old.
+class RunProgress {
+ public:
+  explicit RunProgress(std::filesystem::path out);
+  bool poll();  // whether anything moved since the last call
+
+  int64_t step() const { return step_; }                     // of the newest line; 0: none
+  int64_t highest_step() const { return highest_; }          // of those run since construction
+  int64_t checkpoint() const { return checkpoint_; }         // highest N of checkpoints/step_N; or -1
+  int64_t lost_steps() const { return lost_; }               // run a second time since construction
+  double productive_seconds() const { return productive_; }  // of the steps since construction, each step once
+  double longest_step_seconds() const { return longest_; }
+
+ private:
+  bool poll_metrics();
+  bool poll_files();
+  void add(int64_t step, double seconds);
+
+  std::filesystem::path out_;
+  std::unordered_set<uint64_t> seen_;  // hashes of lines; those of a step that ran twice differ in their times
+  uint64_t offset_ = 0;                // of the first byte not read yet
+  std::string last_line_;              // ends at offset_
+  std::filesystem::file_time_type newest_file_ = std::filesystem::file_time_type::min();
+  int64_t step_ = 0, highest_ = 0, checkpoint_ = -1, lost_ = 0;
+  double productive_ = 0, longest_ = 0;
+};
+
+}  // namespace zrt::runtime

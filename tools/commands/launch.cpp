@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "runtime/config/config.h"
+#include "runtime/launch/supervisor.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+namespace {
+
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// The options that `zrt train` gets as they were given here.
+Args train_options(const po::variables_map& values) {
+  Args args;
+  if (values.count("set")) {
+    for (const std::string& set : values["set"].as<std::vector<std::string>>()) {
+      args.push_back("--set");
+      args.push_back(set);
+    }
+  }
+  if (values.count("steps")) args.push_back(fmt::format("--steps={}", values["steps"].as<int64_t>()));
+  if (values.count("json")) args.push_back("--json");
+  return args;
+}
+
+}  // namespace
+
+int launch_command(const Args& all) {
+  const auto dashes = std::find(all.begin(), all.end(), "--");
+  po::options_description options("options");
+  options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks")(
+      "mpi", "a process per rank, started by mpirun; without it ranks are threads of one process")(
+      "mpirun", po::value<std::string>()->default_value("mpirun"), "that program, with options of its own")(
+      "out", po::value<std::string>(), "run.out: folder of the run")(
+      "set", po::value<std::vector<std::string>>()->composing(), "as of train")("steps", po::value<int64_t>(),
+                                                                                "as of train")("json", "as of train")(
+      "max-restarts", po::value<int>()->default_value(3), "in a row without a newer step or checkpoint, then give up")(
+      "hang-timeout", po::value<double>()->default_value(0),
+      "seconds without a sign of life until the run is killed; 0: 2 run.timeout_seconds, or 5 times the longest step")(
+      "start-timeout", po::value<double>()->default_value(900), "the same until the first sign of life")(
+      "delay", po::value<double>()->default_value(1), "seconds before a restart; doubles up to 30");
+  po::variables_map values;
+  if (!parse({all.begin(), dashes}, "zrt launch CONFIG [--ranks N] [--mpi] [--out DIR] [options] [-- train options…]",
+             options, {"CONFIG"}, values)) {
+    return 0;
+  }
+  const int ranks = values["ranks"].as<int>();
+  const std::string file = values["CONFIG"].as<std::string>();
+  Args passed = train_options(values);
+  if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
+
+  // What is wrong with the configuration is said here, once.
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
+  const runtime::Config config = runtime::load_config(file, sets, ranks);
+
+  runtime::LaunchOptions launch;
+  launch.out = config.run.out.empty() ? default_folder(config.run.name) : config.run.out;
+  const bool mpi = values.count("mpi") > 0;
+  if (mpi) launch.command = words(values["mpirun"].as<std::string>());
+  if (mpi) launch.command.insert(launch.command.end(), {"-n", std::to_string(ranks)});
+  launch.command.insert(launch.command.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "train", file,
+                                               "--out", launch.out.string(), "--resume", "auto"});
+  if (!mpi) launch.command.push_back(fmt::format("--ranks={}", ranks));
+  launch.command.insert(launch.command.end(), passed.begin(), passed.end());
+  // mpirun ends its ranks on SIGTERM, which it could not on SIGKILL.
+  launch.death_signal = mpi ? SIGTERM : SIGKILL;
+
+  launch.max_restarts = values["max-restarts"].as<int>();
+  launch.hang_timeout = runtime::Seconds(values["hang-timeout"].as<double>());
+  launch.shortest_hang_timeout = runtime::Seconds(2 * static_cast<double>(config.run.timeout_seconds));
+  launch.start_timeout = runtime::Seconds(values["start-timeout"].as<double>());
+  launch.first_delay = runtime::Seconds(values["delay"].as<double>());
+  if (launch.max_restarts < 0 || launch.hang_timeout < runtime::Seconds(0) ||
+      launch.first_delay < runtime::Seconds(0)) {
+    throw core::UsageError("--max-restarts, --hang-timeout and --delay must not be negative");
+  }
+  const runtime::LaunchResult result = runtime::supervise(launch);
+  std::cerr << fmt::format(
+      "launch: {}; step {}, {} restart{}, {} step{} lost; goodput {:.1f} % ({:.1f} s of steps in {:.1f} s)\n",
+      result.reason, result.step, result.restarts, result.restarts == 1 ? "" : "s", result.lost_steps,
+      result.lost_steps == 1 ? "" : "s", 100 * result.goodput(), result.productive_seconds, result.wall_seconds);
+  return result.exit_code;
+}
+
+}  // namespace zrt::tools
