@@ -16,6 +16,7 @@ constexpr const char* usage =
     "usage: zrt COMMAND …\n\n"
     "  train CONFIG       train a model; every rank's memory is planned, printed and measured\n"
     "  launch CONFIG      train, restarting a run that dies or hangs; ranks are threads or, with --mpi, processes\n"
+    "  checkpoint VERB    list, inspect, verify, export to and import from Hugging Face\n"
     "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
@@ -24,12 +25,16 @@ constexpr const char* usage =
 
 int run(const std::vector<std::string>& args) {
   using zrt::tools::Args;
-  const std::map<std::string, int (*)(const Args&)> commands{
-      {"train", zrt::tools::train_command},       {"launch", zrt::tools::launch_command},
-      {"data", zrt::tools::data_command},         {"eval", zrt::tools::eval_command},
-      {"generate", zrt::tools::generate_command}, {"bench", zrt::tools::bench_command}};
+  const std::map<std::string, int (*)(const Args&)> commands{{"train", zrt::tools::train_command},
+                                                             {"launch", zrt::tools::launch_command},
+                                                             {"checkpoint", zrt::tools::checkpoint_command},
+                                                             {"data", zrt::tools::data_command},
+                                                             {"eval", zrt::tools::eval_command},
+                                                             {"generate", zrt::tools::generate_command},
+                                                             {"bench", zrt::tools::bench_command}};
   if (args.empty())
-    throw zrt::core::UsageError("no command given; legal are train, launch, data, eval, generate and bench");
+    throw zrt::core::UsageError(
+        "no command given; legal are train, launch, checkpoint, data, eval, generate and bench");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::cout << usage;
     return 0;
@@ -40,8 +45,8 @@ int run(const std::vector<std::string>& args) {
   }
   const auto found = commands.find(args[0]);
   if (found == commands.end()) {
-    throw zrt::core::UsageError(
-        fmt::format("'{}' is no command; legal are train, launch, data, eval, generate and bench", args[0]));
+    throw zrt::core::UsageError(fmt::format(
+        "'{}' is no command; legal are train, launch, checkpoint, data, eval, generate and bench", args[0]));
   }
   if (args[0] != "train" && args[0] != "eval") zrt::tools::need_single_process(args[0]);
   return found->second(Args(args.begin() + 1, args.end()));

@@ -1,0 +1,199 @@
+#include <fmt/format.h>
+
+#include <iostream>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/ledger.h"
+#include "runtime/checkpoint/exchange.h"
+#include "runtime/checkpoint/store.h"
+#include "runtime/config/config.h"
+#include "runtime/resume.h"
+#include "runtime/setup.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace runtime::checkpoint;
+
+constexpr const char* usage = "zrt checkpoint list|inspect|verify|export|import …";
+
+uint64_t bytes_of(const Manifest& manifest) {
+  uint64_t bytes = 0;
+  for (const auto& [name, file] : manifest.files) bytes += file.bytes;
+  return bytes;
+}
+
+fs::path store_of(const fs::path& run) {
+  return fs::is_directory(run / "checkpoints") ? run / "checkpoints" : run;
+}
+
+int list(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("json", "print as JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt checkpoint list RUN", options, {"RUN"}, values)) return 0;
+  const fs::path store = store_of(values["RUN"].as<std::string>());
+  Json rows = Json::array();
+  for (const Stored& stored : list_checkpoints(store)) {
+    Json row{{"step", stored.step}, {"folder", stored.folder.string()}};
+    try {
+      const Manifest manifest = verify_checkpoint(stored.folder, false);
+      row["bytes"] = bytes_of(manifest);
+      row["files"] = manifest.files.size();
+      row["made_by"] = manifest.made_by;
+      row["whole"] = true;
+    } catch (const core::DataError& error) {
+      row["whole"] = false;
+      row["error"] = error.what();
+    }
+    rows.push_back(std::move(row));
+  }
+  if (values.count("json")) {
+    std::cout << rows.dump(1) << "\n";
+    return 0;
+  }
+  if (rows.empty()) throw core::DataError(fmt::format("{}: holds no checkpoints", store.string()));
+  for (const Json& row : rows) {
+    const std::string what = row["whole"].get<bool>()
+                                 ? fmt::format("{:>12}  {} files", core::format_bytes(row["bytes"].get<uint64_t>()),
+                                               row["files"].get<size_t>())
+                                 : "broken: " + row["error"].get<std::string>();
+    std::cout << fmt::format("{:<40} {}\n", row["folder"].get<std::string>(), what);
+  }
+  return 0;
+}
+
+int inspect(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("json", "print as JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt checkpoint inspect RUN|CHECKPOINT", options, {"PATH"}, values)) return 0;
+  const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
+  const Manifest& manifest = reader.manifest();
+  Json tensors = Json::object();
+  for (const TensorSet* set : {&reader.weights(), reader.states()}) {
+    if (!set) continue;
+    for (const std::string& name : set->names())
+      tensors[name] = {{"dtype", set->dtype(name)}, {"shape", set->shape(name)}};
+  }
+  if (values.count("json")) {
+    Json json{{"folder", reader.folder().string()}, {"step", manifest.step},       {"samples", manifest.samples},
+              {"optimizer", manifest.optimizer},    {"model", manifest.model},     {"control", manifest.control},
+              {"made_by", manifest.made_by},        {"bytes", bytes_of(manifest)}, {"tensors", tensors}};
+    std::cout << json.dump(1) << "\n";
+    return 0;
+  }
+  std::cout << fmt::format("{}\nstep {}, {} samples consumed, {} in {} files\nmodel {}\noptimizer {}\nmade by {}\n",
+                           reader.folder().string(), manifest.step, manifest.samples,
+                           core::format_bytes(bytes_of(manifest)), manifest.files.size(), manifest.model.dump(),
+                           manifest.optimizer.empty() ? "none: weights alone" : manifest.optimizer,
+                           manifest.made_by.dump());
+  for (const auto& [name, tensor] : tensors.items()) {
+    std::cout << fmt::format("{:<60} {} {}\n", name, tensor["dtype"].get<std::string>(), tensor["shape"].dump());
+  }
+  return 0;
+}
+
+int verify(const Args& args) {
+  po::options_description options("options");
+  po::variables_map values;
+  if (!parse(args, "zrt checkpoint verify RUN|CHECKPOINT", options, {"PATH"}, values)) return 0;
+  const fs::path path = values["PATH"].as<std::string>();
+  std::vector<fs::path> folders;
+  if (fs::exists(path / manifest_name)) {
+    folders.push_back(path);
+  } else {
+    for (const Stored& stored : list_checkpoints(store_of(path))) folders.push_back(stored.folder);
+  }
+  if (folders.empty()) throw core::DataError(fmt::format("{}: holds no checkpoints", path.string()));
+  size_t broken = 0;
+  for (const fs::path& folder : folders) {
+    try {
+      const Reader reader(folder, true);
+      std::cout << fmt::format("{}: whole, {} in {} files\n", folder.string(),
+                               core::format_bytes(bytes_of(reader.manifest())), reader.manifest().files.size());
+    } catch (const core::DataError& error) {
+      std::cout << fmt::format("{}: broken: {}\n", folder.string(), error.what());
+      ++broken;
+    }
+  }
+  if (broken > 0) throw core::DataError(fmt::format("{} of {} checkpoints are broken", broken, folders.size()));
+  return 0;
+}
+
+int export_to(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("out", po::value<std::string>(), "new folder for config.json and the weights")(
+      "dtype", po::value<std::string>()->default_value("fp32"), "of the weights: fp32, bf16 or fp16")(
+      "shard-bytes", po::value<uint64_t>()->default_value(ExportOptions().shard_bytes), "of one file, at most");
+  po::variables_map values;
+  if (!parse(args, "zrt checkpoint export RUN|CHECKPOINT --out DIR", options, {"PATH"}, values)) return 0;
+  if (!values.count("out")) throw core::UsageError("--out is missing; it names the new folder");
+  ExportOptions to;
+  const std::string type = values["dtype"].as<std::string>();
+  to.type = type == "bf16" ? core::DType::bf16 : type == "fp16" ? core::DType::f16 : core::DType::f32;
+  if (type != core::dtype_name(to.type)) {
+    throw core::UsageError(fmt::format("--dtype is '{}'; legal are fp32, bf16 and fp16", type));
+  }
+  to.shard_bytes = values["shard-bytes"].as<uint64_t>();
+  const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
+  const fs::path out = values["out"].as<std::string>();
+  for (const std::string& name : export_hugging_face(reader, out, to)) std::cout << (out / name).string() << "\n";
+  return 0;
+}
+
+int import_from(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("out", po::value<std::string>(), "folder of a new run, to train, evaluate or generate from");
+  po::variables_map values;
+  if (!parse(args, "zrt checkpoint import DIR --out RUN", options, {"DIR"}, values)) return 0;
+  if (!values.count("out")) throw core::UsageError("--out is missing; it names the folder of the new run");
+  const std::string from = values["DIR"].as<std::string>();
+  const fs::path out = values["out"].as<std::string>();
+  const HuggingFaceModel model = open_hugging_face(from);
+  runtime::Config config = runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(),
+                                                 (fs::path(from) / "config.json").string(), {}, 1);
+  runtime::record_inferred(config, "run.out", out.string());
+  const models::Model made = runtime::make_model(config.model);
+  for (const auto& ref : made.canonical_params()) {
+    const models::Param& param = made.blocks[ref.block]->params()[ref.index];
+    const auto found = std::find_if(model.names.begin(), model.names.end(),
+                                    [&](const auto& names) { return names.first == param.name; });
+    if (found != model.names.end() && model.tensors.shape(found->second) == param.shape) continue;
+    throw core::DataError(fmt::format(
+        "{}: the model needs tensor '{}' of shape [{}]; the files {}", from, param.name, fmt::join(param.shape, ", "),
+        found == model.names.end() ? "do not have it"
+                                   : fmt::format("have [{}]", fmt::join(model.tensors.shape(found->second), ", "))));
+  }
+  const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
+  core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
+  std::cout << checkpoint.string() << "\n";
+  return 0;
+}
+
+}  // namespace
+
+int checkpoint_command(const Args& args) {
+  const std::string verb = args.empty() ? "" : args[0];
+  const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
+  if (verb == "list") return list(rest);
+  if (verb == "inspect") return inspect(rest);
+  if (verb == "verify") return verify(rest);
+  if (verb == "export") return export_to(rest);
+  if (verb == "import") return import_from(rest);
+  if (verb == "--help" || verb == "-h") {
+    std::cout << "usage: " << usage
+              << "\n\n  list RUN                      its checkpoints, newest first\n"
+                 "  inspect RUN|CHECKPOINT        what one holds\n"
+                 "  verify RUN|CHECKPOINT         reads every byte of one or all\n"
+                 "  export RUN|CHECKPOINT --out DIR   plain Hugging Face files\n"
+                 "  import DIR --out RUN          a Hugging Face GPT-2 or Llama as a run\n";
+    return 0;
+  }
+  throw core::UsageError(fmt::format("'{}' is no verb; usage: {}", verb, usage));
+}
+
+}  // namespace zrt::tools
