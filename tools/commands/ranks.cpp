@@ -12,17 +12,16 @@
 namespace zrt::tools {
 
 void add_rank_options(po::options_description& options) {
-  options.add_options()(
-      "ranks", po::value<int>(),
-      "number of ranks, as threads of this process (default 1; under mpirun or srun each process is one)")(
+  options.add_options()("ranks", po::value<int>(),
+                        "number of ranks, as threads of this process (under mpirun or srun each process is one)")(
       "transport", po::value<std::string>()->default_value(""),
       "thread or mpi; default: mpi under mpirun or srun, thread otherwise");
 }
 
-std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values) {
+std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values, int threads) {
   std::optional<int> ranks;
   if (values.count("ranks")) ranks = values["ranks"].as<int>();
-  return comm::make_transport(values["transport"].as<std::string>(), ranks);
+  return comm::make_transport(values["transport"].as<std::string>(), ranks, threads);
 }
 
 int run_ranks(comm::Transport& transport, const std::function<int()>& body) {

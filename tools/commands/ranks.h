@@ -8,9 +8,9 @@
 
 namespace zrt::tools {
 
-// --ranks and --transport.
+// --ranks and --transport; without --ranks a process started by hand has `threads` of them.
 void add_rank_options(po::options_description& options);
-std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values);
+std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values, int threads = 1);
 
 // Runs `body`; an error ends all processes of the run and is printed by one of them.
 int run_ranks(comm::Transport& transport, const std::function<int()>& body);
