@@ -26,6 +26,9 @@ void check_failure(const std::string& what, int ranks, const std::vector<std::st
     CHECK(result.code != 0);
     CHECK(result.seconds < 15);
     CHECK(count_of(result.text, "error of rank") == 1);
+    // Each machine tells of its own ranks.
+    const std::string own = two_machines ? "ended by another machine. Last calls here" : "error of rank";
+    if (what == "stop") CHECK(count_of(result.text, own) == 1);
     for (const std::string& part : parts) CHECK(result.text.find(part) != std::string::npos);
   }
 }

@@ -1,6 +1,7 @@
 #include "tools/commands/ranks.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -8,6 +9,7 @@
 
 #include "comm/launch.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace zrt::tools {
 
@@ -46,6 +48,16 @@ int report_error(const std::exception& error) {
                        : error.what())
             << std::endl;
   return known ? known->exit_code() : 1;
+}
+
+void warn_of_binding(const comm::Transport& transport, int threads_per_rank) {
+  cpu_set_t set;
+  if (transport.local_count() == transport.world() || sched_getaffinity(0, sizeof set, &set) != 0) return;
+  if (CPU_COUNT(&set) >= threads_per_rank) return;
+  spdlog::warn(
+      "rank {} may run on {} processor(s) but run.threads_per_rank is {}; start with mpirun --bind-to none, or "
+      "--map-by slot:PE={}",
+      transport.first_local(), CPU_COUNT(&set), threads_per_rank, threads_per_rank);
 }
 
 void need_single_process(const std::string& command) {
