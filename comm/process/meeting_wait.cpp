@@ -6,7 +6,6 @@
 
 #include "comm/process/meeting.h"
 #include "core/error.h"
-#include "core/log.h"
 
 namespace zrt::comm {
 namespace {
@@ -70,12 +69,12 @@ void ProcessMeeting::look_for_aborts() {
   }
 }
 
-// The reason names the last calls of its own machine only: add those of this one, once.
+// The report of a time-out has the last calls of its own machine only: add those of this one, once.
 void ProcessMeeting::take_abort(const Frame& frame) {
-  place_.segment->abort({reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size()});
-  if (place_.segment->claim()) {
-    spdlog::error("group {} was ended by another machine. Last calls here:\n{}", group(), last_calls_here());
-  }
+  const std::string reason(reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size());
+  place_.segment->abort(reason);
+  if (reason.find(timed_out) == std::string::npos || !place_.segment->claim()) return;
+  fmt::print(stderr, "group {} was ended by another machine. Last calls here:\n{}", group(), last_calls_here());
 }
 
 // The ranks that keep this one waiting. Those of this machine that wait themselves are not to blame. `certain` when no
