@@ -6,6 +6,7 @@
 #pragma once
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -33,22 +34,32 @@ inline SharedArenas& test_arenas() {
   return arenas;
 }
 
-// Each rank as if in a process of its own, on machine hosts[rank].
-inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout) {
+// A channel that counts its data frames and keeps the segment alive that it runs through.
+struct CountingChannel final : Channel {
+  std::shared_ptr<Segment> segment;
+  std::unique_ptr<Channel> channel;
+  std::atomic<int>* data_frames;
+  CountingChannel(std::shared_ptr<Segment> through, int rank, int peer, std::atomic<int>* count)
+      : segment(std::move(through)), channel(segment->channel(rank, peer)), data_frames(count) {}
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
+    const bool sent = channel->send(kind, bytes);
+    if (sent && kind == FrameKind::data && data_frames) ++*data_frames;
+    return sent;
+  }
+  bool flushed() override { return channel->flushed(); }
+  std::optional<Frame> receive() override { return channel->receive(); }
+  void pop() override { channel->pop(); }
+};
+
+// Each rank as if in a process of its own, on machine hosts[rank]. `data_frames` counts frames sent within machines.
+inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout,
+                                std::atomic<int>* data_frames = nullptr) {
   const int size = static_cast<int>(hosts.size());
   auto network = std::make_shared<Segment>(size);
   std::vector<std::shared_ptr<Segment>> machines;
   for (int host : hosts) {
     while (machines.size() <= static_cast<size_t>(host)) machines.push_back(std::make_shared<Segment>(size));
   }
-  struct OnNetwork final : Channel {  // keeps the segment that stands for the network
-    std::shared_ptr<Segment> network;
-    std::unique_ptr<Channel> channel;
-    bool send(FrameKind kind, std::span<const std::byte> bytes) override { return channel->send(kind, bytes); }
-    bool flushed() override { return channel->flushed(); }
-    std::optional<Frame> receive() override { return channel->receive(); }
-    void pop() override { channel->pop(); }
-  };
   Group group;
   for (int rank = 0; rank < size; ++rank) {
     const int host = hosts[static_cast<size_t>(rank)];
@@ -58,14 +69,8 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
       Peer& made = place.peers.emplace_back();
       if (here) made.member = peer, made.pid = getpid();
       if (peer == rank) continue;
-      if (here) {
-        made.channel = place.segment->channel(rank, peer);
-      } else {
-        auto channel = std::make_unique<OnNetwork>();
-        channel->network = network;
-        channel->channel = network->channel(rank, peer);
-        made.channel = std::move(channel);
-      }
+      made.channel =
+          std::make_unique<CountingChannel>(here ? place.segment : network, rank, peer, here ? data_frames : nullptr);
     }
     group.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank));
   }
