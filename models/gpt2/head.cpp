@@ -81,7 +81,7 @@ class Head : public Gpt2Block {
     return static_cast<uint64_t>(config_.hidden) * core::dtype_size(shape.type);
   }
   // Whether the weight gradient is a rounded sum of several chunks.
-  static bool split_sum(const Shape& shape) { return shape.grad_type != DType::f32 && shape.rows() > chunk_rows; }
+  static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows; }
 
   GemmSpec logits_spec(const Shape& shape, int64_t rows, DType result) const {
     const int64_t V = config_.vocab, C = config_.hidden;

@@ -120,7 +120,7 @@ void check(const AttentionShape& s) {
 }  // namespace
 
 TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides") {
-  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   check({1, 1, 1, 4, type, dropout});
   check({2, 13, 3, 5, type, dropout});
@@ -130,7 +130,7 @@ TEST_CASE("attention matches naive fp64 attention at lengths that no tile divide
 }
 
 TEST_CASE("attention of one new token equals the last row of attention over all of them") {
-  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const AttentionShape s{2, 37, 3, 10, type, 0};
   const int64_t C = s.C();
   const KernelBuffer qkv = KernelBuffer::random(type, s.B * s.T * 3 * C);

@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "models/model.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
@@ -168,4 +169,34 @@ TEST_CASE("what survives a restart is listed by name, and a copy of it continues
   // Every byte is named: nothing is left out of the list.
   CHECK(std::memcmp(&copy, &steps.control(0).persistent, sizeof copy) == 0);
   CHECK(sizeof copy == names.size() * 8);
+}
+
+TEST_CASE("fp16 training overflows, finds its loss scale and follows fp32") {
+  const models::Model model = models::make_gpt2({2, 32, 2, 16, 61, 0, true});
+  Setting s;
+  s.ranks = 2, s.stage = 2, s.micro_batch = 4, s.steps = 4;
+  const Outcome reference = run(model, s);
+  s.compute = core::DType::f16;
+  // A first scale that no fp16 gradient survives: it is halved until one does.
+  s.loss_scale = {.dynamic = true, .initial = 0x1p40, .window = 1000, .hysteresis = 1};
+  s.steps = 40;
+  const Outcome outcome = run(model, s);
+  size_t taken = 0;
+  for (size_t step = 0; step + 1 < outcome.loss_scales.size(); ++step) {
+    const bool finite = std::isfinite(outcome.norms[step]);
+    CHECK(outcome.loss_scales[step + 1] == (finite ? outcome.loss_scales[step] : outcome.loss_scales[step] / 2));
+    taken += finite;
+  }
+  CHECK(!std::isfinite(outcome.norms[0]));
+  CHECK(outcome.loss_scales.back() < 0x1p30);
+  CHECK(taken > 5);
+  // With a scale that fits, losses, norms and weights stay near those of fp32.
+  s.loss_scale = {.dynamic = false, .initial = 4096};
+  s.steps = 4;
+  const Outcome fixed = run(model, s);
+  for (size_t step = 0; step < 4; ++step) {
+    CHECK(fixed.losses[step] == Approx(reference.losses[step]).epsilon(2e-3));
+    CHECK(fixed.norms[step] == Approx(reference.norms[step]).epsilon(2e-2));
+  }
+  CHECK(relative_l2(fixed.weights, reference.weights) < 1e-2);
 }
