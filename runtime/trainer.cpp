@@ -58,7 +58,8 @@ StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, d
   m.step = step;
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
-  m.lr = control.inputs.rates.lr;
+  // Adafactor may choose its own.
+  m.lr = control.skip ? control.inputs.rates.lr : control.decision.lr;
   m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "optimizer/loss_scale.h"
+#include "optimizer/params.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/mesh.h"
@@ -32,9 +34,8 @@ struct DataConfig {
 };
 
 struct OptimizerConfig {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = true;  // AdamW
-  bool bias_correction = true;
+  double lr = 1e-3;
+  optimizer::OptimizerParams params;
   double gradient_clipping = 1;  // whole-model L2 norm; 0: off
 };
 
@@ -47,9 +48,10 @@ struct ZeroConfig {
 };
 
 struct PrecisionConfig {
-  core::DType compute = core::DType::f32;           // f32 or bf16: weights, activations
+  core::DType compute = core::DType::f32;           // weights, activations
   core::DType local_grad = core::DType::f32;        // of a rank, as it enters the reduction
   core::DType accumulated_grad = core::DType::f32;  // after the reduction, as the optimizer reads it
+  optimizer::LossScaleParams loss_scale;
 };
 
 struct ParallelConfig {

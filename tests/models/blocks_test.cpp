@@ -345,5 +345,5 @@ TEST_CASE("blocks refuse types, lengths and tokens they cannot compute with") {
   head.tokens[0] = 1000;
   CHECK_THROWS_WITH(model.blocks[3]->backward(head.call), Contains("token 1000 at row 0"));
   CHECK_THROWS_WITH(model.blocks[1]->forward_workspace_bytes({1, 17}), Contains("model.sequence"));
-  CHECK_THROWS_WITH(model.blocks[1]->forward_workspace_bytes({1, 16, DType::f16, DType::f16}), Contains("fp16"));
+  CHECK_THROWS_WITH(model.blocks[1]->forward_workspace_bytes({1, 16, DType::bf16, DType::f16}), Contains("fp16"));
 }

@@ -29,15 +29,16 @@ constexpr int steps = 20;
 
 // Every pair of values of every two factors; with ZRT_FULL_TESTS every combination.
 std::vector<Group> groups() {
-  constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16;
+  constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16, f16 = core::DType::f16;
   if (!testing::full_tests()) {
     return {{f32, 0.0f, 1, 1, 2, true},  {bf16, 0.1f, 4, 4, 2, true},  {f32, 0.1f, 4, 1, 3, false},
             {bf16, 0.0f, 4, 1, 4, true}, {f32, 0.1f, 4, 4, 4, true},   {bf16, 0.1f, 1, 1, 3, true},
             {f32, 0.0f, 4, 4, 1, false}, {bf16, 0.1f, 4, 1, 1, true},  {bf16, 0.0f, 4, 4, 3, false},
-            {f32, 0.1f, 1, 1, 1, false}, {bf16, 0.1f, 1, 1, 4, false}, {f32, 0.0f, 4, 1, 2, false}};
+            {f32, 0.1f, 1, 1, 1, false}, {bf16, 0.1f, 1, 1, 4, false}, {f32, 0.0f, 4, 1, 2, false},
+            {f16, 0.1f, 2, 2, 2, true},  {f16, 0.0f, 2, 1, 3, false}};
   }
   std::vector<Group> all;
-  for (auto compute : {f32, bf16}) {
+  for (auto compute : {f32, bf16, f16}) {
     for (float dropout : {0.0f, 0.1f}) {
       for (auto [accumulation, reduce_every] : {std::pair{1u, 1u}, {4u, 1u}, {4u, 4u}}) {
         for (int ranks : {1, 2, 3, 4}) {
@@ -68,6 +69,7 @@ TEST_CASE("GPT-2's weights after 20 steps are the same bits whatever the stage, 
           s.ranks = group.ranks;
           s.stage = stage;
           s.compute = group.compute;
+          if (group.compute == core::DType::f16) s.loss_scale = {.dynamic = true, .initial = 4096, .window = 7};
           s.accumulation = group.accumulation;
           s.reduce_every = group.reduce_every;
           s.unit_elements = unit;
