@@ -261,6 +261,7 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
 
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
+                                "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
     const Result result = zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);
