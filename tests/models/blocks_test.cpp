@@ -1,7 +1,11 @@
 // Facts of the blocks that the comparison with the fp64 reference does not cover: dropout, memory, chunks of the head,
 // refusals, counts.
+#include <fstream>
+#include <nlohmann/json.hpp>
+
 #include "catch.h"
 #include "core/parallel.h"
+#include "models/llama/rotary_frequencies.h"
 #include "models/model.h"
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
@@ -294,6 +298,19 @@ TEST_CASE("parameters and FLOPs of Llama 2 7B, Llama 3 8B and Llama 3.2 1B are t
   CHECK(name(1) == "model.layers.0.input_layernorm.weight");
   CHECK(name(9) == "model.layers.0.mlp.down_proj.weight");
   CHECK(name(145) == "model.norm.weight");
+}
+
+TEST_CASE("rotary frequencies stretched by Llama 3's rule are those of transformers") {
+  std::ifstream file(ZRT_TEST_DATA "/llama_goldens.json");
+  const nlohmann::json golden = nlohmann::json::parse(file).at("rope_scaling"), &scaling = golden.at("scaling");
+  const std::vector<double> got =
+      rotary_frequencies(golden.at("width"), golden.at("theta"),
+                         {scaling.at("factor"), scaling.at("low_freq_factor"), scaling.at("high_freq_factor"),
+                          scaling.at("original_max_position_embeddings")});
+  const auto expected = golden.at("frequencies").get<std::vector<double>>();
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-5));
+  CHECK(rotary_frequencies(4, 100, {}) == std::vector<double>{1, std::pow(100.0, -0.5)});
 }
 
 TEST_CASE("contradictory sizes of a Llama are refused by the name of their key") {
