@@ -156,7 +156,9 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   const Folder folder("run");
   build_data(folder);
   folder.write("good.json", config(folder));
-  const Result trained = zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true");
+  const std::string preset = GENERATE("gpt2-tiny", "llama-tiny");
+  const Result trained =
+      zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true --set model.preset=" + preset);
   INFO(trained.text);
   REQUIRE(trained.code == 0);
 
@@ -165,6 +167,7 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   CHECK(resolved["zero_optimization"]["stage"]["from"] == "file");
   CHECK(resolved["run"]["trace"]["from"] == "command line");
   CHECK(resolved["gradient_accumulation_steps"]["from"] == "inferred");
+  CHECK(resolved["model"]["type"]["value"] == preset.substr(0, preset.find('-')));
 
   std::ifstream metrics(folder / "run/metrics.jsonl");
   int64_t steps = 0;
