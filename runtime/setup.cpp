@@ -24,6 +24,11 @@ void check_sizes(const Config& config) {
 }
 
 models::Model make_model(const ModelConfig& config) {
+  if (config.type == "llama") {
+    return models::make_llama({config.layers, config.hidden, config.heads, config.kv_heads, config.ffn, config.sequence,
+                               config.vocab, config.rope_theta, config.rope_scaling,
+                               static_cast<float>(config.rms_norm_eps), config.tied});
+  }
   return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
                             static_cast<float>(config.dropout), config.tied});
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "models/model.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/params.h"
 #include "optimizer/schedule.h"
@@ -22,6 +23,10 @@ struct ModelConfig {
   int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
   double dropout = 0;
   bool tied = true;
+  // Llama only.
+  int64_t kv_heads = 0, ffn = 0;
+  double rope_theta = 10000, rms_norm_eps = 1e-5;
+  models::RopeScaling rope_scaling;
 };
 
 struct DataSource {

@@ -309,8 +309,15 @@ TEST_CASE("presets fill the sizes that are not given") {
     INFO(name);
     CHECK(preset.hidden % preset.heads == 0);
     const Config config = parsed("", {"model.preset=" + name});
+    CHECK(config.model.type == preset.type);
     CHECK(config.model.layers == preset.layers);
     CHECK(config.model.vocab == preset.vocab);
+    CHECK(config.model.tied == preset.tied);
+    CHECK(config.model.kv_heads == preset.kv_heads);
+    CHECK(config.model.ffn == preset.ffn);
+    CHECK(config.model.rope_theta == preset.rope_theta);
+    CHECK(config.model.rms_norm_eps == preset.rms_norm_eps);
+    CHECK(config.model.rope_scaling.factor == preset.rope_scaling.factor);
   }
   const Config config = parsed(R"("run": {"steps": 1},)", {"model.sequence=16"});
   CHECK(config.model.sequence == 16);
@@ -321,6 +328,50 @@ TEST_CASE("presets fill the sizes that are not given") {
   CHECK(won.model.layers == 6);
   CHECK(won.model.heads == 12);
   CHECK(warned(won, "model.layers = 9"));
+}
+
+TEST_CASE("a Llama takes its own keys, and what is left open is as the paper has it") {
+  const auto llama = [](const std::string& more) {
+    return parse_config(R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,
+        "sequence": 8, "vocab": 9)" +
+                            more + "}}",
+                        "c", {}, 1)
+        .model;
+  };
+  const ModelConfig plain = llama("");
+  CHECK(plain.type == "llama");
+  CHECK(plain.kv_heads == 4);
+  CHECK(plain.ffn == 256);
+  CHECK(plain.rope_theta == 10000);
+  CHECK(plain.rms_norm_eps == 1e-5);
+  CHECK(plain.rope_scaling.factor == 1);
+  CHECK(!plain.tied);
+  const ModelConfig given = llama(R"(, "kv_heads": 2, "ffn": 100, "rope_theta": 5e5, "rms_norm_eps": 1e-6, "tied": true,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32, "original_max_position_embeddings": 4096})");
+  CHECK(given.kv_heads == 2);
+  CHECK(given.ffn == 100);
+  CHECK(given.rope_theta == 500000);
+  CHECK(given.rms_norm_eps == 1e-6);
+  CHECK(given.tied);
+  CHECK(given.rope_scaling.factor == 32);
+  CHECK(given.rope_scaling.low_freq_factor == 1);
+  CHECK(given.rope_scaling.high_freq_factor == 4);
+  CHECK(given.rope_scaling.original_positions == 4096);
+  CHECK(llama(R"(, "rope_scaling": null)").rope_scaling.factor == 1);
+}
+
+TEST_CASE("a preset on the command line replaces a model of another type") {
+  const std::string file = R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,
+      "kv_heads": 2, "sequence": 8, "vocab": 9, "rope_scaling": {"rope_type": "llama3"}}})";
+  const Config gpt2 = parse_config(file, "c", {"model.preset=gpt2-10m"}, 1);
+  CHECK(gpt2.model.type == "gpt2");
+  CHECK(gpt2.model.hidden == 384);
+  CHECK(gpt2.model.tied);
+  CHECK(warned(gpt2, "model.type = \"llama\""));
+  CHECK(warned(gpt2, "model.kv_heads = 2"));
+  const Config llama = parse_config(file, "c", {"model.preset=llama-10m"}, 1);
+  CHECK(llama.model.ffn == 1024);
+  CHECK(llama.model.rope_scaling.factor == 1);
 }
 
 TEST_CASE("an override sets any key, creates sections and comes from the command line") {

@@ -131,6 +131,24 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(model_error(R"({"layers": 2, "heads": 2})"), "model.hidden, model.sequence, model.vocab"));
   CHECK(has(model_error(R"({"preset": "gpt2-124"})"), "Did you mean gpt2-124m?"));
   CHECK(has(model_error(R"(null)"), "gpt2-1.5b"));
+
+  const auto llama = [&](const std::string& more) {
+    return model_error(sizes(64, 4, 8, 9, R"("type": "llama",)" + more));
+  };
+  CHECK(has(llama(R"("kv_heads": 3,)"), "model.kv_heads = 3 (ds.json:1) does not divide model.heads = 4"));
+  CHECK(has(llama(R"("ffn": 0,)"), "model.ffn = 0"));
+  CHECK(has(llama(R"("dropout": 0.1,)"), "Llama has no dropout"));
+  CHECK(has(llama(R"("rope_theta": 1,)"), "model.rope_theta = 1"));
+  CHECK(has(llama(R"("rms_norm_eps": 0,)"), "model.rms_norm_eps = 0"));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "yarn"},)"), "\"llama3\""));
+  CHECK(has(llama(R"("rope_scaling": {"factor": 8},)"), "model.rope_scaling.factor = 8"));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4},)"), "high_freq_factor"));
+  CHECK(has(model_error(sizes(64, 64, 8, 9, R"("type": "llama",)")), "heads of 1 elements"));
+  for (const char* key : {R"("kv_heads": 2)", R"("ffn": 9)", R"("rope_theta": 1e4)", R"("rms_norm_eps": 1e-5)",
+                          R"("rope_scaling": {"rope_type": "default"})"}) {
+    CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
+  }
+  CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 
 TEST_CASE("requests that are not supported are refused by name") {

@@ -158,7 +158,9 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   const Folder folder("run");
   build_data(folder);
   folder.write("good.json", config(folder));
-  const Result trained = zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true");
+  const std::string preset = GENERATE("gpt2-tiny", "llama-tiny");
+  const Result trained =
+      zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true --set model.preset=" + preset);
   INFO(trained.text);
   REQUIRE(trained.code == 0);
 
@@ -167,6 +169,7 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   CHECK(resolved["zero_optimization"]["stage"]["from"] == "file");
   CHECK(resolved["run"]["trace"]["from"] == "command line");
   CHECK(resolved["gradient_accumulation_steps"]["from"] == "inferred");
+  CHECK(resolved["model"]["type"]["value"] == preset.substr(0, preset.find('-')));
 
   std::ifstream metrics(folder / "run/metrics.jsonl");
   int64_t steps = 0;
@@ -293,6 +296,7 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
 
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
+                                "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
     const Result result = zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);
