@@ -1,4 +1,6 @@
 // Samples: Megatron's indices and blends against goldens, the text they cover, what ranks read.
+#include "data_samples.h"
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,8 +15,12 @@
 
 using namespace zrt::models::data;
 using test::contains;
+using test::distinct_documents;
 using test::DocumentList;
 using test::error_of;
+using test::options_for;
+using test::read;
+using test::Sample;
 using test::TemporaryFolder;
 using zrt::core::ConfigError;
 using zrt::core::DataError;
@@ -25,39 +31,6 @@ const nlohmann::json& golden() {
   static const nlohmann::json all =
       nlohmann::json::parse(test::read_file(std::string(ZRT_TEST_DATA) + "/dataset_golden/index.json"));
   return all;
-}
-
-// Documents whose tokens all differ.
-DocumentList distinct_documents(const std::vector<int32_t>& lengths) {
-  DocumentList documents;
-  int32_t next = 0;
-  for (const int32_t length : lengths) {
-    documents.emplace_back();
-    for (int32_t i = 0; i < length; ++i) documents.back().push_back(next++);
-  }
-  return documents;
-}
-
-struct Sample {
-  std::vector<int32_t> tokens, targets;
-};
-
-Sample read(const SampleSource& source, int64_t sample) {
-  // One word more on both sides: a write outside is seen.
-  const auto S = static_cast<size_t>(source.sequence());
-  std::vector<int32_t> tokens(S + 2, -7), targets(S + 2, -7);
-  source.read(sample, tokens.data() + 1, targets.data() + 1);
-  CHECK((tokens.front() == -7 && tokens.back() == -7 && targets.front() == -7 && targets.back() == -7));
-  return {{tokens.begin() + 1, tokens.end() - 1}, {targets.begin() + 1, targets.end() - 1}};
-}
-
-GptDatasetOptions options_for(const std::string& prefix, int64_t sequence, std::optional<int64_t> samples = {}) {
-  GptDatasetOptions options;
-  options.prefix = prefix;
-  options.sequence = sequence;
-  options.vocabulary = 60000;
-  options.samples = samples;
-  return options;
 }
 
 }  // namespace
@@ -287,74 +260,4 @@ TEST_CASE("threads read one dataset at the same time", "[data]") {
     });
   for (std::thread& thread : threads) thread.join();
   for (const int64_t sum : sums) CHECK(sum == sums[0]);
-}
-
-TEST_CASE("samples are those of Megatron-Core's own GPTDataset and BlendedDataset", "[data]") {
-  const std::string folder = std::string(ZRT_TEST_DATA) + "/dataset_golden/";
-  const auto golden_samples = nlohmann::json::parse(test::read_file(folder + "megatron.json"));
-  for (const auto& item : golden_samples["cases"]) {
-    std::vector<WeightedPrefix> prefixes;
-    for (const double weight : item["weights"])
-      prefixes.push_back({weight, folder + "megatron_" + std::to_string(prefixes.size())});
-    GptDatasetOptions options = options_for("", item["sequence"]);
-    options.vocabulary = golden_samples["vocabulary"];
-    options.seed = item["seed"];
-    const auto data = open_training_data(prefixes, item["samples"], options);
-    const auto expected = item["tokens"].get<std::vector<std::vector<int32_t>>>();
-    INFO(item["weights"] << ", seed " << item["seed"]);
-    REQUIRE(data->size() == static_cast<int64_t>(expected.size()));
-    for (int64_t k = 0; k < data->size(); ++k) {
-      Sample sample = read(*data, k);
-      sample.tokens.push_back(sample.targets.back());
-      REQUIRE(sample.tokens == expected[static_cast<size_t>(k)]);
-    }
-  }
-}
-
-TEST_CASE("a pair is written byte for byte as Megatron's own builder writes it", "[data]") {
-  const TemporaryFolder folder;
-  for (const char* name : {"megatron_0", "megatron_1", "megatron_2"}) {
-    const std::string golden_pair = std::string(ZRT_TEST_DATA) + "/dataset_golden/" + name;
-    test::write_dataset(folder / name, 1000, test::read_dataset(golden_pair, 1000));
-    CHECK(test::read_file(bin_path(folder / name)) == test::read_file(bin_path(golden_pair)));
-    CHECK(test::read_file(idx_path(folder / name)) == test::read_file(idx_path(golden_pair)));
-  }
-}
-
-TEST_CASE("each sample of an epoch is read once across changes of ranks and batch size", "[data]") {
-  const TemporaryFolder folder;
-  test::write_dataset(folder / "x", 60000, distinct_documents(std::vector<int32_t>(40, 60)));
-  constexpr int64_t sequence = 4, epoch = (40 * 60 - 1) / sequence;
-  const GptDataset dataset(options_for(folder / "x", sequence, epoch));
-  REQUIRE(dataset.size() == epoch);
-  // A run in legs: so many steps at this shape, then the next shape goes on behind the samples consumed so far.
-  struct Leg {
-    BatchShape shape;
-    int64_t steps;
-  };
-  const std::vector<std::vector<Leg>> runs{
-      {{{4, 1, 2}, 10}, {{2, 4, 1}, 10}, {{1, 2, 4}, 0}},  // the same batch of 8 on 1, 4, 2 ranks
-      {{{2, 3, 1}, 17}, {{2, 4, 3}, 5}, {{5, 1, 1}, 0}},   // batches of 6, 24, 5
-  };
-  for (const auto& legs : runs) {
-    std::vector<int> times(static_cast<size_t>(epoch));
-    std::set<int32_t> first_tokens;
-    int64_t consumed = 0;
-    for (const Leg& leg : legs) {
-      const int64_t batch = leg.shape.step_samples();
-      const int64_t steps = leg.steps > 0 ? leg.steps : (epoch - consumed) / batch;  // the last: to the end
-      for (int64_t step = 0; step < steps; ++step, consumed += batch)
-        for (int64_t micro = 0; micro < leg.shape.microbatches; ++micro)
-          for (int64_t rank = 0; rank < leg.shape.ranks; ++rank)
-            for (int64_t row = 0; row < leg.shape.rows; ++row) {
-              const int64_t sample = first_sample(leg.shape, 0, micro, rank, consumed) + row;
-              REQUIRE((sample >= 0 && sample < epoch));
-              ++times[static_cast<size_t>(sample)];
-              first_tokens.insert(read(dataset, sample).tokens.front());
-            }
-    }
-    CHECK(epoch - consumed < legs.back().shape.step_samples());
-    for (int64_t sample = 0; sample < epoch; ++sample) CHECK(times[static_cast<size_t>(sample)] == (sample < consumed));
-    CHECK(static_cast<int64_t>(first_tokens.size()) == consumed);  // different samples are different text
-  }
 }
