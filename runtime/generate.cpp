@@ -72,6 +72,11 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
       continue;
     }
     if (static_cast<int64_t>(text.size()) >= options.tokens) break;
+    if (!std::all_of(logits, logits + config.model.vocab, [](float x) { return std::isfinite(x); })) {
+      throw core::DataError(fmt::format(
+          "{}: the model's output is not a number: the weights hold values that are not numbers, or overflow",
+          weights.string()));
+    }
     token = sample(logits, config.model.vocab, options, static_cast<uint64_t>(position));
     if (token == options.stop_token) break;
     text.push_back(token);

@@ -12,6 +12,8 @@ packages=(
 )
 # The quick start trains on this text.
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)
+# tools/examples/multilingual.sh trains on these.
+[ "${1:-}" = "--multilingual" ] && packages+=(debian-reference-{de,en,es,fr,id,it,ja,pt,pt-br,zh-cn,zh-tw} debian-faq-ru)
 
 missing=()
 for package in "${packages[@]}"; do
