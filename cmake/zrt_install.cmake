@@ -17,6 +17,7 @@ endforeach()
 configure_package_config_file(cmake/zrtConfig.cmake.in ${CMAKE_BINARY_DIR}/zrtConfig.cmake
                               INSTALL_DESTINATION ${zrt_cmake_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/zrtConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_BINARY_DIR}/zrtConfig.cmake ${CMAKE_BINARY_DIR}/zrtConfigVersion.cmake cmake/FindxxHash.cmake
+file(GLOB zrt_find_modules ${CMAKE_SOURCE_DIR}/cmake/Find*.cmake)
+install(FILES ${CMAKE_BINARY_DIR}/zrtConfig.cmake ${CMAKE_BINARY_DIR}/zrtConfigVersion.cmake ${zrt_find_modules}
         DESTINATION ${zrt_cmake_dir})
 install(EXPORT zrtTargets NAMESPACE zrt:: DESTINATION ${zrt_cmake_dir})
