@@ -216,14 +216,15 @@ TEST_CASE("SIGTERM and SIGINT are passed on, waited for, and the run's code pass
   }
 }
 
-TEST_CASE("another signal can stand for SIGTERM") {
-  Run run("usr1", {"wait"});
-  run.options.stop_signal = SIGUSR1;
+TEST_CASE("signals pass by a launcher that would die of them and reach the ranks it started") {
+  Run run("ranks", {"step:1 wait", "exit:0"});
+  run.options.command.insert(run.options.command.begin(), {"setsid", "--wait"});
+  run.options.rank_program = fs::canonical("/bin/sh");
   const pid_t pid = supervise_in_child(run);
   run.await("ready");
   kill(pid, SIGTERM);
-  CHECK(exit_code(pid) == 0);
-  CHECK(fs::exists(run.path / "checkpoints/step_9"));
+  CHECK(exit_code(pid) == 3);
+  run.check_all_gone();
 }
 
 TEST_CASE("SIGUSR1 is passed on") {
