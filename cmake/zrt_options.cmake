@@ -10,8 +10,10 @@ endif()
 if(ZRT_SANITIZE)
   target_compile_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE})
-  # gcc 12 reports false positives of these kinds in sanitized standard headers.
-  target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # gcc 12 reports false positives of these kinds in sanitized standard headers.
+    target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+  endif()
 endif()
 
 # zrt_folder(name SOURCES … LINK …): library zrt_<name>, alias and installed name zrt::<name>. Warnings and sanitizers

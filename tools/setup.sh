@@ -12,6 +12,8 @@ packages=(
 )
 # The quick start trains on this text.
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)
+# tools/fuzz.sh builds with these.
+[ "${1:-}" = "--fuzz" ] && packages+=(clang-14 libfuzzer-14-dev libomp-14-dev)
 
 missing=()
 for package in "${packages[@]}"; do
