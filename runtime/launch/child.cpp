@@ -93,8 +93,16 @@ std::optional<ProcessEnd> Child::poll() {
   return end_;
 }
 
-void Child::send(int signal) const {
-  if (!end_) kill(pid_, signal);
+void Child::send(int signal, const std::filesystem::path& program) const {
+  if (end_) return;
+  bool sent = false;
+  for (const pid_t pid : program.empty() ? std::vector<pid_t>() : descendants_of(pid_)) {
+    std::error_code error;
+    if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), error) != program) continue;
+    kill(pid, signal);
+    sent = true;
+  }
+  if (!sent) kill(pid_, signal);
 }
 
 void Child::end_tree() {
