@@ -121,7 +121,7 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
       {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}, 1},
       {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}, 1},
       {"ranks", good, "--ranks 0", {"ranks", "0"}},
-      {"refused", good, "--set fp16.enabled=true", {"fp16"}},
+      {"refused", good, "--set fp16.enabled=true --set fp16.auto_cast=true", {"fp16.auto_cast"}},
   };
   for (const Bad& bad : cases) {
     folder.write("bad.json", bad.content);
