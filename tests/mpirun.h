@@ -29,7 +29,7 @@ inline JobResult run_shell(const std::string& command) {
 inline std::string mpirun(int ranks, const std::string& options = "") {
   // Open MPI itself leaks: that is not for AddressSanitizer to report.
   return "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 "
-         "60 " ZRT_MPIRUN " --oversubscribe --bind-to none " +
+         "60 " ZRT_MPIRUN " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 " +
          options + " -n " + std::to_string(ranks) + " ";
 }
 

@@ -106,12 +106,30 @@ TEST_CASE("arenas and other memory, on one machine and on several, give the bits
   }
 }
 
+struct CountingChannel final : WrappedChannel {
+  std::atomic<int>* data_frames = nullptr;
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
+    const bool sent = channel->send(kind, bytes);
+    if (sent && kind == FrameKind::data) ++*data_frames;
+    return sent;
+  }
+};
+
 TEST_CASE("within a machine what lies in arenas travels in no frame, and what does not in the fewest") {
   std::atomic<int> frames{0};
-  Group group = make_process_group({0, 0, 0}, 60s, &frames);
+  const auto count = [&](Place& place) {
+    for (Peer& peer : place.peers) {
+      if (!peer.channel) continue;
+      auto counting = std::make_unique<CountingChannel>();
+      counting->channel = std::move(peer.channel);
+      counting->data_frames = &frames;
+      peer.channel = std::move(counting);
+    }
+  };
+  Group group = make_process_group({0, 0, 0}, 60s, count);
   run_calls(group, {true, true, true}, 60);
   CHECK(frames == 0);
-  Group heap = make_process_group({0, 0}, 60s, &frames);
+  Group heap = make_process_group({0, 0}, 60s, count);
   run_ranks(heap, [](Communicator& c) {
     std::vector<std::byte> own(frame_bytes + 1), all(2 * own.size());
     const GatherRange range{own.data(), all.data(), static_cast<int64_t>(own.size())};
@@ -202,6 +220,44 @@ TEST_CASE("the first reason of an abort stays, and another process's last calls 
   CHECK(records.back().label.starts_with("gather 11xxx"));
   CHECK_FALSE(records.back().finished);
   CHECK(segment.records(1).empty());
+}
+
+// Holds a rank up in the middle of a call, before it tells one peer that the first phase is done.
+struct StallingChannel final : WrappedChannel {
+  std::atomic<bool>* go_on = nullptr;
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
+    while (kind == FrameKind::token && !*go_on) std::this_thread::sleep_for(5ms);
+    return channel->send(kind, bytes);
+  }
+};
+
+TEST_CASE("a rank that stops in the middle of a call is named, not those that wait for it") {
+  std::atomic<bool> go_on{false};
+  Group group = make_process_group({0, 0, 0}, 60s, [&](Place& place) {
+    // Rank 0, which waits for rank 1 and rank 2, is the first to lose patience; rank 1 waits for rank 2 only.
+    if (place.rank == 0) place.timeout = 1500ms;
+    if (place.rank != 2) return;
+    auto stalling = std::make_unique<StallingChannel>();
+    stalling->channel = std::move(place.peers[1].channel);
+    stalling->go_on = &go_on;
+    place.peers[1].channel = std::move(stalling);
+  });
+  std::vector<std::unique_ptr<core::Arena>> arenas;
+  for (int r = 0; r < 3; ++r) arenas.push_back(test_arenas().make(core::Tier::device, 4096));
+  const auto errors = run_catching(group, [&](Communicator& c) {
+    auto* data = reinterpret_cast<float*>(arenas[static_cast<size_t>(c.rank())]->data());
+    try {
+      c.all_reduce(data, 100, DType::f32, "sum");
+    } catch (...) {
+      go_on = true;
+      throw;
+    }
+  });
+  for (const std::string& error : errors) {
+    INFO(error);
+    CHECK(error.find("of rank 0) timed out after 1500 ms; missing ranks: 2; waiting ranks: 0, 1.") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("ranks on several machines learn a rank's failure and its reason") {

@@ -6,7 +6,6 @@
 #pragma once
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <exception>
 #include <functional>
@@ -34,26 +33,20 @@ inline SharedArenas& test_arenas() {
   return arenas;
 }
 
-// A channel that counts its data frames and keeps the segment alive that it runs through.
-struct CountingChannel final : Channel {
+// Passes everything on; tests override what they watch or disturb. Keeps the segment alive that it runs through.
+struct WrappedChannel : Channel {
   std::shared_ptr<Segment> segment;
   std::unique_ptr<Channel> channel;
-  std::atomic<int>* data_frames;
-  CountingChannel(std::shared_ptr<Segment> through, int rank, int peer, std::atomic<int>* count)
-      : segment(std::move(through)), channel(segment->channel(rank, peer)), data_frames(count) {}
-  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
-    const bool sent = channel->send(kind, bytes);
-    if (sent && kind == FrameKind::data && data_frames) ++*data_frames;
-    return sent;
-  }
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override { return channel->send(kind, bytes); }
   bool flushed() override { return channel->flushed(); }
   std::optional<Frame> receive() override { return channel->receive(); }
   void pop() override { channel->pop(); }
 };
 
-// Each rank as if in a process of its own, on machine hosts[rank]. `data_frames` counts frames sent within machines.
+// Each rank as if in a process of its own, on machine hosts[rank]; `adjust` may change a rank's place before it is
+// used.
 inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout,
-                                std::atomic<int>* data_frames = nullptr) {
+                                const std::function<void(Place&)>& adjust = {}) {
   const int size = static_cast<int>(hosts.size());
   auto network = std::make_shared<Segment>(size);
   std::vector<std::shared_ptr<Segment>> machines;
@@ -69,9 +62,12 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
       Peer& made = place.peers.emplace_back();
       if (here) made.member = peer, made.pid = getpid();
       if (peer == rank) continue;
-      made.channel =
-          std::make_unique<CountingChannel>(here ? place.segment : network, rank, peer, here ? data_frames : nullptr);
+      auto channel = std::make_unique<WrappedChannel>();
+      channel->segment = here ? place.segment : network;
+      channel->channel = channel->segment->channel(rank, peer);
+      made.channel = std::move(channel);
     }
+    if (adjust) adjust(place);
     group.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank));
   }
   return group;

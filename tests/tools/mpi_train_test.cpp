@@ -162,7 +162,7 @@ TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named
   JobResult result{};
   std::thread job([&] {
     result = run_shell(mpirun(3, "-x ZRT_TEST_MARK=" + mark) +
-                       folder.train("--steps 1000000 --set run.timeout_seconds=2 --set run.log_interval=0"));
+                       folder.train("--steps 1000000 --set run.timeout_seconds=1 --set run.log_interval=0"));
   });
   // Training when the metrics file has lines.
   for (int i = 0; i < 1000 && (!fs::exists(folder.path / "run/metrics.jsonl") ||
