@@ -1,4 +1,5 @@
 // A run that stops and goes on: the same bits on the same mesh, the same weights on any.
+#include <fstream>
 #include <memory>
 
 #include "catch.h"
@@ -33,7 +34,7 @@ Setting setting(int ranks, int stage, core::DType compute = core::DType::f32) {
 class Run {
  public:
   Run(const models::Model& model, const Setting& s, const fs::path& store, bool background,
-      const checkpoint::Reader* from = nullptr)
+      const runtime::checkpoint::Reader* from = nullptr)
       : setting_(s), layout_(testing::make_layout(model, s)) {
     std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
     if (background) phases.push_back("save");
