@@ -31,7 +31,7 @@ struct Field {
 
 std::string varint(uint64_t value) {
   std::string text;
-  for (; value >= 128; value >>= 7) text += static_cast<char>(value & 127 | 128);
+  for (; value >= 128; value >>= 7) text += static_cast<char>((value & 127) | 128);
   return text + static_cast<char>(value);
 }
 
