@@ -220,8 +220,12 @@ void Checkpointer::write(size_t local, Flight& flight) {
   flight.outcome.write_seconds = now_seconds() - flight.start;
 }
 
+bool Checkpointer::busy() const {
+  return flight_ && flight_->running > 0;
+}
+
 void Checkpointer::poll() {
-  if (flight_ && flight_->running == 0) wait();
+  if (flight_ && !busy()) wait();
 }
 
 void Checkpointer::wait() {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "comm/transport.h"
 #include "core/error.h"
 #include "mean_block.h"
 #include "models/data/build.h"
@@ -58,7 +59,8 @@ int main(int argc, char** argv) {
     hooks.step = [](const zrt::runtime::StepMetrics& m) {
       if (m.step == 1 || m.step % 20 == 0) std::printf("step %d loss %.4f\n", static_cast<int>(m.step), m.loss);
     };
-    const auto result = zrt::runtime::train(config, model, hooks);
+    const auto ranks = zrt::comm::make_thread_transport(2);
+    const auto result = zrt::runtime::train(config, model, hooks, *ranks);
     std::printf("state_xxh3 %s\n", result.summary.state_xxh3.c_str());
   } catch (const zrt::core::Error& error) {
     std::fprintf(stderr, "custom_block: %s\n", error.what());
