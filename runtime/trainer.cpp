@@ -284,7 +284,6 @@ TrainResult Training::run() {
 
 }  // namespace
 
-<<<<<<< HEAD
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport) {
   comm::require_equal(transport, "the configuration", resolved_json(config), session_options(config).timeout);
@@ -293,91 +292,6 @@ TrainResult train(const Config& config, const models::Model& model, const TrainH
 
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
   return train(config, make_model(config.model), hooks, transport);
-=======
-TrainResult train(const Config& config, const TrainHooks& hooks) {
-  const models::Model model = make_model(config.model);
-  const Layout layout = make_layout(config, model);
-  const auto source = open_train_data(config, layout);
-  std::vector<std::string> phases{"init", "step", "save"};
-  std::optional<EvalData> validation;
-  if (!config.data.validation.empty()) {
-    validation = open_eval_data(config.data.validation, config.model);
-    phases.push_back("eval");
-  }
-  Compiled compiled = compile_within_budget(config, layout, phases);
-  if (hooks.planned) hooks.planned(layout, compiled);
-
-  const std::filesystem::path out = config.run.out;
-  std::error_code error;
-  std::filesystem::create_directories(out, error);
-  if (error) {
-    throw core::DataError(fmt::format("run.out: the folder {} cannot be made: {}", out.string(), error.message()));
-  }
-  write_file(out / "config.resolved.json", resolved_json(config));
-  std::ofstream metrics_file(out / "metrics.jsonl");
-
-  const data::BatchShape batch{layout.micro_batch, layout.dp, static_cast<int64_t>(layout.microbatches)};
-  int64_t step = 0;
-  BatchFiller filler;  // set while something else than training reads batches
-  auto fill = [&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-    if (filler) return filler(rank, microbatch, tokens, targets);
-    const int64_t first = data::first_sample(batch, step, microbatch, rank);
-    for (int64_t row = 0; row < layout.micro_batch; ++row) {
-      source->read(first + row, tokens + row * layout.sequence, targets + row * layout.sequence);
-    }
-  };
-  Session session(layout, std::move(compiled), session_options(config), {fill, {}});
-  session.run("init", {});
-
-  TrainResult result;
-  std::vector<double> seconds;
-  auto evaluate_now = [&](int64_t limit) {
-    Evaluation evaluation = evaluate(session, *validation, filler, limit);
-    if (hooks.evaluated) hooks.evaluated(step, evaluation);
-    return evaluation;
-  };
-  result.summary.exit_reason = "finished";
-  for (; step < config.run.steps;) {
-    const StepInputs inputs{static_cast<uint64_t>(config.run.seed), config.schedule.rate(step), 1,
-                            static_cast<uint32_t>(step), 0};
-    const auto start = std::chrono::steady_clock::now();
-    session.run("step", inputs);
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    ++step;
-    result.last = read_metrics(session, layout, step, seconds.back());
-    metrics_file << to_json(result.last) << std::endl;
-    if (!metrics_file)
-      throw core::DataError(fmt::format("{} cannot be written; is the disk full?", (out / "metrics.jsonl").string()));
-    if (hooks.step) hooks.step(result.last);
-    const int64_t interval = config.run.eval_interval;
-    if (validation && interval > 0 && step % interval == 0 && step < config.run.steps) {
-      evaluate_now(config.run.eval_batches);
-    }
-    if (hooks.stop && hooks.stop()) {
-      result.summary.exit_reason = "stopped by a signal";
-      break;
-    }
-  }
-
-  Summary& summary = result.summary;
-  if (validation) summary.validation = evaluate_now(0);
-  if (config.run.save_weights) save_weights(session, model, out / "checkpoints" / fmt::format("step_{}", step));
-  summary.steps = step;
-  summary.final_loss = result.last.loss;
-  summary.state_xxh3 = session.state_xxh3();
-  summary.kernel_table_xxh3 = models::kernel_table_hash();
-  summary.step_seconds = median(seconds);
-  summary.tokens_per_second = static_cast<double>(result.last.tokens) / summary.step_seconds;
-  summary.model_flops_per_second = summary.tokens_per_second * model.flops_per_token();
-  summary.comm = session.executor(0).comm_volume();
-  summary.verify_seconds = session.compiled().verify_seconds;
-  summary.packing_overhead = session.compiled().plan.packing_overhead();
-  result.memory = measure_memory(session);
-  write_file(out / "memory.json", to_json(result.memory));
-  write_file(out / "summary.json", to_json(summary));
-  if (config.run.trace) write_file(out / "trace.json", trace_json(session, "step"));
-  return result;
->>>>>>> ops
 }
 
 }  // namespace zrt::runtime

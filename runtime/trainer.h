@@ -7,11 +7,8 @@
 #include "comm/transport.h"
 #include "models/data/dataset_meta.h"
 #include "models/data/sample_source.h"
-<<<<<<< HEAD
 #include "models/model.h"
 #include "runtime/checkpointer.h"
-=======
->>>>>>> ops
 #include "runtime/config/config.h"
 #include "runtime/metrics.h"
 
@@ -36,7 +33,6 @@ struct TrainResult {
 };
 
 // Trains and writes config.resolved.json, metrics.jsonl, memory.json, summary.json, with run.trace trace.json, and
-<<<<<<< HEAD
 // checkpoints into config.run.out; goes on from a checkpoint as run.resume says. A save that fails is reported and
 // training goes on; one that fails at the end is an error, after all else is written. Every process of a run calls it
 // with its transport; the one with rank 0 writes the files, and only there are metrics and the summary complete. Throws
@@ -45,10 +41,6 @@ TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport
 // The same for a model of the caller's own blocks. Of config.model only `sequence` and `vocab` count, for the data.
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport);
-=======
-// with run.save_weights checkpoints/step_<N>/model.safetensors into config.run.out. Throws core::Error.
-TrainResult train(const Config& config, const TrainHooks& hooks);
->>>>>>> ops
 
 // A held-out dataset.
 struct EvalSet {

@@ -249,10 +249,10 @@ int bench_command(const Args& args) {
   if (what == "adam") return bench_adam(rest);
   if (what == "comm") return bench_comm(rest);
   if (what == "--help" || what == "-h") {
-    std::cout << "usage: zrt bench train|adam|comm [options]; each takes --help and --json\n";
+    std::cout << "usage: zrt bench train|save|adam|comm [options]; each takes --help and --json\n";
     return 0;
   }
-  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, adam and comm", what));
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam and comm", what));
 }
 
 }  // namespace zrt::tools
