@@ -49,6 +49,11 @@ int report_error(const std::exception& error) {
   return known ? known->exit_code() : 1;
 }
 
+bool several_processes() {
+  const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+  return launch && launch->world > 1;
+}
+
 void need_single_process(const std::string& command) {
   const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
   if (!launch || launch->world == 1) return;

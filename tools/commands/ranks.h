@@ -18,6 +18,9 @@ int run_ranks(comm::Transport& transport, const std::function<int()>& body);
 // Prints an error to stderr and returns the exit code.
 int report_error(const std::exception& error);
 
+// Whether mpirun or srun started this process as one of several.
+bool several_processes();
+
 // Throws UsageError in one of several processes that mpirun or srun started, for commands that know nothing of others.
 void need_single_process(const std::string& command);
 
