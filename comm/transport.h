@@ -39,6 +39,10 @@ class Transport {
   // a process does not come within `timeout`.
   virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;
 
+  // The last calls of the local ranks in all groups, a line each; for a process that is about to end. Any thread may call
+  // it. "" where ranks are threads.
+  virtual std::string last_calls() const { return ""; }
+
   // Ends a run of several processes because of `error`: one of them, if possible that of the root cause, calls `print`
   // and ends all with exit code `code`. It does not return then. In a run of one process it does nothing.
   virtual void fail(const std::exception& error, const std::function<void()>& print, int code) = 0;

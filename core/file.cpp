@@ -23,17 +23,28 @@ namespace {
   std::string text = fmt::format("{}: {}: {}", path.string(), what, std::strerror(error));
   struct statvfs space {};
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  if (error == ENOSPC && statvfs(folder.c_str(), &space) == 0) {
+  const bool no_room = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  if (no_room && statvfs(folder.c_str(), &space) == 0) {
     const uint64_t free = uint64_t{space.f_bavail} * space.f_frsize;
     text += fmt::format("; {} bytes ({}) are free there", free, format_bytes(free));
+    if (error == EFBIG) text += ", but the limit for one file is lower (ulimit -f)";
   }
   throw DataError(text);
+}
+
+// A call that a signal interrupted before it did anything is made again.
+template <class Call>
+int uninterrupted(Call call) {
+  int result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
 }
 
 }  // namespace
 
 NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  descriptor_ =
+      uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
   if (descriptor_ < 0) fail("cannot be created");
 }
 
@@ -61,7 +72,7 @@ void NewFile::write(const void* data, uint64_t bytes) {
 }
 
 void NewFile::keep() {
-  if (::fsync(descriptor_) != 0) fail("cannot be brought to disk");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail("cannot be brought to disk");
   // Some file systems report a failed write only here.
   if (::close(std::exchange(descriptor_, -1)) != 0) {
     const int error = errno;
@@ -124,7 +135,7 @@ void make_folder(const std::filesystem::path& path) {
 void sync_folder(const std::filesystem::path& path) {
   const int folder = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) fail_at(path, "cannot be opened", errno);
-  const int error = ::fsync(folder) != 0 ? errno : 0;
+  const int error = uninterrupted([&] { return ::fsync(folder); }) != 0 ? errno : 0;
   ::close(folder);
   if (error != 0) fail_at(path, "cannot be brought to disk", error);
 }

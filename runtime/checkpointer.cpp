@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 
 #include "core/error.h"
@@ -41,9 +40,7 @@ struct Checkpointer::Flight {
   checkpoint::Manifest manifest;
   SaveOutcome outcome;
   double start = 0;
-  std::vector<std::thread> threads;
-  std::vector<std::exception_ptr> errors;  // by local rank: the group is broken
-  std::atomic<size_t> running = 0;
+  Crew crew;  // one that throws: the group is broken
 };
 
 Checkpointer::Checkpointer(Session& session, CheckpointOptions options, std::function<void(const SaveOutcome&)> report)
@@ -54,7 +51,12 @@ Checkpointer::Checkpointer(Session& session, CheckpointOptions options, std::fun
 
 Checkpointer::~Checkpointer() {
   if (!flight_) return;
-  for (std::thread& thread : flight_->threads) thread.join();
+  // Training has failed, so the save cannot end well. Its ranks would wait for each other up to the time-out.
+  for (const auto& rank : group_) rank->abort("the run has failed while this checkpoint was being saved");
+  try {
+    flight_->crew.join(session_.grace(), session_.stuck());
+  } catch (...) {
+  }
 }
 
 // Where this rank's part of a unit lies: source 0 is the fp32 weights, then come the state kinds.
@@ -127,17 +129,8 @@ void Checkpointer::save(const checkpoint::Manifest& manifest) {
   flight.outcome.step = manifest.step;
   flight.start = now_seconds();
   if (options_.background) session_.run("save", session_.executor(0).control().inputs);
-  flight.errors.resize(group_.size());
-  flight.running = group_.size();
   for (size_t local = 0; local < group_.size(); ++local) {
-    flight.threads.emplace_back([this, local, &flight] {
-      try {
-        write(local, flight);
-      } catch (...) {
-        flight.errors[local] = std::current_exception();
-      }
-      --flight.running;
-    });
+    flight.crew.start([this, local, &flight] { write(local, flight); });
   }
   flight.outcome.stall_seconds = now_seconds() - flight.start;
   if (!options_.background) wait();
@@ -221,7 +214,7 @@ void Checkpointer::write(size_t local, Flight& flight) {
 }
 
 bool Checkpointer::busy() const {
-  return flight_ && flight_->running > 0;
+  return flight_ && flight_->crew.running();
 }
 
 void Checkpointer::poll() {
@@ -231,10 +224,10 @@ void Checkpointer::poll() {
 void Checkpointer::wait() {
   if (!flight_) return;
   const double start = now_seconds();
-  for (std::thread& thread : flight_->threads) thread.join();
+  const auto errors = flight_->crew.join(session_.grace(), session_.stuck());
   const std::unique_ptr<Flight> flight = std::move(flight_);
   flight->outcome.stall_seconds += now_seconds() - start;
-  for (const std::exception_ptr& error : flight->errors) {
+  for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
   if (report_) report_(flight->outcome);

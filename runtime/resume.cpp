@@ -22,6 +22,7 @@ std::string choose(const Config& config, const std::function<void(const std::str
   if (!config.run.resume.empty() && config.run.resume != "auto") {
     return checkpoint::find_checkpoint(config.run.resume).string();
   }
+  checkpoint::restore_replaced(store);
   const auto newest = checkpoint::newest_valid(
       store, [&](const std::string& why) { warn(fmt::format("a checkpoint is passed over: {}", why)); });
   if (config.run.resume == "auto") return newest ? newest->folder.string() : "";

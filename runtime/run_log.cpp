@@ -37,7 +37,10 @@ RunLog::~RunLog() {
 
 void RunLog::add(const StepMetrics& metrics) {
   kept_ += to_json(metrics) + "\n";
-  const ssize_t done = ::write(descriptor_, kept_.data(), kept_.size());
+  ssize_t done = 0;
+  do {
+    done = ::write(descriptor_, kept_.data(), kept_.size());
+  } while (done < 0 && errno == EINTR);
   if (done == static_cast<ssize_t>(kept_.size())) {
     written_ += done;
     kept_.clear();

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
-#include <thread>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -74,18 +74,9 @@ Session::~Session() {
 }
 
 void Session::on_all_ranks(const std::function<void(size_t)>& body) {
-  std::vector<std::exception_ptr> errors(ranks_.size());
-  std::vector<std::thread> threads;
-  for (size_t r = 0; r < ranks_.size(); ++r) {
-    threads.emplace_back([&, r] {
-      try {
-        body(r);
-      } catch (...) {
-        errors[r] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  Crew crew;
+  for (size_t r = 0; r < ranks_.size(); ++r) crew.start([&body, r] { body(r); });
+  const std::vector<std::exception_ptr> errors = crew.join(grace(), hooks_.stuck);
   // A CommError is usually the echo of another rank's failure: prefer what caused it.
   std::exception_ptr chosen;
   for (const std::exception_ptr& error : errors) {

@@ -1,6 +1,7 @@
 // The local ranks of a run, ready to run programs: arenas, communicators and executors, one rank per thread. Ranks of
 // other processes have sessions of their own; all processes call the same methods in the same order.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "comm/transport.h"
 #include "core/arena.h"
 #include "runtime/compile.h"
+#include "runtime/crew.h"
 #include "runtime/executor.h"
 
 namespace zrt::runtime {
@@ -22,6 +24,7 @@ struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
   decltype(Rank::load) load;
   bool loads_states = false;
+  StuckHook stuck = nullptr;  // a rank's thread does not come back although the group has ended
 };
 
 struct SessionOptions {
@@ -64,6 +67,9 @@ class Session {
   // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
   void on_all_ranks(const std::function<void(size_t local)>& body);
   std::chrono::milliseconds timeout() const { return timeout_; }
+  // For the other local ranks to notice that one has failed.
+  std::chrono::milliseconds grace() const { return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5)); }
+  const StuckHook& stuck() const { return hooks_.stuck; }
   const Compiled& compiled() const { return compiled_; }
   const Layout& layout() const { return layout_; }
 

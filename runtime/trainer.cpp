@@ -149,6 +149,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
     read_batch(rank, microbatch, tokens, targets);
   };
+  hooks.stuck = hooks_.stuck;
   const bool states = resumed && resumed->states() && !config_.run.load_module_only;
   if (resumed) {
     hooks.load = [resumed](const std::string& tensor, int64_t begin, std::span<float> out) {

@@ -24,6 +24,7 @@ struct TrainHooks {
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
   std::function<uint32_t()> requests;
+  StuckHook stuck;  // see runtime/crew.h
 };
 
 struct TrainResult {

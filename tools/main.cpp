@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <csignal>
 #include <exception>
 #include <iostream>
 #include <map>
@@ -55,6 +56,8 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A write beyond `ulimit -f` then fails with a reason instead of ending the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   zrt::core::init_log();
   try {
     return run({argv + 1, argv + argc});

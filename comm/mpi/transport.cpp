@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "comm/mpi/library.h"
@@ -51,6 +52,7 @@ class MpiTransport final : public Transport {
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) override {
     return exchange_texts(text, timeout);
   }
+  std::string last_calls() const override;
   void fail(const std::exception& error, const std::function<void()>& print, int code) override;
 
  private:
@@ -63,6 +65,8 @@ class MpiTransport final : public Transport {
   bool several_machines_ = false;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
+  mutable std::mutex mutex_;  // guards meetings_
+  std::vector<std::weak_ptr<ProcessMeeting>> meetings_;
 };
 
 MpiTransport::MpiTransport(const std::string& launcher, int announced) {
@@ -126,8 +130,23 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_group(const std::s
     }
   }
   std::vector<std::unique_ptr<Communicator>> local;
-  local.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank_));
+  const auto meeting = std::make_shared<ProcessMeeting>(std::move(place));
+  {
+    const std::lock_guard lock(mutex_);
+    meetings_.push_back(meeting);
+  }
+  local.push_back(make_communicator(meeting, rank_));
   return local;
+}
+
+std::string MpiTransport::last_calls() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& weak : meetings_) {
+    const auto meeting = weak.lock();
+    if (meeting) text += fmt::format("  rank {}, group {}:\n{}", rank_, meeting->group(), meeting->own_calls());
+  }
+  return text;
 }
 
 void MpiTransport::fail(const std::exception& error, const std::function<void()>& print, int code) {

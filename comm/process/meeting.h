@@ -50,6 +50,7 @@ class ProcessMeeting final : public Meeting {
   void abort(const std::string& reason) override;
   Counters counters(int rank) const override;
   std::vector<FlightRecord> flight_records(int rank) const override;
+  std::string own_calls() const;  // this rank's last, a line each
 
  private:
   struct Extent {

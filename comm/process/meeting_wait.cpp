@@ -123,6 +123,11 @@ std::string ProcessMeeting::last_calls_here() const {
   return text;
 }
 
+std::string ProcessMeeting::own_calls() const {
+  const std::lock_guard lock(mutex_);
+  return recorder_.format(reported_records);
+}
+
 void ProcessMeeting::fail(int, const std::string& reason) {
   place_.segment->abort(reason);
   leave();

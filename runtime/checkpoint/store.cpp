@@ -16,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* replaced_end = ".replaced.tmp";
+
 std::string step_name(int64_t step) {
   return fmt::format("step_{}", step);
 }
@@ -121,7 +123,7 @@ void commit_checkpoint(const fs::path& store, const fs::path& folder, const Mani
       core::sync_folder(store);
       fs::remove_all(folder);
     } else {
-      const fs::path old = store / fmt::format(".{}.old.tmp", step_name(manifest.step));
+      const fs::path old = store / fmt::format(".{}{}", step_name(manifest.step), replaced_end);
       fs::remove_all(old);
       core::rename_path(target, old);
       core::rename_path(folder, target);
@@ -136,6 +138,19 @@ void commit_checkpoint(const fs::path& store, const fs::path& folder, const Mani
     core::write_durably(store / "latest", step_name(manifest.step) + "\n");
   } catch (const core::DataError&) {
     // Only a hint; the checkpoint is committed.
+  }
+}
+
+void restore_replaced(const fs::path& store) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(store, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.front() == '.' && name.ends_with(replaced_end)) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    const std::string step = name.substr(1, name.size() - 1 - std::string(replaced_end).size());
+    if (step_of(step) >= 0 && !fs::exists(store / step)) fs::rename(store / name, store / step, error);
   }
 }
 
@@ -161,6 +176,7 @@ void prune_checkpoints(const fs::path& store, int64_t keep_last, int64_t keep_ev
     fs::rename(all[i].folder, dying, error);
     fs::remove_all(error ? all[i].folder : dying, error);
   }
+  remove_leftovers(store);  // what could not be removed the last time
 }
 
 }  // namespace zrt::runtime::checkpoint

@@ -37,6 +37,9 @@ std::filesystem::path begin_checkpoint(const std::filesystem::path& store, int64
 // Writes the manifest and moves the folder into place. Afterwards the checkpoint survives a power cut.
 void commit_checkpoint(const std::filesystem::path& store, const std::filesystem::path& folder,
                        const Manifest& manifest);
+// Puts back what a run that died between two renames had taken away to replace it, where the file system cannot exchange
+// two folders.
+void restore_replaced(const std::filesystem::path& store);
 void remove_leftovers(const std::filesystem::path& store);  // of runs that died while saving
 
 // Removes old checkpoints: kept are the newest `keep_last` (at least the newest) and those whose step is a multiple of

@@ -1,65 +1,12 @@
 // The program from outside: exit codes and messages for bad input, and a whole small run.
-#include <sys/wait.h>
+#include "tests/program.h"
 
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-
-#include "catch.h"
+using namespace zrt::testing;
 
 namespace {
 
-namespace fs = std::filesystem;
-
-struct Result {
-  int code;
-  std::string text;  // stdout and stderr
-};
-
-Result zrt(const std::string& arguments) {
-  const std::string command = std::string(ZRT_BINARY_DIR) + "/zrt " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  std::string text;
-  char buffer[4096];
-  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
-  const int status = pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
-}
-
-// A folder of its own for each test, with a small text in it.
-struct Folder {
-  fs::path path;
-  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / ("zrt_cli_" + name)) {
-    fs::remove_all(path);
-    fs::create_directories(path);
-    std::ofstream text(path / "text.txt");
-    for (int i = 0; i < 400; ++i) text << "line " << i * 7919 % 1000 << " of a text that repeats itself\n";
-  }
-  ~Folder() { fs::remove_all(path); }
-  std::string operator/(const std::string& name) const { return (path / name).string(); }
-  void write(const std::string& name, const std::string& content) const { std::ofstream(path / name) << content; }
-};
-
 std::string config(const Folder& folder, const std::string& more = "") {
-  return R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2,
-  "optimizer": {"type": "AdamW", "params": {"lr": 0.003}}, "zero_optimization": {"stage": 3},
-  "model": {"preset": "gpt2-tiny"}, "data": {"train": ")" +
-         (folder / "corpus/train") + R"(", "validation": ")" + (folder / "corpus/validation") +
-         R"("}, "run": {"steps": 6, "out": ")" + (folder / "run") + R"("})" + more + "}";
-}
-
-nlohmann::json read_json(const std::string& file) {
-  std::ifstream in(file);
-  return nlohmann::json::parse(in);
-}
-
-void build_data(const Folder& folder) {
-  const Result built = zrt("data build --out " + (folder / "corpus") + " --validation 0.2 " + (folder / "text.txt"));
-  INFO(built.text);
-  REQUIRE(built.code == 0);
+  return folder.config(more);
 }
 
 }  // namespace
@@ -68,7 +15,7 @@ TEST_CASE("A command line that cannot be understood exits with 2 and says what i
   for (const char* arguments : {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data",
                                 "launch", "launch x.json --nonsense", "launch x.json --max-restarts", "data build x",
                                 "bench", "bench train --stages 0,7", "generate", "eval"}) {
-    const Result result = zrt(arguments);
+    const Result result = run_zrt(arguments);
     INFO("zrt " << arguments << "\n" << result.text);
     CHECK(result.code == 2);
     CHECK(result.text.find("zrt: error: ") != std::string::npos);
@@ -78,9 +25,9 @@ TEST_CASE("A command line that cannot be understood exits with 2 and says what i
 TEST_CASE("Help and version go to stdout with exit code 0") {
   for (const char* arguments : {"--help", "--version", "train --help", "data build --help", "eval --help",
                                 "generate --help", "launch --help", "bench --help", "bench train --help"}) {
-    const std::string all = zrt(arguments).text;
+    const std::string all = run_zrt(arguments).text;
     INFO("zrt " << arguments << "\n" << all);
-    CHECK(zrt(std::string(arguments) + " 2>/dev/null").code == 0);
+    CHECK(run_zrt(std::string(arguments) + " 2>/dev/null").code == 0);
     CHECK_FALSE(all.empty());
   }
 }
@@ -125,7 +72,7 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
   };
   for (const Bad& bad : cases) {
     folder.write("bad.json", bad.content);
-    const Result result = zrt("train " + (folder / "bad.json") + " " + bad.arguments);
+    const Result result = run_zrt("train " + (folder / "bad.json") + " " + bad.arguments);
     INFO(bad.what << "\n" << result.text);
     CHECK(result.code == bad.code);
     CHECK(result.text.find("zrt: error: ") != std::string::npos);
@@ -144,7 +91,7 @@ TEST_CASE("A dataset cut short at any of several places is refused by name") {
     for (const uintmax_t size : {uintmax_t{0}, uintmax_t{1}, uintmax_t{20}, whole / 2, whole - 1}) {
       if (size >= whole) continue;
       fs::resize_file(folder.path / name, size);
-      const Result result = zrt("train " + (folder / "good.json"));
+      const Result result = run_zrt("train " + (folder / "good.json"));
       INFO(name << " cut to " << size << "\n" << result.text);
       CHECK(result.code == 1);
       CHECK(result.text.find("corpus/train") != std::string::npos);
@@ -160,7 +107,7 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   folder.write("good.json", config(folder));
   const std::string preset = GENERATE("gpt2-tiny", "llama-tiny");
   const Result trained =
-      zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true --set model.preset=" + preset);
+      run_zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true --set model.preset=" + preset);
   INFO(trained.text);
   REQUIRE(trained.code == 0);
 
@@ -197,19 +144,19 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   CHECK(summary["state_xxh3"].get<std::string>().size() == 16);
   CHECK(read_json(folder / "run/trace.json")["traceEvents"].size() > 100);
 
-  const Result evaluated = zrt("eval " + (folder / "run") + " --json");
+  const Result evaluated = run_zrt("eval " + (folder / "run") + " --json");
   INFO(evaluated.text);
   REQUIRE(evaluated.code == 0);
   CHECK(nlohmann::json::parse(evaluated.text)["loss"] == summary["validation"]["loss"]);
 
-  const Result text = zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json");
+  const Result text = run_zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json");
   INFO(text.text);
   REQUIRE(text.code == 0);
-  CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json").text == text.text);
-  CHECK(zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 4 --json").text != text.text);
-  CHECK(zrt("generate " + (folder / "nowhere")).code == 2);
+  CHECK(run_zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json").text == text.text);
+  CHECK(run_zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 4 --json").text != text.text);
+  CHECK(run_zrt("generate " + (folder / "nowhere")).code == 2);
   fs::resize_file(folder.path / "run/checkpoints/step_6/model.safetensors", 5000);
-  const Result cut = zrt("eval " + (folder / "run"));
+  const Result cut = run_zrt("eval " + (folder / "run"));
   INFO(cut.text);
   CHECK(cut.code == 1);
   CHECK(cut.text.find("model.safetensors") != std::string::npos);
@@ -221,10 +168,10 @@ TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the sa
   folder.write("good.json", config(folder));
   std::string expected;
   for (const char* stage : {"0", "1", "2", "3"}) {
-    const Result result = zrt("train " + (folder / "good.json") +
-                              " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
-                              " --set zero_optimization.stage=" +
-                              stage);
+    const Result result = run_zrt("train " + (folder / "good.json") +
+                                  " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
+                                  " --set zero_optimization.stage=" +
+                                  stage);
     INFO(stage << "\n" << result.text);
     REQUIRE(result.code == 0);
     const std::string state = read_json(folder / "run/summary.json")["state_xxh3"];
@@ -239,7 +186,7 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
   folder.write("good.json", config(folder));
   const std::string train = "train " + (folder / "good.json") + " --set zero_optimization.stage=0 --ranks 2";
   const std::string budget = " --set memory.device_budget_bytes=2000000";
-  const Result refused = zrt(train + budget);
+  const Result refused = run_zrt(train + budget);
   INFO(refused.text);
   REQUIRE(refused.code == 1);
   int stage = 0, micro = 0, accumulation = 0;
@@ -248,26 +195,26 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
   REQUIRE(std::sscanf(refused.text.c_str() + at,
                       "zero_optimization.stage %d, train_micro_batch_size_per_gpu %d, gradient_accumulation_steps %d",
                       &stage, &micro, &accumulation) == 3);
-  const Result followed = zrt(train + budget + " --set zero_optimization.stage=" + std::to_string(stage) +
-                              " --set train_micro_batch_size_per_gpu=" + std::to_string(micro) +
-                              " --set gradient_accumulation_steps=" + std::to_string(accumulation));
+  const Result followed = run_zrt(train + budget + " --set zero_optimization.stage=" + std::to_string(stage) +
+                                  " --set train_micro_batch_size_per_gpu=" + std::to_string(micro) +
+                                  " --set gradient_accumulation_steps=" + std::to_string(accumulation));
   INFO(followed.text);
   CHECK(followed.code == 0);
   for (const char* setting : {"gradient_accumulation_steps=1000000000", "train_micro_batch_size_per_gpu=99999999999",
                               "run.steps=1000000000000", "model.layers=100000"}) {
     const std::string key = std::string(setting).substr(0, std::string(setting).find('='));
-    const Result result = zrt("train " + (folder / "good.json") + " --set train_batch_size=null --set " + setting);
+    const Result result = run_zrt("train " + (folder / "good.json") + " --set train_batch_size=null --set " + setting);
     INFO(setting << "\n" << result.text);
     CHECK(result.code == 2);
     CHECK(result.text.find(key) != std::string::npos);
   }
-  CHECK(zrt("train " + (folder / "good.json") + " --ranks 4000 --set train_batch_size=null").code == 2);
+  CHECK(run_zrt("train " + (folder / "good.json") + " --ranks 4000 --set train_batch_size=null").code == 2);
 }
 
 TEST_CASE("launch refuses a bad configuration before it starts anything") {
   const Folder folder("launch_bad");
   folder.write("bad.json", config(folder, ", \"nonsense\": 1"));
-  const Result result = zrt("launch " + (folder / "bad.json"));
+  const Result result = run_zrt("launch " + (folder / "bad.json"));
   INFO(result.text);
   CHECK(result.code == 2);
   CHECK_FALSE(fs::exists(folder.path / "run"));
@@ -279,8 +226,9 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   folder.write("good.json", config(folder));
   folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\nexit 5\n");
   fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
-  const Result result = zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
-                            " --oversubscribe' --max-restarts 1 --delay 0 --set run.seed=4 --steps 3 -- --more");
+  const Result result =
+      run_zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
+              " --oversubscribe' --max-restarts 1 --delay 0 --set run.seed=4 --steps 3 -- --more");
   INFO(result.text);
   CHECK(result.code == 5);
   std::ifstream calls(folder / "calls");
@@ -298,7 +246,7 @@ TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
                                 "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
-    const Result result = zrt(std::string(arguments) + " --json");
+    const Result result = run_zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);
     REQUIRE(result.code == 0);
     CHECK(nlohmann::json::accept(result.text));

@@ -60,6 +60,11 @@ void warn_of_binding(const comm::Transport& transport, int threads_per_rank) {
       transport.first_local(), CPU_COUNT(&set), threads_per_rank, threads_per_rank);
 }
 
+bool several_processes() {
+  const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+  return launch && launch->world > 1;
+}
+
 void need_single_process(const std::string& command) {
   const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
   if (!launch || launch->world == 1) return;

@@ -21,6 +21,9 @@ int report_error(const std::exception& error);
 // Logs a warning when the launcher gave this process fewer processors than its threads need.
 void warn_of_binding(const comm::Transport& transport, int threads_per_rank);
 
+// Whether mpirun or srun started this process as one of several.
+bool several_processes();
+
 // Throws UsageError in one of several processes that mpirun or srun started, for commands that know nothing of others.
 void need_single_process(const std::string& command);
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
+#include "tools/commands/termination.h"
 
 namespace zrt::tools {
 namespace {
@@ -21,7 +23,8 @@ void ask(int signal) {
   requests |= signal == SIGUSR1 ? runtime::save_requested : runtime::stop_requested;
 }
 
-// SIGUSR1: save after this step and go on. SIGTERM, SIGINT: save and stop; a second one ends the process at once.
+// SIGUSR1: save after this step and go on. SIGTERM, SIGINT: save and stop; a second one ends the process at once. For
+// SIGTERM in a run of several processes see TerminationWatch.
 void watch_signals() {
   struct sigaction action {};
   action.sa_handler = ask;
@@ -55,11 +58,16 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
     runtime::record_inferred(config, "run.out", config.run.out);
   }
 
-  watch_signals();
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;
   // A request to save is passed on once, one to stop stays.
   hooks.requests = [] { return requests.fetch_and(~uint32_t{runtime::save_requested}); };
+  hooks.stuck = [](const std::exception& error) {
+    std::cout.flush();
+    const int code = report_error(error);
+    std::cerr << "zrt: a thread of the run is stuck and cannot be waited for: the process ends" << std::endl;
+    _exit(code);
+  };
   if (!transport.leads()) {
     const runtime::TrainResult result = runtime::train(config, hooks, transport);
     return exit_code(result);
@@ -106,7 +114,12 @@ int train_command(const Args& args) {
              values)) {
     return 0;
   }
-  const auto transport = start_ranks(values);
+  // Before everything that takes time: a signal whose handler is not there yet ends the process.
+  watch_signals();
+  std::unique_ptr<comm::Transport> transport;  // outlives the watch
+  TerminationWatch termination(several_processes());
+  transport = start_ranks(values);
+  termination.set_transport(*transport);
   return run_ranks(*transport, [&] { return train_ranks(values, *transport); });
 }
 

@@ -1,0 +1,59 @@
+// Ranks that are killed at random moments: the run is started again and ends with the bits of one that was not.
+#include "tests/faults/process.h"
+
+using namespace zrt::testing;
+
+namespace {
+
+// Kills a random process of the run, once, at a random moment after its first step. Whether it was still there.
+bool kill_once(const RepeatedRun& run, const std::string& command, Moments& moments, double longest) {
+  run.reset();
+  Process process(command, run.log());
+  run.await_step(process, 1);
+  const auto ranks = process.ranks();
+  sleep_for(moments.between(0, longest));
+  const bool killed = !ranks.empty() && kill(ranks[moments.below(ranks.size())], SIGKILL) == 0;
+  const int code = process.wait(60);
+  INFO("seed " << moments.seed << "\n" << process.text());
+  REQUIRE(code == 0);
+  run.check_end();
+  return killed && contains(process.text(), "launch: restart");
+}
+
+void kill_often(const RepeatedRun& run, const std::string& command, int times, double longest) {
+  Moments moments;
+  int struck = 0;
+  for (int tries = 0; struck < times && tries < 4 * times; ++tries) struck += kill_once(run, command, moments, longest);
+  CHECK(struck == times);
+}
+
+}  // namespace
+
+TEST_CASE("a run of threads killed at a random moment is started again and ends with the same bits") {
+  const RepeatedRun run("kill_threads");
+  kill_often(run, run.launch(), 20, 0.15);
+}
+
+TEST_CASE("a run of processes of which one is killed at a random moment is started again and ends with the same bits") {
+  const RepeatedRun run("kill_processes");
+  kill_often(run, run.launch_mpi(), full_tests() ? 20 : 5, 0.3);
+}
+
+TEST_CASE("a process killed in the middle of its shard costs the run no more than a restart") {
+  const RepeatedRun run("kill_shard");
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 3); ++turn) {
+    run.reset();
+    fs::remove(run / "struck");
+    const Fault fault{"kill", 1 + moments.below(200), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
+    Process process(run.environment() + with_fault(run.store().string(), fault) +
+                        run.launch_mpi().substr(run.environment().size()),
+                    run.log());
+    const int code = process.wait(60);
+    INFO("seed " << moments.seed << ", call " << fault.at << "\n" << process.text());
+    REQUIRE(code == 0);
+    CHECK(fs::exists(run.path / "struck"));
+    CHECK(contains(process.text(), "launch: restart"));
+    run.check_end();
+  }
+}

@@ -1,0 +1,170 @@
+// A command that runs beside the test, which may signal it or any process below it.
+#pragma once
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "tests/faults/faults.h"
+
+namespace zrt::testing {
+
+inline double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline void sleep_for(double seconds) {
+  usleep(static_cast<useconds_t>(1e6 * seconds));
+}
+
+class Process {
+ public:
+  // Through a shell, which the command replaces; stdout and stderr go to the file `log`.
+  Process(const std::string& command, const std::string& log) : log_(log), start_(seconds_now()) {
+    pid_ = fork();
+    REQUIRE(pid_ >= 0);
+    if (pid_ > 0) return;
+    const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    dup2(file, 1);
+    dup2(file, 2);
+    const std::string line = "exec " + command;
+    execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  ~Process() {
+    for (const pid_t pid : below(pid_)) ::kill(pid, SIGKILL);
+    if (!ended_) ::kill(pid_, SIGKILL), waitpid(pid_, nullptr, 0);
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+  void send(int signal) const { ::kill(pid_, signal); }
+  std::string text() const { return read_file(log_); }
+
+  // Its exit code, 128 + the signal that ended it; REQUIREs that it ends within `limit` seconds.
+  int wait(double limit) {
+    const double deadline = seconds_now() + limit;
+    int status = 0;
+    while (!ended_ && seconds_now() < deadline) {
+      ended_ = waitpid(pid_, &status, WNOHANG) == pid_;
+      if (!ended_) sleep_for(0.005);
+    }
+    INFO("still running after " << seconds_now() - start_ << " s\n" << text());
+    REQUIRE(ended_);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  // The processes that run `zrt train`, at or below this one; under mpirun one per rank, in their order.
+  std::vector<pid_t> ranks() const {
+    std::vector<pid_t> found;
+    std::vector<pid_t> all = below(pid_);
+    all.insert(all.begin(), pid_);
+    for (const pid_t pid : all) {
+      const std::string line = read_file("/proc/" + std::to_string(pid) + "/cmdline");
+      if (contains(line, std::string("/zrt") + '\0' + "train") && !contains(line, "mpirun")) found.push_back(pid);
+    }
+    const auto rank = [](pid_t pid) {
+      const std::string environment = read_file("/proc/" + std::to_string(pid) + "/environ");
+      const size_t at = environment.find(std::string(1, '\0') + "OMPI_COMM_WORLD_RANK=");
+      return at == std::string::npos ? -1 : std::atoi(environment.c_str() + at + 22);
+    };
+    std::sort(found.begin(), found.end(), [&](pid_t a, pid_t b) { return rank(a) < rank(b); });
+    return found;
+  }
+
+ private:
+  static std::vector<pid_t> below(pid_t ancestor) {
+    std::vector<pid_t> found;
+    const std::string id = std::to_string(ancestor);
+    std::error_code gone;
+    fs::directory_iterator tasks("/proc/" + id + "/task", gone);
+    for (; !gone && tasks != fs::directory_iterator(); tasks.increment(gone)) {
+      std::ifstream children(tasks->path() / "children");
+      for (pid_t child; children >> child;) {
+        found.push_back(child);
+        const auto more = below(child);
+        found.insert(found.end(), more.begin(), more.end());
+      }
+    }
+    return found;
+  }
+
+  std::string log_;
+  double start_;
+  pid_t pid_ = -1;
+  bool ended_ = false;
+};
+
+// A run that tests start again and again with the same outcome, unless a fault changes it.
+struct RepeatedRun : Folder {
+  std::string expected;  // state_xxh3
+  explicit RepeatedRun(const std::string& name, const std::string& config_more = "") : Folder(name) {
+    build_data(*this);
+    write("c.json", config());
+    fs::create_directories(path / "shm");
+    more = " --set data.validation=null --set run.checkpoint_interval=3 --set run.timeout_seconds=2 --steps 40" +
+           config_more;
+    const Result once = run_command(train());
+    INFO(once.text);
+    REQUIRE(once.code == 0);
+    expected = state();
+    fs::remove_all(path / "run");
+  }
+
+  std::string more;
+  std::string program(const std::string& command) const {
+    return std::string(ZRT_BINARY_DIR) + "/zrt " + command + " " + (*this / "c.json");
+  }
+  std::string train() const { return program("train") + " --ranks 2 --resume auto" + more; }
+  std::string launch() const { return program("launch") + " --ranks 2 --delay 0.01" + more; }
+  // Shared memory of Open MPI goes where the test can see what is left of it.
+  std::string environment() const {
+    return "env ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+           "OMPI_MCA_btl_vader_backing_directory=" +
+           (*this / "shm") + " ";
+  }
+  std::string mpirun() const { return "mpirun --oversubscribe --bind-to none"; }
+  std::string train_mpi(const std::string& before = "") const {
+    return environment() + mpirun() + " -n 2 " + before + program("train") + " --resume auto" + more;
+  }
+  std::string launch_mpi() const {
+    return environment() + program("launch") + " --ranks 2 --delay 0.01 --mpi --mpirun '" + mpirun() + "'" + more;
+  }
+  std::string log() const { return *this / "log"; }
+  fs::path store() const { return path / "run/checkpoints"; }
+  std::string state() const { return read_json(*this / "run/summary.json")["state_xxh3"]; }
+  void reset() const { fs::remove_all(path / "run"); }
+  size_t steps() const { return read_lines(path / "run/metrics.jsonl").size(); }
+
+  void await_step(const Process& process, size_t step) const {
+    for (int i = 0; i < 6000 && steps() < step; ++i) sleep_for(0.005);
+    INFO(process.text());
+    REQUIRE(steps() >= step);
+  }
+  // The run has ended as if nothing had happened and left nothing: no files, no shared memory, no process.
+  void check_end() const {
+    CHECK(state() == expected);
+    CHECK(read_lines(path / "run/metrics.jsonl").size() == 40);
+    require_whole(store());
+    CHECK(run_zrt("checkpoint verify " + (*this / "run")).code == 0);
+    check_clean();
+  }
+  void check_clean() const {
+    check_no_leftovers(path / "run");
+    CHECK(fs::is_empty(path / "shm"));
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator("/proc", gone)) {
+      if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
+      const std::string line = read_file(entry.path() / "cmdline");
+      INFO(line);
+      CHECK_FALSE(contains(line, *this / "c.json"));
+    }
+  }
+};
+
+}  // namespace zrt::testing

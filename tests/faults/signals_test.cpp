@@ -1,0 +1,122 @@
+// SIGUSR1 saves and goes on, SIGTERM saves and stops; among several processes SIGTERM only tells and ends.
+#include "tests/faults/process.h"
+
+using namespace zrt::testing;
+
+namespace {
+
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+// Without an interval a save comes from the signal; with 1, a save is nearly always in flight when it arrives.
+const std::string no_saves = " --set run.checkpoint_interval=0", always_saves = " --set run.checkpoint_interval=1";
+
+}  // namespace
+
+TEST_CASE("SIGUSR1 at a random moment saves whole and changes nothing else") {
+  for (const std::string& interval : {no_saves, always_saves}) {
+    const RepeatedRun run("usr1", interval);
+    Moments moments;
+    for (int turn = 0; turn < (full_tests() ? 20 : 10); ++turn) {
+      run.reset();
+      Process process(run.train(), run.log());
+      run.await_step(process, 1 + moments.below(20));
+      sleep_for(moments.between(0, 0.01));
+      process.send(SIGUSR1);
+      const int code = process.wait(30);
+      INFO("seed " << moments.seed << "\n" << process.text());
+      REQUIRE(code == 0);
+      if (interval == no_saves) CHECK(count_of(process.text(), ": saved ") == 2);  // asked for, and the last
+      run.check_end();
+    }
+  }
+}
+
+TEST_CASE("SIGTERM at a random moment saves whole and exits with 3, and the run goes on from there to the same bits") {
+  for (const std::string& interval : {no_saves, always_saves}) {
+    const RepeatedRun run("term", interval);
+    Moments moments;
+    for (int turn = 0; turn < (full_tests() ? 20 : 10); ++turn) {
+      run.reset();
+      Process process(run.train(), run.log());
+      run.await_step(process, 1 + moments.below(20));
+      sleep_for(moments.between(0, 0.01));
+      process.send(turn % 2 ? SIGINT : SIGTERM);
+      const int code = process.wait(30);
+      INFO("seed " << moments.seed << "\n" << process.text());
+      REQUIRE(code == 3);
+      const auto saved = require_whole(run.store());
+      CHECK(saved.rbegin()->first == static_cast<int64_t>(run.steps()));
+      const Result again = run_command(run.train());
+      INFO(again.text);
+      CHECK(again.code == 0);
+      run.check_end();
+    }
+  }
+}
+
+TEST_CASE("signals to launch reach the run: SIGUSR1 saves, SIGTERM saves and ends with 3") {
+  const RepeatedRun run("launch_signals", no_saves);
+  for (int turn = 0; turn < 2; ++turn) {
+    run.reset();
+    Process process(run.launch(), run.log());
+    run.await_step(process, 5);
+    process.send(SIGUSR1);
+    run.await_step(process, 15);
+    process.send(SIGTERM);
+    const int code = process.wait(30);
+    INFO(process.text());
+    CHECK(code == 3);
+    CHECK(contains(process.text(), ": saved "));
+    CHECK(count_of(process.text(), "restart:") == 0);
+    CHECK(run_command(run.train()).code == 0);
+    run.check_end();
+  }
+}
+
+TEST_CASE("under mpirun SIGUSR1 to all or to one process saves at one step of all") {
+  const RepeatedRun run("mpi_usr1", no_saves);
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 4); ++turn) {
+    run.reset();
+    Process process(run.train_mpi(), run.log());
+    run.await_step(process, 1 + moments.below(20));
+    const auto ranks = process.ranks();
+    if (turn % 2 == 0) process.send(SIGUSR1);
+    if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGUSR1);
+    const int code = process.wait(30);
+    INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
+    REQUIRE(code == 0);
+    CHECK(count_of(process.text(), ": saved ") >= 2);
+    run.check_end();
+  }
+}
+
+TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks and ends at once") {
+  const RepeatedRun run("mpi_term", always_saves);
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 4); ++turn) {
+    run.reset();
+    Process process(run.train_mpi(), run.log());
+    run.await_step(process, 1 + moments.below(20));
+    const auto ranks = process.ranks();
+    const double begin = seconds_now();
+    if (turn % 2 == 0) process.send(SIGTERM);
+    if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGTERM);
+    const int code = process.wait(30);
+    INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
+    CHECK(code == 143);
+    CHECK(seconds_now() - begin < 10);
+    CHECK(contains(process.text(), "zrt: SIGTERM: "));
+    CHECK(contains(process.text(), "group dp:"));
+    CHECK(contains(process.text(), "\" "));  // of a call with its label
+    require_whole(run.store());
+    const Result again = run_command(run.train());
+    INFO(again.text);
+    CHECK(again.code == 0);
+    run.check_end();
+  }
+}

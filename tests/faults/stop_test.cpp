@@ -1,0 +1,103 @@
+// Ranks that stop and are not dead (SIGSTOP): the others end within the time-out and name the rank and the operation.
+#include "tests/faults/process.h"
+
+using namespace zrt::testing;
+
+namespace {
+
+constexpr double timeout = 2, slack = 6;  // seconds; mpirun needs some to end a stopped process
+
+// The survivors name the stopped rank and the call that it did not come to.
+void check_named(const std::string& text, size_t rank) {
+  CHECK(contains(text, "missing ranks: " + std::to_string(rank)));
+  CHECK(contains(text, "timed out after 2000 ms"));
+  CHECK(contains(text, "Last calls"));
+}
+
+}  // namespace
+
+TEST_CASE("a process stopped at a random moment of training is named in time, and the run starts again") {
+  const RepeatedRun run("stop_processes");
+  Moments moments;
+  int struck = 0;
+  const int times = full_tests() ? 20 : 3;
+  for (int tries = 0; struck < times && tries < 4 * times; ++tries) {
+    run.reset();
+    Process process(run.launch_mpi(), run.log());
+    run.await_step(process, 1);
+    const auto ranks = process.ranks();
+    sleep_for(moments.between(0, 0.2));
+    if (ranks.size() != 2 || run.steps() > 35) continue;
+    const size_t rank = moments.below(2);
+    kill(ranks[rank], SIGSTOP);
+    const double begin = seconds_now();
+    while (kill(ranks[rank], 0) == 0 && seconds_now() - begin < 30) sleep_for(0.01);
+    const double seconds = seconds_now() - begin;
+    const int code = process.wait(60);
+    INFO("seed " << moments.seed << ", rank " << rank << ", ended after " << seconds << " s\n" << process.text());
+    REQUIRE(code == 0);
+    run.check_end();
+    if (!contains(process.text(), "launch: restart")) continue;  // it had finished
+    check_named(process.text(), rank);
+    CHECK(seconds < timeout + slack);
+    ++struck;
+  }
+  CHECK(struck == times);
+}
+
+TEST_CASE("a process stopped in the middle of a save ends the run in the time of a step, not of a disk") {
+  const RepeatedRun run("stop_save");
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
+    run.reset();
+    fs::remove(run / "struck");
+    const Fault fault{"stop", 1 + moments.below(60), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
+    Process process(run.train_mpi(with_fault(run.store().string(), fault)), run.log());
+    const double begin = seconds_now();
+    while (!fs::exists(run.path / "struck") && seconds_now() - begin < 30) sleep_for(0.005);
+    REQUIRE(fs::exists(run.path / "struck"));
+    const double stopped = seconds_now();
+    const int code = process.wait(60);
+    INFO("seed " << moments.seed << ", call " << fault.at << ", ended after " << seconds_now() - stopped << " s\n"
+                 << process.text());
+    CHECK(code == 1);
+    CHECK(seconds_now() - stopped < timeout + slack);
+    check_named(process.text(), 1);
+    require_whole(run.store());
+    const Result again = run_command(run.train());
+    INFO(again.text);
+    CHECK(again.code == 0);
+    run.check_end();
+  }
+}
+
+TEST_CASE("a stopped run of threads is killed by its supervisor and starts again") {
+  const RepeatedRun run("stop_threads");
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
+    run.reset();
+    Process process(run.launch() + " --hang-timeout 1 --start-timeout 20", run.log());
+    run.await_step(process, 1 + moments.below(10));
+    const auto ranks = process.ranks();
+    if (!ranks.empty()) kill(ranks[0], SIGSTOP);
+    const int code = process.wait(60);
+    INFO("seed " << moments.seed << "\n" << process.text());
+    REQUIRE(code == 0);
+    CHECK(contains(process.text(), "no sign of life"));
+    run.check_end();
+  }
+}
+
+TEST_CASE("a thread whose disk hangs in a save ends the run after the save's time-out, with the rank named") {
+  const RepeatedRun run("hang_disk", " --set run.timeout_seconds=1");
+  const Fault fault{"hang", 5, "shard-00002"};
+  Process process(with_fault(run.store().string(), fault) + run.train(), run.log());
+  const int code = process.wait(40);
+  INFO(process.text());
+  CHECK(code == 1);
+  CHECK(contains(process.text(), "missing ranks: 1"));
+  CHECK(contains(process.text(), "files written"));
+  CHECK(contains(process.text(), "is stuck"));
+  CHECK(run_command(run.train()).code == 0);
+  run.check_end();
+}
