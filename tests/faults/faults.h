@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/store.h"
-#include "tests/program.h"
+#include "program.h"
 
 namespace zrt::testing {
 

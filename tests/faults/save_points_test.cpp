@@ -1,7 +1,7 @@
 // A save that is killed or meets an error at every call that changes a file.
 #include <algorithm>
 
-#include "tests/faults/faults.h"
+#include "faults/faults.h"
 
 using namespace zrt::testing;
 
