@@ -87,7 +87,10 @@ std::string save_weights(Session& session, const models::Model& model, const std
 }  // namespace
 
 TrainResult train(const Config& config, const TrainHooks& hooks) {
-  const models::Model model = make_model(config.model);
+  return train(config, make_model(config.model), hooks);
+}
+
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks) {
   const Layout layout = make_layout(config, model);
   const auto source = open_train_data(config, layout);
   std::vector<std::string> phases{"init", "step", "save"};

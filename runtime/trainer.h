@@ -6,6 +6,7 @@
 
 #include "models/data/dataset_meta.h"
 #include "models/data/sample_source.h"
+#include "models/model.h"
 #include "runtime/config/config.h"
 #include "runtime/metrics.h"
 
@@ -28,6 +29,8 @@ struct TrainResult {
 // Trains and writes config.resolved.json, metrics.jsonl, memory.json, summary.json, with run.trace trace.json, and
 // with run.save_weights checkpoints/step_<N>/model.safetensors into config.run.out. Throws core::Error.
 TrainResult train(const Config& config, const TrainHooks& hooks);
+// The same for a model of the caller's own blocks. Of config.model only `sequence` and `vocab` count, for the data.
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks);
 
 // Mean loss over a dataset, every sample once whatever the number of ranks; over the first `limit` microbatches of each
 // rank when it is positive. `route` is called with the batch filler to use and again with an empty one.
