@@ -76,8 +76,10 @@ struct Moments {
 inline std::map<int64_t, std::string> require_whole(const fs::path& store) {
   std::map<int64_t, std::string> manifests;
   for (const auto& stored : runtime::checkpoint::list_checkpoints(store)) {
-    REQUIRE_NOTHROW(runtime::checkpoint::verify_checkpoint(stored.folder));
-    manifests[stored.step] = read_file(stored.folder / runtime::checkpoint::manifest_name);
+    // What the run was planned for may differ.
+    runtime::checkpoint::Manifest manifest = runtime::checkpoint::verify_checkpoint(stored.folder);
+    manifest.planned_samples = 0;
+    manifests[stored.step] = runtime::checkpoint::format_manifest(manifest);
   }
   return manifests;
 }
