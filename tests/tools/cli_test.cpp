@@ -199,8 +199,8 @@ TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imp
         nlohmann::json::parse(ok("eval " + (folder / "run/checkpoints/step_6") + data))["loss"]);
   // Weights alone start a new run at step 0; states of another optimizer are refused.
   ok(train + "--resume " + (folder / "imported") + " --out " + (folder / "tuned"));
-  const Result other = run_zrt(train + "--set optimizer.type=Lion --resume " + (folder / "run") + " --out " +
-                               (folder / "lion"));
+  const Result other =
+      run_zrt(train + "--set optimizer.type=Lion --resume " + (folder / "run") + " --out " + (folder / "lion"));
   CHECK(other.code == 2);
   CHECK(other.text.find("run.load_module_only") != std::string::npos);
   ok(train + "--set optimizer.type=Lion --set run.load_module_only=true --resume " + (folder / "run") + " --out " +
