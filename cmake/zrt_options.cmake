@@ -10,14 +10,21 @@ endif()
 if(ZRT_SANITIZE)
   target_compile_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE})
-  # gcc 12 reports false positives of these kinds in sanitized standard headers.
-  target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    # gcc 12 reports false positives of these kinds in sanitized standard headers.
+    target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+  endif()
 endif()
 
-# zrt_folder(name SOURCES … LINK …): library zrt_<name>, alias zrt::<name>.
+# zrt_folder(name SOURCES … LINK …): library zrt_<name>, alias and installed name zrt::<name>. Warnings and sanitizers
+# are not handed on to users of an installed zrt.
 function(zrt_folder name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(zrt_${name} STATIC ${ARG_SOURCES})
   add_library(zrt::${name} ALIAS zrt_${name})
-  target_link_libraries(zrt_${name} PUBLIC zrt_options ${ARG_LINK})
+  target_link_libraries(zrt_${name} PUBLIC $<BUILD_INTERFACE:zrt_options> ${ARG_LINK})
+  target_include_directories(zrt_${name} INTERFACE $<INSTALL_INTERFACE:include/zrt>)
+  target_compile_features(zrt_${name} PUBLIC cxx_std_20)
+  set_target_properties(zrt_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY ZRT_FOLDERS zrt_${name})
 endfunction()

@@ -46,7 +46,7 @@ std::optional<Launch> detect_launch(const Environment& environment) {
   return std::nullopt;
 }
 
-std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks) {
+std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks, int threads) {
   if (kind != "" && kind != "thread" && kind != "mpi") {
     throw core::UsageError(fmt::format("--transport is '{}'; legal are thread and mpi", kind));
   }
@@ -59,7 +59,7 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
                     "out",
                     launch->launcher, processes));
   }
-  if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(1));
+  if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(threads));
   if (ranks && *ranks != processes) {
     throw core::UsageError(fmt::format(
         "--ranks is {} but {}; with transport mpi each process is one rank: leave --ranks out or start {} processes "

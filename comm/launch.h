@@ -21,7 +21,8 @@ using Environment = std::function<const char*(const char* name)>;  // null where
 std::optional<Launch> detect_launch(const Environment& environment);
 
 // `kind` is "thread", "mpi", or "" for mpi in a process of mpirun or srun and thread elsewhere; `ranks` is what the
-// command line asks for. Throws UsageError when that contradicts the launcher.
-std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks);
+// command line asks for; without, a process of its own has `threads`. Throws UsageError when that contradicts the
+// launcher.
+std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks, int threads = 1);
 
 }  // namespace zrt::comm

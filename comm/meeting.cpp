@@ -120,9 +120,9 @@ std::string timeout_text(const std::string& group, int rank, int size, const Cal
     list += fmt::format("{}{}", list.empty() ? "" : ", ", r);
   }
   return fmt::format(
-      "group {} of {} ranks: {} (call {} of rank {}) timed out after {} ms; missing ranks: {}; waiting ranks: {}. Look "
+      "group {} of {} ranks: {} (call {} of rank {}){}{} ms; missing ranks: {}; waiting ranks: {}. Look "
       "for an earlier error or a longer path on the missing ranks, or raise run.timeout_seconds. Last calls:\n",
-      group, size, describe(call), sequence, rank, timeout.count(), lost, waiting);
+      group, size, describe(call), sequence, rank, timed_out, timeout.count(), lost, waiting);
 }
 
 }  // namespace zrt::comm

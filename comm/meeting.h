@@ -40,6 +40,7 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Meeting> meeting
 
 // Parts of messages that both implementations print.
 std::string busy_text(const std::string& group, int rank, const Call& running);
+inline constexpr std::string_view timed_out = " timed out after ";  // in every such report
 std::string timeout_text(const std::string& group, int rank, int size, const Call& call, uint64_t sequence,
                          std::chrono::milliseconds timeout, const std::vector<int>& missing);
 

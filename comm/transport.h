@@ -27,7 +27,7 @@ class Transport {
   bool leads() const { return first_local() == 0; }
 
   // The communicators of the local ranks, in order, in a group of all ranks. Collective over processes, which must make
-  // their groups in the same order. Communicators must not outlive the transport.
+  // their groups in the same order, on one thread. Communicators must not outlive the transport.
   virtual std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
                                                                 std::chrono::milliseconds timeout) = 0;
 
@@ -35,12 +35,12 @@ class Transport {
   // too, but may have to be copied more often. Not collective; any thread may call it. Throws MemoryError.
   virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes) = 0;
 
-  // Every process's text, ordered by their first ranks. Collective over processes; between collectives, not beside
-  // them. Throws CommError when a process does not come within `timeout`.
+  // Every process's text, ordered by their first ranks. Collective over processes, one at a time. Throws CommError when
+  // a process does not come within `timeout`.
   virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;
 
-  // The last calls of the local ranks in all groups, a line each; for a process that is about to end. Any thread may call
-  // it. "" where ranks are threads.
+  // The last calls of the local ranks in all groups, a line each; for a process that is about to end. Any thread may
+  // call it. "" where ranks are threads.
   virtual std::string last_calls() const { return ""; }
 
   // Ends a run of several processes because of `error`: one of them, if possible that of the root cause, calls `print`

@@ -14,15 +14,27 @@ struct Gpt2Config {
   bool tied = true;
 };
 
+// Stretches rotary positions for contexts longer than the ones a model was first trained on, by the rule of Llama 3.1
+// ("llama3" in Hugging Face's rope_type): pairs that turn less than low_freq_factor times within original_positions
+// turn `factor` times slower, pairs that turn more than high_freq_factor times stay, between them it is a blend.
+struct RopeScaling {
+  double factor = 1;  // 1: none
+  double low_freq_factor = 1, high_freq_factor = 4;
+  int64_t original_positions = 8192;
+};
+
 struct LlamaConfig {
   int64_t layers = 12, hidden = 768, heads = 12, kv_heads = 0, ffn = 0;  // 0: heads; llama_ffn(hidden)
   int64_t sequence = 1024, vocab = 32000;
   double rope_theta = 10000;
+  RopeScaling rope_scaling = {};
   float rms_norm_eps = 1e-5f;
   bool tied = false;
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
-int64_t llama_ffn(int64_t hidden);
+constexpr int64_t llama_ffn(int64_t hidden) {
+  return (8 * hidden / 3 + 255) / 256 * 256;
+}
 
 struct Model {
   std::string type;  // "gpt2", "llama"

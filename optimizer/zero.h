@@ -14,6 +14,9 @@ enum class Extent : uint8_t { full, shard };
 struct ZeroStrategy {
   int stage;
   Extent weights, grads, states;
+  // What a configuration leaves open: gathers before each use are worth hiding, resident gradients worth summing.
+  bool overlap_by_default() const { return weights == Extent::shard; }
+  int64_t reduce_every_by_default(int64_t microbatches) const { return grads == Extent::full ? microbatches : 1; }
 };
 
 // Throws core::ConfigError unless 0 ≤ stage ≤ 3.

@@ -16,6 +16,11 @@ namespace {
 
 // The index at which the running sum of probabilities over the sorted candidates passes a uniform number.
 int32_t sample(const float* logits, int64_t vocab, const GenerateOptions& options, uint64_t position) {
+  if (!std::all_of(logits, logits + vocab, [](float x) { return std::isfinite(x); })) {
+    throw core::DataError(
+        "the model's output is not a number: the weights hold values that are not numbers, or overflow. The run has "
+        "diverged; train again with a lower optimizer.params.lr or with gradient_clipping.");
+  }
   std::vector<int32_t> order(static_cast<size_t>(vocab));
   std::iota(order.begin(), order.end(), 0);
   const bool greedy = options.temperature <= 0;

@@ -84,11 +84,12 @@ MemoryReport measure_memory(Session& session) {
 }
 
 std::string to_json(const StepMetrics& m) {
-  // %.9g keeps every bit of an fp32 value.
+  // %.9g keeps every bit of an fp32 value. JSON has no NaN: a norm that overflowed is null.
+  const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : std::string("null"); };
   return fmt::format(
-      R"({{"step":{},"loss":{:.9g},"grad_norm":{:.9g},"lr":{:.9g},"loss_scale":{:.9g},"tokens":{},"step_seconds":{:.6g},)"
+      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{:.9g},"loss_scale":{:.9g},"tokens":{},"step_seconds":{:.6g},)"
       R"("tokens_per_second":{:.6g},"exposed_comm_seconds":{:.6g},"exposed_io_seconds":{:.6g}}})",
-      m.step, m.loss, m.grad_norm, m.lr, m.loss_scale, m.tokens, m.step_seconds, m.tokens_per_second(),
+      m.step, number(m.loss), number(m.grad_norm), m.lr, m.loss_scale, m.tokens, m.step_seconds, m.tokens_per_second(),
       m.exposed_comm_seconds, m.exposed_io_seconds);
 }
 

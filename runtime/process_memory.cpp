@@ -1,5 +1,7 @@
 #include "runtime/process_memory.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -18,16 +20,18 @@ ProcessMemory read_process_memory(std::span<const core::Arena* const> arenas) {
   while (std::getline(status, line)) {
     if (std::sscanf(line.c_str(), "VmHWM: %llu kB", &kib) == 1) memory.rss_peak_bytes = kib << 10;
   }
-  // A mapping next to an arena may be merged with it: count what lies outside the arenas' own ranges.
+  // A mapping next to an arena may be merged with it: count what lies outside the arenas' own ranges. Arenas of other
+  // processes are mapped too where ranks share them.
+  const std::string shared = fmt::format("/memfd:{}", core::shared_arena_name);
   uint64_t inside = 0, begin = 0, end = 0;
   while (std::getline(maps, line)) {
     unsigned long long from = 0, to = 0;
     if (std::sscanf(line.c_str(), "%llx-%llx ", &from, &to) == 2 && line.find(':') > 8) {
       begin = from, end = to;
-      inside = 0;
+      inside = line.find(shared) == std::string::npos ? 0 : end - begin;
       for (const core::Arena* arena : arenas) {
         const auto low = reinterpret_cast<uint64_t>(arena->data()), high = low + arena->mapped_bytes();
-        if (low < end && begin < high) inside += std::min(high, end) - std::max(low, begin);
+        if (inside < end - begin && low < end && begin < high) inside += std::min(high, end) - std::max(low, begin);
       }
     } else if (std::sscanf(line.c_str(), "Rss: %llu kB", &kib) == 1) {
       const uint64_t resident = kib << 10;

@@ -24,17 +24,13 @@ void check_sizes(const Config& config) {
 }
 
 models::Model make_model(const ModelConfig& config) {
+  if (config.type == "llama") {
+    return models::make_llama({config.layers, config.hidden, config.heads, config.kv_heads, config.ffn, config.sequence,
+                               config.vocab, config.rope_theta, config.rope_scaling,
+                               static_cast<float>(config.rms_norm_eps), config.tied});
+  }
   return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
                             static_cast<float>(config.dropout), config.tied});
-}
-
-optimizer::OptimizerParams optimizer_params(const OptimizerConfig& o) {
-  return optimizer::AdamParams{static_cast<float>(o.beta1),
-                               static_cast<float>(o.beta2),
-                               static_cast<float>(o.eps),
-                               static_cast<float>(o.weight_decay),
-                               o.decoupled,
-                               o.bias_correction};
 }
 
 Layout make_layout(const Config& config, const models::Model& model) {
@@ -42,7 +38,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   Layout layout;
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
-  layout.optimizer = optimizer_params(config.optimizer);
+  layout.optimizer = config.optimizer.params;
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
   layout.local_grad = config.precision.local_grad;
@@ -66,6 +62,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
 
 SessionOptions session_options(const Config& config) {
   SessionOptions options;
+  options.loss_scale = config.precision.loss_scale;
   options.clip = config.optimizer.gradient_clipping;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
@@ -99,9 +96,11 @@ std::optional<Alternative> nearest_fit(const Config& config, const Layout& layou
       other.batch.accumulation = config.batch.accumulation * (config.batch.micro / micro);
       if (other.batch.accumulation > 1) other.precision.accumulated_grad = core::DType::f32;
       // What was inferred is inferred anew, as it will be when the advice is followed.
-      if (!given(config, "zero_optimization.overlap_comm")) other.zero.overlap_comm = stage == 3;
-      if (!given(config, "parallel.reduce_every"))
-        other.parallel.reduce_every = stage <= 1 ? other.batch.accumulation : 1;
+      const optimizer::ZeroStrategy zero = optimizer::zero_strategy(stage);
+      if (!given(config, "zero_optimization.overlap_comm")) other.zero.overlap_comm = zero.overlap_by_default();
+      if (!given(config, "parallel.reduce_every")) {
+        other.parallel.reduce_every = zero.reduce_every_by_default(other.batch.accumulation);
+      }
       other.precision.local_grad = other.parallel.reduce_every > 1  ? core::DType::f32
                                    : config.batch.accumulation == 1 ? config.precision.local_grad
                                                                     : other.precision.compute;

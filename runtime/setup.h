@@ -11,7 +11,6 @@ namespace zrt::runtime {
 void check_sizes(const Config& config);
 
 models::Model make_model(const ModelConfig& config);
-optimizer::OptimizerParams optimizer_params(const OptimizerConfig& config);
 Layout make_layout(const Config& config, const models::Model& model);
 SessionOptions session_options(const Config& config);
 

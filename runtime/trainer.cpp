@@ -58,7 +58,8 @@ StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, d
   m.step = step;
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
-  m.lr = control.inputs.rates.lr;
+  // Adafactor may choose its own.
+  m.lr = control.skip ? control.inputs.rates.lr : control.decision.lr;
   m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
@@ -98,7 +99,8 @@ class Training {
   std::optional<EvalData> validation_;
   BatchFiller filler_;  // set while something else than training reads batches
   int64_t step_ = 0, first_step_ = 0;
-  int64_t samples_ = 0;  // consumed by the steps taken
+  int64_t samples_ = 0;          // consumed by the steps taken
+  int64_t planned_samples_ = 0;  // the data is laid out for
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<RunLog> log_;
@@ -114,7 +116,17 @@ void Training::start(const checkpoint::Reader* resumed) {
     step_ = first_step_ = saved_step_ = resumed->manifest().step;
     samples_ = resumed->manifest().samples;
   }
-  source_ = open_train_data(config_, layout_, samples_ + (config_.run.steps - step_) * batch_.step_samples());
+  const int64_t needed = samples_ + (config_.run.steps - step_) * batch_.step_samples();
+  const int64_t planned = step_ > 0 ? resumed->manifest().planned_samples : needed;
+  if (needed > planned) {
+    warn(
+        fmt::format("the data was laid out for {} samples and is now for {}: from here on its order is another, and "
+                    "samples of the epoch at hand may come twice or not at all. Set run.steps as long as the run will "
+                    "be from the start.",
+                    planned, needed));
+  }
+  planned_samples_ = std::max(needed, planned);
+  source_ = open_train_data(config_, layout_, planned_samples_);
   std::vector<std::string> phases{resumed ? "load" : "init", "step", "export"};
   const bool background = config_.run.checkpoint_interval > 0;
   if (background) phases.push_back("save");
@@ -209,6 +221,7 @@ void Training::save() {
   checkpoint::Manifest manifest;
   manifest.step = step_;
   manifest.samples = samples_;
+  manifest.planned_samples = planned_samples_;
   manifest.optimizer = optimizer_type(config_);
   manifest.model = model_json(config_);
   manifest.control = control_json(session_->executor(0).control().persistent);

@@ -7,6 +7,7 @@
 #include "comm/transport.h"
 #include "models/data/dataset_meta.h"
 #include "models/data/sample_source.h"
+#include "models/model.h"
 #include "runtime/checkpointer.h"
 #include "runtime/config/config.h"
 #include "runtime/metrics.h"
@@ -38,7 +39,7 @@ struct TrainResult {
 // with its transport; the one with rank 0 writes the files, and only there are metrics and the summary complete. Throws
 // core::Error.
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport);
-// The same for a model that the configuration cannot name; of its section `model` only what is no size is used.
+// The same for a model of the caller's own blocks. Of config.model only `sequence` and `vocab` count, for the data.
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport);
 

@@ -49,7 +49,7 @@ int run(const std::vector<std::string>& args) {
     throw zrt::core::UsageError(fmt::format(
         "'{}' is no command; legal are train, launch, checkpoint, data, eval, generate and bench", args[0]));
   }
-  if (args[0] != "train" && args[0] != "eval") zrt::tools::need_single_process(args[0]);
+  if (args[0] == "data" || args[0] == "generate") zrt::tools::need_single_process(args[0]);
   return found->second(Args(args.begin() + 1, args.end()));
 }
 

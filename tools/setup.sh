@@ -12,6 +12,10 @@ packages=(
 )
 # The quick start trains on this text.
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)
+# tools/examples/multilingual.sh trains on these.
+[ "${1:-}" = "--multilingual" ] && packages+=(debian-reference-{de,en,es,fr,id,it,ja,pt,pt-br,zh-cn,zh-tw} debian-faq-ru)
+# tools/fuzz.sh builds with these.
+[ "${1:-}" = "--fuzz" ] && packages+=(clang-14 libfuzzer-14-dev libomp-14-dev)
 
 missing=()
 for package in "${packages[@]}"; do

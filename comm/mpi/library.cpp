@@ -9,12 +9,9 @@
 #include "core/error.h"
 
 namespace zrt::comm {
-namespace {
-
 using std::chrono::steady_clock;
 
-// Polls with growing naps. `done` is called under the lock.
-bool poll_until(const std::function<bool()>& done, std::chrono::milliseconds timeout) {
+bool poll_mpi(const std::function<bool()>& done, std::chrono::milliseconds timeout) {
   const auto deadline =
       steady_clock::now() + std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365));
   auto nap = std::chrono::microseconds(20);
@@ -28,8 +25,6 @@ bool poll_until(const std::function<bool()>& done, std::chrono::milliseconds tim
     nap = std::min(2 * nap, std::chrono::microseconds(1000));
   }
 }
-
-}  // namespace
 
 std::unique_lock<std::mutex> lock_mpi() {
   static std::mutex mutex;
@@ -120,7 +115,7 @@ std::vector<std::string> exchange_texts(const std::string& text, std::chrono::mi
                 "MPI_Isend");
     }
   }
-  const bool all = poll_until(
+  const bool all = poll_mpi(
       [&] {
         bool done = true;
         for (int peer = 0; peer < world; ++peer) {
@@ -141,102 +136,6 @@ std::vector<std::string> exchange_texts(const std::string& text, std::chrono::mi
       "an exchange between all {} processes timed out after {} ms on rank {}; missing ranks: {}. Look for an "
       "earlier error on them, or raise run.timeout_seconds",
       world, timeout.count(), rank, missing.empty() ? "none, but they do not receive" : missing));
-}
-
-namespace {
-
-class MpiChannel final : public Channel {
- public:
-  MpiChannel(MPI_Comm group, int peer) : group_(group), peer_(peer), staging_(frames_in_flight * frame_bytes) {
-    for (size_t i = 0; i < frames_in_flight; ++i) post(i);
-  }
-  ~MpiChannel() override {
-    const auto lock = lock_mpi();
-    for (MPI_Request& request : receives_) {
-      if (request == MPI_REQUEST_NULL) continue;
-      MPI_Cancel(&request);
-      MPI_Request_free(&request);
-    }
-  }
-
-  bool send(FrameKind kind, std::span<const std::byte> bytes) override {
-    const auto lock = lock_mpi();
-    MPI_Request& request = sends_[sent_ % frames_in_flight];
-    int free = 0;
-    check_mpi(MPI_Test(&request, &free, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!free) return false;
-    check_mpi(MPI_Isend(bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer_, static_cast<int>(kind), group_,
-                        &request),
-              "MPI_Isend");
-    ++sent_;
-    return true;
-  }
-
-  bool flushed() override {
-    const auto lock = lock_mpi();
-    int all = 0;
-    check_mpi(MPI_Testall(frames_in_flight, sends_, &all, MPI_STATUSES_IGNORE), "MPI_Testall");
-    return all != 0;
-  }
-
-  std::optional<Frame> receive() override {
-    if (!arrived_) {
-      const auto lock = lock_mpi();
-      int flag = 0;
-      check_mpi(MPI_Test(&receives_[oldest_], &flag, &status_), "MPI_Test");
-      if (!flag) return std::nullopt;
-      arrived_ = true;
-      check_mpi(MPI_Get_count(&status_, MPI_BYTE, &bytes_), "MPI_Get_count");
-    }
-    return Frame{static_cast<FrameKind>(status_.MPI_TAG), {buffer(oldest_), static_cast<size_t>(bytes_)}};
-  }
-
-  void pop() override {
-    const auto lock = lock_mpi();
-    arrived_ = false;
-    post(oldest_);
-    oldest_ = (oldest_ + 1) % frames_in_flight;
-  }
-
- private:
-  std::byte* buffer(size_t i) { return staging_.data() + i * frame_bytes; }
-  void post(size_t i) {
-    check_mpi(MPI_Irecv(buffer(i), frame_bytes, MPI_BYTE, peer_, MPI_ANY_TAG, group_, &receives_[i]), "MPI_Irecv");
-  }
-
-  MPI_Comm group_;
-  int peer_;
-  std::vector<std::byte> staging_;
-  MPI_Request sends_[frames_in_flight] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  MPI_Request receives_[frames_in_flight] = {};
-  MPI_Status status_{};
-  size_t sent_ = 0, oldest_ = 0;
-  bool arrived_ = false;  // the oldest receive has completed
-  int bytes_ = 0;
-};
-
-}  // namespace
-
-std::vector<std::unique_ptr<Channel>> make_mpi_channels(const std::vector<int>& peers,
-                                                        std::chrono::milliseconds timeout) {
-  MPI_Comm group = MPI_COMM_NULL;
-  MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const auto lock = lock_mpi();
-    check_mpi(MPI_Comm_idup(MPI_COMM_WORLD, &group, &request), "MPI_Comm_idup");
-  }
-  const bool made = poll_until(
-      [&] {
-        int flag = 0;
-        check_mpi(MPI_Test(&request, &flag, MPI_STATUS_IGNORE), "MPI_Test");
-        return flag != 0;
-      },
-      timeout);
-  if (!made) throw core::CommError("not all processes made a group in time; look for an earlier error of another rank");
-  const auto lock = lock_mpi();
-  std::vector<std::unique_ptr<Channel>> channels;
-  for (int peer : peers) channels.push_back(std::make_unique<MpiChannel>(group, peer));
-  return channels;
 }
 
 }  // namespace zrt::comm

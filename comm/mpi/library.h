@@ -21,6 +21,9 @@ void finish_mpi();  // collective; all have said good-bye
 int mpi_rank();
 int mpi_world();
 
+// Calls `done` under the lock until it is true, with growing naps between; false at the deadline.
+bool poll_mpi(const std::function<bool()>& done, std::chrono::milliseconds timeout);
+
 // Every process's text, in rank order.
 std::vector<std::string> exchange_texts(const std::string& text, std::chrono::milliseconds timeout);
 

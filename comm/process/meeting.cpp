@@ -187,7 +187,7 @@ std::optional<Frame> ProcessMeeting::arrived(int rank, FrameKind kind) {
   const std::optional<Frame> frame = place_.peers[static_cast<size_t>(rank)].channel->receive();
   if (!frame || frame->kind == kind) return frame;
   if (frame->kind == FrameKind::abort) {
-    place_.segment->abort({reinterpret_cast<const char*>(frame->bytes.data()), frame->bytes.size()});
+    take_abort(*frame);
     return std::nullopt;
   }
   fail(place_.rank, fmt::format("group {}: rank {} sent a frame of kind {} where {} was due, during {}", group(), rank,

@@ -82,6 +82,8 @@ class ProcessMeeting final : public Meeting {
   std::vector<int> missing(const Awaited& awaited, bool& certain) const;
   std::string timeout_report(const std::vector<int>& missing) const;
   std::string last_calls() const;
+  std::string last_calls_here() const;  // of this machine's ranks
+  void take_abort(const Frame& frame);
   [[noreturn]] void leave();
   void send_aborts(const std::string& reason);
   void end_call();

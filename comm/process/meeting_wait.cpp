@@ -65,10 +65,16 @@ void ProcessMeeting::look_for_aborts() {
   for (Peer& peer : place_.peers) {
     if (peer.member >= 0) continue;
     const std::optional<Frame> frame = peer.channel->receive();
-    if (frame && frame->kind == FrameKind::abort) {
-      place_.segment->abort({reinterpret_cast<const char*>(frame->bytes.data()), frame->bytes.size()});
-    }
+    if (frame && frame->kind == FrameKind::abort) take_abort(*frame);
   }
+}
+
+// The report of a time-out has the last calls of its own machine only: add those of this one, once.
+void ProcessMeeting::take_abort(const Frame& frame) {
+  const std::string reason(reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size());
+  place_.segment->abort(reason);
+  if (reason.find(timed_out) == std::string::npos || !place_.segment->claim()) return;
+  fmt::print(stderr, "group {} was ended by another machine. Last calls here:\n{}", group(), last_calls_here());
 }
 
 // The ranks that keep this one waiting. Those of this machine that wait themselves are not to blame. `certain` when no
@@ -93,16 +99,21 @@ std::string ProcessMeeting::timeout_report(const std::vector<int>& missing) cons
 }
 
 std::string ProcessMeeting::last_calls() const {
+  std::string text = last_calls_here();
+  for (int r = 0; r < size(); ++r) {
+    if (place_.peers[static_cast<size_t>(r)].member >= 0) continue;
+    const RemoteCall& last = exchanges_[static_cast<size_t>(r)].remote;
+    text += fmt::format("  rank {}, on another machine, last call seen here:\n", r);
+    text += last.sequence == 0 ? "    no call yet\n" : fmt::format("    #{} {}\n", last.sequence, describe(last.call));
+  }
+  return text;
+}
+
+std::string ProcessMeeting::last_calls_here() const {
   std::string text;
   for (int r = 0; r < size(); ++r) {
     const Peer& peer = place_.peers[static_cast<size_t>(r)];
-    if (peer.member < 0) {
-      const RemoteCall& last = exchanges_[static_cast<size_t>(r)].remote;
-      text += fmt::format("  rank {}, on another machine, last call seen here:\n", r);
-      text +=
-          last.sequence == 0 ? "    no call yet\n" : fmt::format("    #{} {}\n", last.sequence, describe(last.call));
-      continue;
-    }
+    if (peer.member < 0) continue;
     std::vector<FlightRecord> records = place_.segment->records(peer.member);
     if (records.size() > reported_records) {
       records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(reported_records));

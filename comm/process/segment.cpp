@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace zrt::comm {
@@ -16,14 +17,37 @@ int64_t now() {
       .count();
 }
 
-// Written by one process while others may read: a reader checks that the version is even and did not change.
-struct SharedRecord {
-  std::atomic<uint32_t> version;
+struct PlainRecord {
   uint64_t sequence, bytes;
   uint32_t kind, finished;
   double start_seconds, end_seconds;
   char label[88];
 };
+
+// Written by one process while others may read: a reader checks that the version is even and did not change.
+struct SharedRecord {
+  std::atomic<uint32_t> version;
+  std::atomic<uint64_t> words[sizeof(PlainRecord) / 8];
+
+  void write(const PlainRecord& record) {
+    version.fetch_add(1);
+    for (size_t i = 0; i < std::size(words); ++i) {
+      uint64_t word;
+      std::memcpy(&word, reinterpret_cast<const char*>(&record) + 8 * i, 8);
+      words[i].store(word);
+    }
+    version.fetch_add(1);
+  }
+  bool read(PlainRecord& record) const {
+    const uint32_t before = version.load();
+    for (size_t i = 0; i < std::size(words); ++i) {
+      const uint64_t word = words[i].load();
+      std::memcpy(reinterpret_cast<char*>(&record) + 8 * i, &word, 8);
+    }
+    return before % 2 == 0 && version.load() == before && record.sequence > 0;
+  }
+};
+static_assert(sizeof(PlainRecord) % 8 == 0);
 
 struct alignas(64) MemberState {
   std::atomic<uint32_t> bell, sleeping;
@@ -153,28 +177,25 @@ bool Segment::claim() {
 }
 
 void Segment::keep_record(int member, const FlightRecord& record) {
-  SharedRecord& kept = layout().members[member].records[record.sequence % kept_records];
-  kept.version.fetch_add(1);
-  kept.sequence = record.sequence, kept.bytes = record.bytes;
-  kept.kind = static_cast<uint32_t>(record.kind), kept.finished = record.finished;
-  kept.start_seconds = record.start_seconds, kept.end_seconds = record.end_seconds;
-  const size_t length = std::min(record.label.size(), sizeof kept.label - 1);
-  std::memcpy(kept.label, record.label.data(), length);
-  kept.label[length] = 0;
-  kept.version.fetch_add(1);
+  PlainRecord plain{record.sequence,
+                    record.bytes,
+                    static_cast<uint32_t>(record.kind),
+                    record.finished ? 1u : 0u,
+                    record.start_seconds,
+                    record.end_seconds,
+                    {}};
+  std::memcpy(plain.label, record.label.data(), std::min(record.label.size(), sizeof plain.label - 1));
+  layout().members[member].records[record.sequence % kept_records].write(plain);
 }
 
 std::vector<FlightRecord> Segment::records(int member) const {
   std::vector<FlightRecord> list;
   for (const SharedRecord& kept : layout().members[member].records) {
-    const uint32_t before = kept.version.load();
-    FlightRecord record;
-    record.sequence = kept.sequence, record.bytes = kept.bytes;
-    record.kind = static_cast<OpKind>(std::min<uint32_t>(kept.kind, op_kind_count - 1));
-    record.finished = kept.finished != 0;
-    record.start_seconds = kept.start_seconds, record.end_seconds = kept.end_seconds;
-    record.label.assign(kept.label, strnlen(kept.label, sizeof kept.label));
-    if (before % 2 == 0 && kept.version.load() == before && record.sequence > 0) list.push_back(std::move(record));
+    PlainRecord plain;
+    if (!kept.read(plain)) continue;
+    const auto kind = static_cast<OpKind>(std::min<uint32_t>(plain.kind, op_kind_count - 1));
+    list.push_back(
+        {plain.sequence, kind, plain.label, plain.bytes, plain.finished != 0, plain.start_seconds, plain.end_seconds});
   }
   std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
   return list;

@@ -82,7 +82,7 @@ class Head : public TransformerBlock {
   Space backward_space(Layout& layout, const Shape& shape) const;
 
   // Whether the weight gradient is a rounded sum of several chunks.
-  static bool split_sum(const Shape& shape) { return shape.grad_type != DType::f32 && shape.rows() > chunk_rows; }
+  static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows; }
 
   GemmSpec logits_spec(const Shape& shape, int64_t rows, DType result) const {
     const int64_t V = sizes_.vocab, C = sizes_.hidden;

@@ -27,7 +27,8 @@ GemmSpec Linear::weight_spec(const Shape& shape, bool accumulate) const {
 }
 
 std::vector<GemmSpec> Linear::products(const Shape& shape) const {
-  return {forward_spec(shape), input_spec(shape), weight_spec(shape, false)};
+  const Linear alone{in, out, stored};
+  return {alone.forward_spec(shape), alone.input_spec(shape), alone.weight_spec(shape, false)};
 }
 
 uint64_t Linear::forward_scratch(const Shape& shape) const {

@@ -22,7 +22,7 @@ struct Linear {
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;
   GemmSpec weight_spec(const Shape& shape, bool accumulate) const;
-  std::vector<GemmSpec> products(const Shape& shape) const;  // one of each
+  std::vector<GemmSpec> products(const Shape& shape) const;  // one of each, alone: no bias, dense, not joined
 
   // Workspace of the products of a pass.
   uint64_t forward_scratch(const Shape& shape) const;

@@ -7,12 +7,11 @@
 namespace zrt::models {
 
 void TransformerBlock::check_shape(const Shape& shape) const {
-  const bool types = (shape.type == DType::f32 && shape.grad_type == DType::f32) ||
-                     (shape.type == DType::bf16 && (shape.grad_type == DType::f32 || shape.grad_type == DType::bf16));
-  if (!types) {
+  const bool computes = shape.type == DType::f32 || shape.type == DType::bf16 || shape.type == DType::f16;
+  if (!computes || (shape.grad_type != DType::f32 && shape.grad_type != shape.type)) {
     throw core::Error(fmt::format(
-        "Block {} cannot compute in {} with gradients in {} on the CPU. Legal are fp32 with fp32 gradients and bf16 "
-        "with bf16 or fp32 gradients; enable \"bf16\" instead of \"fp16\" in the configuration.",
+        "Block {} cannot compute in {} with gradients in {} on the CPU. Legal are fp32, bf16 and fp16, with gradients "
+        "of the same type or in fp32.",
         name_, core::dtype_name(shape.type), core::dtype_name(shape.grad_type)));
   }
   if (shape.B < 1 || shape.T < 1 || shape.T > sizes_.sequence) {

@@ -1,7 +1,7 @@
 // What the matrix products do not cover: norms, GELU, SwiGLU, rotary positions, residual sums, dropout, embedding,
 // loss, bias gradients. Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every
-// void pointer unless said otherwise and is fp32 or bf16; arithmetic is fp32, rounded once on writing. Work is spread
-// over core::threads() threads; results do not depend on their number.
+// void pointer unless said otherwise and is fp32, bf16 or fp16; arithmetic is fp32, rounded once on writing. Work is
+// spread over core::threads() threads; results do not depend on their number.
 #pragma once
 #include <cstdint>
 

@@ -5,19 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/llama/rotary_frequencies.h"
+
 namespace zrt::models {
-namespace {
-
-// Pair i of a head turns by theta^(-2i / width) radians per position.
-std::vector<double> rotary_frequencies(int64_t width, double theta) {
-  std::vector<double> frequencies;
-  for (int64_t i = 0; i < width; i += 2) {
-    frequencies.push_back(std::pow(theta, -static_cast<double>(i) / static_cast<double>(width)));
-  }
-  return frequencies;
-}
-
-}  // namespace
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
     : TransformerBlock({config.hidden, config.sequence, config.vocab}, fmt::format("layers.{}", index)),
@@ -25,7 +15,7 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
       kv_heads_(config.kv_heads),
       width_(config.hidden / config.heads),
       ffn_(config.ffn),
-      frequencies_(rotary_frequencies(width_, config.rope_theta)),
+      frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
       norm_{NormKind::rms, config.hidden, config.rms_norm_eps} {
   const int64_t C = config.hidden, kv = kv_heads_ * width_, Q = C + 2 * kv;
   const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {

@@ -36,6 +36,16 @@ void check(const LlamaConfig& config) {
     throw core::ConfigError(
         fmt::format("model.rope_theta is {}, but must be above 1. 10000 is usual.", config.rope_theta));
   }
+  const RopeScaling& scaling = config.rope_scaling;
+  if (!(scaling.factor >= 1) || !(scaling.low_freq_factor > 0) ||
+      !(scaling.high_freq_factor > scaling.low_freq_factor) || scaling.original_positions < 1) {
+    throw core::ConfigError(fmt::format(
+        "model.rope_scaling has factor {}, low_freq_factor {}, high_freq_factor {} and "
+        "original_max_position_embeddings "
+        "{}; legal: a factor of at least 1, a low_freq_factor above 0, a larger high_freq_factor, and at least 1 "
+        "position. Llama 3.1 has 8, 1, 4 and 8192.",
+        scaling.factor, scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_positions));
+  }
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
     throw core::ConfigError(
         fmt::format("model.rms_norm_eps is {}, but must lie between 0 and 1. 1e-5 is usual.", config.rms_norm_eps));
@@ -43,11 +53,6 @@ void check(const LlamaConfig& config) {
 }
 
 }  // namespace
-
-int64_t llama_ffn(int64_t hidden) {
-  const int64_t exact = 8 * hidden / 3;
-  return (exact + 255) / 256 * 256;
-}
 
 Model make_llama(const LlamaConfig& given) {
   LlamaConfig config = given;

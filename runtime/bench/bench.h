@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/transport.h"
 #include "runtime/config/config.h"
 
 namespace zrt::runtime {
@@ -57,6 +58,7 @@ struct CommBenchRow {
   Spread bytes_per_second;  // buffer size ÷ time
   Spread of_copy;           // ÷ every rank copying a buffer of that size at once, in pairs
 };
-std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const Progress& progress);
+// Collective over processes; with several of them times include the barrier after the operation.
+std::vector<CommBenchRow> bench_comm(int64_t bytes, comm::Transport& transport, int rounds, const Progress& progress);
 
 }  // namespace zrt::runtime

@@ -1,16 +1,16 @@
 #include <cstring>
 #include <memory>
 
-#include "comm/thread_group.h"
 #include "core/arena.h"
 #include "runtime/bench/bench.h"
 
 namespace zrt::runtime {
 
-std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const Progress& progress) {
-  const int64_t shard = bytes / (4 * ranks);  // fp32 elements of a rank
-  const uint64_t size = static_cast<uint64_t>(shard * ranks) * 4;
-  auto group = comm::make_thread_group("bench", ranks, std::chrono::minutes(2));
+std::vector<CommBenchRow> bench_comm(int64_t bytes, comm::Transport& transport, int rounds, const Progress& progress) {
+  const int ranks = transport.local_count();
+  const int64_t shard = bytes / (4 * transport.world());  // fp32 elements of a rank
+  const uint64_t size = static_cast<uint64_t>(shard * transport.world()) * 4;
+  auto group = transport.make_group("bench", std::chrono::minutes(2));
   struct Buffers {
     std::unique_ptr<core::Arena> source, target;
   };
@@ -18,8 +18,8 @@ std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const
   progress("filling the buffers");
   time_ranks(ranks, 1, [&](int rank) {
     auto& b = buffers[static_cast<size_t>(rank)];
-    b.source = std::make_unique<core::Arena>(core::Tier::device, size);
-    b.target = std::make_unique<core::Arena>(core::Tier::device, size);
+    b.source = transport.make_arena(transport.first_local() + rank, core::Tier::device, size);
+    b.target = transport.make_arena(transport.first_local() + rank, core::Tier::device, size);
     std::memset(b.source->data(), 0x3c, size);
     std::memset(b.target->data(), 0x3c, size);
   });
@@ -40,6 +40,17 @@ std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const
       group[static_cast<size_t>(rank)]->reduce_scatter({&range, 1}, type, type, "reduce-scatter");
     };
   };
+  // Processes start together too, and none is done before all are.
+  auto barrier = [&](int rank) {
+    if (transport.world() > ranks) group[static_cast<size_t>(rank)]->barrier("bench");
+  };
+  auto time_all = [&](const std::function<void(int)>& body) {
+    time_ranks(ranks, 1, barrier);
+    return time_ranks(ranks, 1, [&](int rank) {
+      body(rank);
+      barrier(rank);
+    });
+  };
   const std::vector<std::pair<std::string, std::function<void(int)>>> operations{
       {"all-gather", gather},
       {"reduce-scatter fp32", scatter(core::DType::f32)},
@@ -49,7 +60,7 @@ std::vector<CommBenchRow> bench_comm(int64_t bytes, int ranks, int rounds, const
     progress("measuring " + name);
     std::vector<double> rates, ratios;
     for (int round = 0; round <= rounds; ++round) {
-      const double seconds = time_ranks(ranks, 1, operation), copied = time_ranks(ranks, 1, copy);
+      const double seconds = time_all(operation), copied = time_all(copy);
       if (round == 0) continue;
       rates.push_back(static_cast<double>(size) / seconds);
       ratios.push_back(copied / seconds);

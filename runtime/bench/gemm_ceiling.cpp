@@ -6,6 +6,7 @@
 #include "core/parallel.h"
 #include "models/kernels/gemm.h"
 #include "runtime/bench/bench.h"
+#include "runtime/setup.h"
 
 namespace zrt::runtime {
 namespace {
@@ -20,28 +21,21 @@ struct Product {
   }
 };
 
-// y = x · W with W (in, out), and its two gradients.
-void add_linear(std::vector<Product>& products, const Config& config, int64_t rows, int64_t in, int64_t out,
-                double times) {
-  const core::DType type = config.precision.compute, grad = config.precision.local_grad;
-  products.push_back({{rows, out, in, false, false, in, out, out, type, type, type}, times});
-  products.push_back({{rows, in, out, false, true, out, out, in, type, type, type}, times});
-  products.push_back({{in, out, rows, true, false, in, out, out, type, type, grad}, times});
-}
-
 std::vector<Product> model_products(const Config& config) {
-  const int64_t rows = config.batch.micro * config.model.sequence, C = config.model.hidden;
-  const auto layers = static_cast<double>(config.model.layers);
+  models::Shape shape{config.batch.micro, config.model.sequence};
+  shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
   std::vector<Product> products;
-  for (auto [in, out] : {std::pair{C, 3 * C}, {C, C}, {C, 4 * C}, {4 * C, C}}) {
-    add_linear(products, config, rows, in, out, layers);
+  for (const auto& block : make_model(config.model).blocks) {
+    for (const GemmSpec& spec : block->products(shape)) {
+      const auto same =
+          std::find_if(products.begin(), products.end(), [&](const Product& other) { return other.spec == spec; });
+      if (same == products.end()) {
+        products.push_back({spec, 1});
+      } else {
+        same->times += 1;
+      }
+    }
   }
-  // The head in one piece: logits, gradient of its input, gradient of its weight.
-  const core::DType type = config.precision.compute;
-  const int64_t V = config.model.vocab;
-  products.push_back({{rows, V, C, false, true, C, C, V, type, type, type}, 1});
-  products.push_back({{rows, C, V, false, false, V, C, C, type, type, type}, 1});
-  products.push_back({{V, C, rows, true, false, V, C, C, type, type, config.precision.local_grad}, 1});
   return products;
 }
 

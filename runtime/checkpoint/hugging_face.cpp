@@ -55,8 +55,11 @@ Json llama_model(const Json& config, const std::string& name) {
   only(config, "pretraining_tp", 1, name);
   Json model{{"type", "llama"}};
   for (const Key& key : llama_keys) {
-    const bool optional = key.ours == std::string_view("kv_heads");
-    if (optional && !config.contains(key.theirs)) continue;
+    if (key.ours == std::string_view("kv_heads") && !config.contains(key.theirs)) continue;
+    if (key.ours == std::string_view("rms_norm_eps") && !config.contains(key.theirs)) {
+      model[key.ours] = 1e-6;  // transformers' default, not zrt's
+      continue;
+    }
     model[key.ours] = require(config, key.theirs, name);
   }
   if (config.contains("head_dim") && config["head_dim"].is_number_integer() &&

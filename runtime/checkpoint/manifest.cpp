@@ -60,9 +60,16 @@ class Reader {
 }  // namespace
 
 std::string format_manifest(const Manifest& manifest) {
-  Json json{{"format", "zrt checkpoint"},  {"version", manifest_version},     {"step", manifest.step},
-            {"samples", manifest.samples}, {"optimizer", manifest.optimizer}, {"model", manifest.model},
-            {"control", manifest.control}, {"made_by", manifest.made_by},     {"algorithm", "xxh3-64"}};
+  Json json{{"format", "zrt checkpoint"},
+            {"version", manifest_version},
+            {"step", manifest.step},
+            {"samples", manifest.samples},
+            {"planned_samples", manifest.planned_samples},
+            {"optimizer", manifest.optimizer},
+            {"model", manifest.model},
+            {"control", manifest.control},
+            {"made_by", manifest.made_by},
+            {"algorithm", "xxh3-64"}};
   json["files"] = Json::object();
   for (const auto& [name, file] : manifest.files) json["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
   std::string text = json.dump(1);
@@ -91,6 +98,7 @@ Manifest parse_manifest(const std::string& text, const std::string& name) {
   Manifest manifest;
   manifest.step = reader.number("step");
   manifest.samples = reader.number("samples");
+  manifest.planned_samples = reader.number("planned_samples");
   manifest.optimizer = reader.at("optimizer", &Json::is_string, "a text").get<std::string>();
   manifest.model = reader.at("model", &Json::is_object, "an object");
   manifest.control = manifest.optimizer.empty() ? Json() : reader.at("control", &Json::is_object, "an object");

@@ -20,11 +20,12 @@ struct FileRecord {
 
 struct Manifest {
   int64_t step = 0;
-  int64_t samples = 0;    // consumed so far: where the data goes on
-  std::string optimizer;  // type; "" for weights without optimizer states
-  Json model;             // sizes, as in the configuration's section `model`
-  Json control;           // what the control block keeps from step to step; null without optimizer states
-  Json made_by;           // ranks, stage, precision: for people, not for loading
+  int64_t samples = 0;          // consumed so far: where the data goes on
+  int64_t planned_samples = 0;  // what the data was opened for; Megatron's order depends on it
+  std::string optimizer;        // type; "" for weights without optimizer states
+  Json model;                   // sizes, as in the configuration's section `model`
+  Json control;                 // what the control block keeps from step to step; null without optimizer states
+  Json made_by;                 // ranks, stage, precision: for people, not for loading
   std::map<std::string, FileRecord> files;  // by path below the checkpoint's folder
 };
 

@@ -1,9 +1,11 @@
 #include "runtime/config/build.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "core/error.h"
+#include "optimizer/zero.h"
 #include "runtime/config/text.h"
 
 namespace zrt::runtime::configuration {
@@ -66,7 +68,7 @@ ZeroConfig build_zero(Values& values) {
   zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size", 0);
   zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance", 0);
   if (values.is_null("zero_optimization.overlap_comm")) {
-    values.infer("zero_optimization.overlap_comm", zero.stage == 3);
+    values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
   }
   zero.overlap_comm = values.flag("zero_optimization.overlap_comm");
   return zero;
@@ -74,7 +76,9 @@ ZeroConfig build_zero(Values& values) {
 
 int64_t reduce_every(Values& values, const ZeroConfig& zero, int64_t accumulation) {
   constexpr const char* key = "parallel.reduce_every";
-  if (values.is_null(key)) values.infer(key, zero.stage <= 1 ? accumulation : 1);
+  if (values.is_null(key)) {
+    values.infer(key, optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation));
+  }
   const int64_t every = values.integer(key, 1, most);
   if (accumulation % every != 0) {
     refuse(values.at(key), "must divide gradient_accumulation_steps = " + std::to_string(accumulation) + ". Try 1 or " +
@@ -83,9 +87,33 @@ int64_t reduce_every(Values& values, const ZeroConfig& zero, int64_t accumulatio
   return every;
 }
 
+// The type of weights and activations, and fp16's loss scale.
+void build_compute(const Values& values, PrecisionConfig& precision) {
+  const bool bf16 = values.flag("bf16.enabled"), fp16 = values.flag("fp16.enabled");
+  if (bf16 && fp16) refuse(values.at("fp16.enabled"), "contradicts bf16.enabled = true; enable one of them.");
+  precision.compute = bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32;
+  if (!fp16) return;
+  for (const char* key : {"fp16.auto_cast", "fp16.fp16_master_weights_and_grads"}) {
+    if (values.flag(key)) refuse(values.at(key), "is not supported; legal: false.");
+  }
+  optimizer::LossScaleParams& scale = precision.loss_scale;
+  scale.initial = values.real("fp16.loss_scale", 0, 0x1p127);
+  scale.dynamic = scale.initial == 0;
+  if (!scale.dynamic) return;
+  scale.initial = std::ldexp(1.0, static_cast<int>(values.integer("fp16.initial_scale_power", 0, 127)));
+  scale.window = values.integer("fp16.loss_scale_window", 1);
+  scale.hysteresis = values.integer("fp16.hysteresis", 1);
+  scale.consecutive = values.flag("fp16.consecutive_hysteresis");
+  scale.minimum = static_cast<double>(values.integer("fp16.min_loss_scale", 1, int64_t{1} << 53));
+  if (scale.minimum > scale.initial) {
+    refuse(values.at("fp16.min_loss_scale"), "is above the first scale, 2^fp16.initial_scale_power = " +
+                                                 printed(scale.initial) + ". Choose a smaller minimum.");
+  }
+}
+
 PrecisionConfig build_precision(const Values& values, int64_t accumulation, int64_t every) {
   PrecisionConfig precision;
-  precision.compute = values.flag("bf16.enabled") ? DType::bf16 : DType::f32;
+  build_compute(values, precision);
   const std::string compute(core::dtype_name(precision.compute));
   const auto wire = optional_type(values, "communication_data_type");
   const Value& asked = values.at("communication_data_type");
@@ -164,7 +192,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.run = build_run(values, name);
   config.optimizer = build_optimizer(values);
   config.optimizer.gradient_clipping = values.real("gradient_clipping", 0, infinity);
-  config.schedule = build_schedule(values, config.optimizer.lr, config.run.steps);
+  config.schedule = build_schedule(values, config.optimizer, config.run.steps);
   config.model = build_model(values);
   config.data = build_data(values);
   config.memory = build_memory(values);

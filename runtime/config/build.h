@@ -9,10 +9,12 @@ namespace zrt::runtime::configuration {
 // fallback of run.name. Records what it infers in `values`. Throws ConfigError.
 Config build_config(Values& values, int ranks, const std::string& name);
 
+inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
+
 // The parts, in the order they depend on each other.
 ModelConfig build_model(Values& values);
 DataConfig build_data(const Values& values);
 OptimizerConfig build_optimizer(Values& values);
-LearningRate build_schedule(Values& values, double lr, int64_t steps);
+LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps);
 
 }  // namespace zrt::runtime::configuration

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <tuple>
 
 #include "core/error.h"
 #include "runtime/config/build.h"
@@ -6,39 +8,89 @@
 namespace zrt::runtime::configuration {
 namespace {
 
-using optimizer::ScheduleType;
-using optimizer::WarmupType;
-
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double largest_rate = 1e6;  // any larger rate is a mistake
+const std::string params = "optimizer.params.";
 
-// DeepSpeed takes a list of rates, one per parameter group; there is one group here.
-double rate(Values& values, const std::string& path) {
-  const nlohmann::json& value = values.at(path).value;
-  if (value.is_array()) {
-    if (value.size() != 1 || !value[0].is_number()) {
-      refuse(values.at(path), "must be one number: there is one parameter group.");
-    }
-    values.infer(path, value[0]);
-  }
-  return values.real(path, 0, largest_rate);
+float single(const Values& values, const char* key, double low, double high) {
+  return static_cast<float>(values.real(params + key, low, high));
 }
 
-// "auto" and null stand for `fallback`.
-void infer_open(Values& values, const std::string& path, double fallback) {
-  const nlohmann::json& value = values.at(path).value;
-  if (value.is_null() || value == "auto") values.infer(path, fallback);
+// "betas": two numbers in [0, 1).
+std::pair<float, float> betas(const Values& values) {
+  const Value& betas = values.at(params + "betas");
+  const auto good = [](const nlohmann::json& beta) { return beta.is_number() && beta >= 0 && beta < 1; };
+  if (betas.value.size() != 2 || !good(betas.value[0]) || !good(betas.value[1])) {
+    refuse(betas, "must be two numbers, each at least 0 and below 1; the default is [0.9, 0.999].");
+  }
+  return {static_cast<float>(betas.value[0].get<double>()), static_cast<float>(betas.value[1].get<double>())};
 }
 
-int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
-  const std::string path = "scheduler.params.total_num_steps";
-  const Value* value = values.find(path);
-  if (value == nullptr) {
-    throw core::ConfigError(path + " is missing; " + type + " needs it. Legal: at least 1; usually run.steps, here " +
-                            std::to_string(steps) + ", which \"auto\" stands for.");
+optimizer::AdamParams build_adam(Values& values, const std::string& type) {
+  optimizer::AdamParams adam;
+  std::tie(adam.beta1, adam.beta2) = betas(values);
+  adam.eps = single(values, "eps", 0, 1);
+  adam.weight_decay = single(values, "weight_decay", 0, infinity);
+  adam.bias_correction = values.flag(params + "bias_correction");
+  // AdamW is always decoupled, and so is Adam unless adam_w_mode is false.
+  const bool plain = type == "adam";
+  adam.decoupled = !plain || values.flag(params + "adam_w_mode");
+  if (!plain && !values.flag(params + "adam_w_mode")) {
+    values.warnings.push_back(params + "adam_w_mode = false (" + values.at(params + "adam_w_mode").place +
+                              ") has no effect with optimizer.type = " + values.text("optimizer.type") +
+                              "; Adam reads it.");
   }
-  if (value->value == "auto") values.infer(path, steps);
-  return values.integer(path, 1, int64_t{1} << 40);
+  return adam;
+}
+
+optimizer::SgdParams build_sgd(const Values& values) {
+  const optimizer::SgdParams sgd{single(values, "momentum", 0, infinity), single(values, "dampening", 0, 1),
+                                 single(values, "weight_decay", 0, infinity), values.flag(params + "nesterov")};
+  if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0)) {
+    refuse(values.at(params + "nesterov"), "needs a momentum above 0 and no dampening.");
+  }
+  return sgd;
+}
+
+optimizer::LionParams build_lion(const Values& values) {
+  const auto [beta1, beta2] = betas(values);
+  return {beta1, beta2, single(values, "weight_decay", 0, infinity)};
+}
+
+// Adafactor makes its own rate with relative_step and needs one without.
+void check_adafactor_rate(const Values& values, const optimizer::AdafactorParams& adafactor) {
+  if (adafactor.warmup_init && !adafactor.relative_step) {
+    refuse(values.at(params + "warmup_init"), "needs " + params + "relative_step = true.");
+  }
+  const bool given = !values.is_null(params + "lr");
+  if (adafactor.relative_step && given) {
+    refuse(values.at(params + "lr"), "contradicts " + params +
+                                         "relative_step = true, by which Adafactor sets its own rate. Remove lr, or "
+                                         "set relative_step to false.");
+  }
+  if (!adafactor.relative_step && !given) {
+    throw core::ConfigError(params + "lr is missing; with " + params + "relative_step = false Adafactor needs it.");
+  }
+}
+
+optimizer::AdafactorParams build_adafactor(const Values& values) {
+  optimizer::AdafactorParams adafactor;
+  const Value& eps = values.at(params + "eps");
+  const auto good = [](const nlohmann::json& e) { return e.is_number() && e > 0 && e <= 1; };
+  if (eps.value.size() != 2 || !good(eps.value[0]) || !good(eps.value[1])) {
+    refuse(eps, "must be two numbers above 0 and at most 1; the default is [1e-30, 0.001].");
+  }
+  adafactor.eps1 = eps.value[0].get<double>();
+  adafactor.eps2 = eps.value[1].get<double>();
+  adafactor.clip_threshold = values.real(params + "clip_threshold", 1e-6, infinity);
+  adafactor.decay_rate = values.real(params + "decay_rate", -10, 0);
+  adafactor.momentum = !values.is_null(params + "beta1");
+  if (adafactor.momentum) adafactor.beta1 = values.real(params + "beta1", 0, 0.9999999);
+  adafactor.weight_decay = values.real(params + "weight_decay", 0, infinity);
+  adafactor.scale_parameter = values.flag(params + "scale_parameter");
+  adafactor.relative_step = values.flag(params + "relative_step");
+  adafactor.warmup_init = values.flag(params + "warmup_init");
+  check_adafactor_rate(values, adafactor);
+  return adafactor;
 }
 
 }  // namespace
@@ -46,61 +98,21 @@ int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
 OptimizerConfig build_optimizer(Values& values) {
   // DeepSpeed leaves a missing optimizer to its caller's code; here it is AdamW with DeepSpeed's defaults.
   if (values.is_null("optimizer.type")) values.infer("optimizer.type", "AdamW");
-  const std::string params = "optimizer.params.";
+  std::string type = values.text("optimizer.type");
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
   OptimizerConfig optimizer;
-  optimizer.lr = values.real(params + "lr", 0, largest_rate);
-  const Value& betas = values.at(params + "betas");
-  const auto good = [](const nlohmann::json& beta) { return beta.is_number() && beta >= 0 && beta < 1; };
-  if (betas.value.size() != 2 || !good(betas.value[0]) || !good(betas.value[1])) {
-    refuse(betas, "must be two numbers, each at least 0 and below 1; the default is [0.9, 0.999].");
-  }
-  optimizer.beta1 = betas.value[0].get<double>();
-  optimizer.beta2 = betas.value[1].get<double>();
-  optimizer.eps = values.real(params + "eps", 0, 1);
-  optimizer.weight_decay = values.real(params + "weight_decay", 0, infinity);
-  optimizer.bias_correction = values.flag(params + "bias_correction");
-
-  // AdamW is always decoupled, and so is Adam unless adam_w_mode is false.
-  const std::string type = values.text("optimizer.type");
-  const bool adam = type.size() == 4;
-  optimizer.decoupled = !adam || values.flag(params + "adam_w_mode");
-  if (!adam && !values.flag(params + "adam_w_mode")) {
-    values.warnings.push_back(params + "adam_w_mode = false (" + values.at(params + "adam_w_mode").place +
-                              ") has no effect with optimizer.type = " + type + "; Adam reads it.");
-  }
-  return optimizer;
-}
-
-LearningRate build_schedule(Values& values, double lr, int64_t steps) {
-  LearningRate schedule;
-  schedule.lr = schedule.warmup_max_lr = lr;
-  if (values.is_null("scheduler.type")) return schedule;
-  const std::string type = values.text("scheduler.type"), params = "scheduler.params.";
-  schedule.warmup_num_steps = values.integer(params + "warmup_num_steps", 1, int64_t{1} << 40);
-  const Value& shape = values.at(params + "warmup_type");
-  if (shape.value != "log" && shape.value != "linear") {
-    refuse(shape, "is no warm-up; legal: \"log\" and \"linear\".");
-  }
-  schedule.warmup_type = shape.value == "log" ? WarmupType::log : WarmupType::linear;
-  if (type == "WarmupCosineLR") {
-    schedule.type = ScheduleType::warmup_cosine;
-    schedule.warmup_min_ratio = values.real(params + "warmup_min_ratio", 0, 1);
-    schedule.cos_min_ratio = values.real(params + "cos_min_ratio", 0, 1);
+  if (type == "sgd") {
+    optimizer.params = build_sgd(values);
+  } else if (type == "lion") {
+    optimizer.params = build_lion(values);
+  } else if (type == "adafactor") {
+    optimizer.params = build_adafactor(values);
   } else {
-    schedule.type = type == "WarmupLR" ? ScheduleType::warmup : ScheduleType::warmup_decay;
-    infer_open(values, params + "warmup_max_lr", lr);
-    schedule.warmup_min_lr = rate(values, params + "warmup_min_lr");
-    schedule.warmup_max_lr = rate(values, params + "warmup_max_lr");
+    optimizer.params = build_adam(values, type);
   }
-  if (schedule.type != ScheduleType::warmup) {
-    schedule.total_num_steps = total_steps(values, type, steps);
-    if (schedule.total_num_steps < schedule.warmup_num_steps) {
-      values.warnings.push_back(
-          params + "total_num_steps = " + std::to_string(schedule.total_num_steps) + " is less than " + params +
-          "warmup_num_steps = " + std::to_string(schedule.warmup_num_steps) + ": the warm-up never ends.");
-    }
-  }
-  return schedule;
+  optimizer.lr = values.is_null(params + "lr") ? 0 : values.real(params + "lr", 0, largest_rate);
+  return optimizer;
 }
 
 }  // namespace zrt::runtime::configuration

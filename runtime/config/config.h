@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "models/model.h"
+#include "optimizer/loss_scale.h"
+#include "optimizer/params.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/mesh.h"
@@ -20,6 +23,10 @@ struct ModelConfig {
   int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
   double dropout = 0;
   bool tied = true;
+  // Llama only.
+  int64_t kv_heads = 0, ffn = 0;
+  double rope_theta = 10000, rms_norm_eps = 1e-5;
+  models::RopeScaling rope_scaling;
 };
 
 struct DataSource {
@@ -32,9 +39,8 @@ struct DataConfig {
 };
 
 struct OptimizerConfig {
-  double lr = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
-  bool decoupled = true;  // AdamW
-  bool bias_correction = true;
+  double lr = 1e-3;
+  optimizer::OptimizerParams params;
   double gradient_clipping = 1;  // whole-model L2 norm; 0: off
 };
 
@@ -47,9 +53,10 @@ struct ZeroConfig {
 };
 
 struct PrecisionConfig {
-  core::DType compute = core::DType::f32;           // f32 or bf16: weights, activations
+  core::DType compute = core::DType::f32;           // weights, activations
   core::DType local_grad = core::DType::f32;        // of a rank, as it enters the reduction
   core::DType accumulated_grad = core::DType::f32;  // after the reduction, as the optimizer reads it
+  optimizer::LossScaleParams loss_scale;
 };
 
 struct ParallelConfig {

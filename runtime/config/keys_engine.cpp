@@ -5,15 +5,15 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key fp16_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "fp16 training is not supported; bf16.enabled is"},
-    {"auto_cast", t_bool, "false", Use::inert},
-    {"loss_scale", t_real, "0", Use::inert},
-    {"initial_scale_power", t_int, "16", Use::inert},
-    {"loss_scale_window", t_int, "1000", Use::inert},
-    {"hysteresis", t_int, "2", Use::inert},
-    {"consecutive_hysteresis", t_bool, "false", Use::inert},
-    {"min_loss_scale", t_int, "1", Use::inert},
-    {"fp16_master_weights_and_grads", t_bool, "false", Use::inert},
+    {"enabled", t_bool, "false", Use::implemented},
+    {"auto_cast", t_bool, "false", Use::implemented},
+    {"loss_scale", t_real, "0.0", Use::implemented},
+    {"initial_scale_power", t_int, "16", Use::implemented},
+    {"loss_scale_window", t_int, "1000", Use::implemented},
+    {"hysteresis", t_int, "2", Use::implemented},
+    {"consecutive_hysteresis", t_bool, "false", Use::implemented},
+    {"min_loss_scale", t_int, "1", Use::implemented},
+    {"fp16_master_weights_and_grads", t_bool, "false", Use::implemented},
 };
 
 constexpr Key bf16_keys[] = {
@@ -27,8 +27,8 @@ constexpr Key bf16_keys[] = {
 
 constexpr Key data_types_keys[] = {
     {"grad_accum_dtype", t_text | t_null, "null", Use::implemented},
-    {"param_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled sets the type of the weights"},
-    {"buffer_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled sets the type of buffers"},
+    {"param_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of the weights"},
+    {"buffer_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of buffers"},
 };
 
 constexpr Key amp_keys[] = {

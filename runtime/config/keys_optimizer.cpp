@@ -57,9 +57,38 @@ constexpr Key optimizer_params_onebitlamb_keys[] = {
 };
 
 constexpr Key optimizer_params_lion_keys[] = {
-    {"lr", t_real, "0.001", Use::refused, "Lion is not supported"},
-    {"betas", t_list, "[0.9, 0.999]", Use::refused, "Lion is not supported"},
-    {"weight_decay", t_real, "0.0", Use::refused, "Lion is not supported"},
+    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"betas", t_list, "[0.9, 0.999]", Use::implemented},
+    {"weight_decay", t_real, "0.0", Use::implemented},
+    {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
+};
+
+// DeepSpeed passes these to torch.optim.SGD.
+constexpr Key optimizer_params_sgd_keys[] = {
+    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"momentum", t_real, "0.0", Use::implemented},
+    {"dampening", t_real, "0.0", Use::implemented},
+    {"weight_decay", t_real, "0.0", Use::implemented},
+    {"nesterov", t_bool, "false", Use::implemented},
+    {"maximize", t_bool, "false", Use::refused, "the loss is minimised"},
+    {"foreach", t_bool | t_null, "null", Use::inert, "there is one implementation"},
+    {"differentiable", t_bool, "false", Use::refused, "there is no autograd"},
+    {"fused", t_bool | t_null, "null", Use::inert, "there is one implementation"},
+    {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
+};
+
+// Those of Hugging Face's Adafactor.
+constexpr Key optimizer_params_adafactor_keys[] = {
+    {"lr", t_real | t_null | t_fill, "null", Use::implemented},
+    {"eps", t_list, "[1e-30, 0.001]", Use::implemented},
+    {"clip_threshold", t_real, "1.0", Use::implemented},
+    {"decay_rate", t_real, "-0.8", Use::implemented},
+    {"beta1", t_real | t_null, "null", Use::implemented},
+    {"weight_decay", t_real, "0.0", Use::implemented},
+    {"scale_parameter", t_bool, "true", Use::implemented},
+    {"relative_step", t_bool, "true", Use::implemented},
+    {"warmup_init", t_bool, "false", Use::implemented},
+    {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
 };
 
 constexpr Key optimizer_params_adagrad_cpu_keys[] = {
@@ -108,25 +137,25 @@ constexpr Key scheduler_params_warmupcosinelr_keys[] = {
 };
 
 constexpr Key scheduler_params_onecycle_keys[] = {
-    {"cycle_min_lr", t_real | t_list, nullptr, Use::refused, "OneCycle is not supported"},
-    {"cycle_max_lr", t_real | t_list, nullptr, Use::refused, "OneCycle is not supported"},
-    {"decay_lr_rate", t_real, "0.0", Use::refused, "OneCycle is not supported"},
-    {"cycle_first_step_size", t_int, "2000", Use::refused, "OneCycle is not supported"},
-    {"cycle_second_step_size", t_int | t_null, "null", Use::refused, "OneCycle is not supported"},
-    {"cycle_first_stair_count", t_int, "0", Use::refused, "OneCycle is not supported"},
-    {"cycle_second_stair_count", t_int | t_null, "null", Use::refused, "OneCycle is not supported"},
-    {"decay_step_size", t_int, "0", Use::refused, "OneCycle is not supported"},
-    {"cycle_momentum", t_bool, "true", Use::refused, "OneCycle is not supported"},
-    {"cycle_min_mom", t_real, "0.8", Use::refused, "OneCycle is not supported"},
-    {"cycle_max_mom", t_real, "0.9", Use::refused, "OneCycle is not supported"},
-    {"decay_mom_rate", t_real, "0.0", Use::refused, "OneCycle is not supported"},
+    {"cycle_min_lr", t_real | t_list, nullptr, Use::implemented},
+    {"cycle_max_lr", t_real | t_list, nullptr, Use::implemented},
+    {"decay_lr_rate", t_real, "0.0", Use::implemented},
+    {"cycle_first_step_size", t_int, "2000", Use::implemented},
+    {"cycle_second_step_size", t_int | t_null, "null", Use::implemented},
+    {"cycle_first_stair_count", t_int, "0", Use::inert, "DeepSpeed stores it and has no stairs"},
+    {"cycle_second_stair_count", t_int | t_null, "null", Use::inert, "DeepSpeed stores it and has no stairs"},
+    {"decay_step_size", t_int, "0", Use::implemented},
+    {"cycle_momentum", t_bool, "true", Use::implemented},
+    {"cycle_min_mom", t_real, "0.8", Use::implemented},
+    {"cycle_max_mom", t_real, "0.9", Use::implemented},
+    {"decay_mom_rate", t_real, "0.0", Use::implemented},
 };
 
 constexpr Key scheduler_params_lrrangetest_keys[] = {
-    {"lr_range_test_min_lr", t_real | t_list, "0.001", Use::refused, "LRRangeTest is not supported"},
-    {"lr_range_test_step_size", t_int, "2000", Use::refused, "LRRangeTest is not supported"},
-    {"lr_range_test_step_rate", t_real, "1.0", Use::refused, "LRRangeTest is not supported"},
-    {"lr_range_test_staircase", t_bool, "false", Use::refused, "LRRangeTest is not supported"},
+    {"lr_range_test_min_lr", t_real | t_list, "0.001", Use::implemented},
+    {"lr_range_test_step_size", t_int, "2000", Use::implemented},
+    {"lr_range_test_step_rate", t_real, "1.0", Use::implemented},
+    {"lr_range_test_staircase", t_bool, "false", Use::implemented},
 };
 
 constexpr Section all[] = {
@@ -137,6 +166,8 @@ constexpr Section all[] = {
     {"optimizer.params", "zerooneadam", Parser::legacy, nullptr, optimizer_params_zerooneadam_keys},
     {"optimizer.params", "onebitlamb", Parser::legacy, nullptr, optimizer_params_onebitlamb_keys},
     {"optimizer.params", "lion", Parser::legacy, nullptr, optimizer_params_lion_keys},
+    {"optimizer.params", "sgd", Parser::legacy, nullptr, optimizer_params_sgd_keys},
+    {"optimizer.params", "adafactor", Parser::legacy, nullptr, optimizer_params_adafactor_keys},
     {"optimizer.params", "adagrad, CPU", Parser::legacy, nullptr, optimizer_params_adagrad_cpu_keys},
     {"optimizer.params", "muon", Parser::legacy, nullptr, optimizer_params_muon_keys},
     {"scheduler", "", Parser::legacy, nullptr, scheduler_keys},

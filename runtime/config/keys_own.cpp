@@ -11,11 +11,30 @@ constexpr Key root_keys[] = {
 };
 
 constexpr Key model_keys[] = {
-    {"type", t_text, R"("gpt2")", Use::implemented},      {"preset", t_text | t_null, "null", Use::implemented},
-    {"layers", t_int | t_null, "null", Use::implemented}, {"hidden", t_int | t_null, "null", Use::implemented},
-    {"heads", t_int | t_null, "null", Use::implemented},  {"sequence", t_int | t_null, "null", Use::implemented},
-    {"vocab", t_int | t_null, "null", Use::implemented},  {"dropout", t_real, "0.0", Use::implemented},
-    {"tied", t_bool, "true", Use::implemented},
+    {"type", t_text | t_null, "null", Use::implemented},
+    {"preset", t_text | t_null, "null", Use::implemented},
+    {"layers", t_int | t_null, "null", Use::implemented},
+    {"hidden", t_int | t_null, "null", Use::implemented},
+    {"heads", t_int | t_null, "null", Use::implemented},
+    {"sequence", t_int | t_null, "null", Use::implemented},
+    {"vocab", t_int | t_null, "null", Use::implemented},
+    {"dropout", t_real, "0.0", Use::implemented},
+    {"tied", t_bool | t_null, "null", Use::implemented},
+    // Llama only.
+    {"kv_heads", t_int | t_null, "null", Use::implemented},
+    {"ffn", t_int | t_null, "null", Use::implemented},
+    {"rope_theta", t_real | t_null, "null", Use::implemented},
+    {"rms_norm_eps", t_real | t_null, "null", Use::implemented},
+    {"rope_scaling", t_object, "null", Use::implemented},
+};
+
+// Named and meant as in Hugging Face's config.json.
+constexpr Key rope_scaling_keys[] = {
+    {"rope_type", t_text | t_null, "null", Use::implemented},
+    {"factor", t_real | t_null, "null", Use::implemented},
+    {"low_freq_factor", t_real | t_null, "null", Use::implemented},
+    {"high_freq_factor", t_real | t_null, "null", Use::implemented},
+    {"original_max_position_embeddings", t_int | t_null, "null", Use::implemented},
 };
 
 constexpr Key data_keys[] = {
@@ -61,9 +80,13 @@ constexpr Key run_keys[] = {
 };
 
 constexpr Section all[] = {
-    {"", "zrt", Parser::own, nullptr, root_keys},      {"model", "", Parser::own, nullptr, model_keys},
-    {"data", "", Parser::own, nullptr, data_keys},     {"parallel", "", Parser::own, nullptr, parallel_keys},
-    {"memory", "", Parser::own, nullptr, memory_keys}, {"run", "", Parser::own, nullptr, run_keys},
+    {"", "zrt", Parser::own, nullptr, root_keys},
+    {"model", "", Parser::own, nullptr, model_keys},
+    {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
+    {"data", "", Parser::own, nullptr, data_keys},
+    {"parallel", "", Parser::own, nullptr, parallel_keys},
+    {"memory", "", Parser::own, nullptr, memory_keys},
+    {"run", "", Parser::own, nullptr, run_keys},
 };
 
 }  // namespace

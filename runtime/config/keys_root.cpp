@@ -36,7 +36,7 @@ constexpr Key root_keys[] = {
     {"datastates_ckpt", t_any, "false", Use::refused, "there is no such checkpoint engine"},
     {"optimizer", t_object, "null", Use::implemented},
     {"scheduler", t_object, "null", Use::implemented},
-    {"fp16", t_object, "null", Use::inert},
+    {"fp16", t_object, "null", Use::implemented},
     {"bf16", t_object, "null", Use::implemented, "", nullptr, "bfloat16"},
     {"zero_optimization", t_object | t_bool, "null", Use::implemented},
     {"activation_checkpointing", t_object, "null", Use::inert},

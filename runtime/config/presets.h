@@ -8,7 +8,7 @@
 
 namespace zrt::runtime {
 
-// Null when there is no such preset. Sizes only; dropout and tying are the defaults of ModelConfig.
+// Null when there is no such preset. Dropout is the default of ModelConfig.
 const ModelConfig* find_preset(std::string_view name);
 std::vector<std::string> preset_names();
 

@@ -59,8 +59,10 @@ class Resolver {
       std::string name = type->get<std::string>();
       std::transform(name.begin(), name.end(), name.begin(),
                      [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+      if (name == "sgd" || name == "lion" || name == "adafactor") return name;
       if (name != "adam" && name != "adamw") {
-        refuse(value_at("optimizer.type", *type), "is not supported; legal: Adam and AdamW, in any case.");
+        refuse(value_at("optimizer.type", *type),
+               "is not supported; legal: Adam, AdamW, SGD, Lion and Adafactor, in any case.");
       }
     }
     return "adam, adamw";
@@ -75,7 +77,7 @@ class Resolver {
       }
       return "none";
     }
-    const std::vector<std::string> supported{"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
+    const std::vector<std::string> supported{"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"};
     const std::string name = type->get<std::string>();
     if (std::find(supported.begin(), supported.end(), name) == supported.end()) {
       const std::string near = nearest(name, supported);

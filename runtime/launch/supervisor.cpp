@@ -144,11 +144,12 @@ class Supervisor {
   void pass_on(Child& child, int signal) {
     if (signal == SIGUSR1) {
       event("signal", "SIGUSR1 passed on: save and go on");
-      return child.send(signal);
+      return child.send(signal, options_.rank_program);
     }
     event("signal", fmt::format("signal {}: {}", signal, stopping_ ? "the second, killing" : "stopping"));
     if (std::exchange(stopping_, true)) return child.end_tree();
-    child.send(options_.stop_signal != 0 ? options_.stop_signal : signal);
+    // Processes of a run of several take SIGTERM for their launcher's, which leaves no time to save.
+    child.send(options_.rank_program.empty() ? signal : SIGINT, options_.rank_program);
   }
 
   // Waits; the signal that asked to stop meanwhile, or 0.

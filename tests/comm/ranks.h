@@ -33,22 +33,26 @@ inline SharedArenas& test_arenas() {
   return arenas;
 }
 
-// Each rank as if in a process of its own, on machine hosts[rank].
-inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout) {
+// Passes everything on; tests override what they watch or disturb. Keeps the segment alive that it runs through.
+struct WrappedChannel : Channel {
+  std::shared_ptr<Segment> segment;
+  std::unique_ptr<Channel> channel;
+  bool send(FrameKind kind, std::span<const std::byte> bytes) override { return channel->send(kind, bytes); }
+  bool flushed() override { return channel->flushed(); }
+  std::optional<Frame> receive() override { return channel->receive(); }
+  void pop() override { channel->pop(); }
+};
+
+// Each rank as if in a process of its own, on machine hosts[rank]; `adjust` may change a rank's place before it is
+// used.
+inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout,
+                                const std::function<void(Place&)>& adjust = {}) {
   const int size = static_cast<int>(hosts.size());
   auto network = std::make_shared<Segment>(size);
   std::vector<std::shared_ptr<Segment>> machines;
   for (int host : hosts) {
     while (machines.size() <= static_cast<size_t>(host)) machines.push_back(std::make_shared<Segment>(size));
   }
-  struct OnNetwork final : Channel {  // keeps the segment that stands for the network
-    std::shared_ptr<Segment> network;
-    std::unique_ptr<Channel> channel;
-    bool send(FrameKind kind, std::span<const std::byte> bytes) override { return channel->send(kind, bytes); }
-    bool flushed() override { return channel->flushed(); }
-    std::optional<Frame> receive() override { return channel->receive(); }
-    void pop() override { channel->pop(); }
-  };
   Group group;
   for (int rank = 0; rank < size; ++rank) {
     const int host = hosts[static_cast<size_t>(rank)];
@@ -58,15 +62,12 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
       Peer& made = place.peers.emplace_back();
       if (here) made.member = peer, made.pid = getpid();
       if (peer == rank) continue;
-      if (here) {
-        made.channel = place.segment->channel(rank, peer);
-      } else {
-        auto channel = std::make_unique<OnNetwork>();
-        channel->network = network;
-        channel->channel = network->channel(rank, peer);
-        made.channel = std::move(channel);
-      }
+      auto channel = std::make_unique<WrappedChannel>();
+      channel->segment = here ? place.segment : network;
+      channel->channel = channel->segment->channel(rank, peer);
+      made.channel = std::move(channel);
     }
+    if (adjust) adjust(place);
     group.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank));
   }
   return group;

@@ -110,13 +110,13 @@ class Model:
         return tensor
 
 
-def make(model, name, script, gradient_case, curve_case, **more):
+def make(model, name, script, gradient_case, curve_case, versions={}, more={}):
     torch.set_num_threads(1)
     out = dict(
         made_by=dict(script=script, torch=torch.__version__, numpy=np.__version__,
-                     python=platform.python_version(), machine=platform.machine(), **more),
+                     python=platform.python_version(), machine=platform.machine(), **versions),
         gradient_case=gradient_case, gradient_batch=GRADIENT_BATCH, curve_case=curve_case, curve_batch=CURVE_BATCH,
-        steps=STEPS, adam=ADAM, gradients={}, curves={})
+        steps=STEPS, adam=ADAM, gradients={}, curves={}, **more)
     for head in ["tied", "untied"]:
         tied = head == "tied"
         out["gradients"][head] = gradients(model, gradient_case, tied, HERE / f"{name}_{head}.bin")

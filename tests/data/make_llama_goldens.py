@@ -113,7 +113,17 @@ def compare_with_unchanged():
             print(f"relative distance to the unchanged model in fp32: {error:.2e}")
 
 
+def rope_scaling():
+    """The frequencies of Llama 3.2 1B's heads, which transformers computes in fp32."""
+    scaling = dict(rope_type="llama3", factor=32.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                   original_max_position_embeddings=8192)
+    config = transformers.LlamaConfig(hidden_size=2048, num_attention_heads=32, max_position_embeddings=131072,
+                                      rope_parameters=scaling | dict(rope_theta=500000.0))
+    frequencies, _ = transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    return dict(width=64, theta=500000.0, scaling=scaling, frequencies=[float(f) for f in frequencies])
+
+
 if __name__ == "__main__":
     compare_with_unchanged()
     golden_common.make(Llama, "llama", pathlib.Path(__file__).name, GRADIENT_CASE, CURVE_CASE,
-                       transformers=transformers.__version__)
+                       versions=dict(transformers=transformers.__version__), more=dict(rope_scaling=rope_scaling()))

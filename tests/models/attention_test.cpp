@@ -124,7 +124,7 @@ void check(const AttentionShape& s) {
 }  // namespace
 
 TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides") {
-  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   check({1, 1, 1, 1, 4, type, dropout});
   check({2, 13, 3, 3, 5, type, dropout});
@@ -134,7 +134,7 @@ TEST_CASE("attention matches naive fp64 attention at lengths that no tile divide
 }
 
 TEST_CASE("heads that share keys and values match naive fp64 attention") {
-  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   check({1, 1, 2, 1, 4, type, dropout});
   check({2, 13, 4, 2, 5, type, dropout});
@@ -143,7 +143,7 @@ TEST_CASE("heads that share keys and values match naive fp64 attention") {
 }
 
 TEST_CASE("attention of one new token equals the last row of attention over all of them") {
-  const DType type = GENERATE(DType::f32, DType::bf16);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const AttentionShape s{2, 37, 6, GENERATE(1, 3, 6), 10, type, 0};
   zrt::core::set_threads(GENERATE(1, 2));
   const int64_t C = s.C(), width = s.row();

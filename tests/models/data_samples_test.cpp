@@ -1,4 +1,6 @@
 // Samples: Megatron's indices and blends against goldens, the text they cover, what ranks read.
+#include "data_samples.h"
+
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -13,8 +15,12 @@
 
 using namespace zrt::models::data;
 using test::contains;
+using test::distinct_documents;
 using test::DocumentList;
 using test::error_of;
+using test::options_for;
+using test::read;
+using test::Sample;
 using test::TemporaryFolder;
 using zrt::core::ConfigError;
 using zrt::core::DataError;
@@ -25,39 +31,6 @@ const nlohmann::json& golden() {
   static const nlohmann::json all =
       nlohmann::json::parse(test::read_file(std::string(ZRT_TEST_DATA) + "/dataset_golden/index.json"));
   return all;
-}
-
-// Documents whose tokens all differ.
-DocumentList distinct_documents(const std::vector<int32_t>& lengths) {
-  DocumentList documents;
-  int32_t next = 0;
-  for (const int32_t length : lengths) {
-    documents.emplace_back();
-    for (int32_t i = 0; i < length; ++i) documents.back().push_back(next++);
-  }
-  return documents;
-}
-
-struct Sample {
-  std::vector<int32_t> tokens, targets;
-};
-
-Sample read(const SampleSource& source, int64_t sample) {
-  // One word more on both sides: a write outside is seen.
-  const auto S = static_cast<size_t>(source.sequence());
-  std::vector<int32_t> tokens(S + 2, -7), targets(S + 2, -7);
-  source.read(sample, tokens.data() + 1, targets.data() + 1);
-  CHECK((tokens.front() == -7 && tokens.back() == -7 && targets.front() == -7 && targets.back() == -7));
-  return {{tokens.begin() + 1, tokens.end() - 1}, {targets.begin() + 1, targets.end() - 1}};
-}
-
-GptDatasetOptions options_for(const std::string& prefix, int64_t sequence, std::optional<int64_t> samples = {}) {
-  GptDatasetOptions options;
-  options.prefix = prefix;
-  options.sequence = sequence;
-  options.vocabulary = 60000;
-  options.samples = samples;
-  return options;
 }
 
 }  // namespace

@@ -38,13 +38,14 @@ class KernelBuffer {
       std::memcpy(&value, from, sizeof value);
       return static_cast<double>(value);
     }
-    core::bf16 value;
-    std::memcpy(&value, from, sizeof value);
-    return static_cast<double>(core::to_float(value));
+    uint16_t bits;
+    std::memcpy(&bits, from, sizeof bits);
+    return static_cast<double>(type_ == DType::bf16 ? core::to_float(core::bf16{bits})
+                                                    : core::to_float(core::f16{bits}));
   }
   void set(int64_t i, float value) {
     std::byte* to = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
-    const core::bf16 half = core::to_bf16(value);
+    const uint16_t half = type_ == DType::bf16 ? core::to_bf16(value).bits : core::to_f16(value).bits;
     std::memcpy(to, type_ == DType::f32 ? static_cast<const void*>(&value) : &half, core::dtype_size(type_));
   }
   bool operator==(const KernelBuffer& other) const { return bytes_ == other.bytes_; }
@@ -83,9 +84,9 @@ inline double error_of(const KernelBuffer& buffer, const Doubles& expected) {
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-// What rounding results to the type costs at most (half a unit of 8 or 24 bits), and a few operations in fp32.
+// What rounding results to the type costs at most (half a unit of 8, 11 or 24 bits), and a few operations in fp32.
 inline double tolerance(DType type) {
-  return type == DType::f32 ? 5e-7 : 4e-3;
+  return type == DType::f32 ? 5e-7 : type == DType::bf16 ? 4e-3 : 5e-4;
 }
 
 }  // namespace zrt::test

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/shard.h"
 #include "runtime/checkpoint/store.h"
 #include "runtime/checkpoint/tensor_set.h"
-#include "tests/temporary_folder.h"
+#include "temporary_folder.h"
 
 using namespace zrt;
 using namespace zrt::runtime::checkpoint;
@@ -111,8 +111,9 @@ TEST_CASE("Any run of a tensor is cut into rectangles that cover it once, in ord
 
 TEST_CASE("A rectangle that is no single run, as a column shard is, gives its runs in order") {
   std::vector<std::array<int64_t, 3>> runs;
-  common_runs(std::vector<int64_t>{3, 4}, {{0, 1}, {3, 2}}, 2, 11,
-              [&](int64_t at, int64_t within, int64_t count) { runs.push_back({at, within, count}); });
+  common_runs(std::vector<int64_t>{3, 4}, {{0, 1}, {3, 2}}, 2, 11, [&](int64_t at, int64_t within, int64_t count) {
+    runs.push_back({at, within, count});
+  });
   CHECK(runs == std::vector<std::array<int64_t, 3>>{{2, 1, 1}, {5, 2, 2}, {9, 4, 2}});
 }
 
@@ -127,7 +128,8 @@ TEST_CASE("What any number of ranks writes is read back at any place, whatever t
     for (int64_t begin = 0; begin < 35; ++begin) {
       std::vector<float> part(static_cast<size_t>(35 - begin));
       set.read("a.weight", begin, part);
-      for (size_t i = 0; i < part.size(); ++i) CHECK(part[i] == 100 + static_cast<float>(begin) + static_cast<float>(i));
+      for (size_t i = 0; i < part.size(); ++i)
+        CHECK(part[i] == 100 + static_cast<float>(begin) + static_cast<float>(i));
     }
   }
 }
@@ -137,7 +139,11 @@ TEST_CASE("A safetensors file has the reference writer's order, padding and meta
   header.tensors = {{"z", "F32", {2}, 0, 0}, {"b", "BF16", {3}, 0, 0}, {"a", "F32", {}, 0, 0}, {"i", "I64", {1}, 0, 0}};
   const std::string text = lay_out(header);
   CHECK(text.size() % 8 == 0);
-  CHECK(text.substr(8, text.find('}', 200) - 8).find(R"({"__metadata__":{"format":"pt"},"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"z":)") == 0);
+  CHECK(
+      text.substr(8, text.find('}', 200) - 8)
+          .find(
+              R"({"__metadata__":{"format":"pt"},"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"z":)") ==
+      0);
   const SafetensorsHeader back = parse_header(std::string_view(text).substr(8), 8 + 4 + 8 + 6, "x");
   CHECK(back.tensors.back().name == "b");
 }

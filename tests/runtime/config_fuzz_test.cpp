@@ -116,7 +116,8 @@ TEST_CASE("mutated files load or end in a typed error") {
 TEST_CASE("mutated overrides load or end in a typed error") {
   uint64_t counter = 1u << 30;
   for (const char* set :
-       {"zero_optimization.stage=3", "data.train=[[1, \"x\"]]", "run.name=a", "model={\"preset\": \"gpt2-10m\"}"}) {
+       {"zero_optimization.stage=3", "data.train=[[1, \"x\"]]", "run.name=a", "model={\"preset\": \"gpt2-10m\"}",
+        R"(model={"preset": "llama-tiny", "kv_heads": 2, "rope_scaling": {"rope_type": "llama3", "factor": 8}})"}) {
     for (int i = 0; i < 500; ++i)
       loads(R"({"train_batch_size": 2, "model": {"preset": "gpt2-tiny"}})", {mutated(set, counter)});
   }

@@ -8,6 +8,14 @@ using zrt::core::DType;
 using zrt::optimizer::ScheduleType;
 using zrt::optimizer::WarmupType;
 
+namespace {
+
+zrt::optimizer::AdamParams adam_of(const Config& config) {
+  return std::get<zrt::optimizer::AdamParams>(config.optimizer.params);
+}
+
+}  // namespace
+
 TEST_CASE("a full file fills every struct") {
   const Config config = parse_config(R"({
     "train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "steps_per_print": 50,
@@ -36,12 +44,12 @@ TEST_CASE("a full file fills every struct") {
   CHECK(config.zero.max_reuse_distance == 0);
   CHECK(config.zero.overlap_comm);
   CHECK(config.optimizer.lr == 3e-4);
-  CHECK(config.optimizer.beta1 == 0.9);
-  CHECK(config.optimizer.beta2 == 0.95);
-  CHECK(config.optimizer.eps == 1e-7);
-  CHECK(config.optimizer.weight_decay == 0.1);
-  CHECK(config.optimizer.decoupled);
-  CHECK(config.optimizer.bias_correction);
+  CHECK(adam_of(config).beta1 == 0.9f);
+  CHECK(adam_of(config).beta2 == 0.95f);
+  CHECK(adam_of(config).eps == 1e-7f);
+  CHECK(adam_of(config).weight_decay == 0.1f);
+  CHECK(adam_of(config).decoupled);
+  CHECK(adam_of(config).bias_correction);
   CHECK(config.optimizer.gradient_clipping == 0.5);
   CHECK(config.schedule.type == ScheduleType::warmup_cosine);
   CHECK(config.schedule.lr == 3e-4);
@@ -79,7 +87,7 @@ TEST_CASE("what is left out takes DeepSpeed's defaults") {
   const Config config = parsed("");
   CHECK(config.optimizer.gradient_clipping == 1.0);
   CHECK(config.optimizer.lr == 1e-3);
-  CHECK(config.optimizer.beta2 == 0.999);
+  CHECK(adam_of(config).beta2 == 0.999f);
   CHECK(config.schedule.type == ScheduleType::constant);
   CHECK(config.schedule.lr == 1e-3);
   CHECK(config.zero.stage == 0);
@@ -153,11 +161,11 @@ TEST_CASE("Adam decouples its decay unless adam_w_mode is false, AdamW always do
   const auto decoupled = [](const std::string& type, const std::string& params) {
     return parsed(R"("optimizer": {"type": ")" + type + R"(", "params": {)" + params + "}},");
   };
-  CHECK(decoupled("Adam", "").optimizer.decoupled);
-  CHECK(!decoupled("adam", R"("adam_w_mode": false)").optimizer.decoupled);
-  CHECK(decoupled("ADAMW", R"("adam_w_mode": false)").optimizer.decoupled);
+  CHECK(adam_of(decoupled("Adam", "")).decoupled);
+  CHECK(!adam_of(decoupled("adam", R"("adam_w_mode": false)")).decoupled);
+  CHECK(adam_of(decoupled("ADAMW", R"("adam_w_mode": false)")).decoupled);
   CHECK(warned(decoupled("AdamW", R"("adam_w_mode": false)"), "adam_w_mode = false"));
-  CHECK(!decoupled("Adam", R"("bias_correction": false)").optimizer.bias_correction);
+  CHECK(!adam_of(decoupled("Adam", R"("bias_correction": false)")).bias_correction);
 }
 
 TEST_CASE("schedules carry DeepSpeed's parameters") {
@@ -179,6 +187,87 @@ TEST_CASE("schedules carry DeepSpeed's parameters") {
   const LearningRate cosine = schedule("WarmupCosineLR", R"("total_num_steps": 9, "warmup_min_ratio": 0.2)");
   CHECK(cosine.warmup_min_ratio == 0.2);
   CHECK(cosine.lr == 0.5);
+}
+
+TEST_CASE("every optimizer carries its parameters, with defaults") {
+  const auto optimizer = [](const std::string& type, const std::string& params) {
+    return parsed(R"("optimizer": {"type": ")" + type + R"(", "params": {)" + params + "}},").optimizer;
+  };
+  using namespace zrt::optimizer;
+  const auto sgd = optimizer("SGD", R"("lr": 0.5, "momentum": 0.9, "nesterov": true, "weight_decay": 0.1)");
+  CHECK(sgd.lr == 0.5);
+  CHECK(std::get<SgdParams>(sgd.params).momentum == 0.9f);
+  CHECK(std::get<SgdParams>(sgd.params).nesterov);
+  CHECK(std::get<SgdParams>(sgd.params).weight_decay == 0.1f);
+  CHECK(std::get<SgdParams>(optimizer("sgd", R"("momentum": 0.5, "dampening": 0.25)").params).dampening == 0.25f);
+  const auto lion = optimizer("Lion", R"("betas": [0.95, 0.98])");
+  CHECK(lion.lr == 1e-3);
+  CHECK(std::get<LionParams>(lion.params).beta2 == 0.98f);
+  const auto adafactor = optimizer("Adafactor", "");
+  CHECK(adafactor.lr == 0);
+  const auto defaults = std::get<AdafactorParams>(adafactor.params);
+  CHECK(defaults.relative_step);
+  CHECK(defaults.scale_parameter);
+  CHECK(!defaults.momentum);
+  CHECK(defaults.eps1 == 1e-30);
+  CHECK(defaults.eps2 == 1e-3);
+  CHECK(defaults.clip_threshold == 1);
+  CHECK(defaults.decay_rate == -0.8);
+  const auto fixed = optimizer("adafactor", R"("lr": 1e-3, "relative_step": false, "beta1": 0.9, "eps": [1e-8, 0.1])");
+  CHECK(fixed.lr == 1e-3);
+  CHECK(std::get<AdafactorParams>(fixed.params).momentum);
+  CHECK(std::get<AdafactorParams>(fixed.params).beta1 == 0.9);
+  CHECK(std::get<AdafactorParams>(fixed.params).eps2 == 0.1);
+}
+
+TEST_CASE("one cycle and the range test carry DeepSpeed's parameters") {
+  const auto config = [](const std::string& optimizer, const std::string& type, const std::string& params) {
+    return parsed(R"("optimizer": {"type": ")" + optimizer + R"("}, "scheduler": {"type": ")" + type +
+                  R"(", "params": {)" + params + "}},");
+  };
+  const std::string rates = R"("cycle_min_lr": [0.1], "cycle_max_lr": 0.2)";
+  const auto cycle = config("Adam", "OneCycle", rates + R"(, "cycle_first_step_size": 7)").schedule;
+  CHECK(cycle.type == ScheduleType::one_cycle);
+  CHECK(cycle.one_cycle.min_lr == 0.1);
+  CHECK(cycle.one_cycle.max_lr == 0.2);
+  CHECK(cycle.one_cycle.second_step_size == 7);
+  CHECK(cycle.one_cycle.momentum);
+  CHECK(cycle.one_cycle.max_mom == 0.9);
+  const Config sgd = config("SGD", "OneCycle", rates);
+  CHECK(!sgd.schedule.one_cycle.momentum);
+  CHECK(warned(sgd, "cycle_momentum"));
+  const auto range = config("Adam", "LRRangeTest", R"("lr_range_test_min_lr": 0.5, "lr_range_test_staircase": true)");
+  CHECK(range.schedule.type == ScheduleType::lr_range_test);
+  CHECK(range.schedule.range_test.min_lr == 0.5);
+  CHECK(range.schedule.range_test.step_size == 2000);
+  CHECK(range.schedule.range_test.staircase);
+}
+
+TEST_CASE("fp16 carries DeepSpeed's loss scale, dynamic unless one is given") {
+  const auto precision = [](const std::string& more) {
+    return parsed(R"("fp16": {"enabled": true)" + more + "},").precision;
+  };
+  const auto dynamic = precision("");
+  CHECK(dynamic.compute == DType::f16);
+  CHECK(dynamic.local_grad == DType::f16);
+  CHECK(dynamic.loss_scale.dynamic);
+  CHECK(dynamic.loss_scale.initial == 65536);
+  CHECK(dynamic.loss_scale.window == 1000);
+  CHECK(dynamic.loss_scale.hysteresis == 2);
+  CHECK(dynamic.loss_scale.minimum == 1);
+  CHECK(!dynamic.loss_scale.consecutive);
+  const auto other = precision(R"(, "initial_scale_power": 4, "loss_scale_window": 5, "hysteresis": 3,
+      "consecutive_hysteresis": true, "min_loss_scale": 2)");
+  CHECK(other.loss_scale.initial == 16);
+  CHECK(other.loss_scale.window == 5);
+  CHECK(other.loss_scale.hysteresis == 3);
+  CHECK(other.loss_scale.consecutive);
+  CHECK(other.loss_scale.minimum == 2);
+  const auto fixed = precision(R"(, "loss_scale": 128)");
+  CHECK(!fixed.loss_scale.dynamic);
+  CHECK(fixed.loss_scale.initial == 128);
+  CHECK(!parsed(R"("bf16": {"enabled": true},)").precision.loss_scale.dynamic);
+  CHECK(parsed("").precision.loss_scale.initial == 1);
 }
 
 TEST_CASE("gradient types follow accumulation, reduce_every and communication_data_type") {
@@ -220,8 +309,15 @@ TEST_CASE("presets fill the sizes that are not given") {
     INFO(name);
     CHECK(preset.hidden % preset.heads == 0);
     const Config config = parsed("", {"model.preset=" + name});
+    CHECK(config.model.type == preset.type);
     CHECK(config.model.layers == preset.layers);
     CHECK(config.model.vocab == preset.vocab);
+    CHECK(config.model.tied == preset.tied);
+    CHECK(config.model.kv_heads == preset.kv_heads);
+    CHECK(config.model.ffn == preset.ffn);
+    CHECK(config.model.rope_theta == preset.rope_theta);
+    CHECK(config.model.rms_norm_eps == preset.rms_norm_eps);
+    CHECK(config.model.rope_scaling.factor == preset.rope_scaling.factor);
   }
   const Config config = parsed(R"("run": {"steps": 1},)", {"model.sequence=16"});
   CHECK(config.model.sequence == 16);
@@ -232,6 +328,50 @@ TEST_CASE("presets fill the sizes that are not given") {
   CHECK(won.model.layers == 6);
   CHECK(won.model.heads == 12);
   CHECK(warned(won, "model.layers = 9"));
+}
+
+TEST_CASE("a Llama takes its own keys, and what is left open is as the paper has it") {
+  const auto llama = [](const std::string& more) {
+    return parse_config(R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,
+        "sequence": 8, "vocab": 9)" +
+                            more + "}}",
+                        "c", {}, 1)
+        .model;
+  };
+  const ModelConfig plain = llama("");
+  CHECK(plain.type == "llama");
+  CHECK(plain.kv_heads == 4);
+  CHECK(plain.ffn == 256);
+  CHECK(plain.rope_theta == 10000);
+  CHECK(plain.rms_norm_eps == 1e-5);
+  CHECK(plain.rope_scaling.factor == 1);
+  CHECK(!plain.tied);
+  const ModelConfig given = llama(R"(, "kv_heads": 2, "ffn": 100, "rope_theta": 5e5, "rms_norm_eps": 1e-6, "tied": true,
+      "rope_scaling": {"rope_type": "llama3", "factor": 32, "original_max_position_embeddings": 4096})");
+  CHECK(given.kv_heads == 2);
+  CHECK(given.ffn == 100);
+  CHECK(given.rope_theta == 500000);
+  CHECK(given.rms_norm_eps == 1e-6);
+  CHECK(given.tied);
+  CHECK(given.rope_scaling.factor == 32);
+  CHECK(given.rope_scaling.low_freq_factor == 1);
+  CHECK(given.rope_scaling.high_freq_factor == 4);
+  CHECK(given.rope_scaling.original_positions == 4096);
+  CHECK(llama(R"(, "rope_scaling": null)").rope_scaling.factor == 1);
+}
+
+TEST_CASE("a preset on the command line replaces a model of another type") {
+  const std::string file = R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,
+      "kv_heads": 2, "sequence": 8, "vocab": 9, "rope_scaling": {"rope_type": "llama3"}}})";
+  const Config gpt2 = parse_config(file, "c", {"model.preset=gpt2-10m"}, 1);
+  CHECK(gpt2.model.type == "gpt2");
+  CHECK(gpt2.model.hidden == 384);
+  CHECK(gpt2.model.tied);
+  CHECK(warned(gpt2, "model.type = \"llama\""));
+  CHECK(warned(gpt2, "model.kv_heads = 2"));
+  const Config llama = parse_config(file, "c", {"model.preset=llama-10m"}, 1);
+  CHECK(llama.model.ffn == 1024);
+  CHECK(llama.model.rope_scaling.factor == 1);
 }
 
 TEST_CASE("an override sets any key, creates sections and comes from the command line") {
@@ -245,7 +385,7 @@ TEST_CASE("an override sets any key, creates sections and comes from the command
   CHECK(config.run.name == "2024");
   CHECK(config.data.train[0].prefix == "x");
   CHECK(config.data.validation.at(0).prefix == "corpus/held");
-  CHECK(config.optimizer.beta1 == 0.5);
+  CHECK(adam_of(config).beta1 == 0.5f);
   CHECK(config.precision.compute == DType::bf16);
   CHECK(parsed("", {"data.train=corpus/train"}).data.train[0].prefix == "corpus/train");
 }

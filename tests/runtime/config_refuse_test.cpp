@@ -77,6 +77,18 @@ TEST_CASE("a value out of range is refused with the range") {
       {R"("optimizer": {"type": "Adam", "params": {"betas": [0.9, "a"]}},)", {"optimizer.params.betas"}},
       {R"("optimizer": {"type": "Adam", "params": {"eps": -1e-8}},)", {"optimizer.params.eps = -1e-08"}},
       {R"("optimizer": {"type": "Adam", "params": {"weight_decay": -1}},)", {"optimizer.params.weight_decay"}},
+      {R"("fp16": {"enabled": true, "loss_scale": -1},)", {"fp16.loss_scale = -1"}},
+      {R"("fp16": {"enabled": true, "loss_scale_window": 0},)", {"fp16.loss_scale_window = 0", "at least 1"}},
+      {R"("fp16": {"enabled": true, "hysteresis": 0},)", {"fp16.hysteresis = 0"}},
+      {R"("fp16": {"enabled": true, "min_loss_scale": 0},)", {"fp16.min_loss_scale = 0"}},
+      {R"("fp16": {"enabled": true, "initial_scale_power": 128},)", {"fp16.initial_scale_power = 128", "0 to 127"}},
+      {R"("optimizer": {"type": "Lion", "params": {"betas": [0.9, 2]}},)", {"optimizer.params.betas = [0.9,2]"}},
+      {R"("optimizer": {"type": "SGD", "params": {"momentum": -1}},)", {"optimizer.params.momentum = -1"}},
+      {R"("optimizer": {"type": "Adafactor", "params": {"eps": [1e-30]}},)", {"optimizer.params.eps", "two numbers"}},
+      {R"("scheduler": {"type": "LRRangeTest", "params": {"lr_range_test_step_size": 0}},)",
+       {"lr_range_test_step_size = 0"}},
+      {R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2, "cycle_max_mom": 1}},)",
+       {"cycle_max_mom = 1", "below 1"}},
       {R"("run": {"steps": 0},)", {"run.steps = 0", "1 to"}},
       {R"("run": {"seed": -1},)", {"run.seed = -1", "at least 0"}},
       {R"("run": {"threads_per_rank": 0},)", {"run.threads_per_rank = 0"}},
@@ -119,11 +131,30 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(model_error(R"({"layers": 2, "heads": 2})"), "model.hidden, model.sequence, model.vocab"));
   CHECK(has(model_error(R"({"preset": "gpt2-124"})"), "Did you mean gpt2-124m?"));
   CHECK(has(model_error(R"(null)"), "gpt2-1.5b"));
+
+  const auto llama = [&](const std::string& more) {
+    return model_error(sizes(64, 4, 8, 9, R"("type": "llama",)" + more));
+  };
+  CHECK(has(llama(R"("kv_heads": 3,)"), "model.kv_heads = 3 (ds.json:1) does not divide model.heads = 4"));
+  CHECK(has(llama(R"("ffn": 0,)"), "model.ffn = 0"));
+  CHECK(has(llama(R"("dropout": 0.1,)"), "Llama has no dropout"));
+  CHECK(has(llama(R"("rope_theta": 1,)"), "model.rope_theta = 1"));
+  CHECK(has(llama(R"("rms_norm_eps": 0,)"), "model.rms_norm_eps = 0"));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "yarn"},)"), "\"llama3\""));
+  CHECK(has(llama(R"("rope_scaling": {"factor": 8},)"), "model.rope_scaling.factor = 8"));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4},)"), "high_freq_factor"));
+  CHECK(has(model_error(sizes(64, 64, 8, 9, R"("type": "llama",)")), "heads of 1 elements"));
+  for (const char* key : {R"("kv_heads": 2)", R"("ffn": 9)", R"("rope_theta": 1e4)", R"("rms_norm_eps": 1e-5)",
+                          R"("rope_scaling": {"rope_type": "default"})"}) {
+    CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
+  }
+  CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 
 TEST_CASE("requests that are not supported are refused by name") {
   check_all({
-      {R"("fp16": {"enabled": true},)", {"fp16.enabled = true (ds.json:1) is refused", "bf16.enabled", "Legal: false"}},
+      {R"("fp16": {"enabled": true, "auto_cast": true},)", {"fp16.auto_cast = true (ds.json:1)", "legal: false"}},
+      {R"("fp16": {"enabled": true, "fp16_master_weights_and_grads": true},)", {"fp16_master_weights_and_grads"}},
       {R"("zero_optimization": {"offload_optimizer": {"device": "cpu"}},)",
        {"zero_optimization.offload_optimizer.device = \"cpu\""}},
       {R"("zero_optimization": {"offload_param": {"device": "nvme"}},)",
@@ -156,11 +187,12 @@ TEST_CASE("requests that are not supported are refused by name") {
        {"compression_training.row_pruning"}},
       {R"("sparse_attention": {"mode": "fixed"},)", {"sparse_attention"}},
       {R"("bf16": {"check_grad_overflow": false},)", {"bf16.check_grad_overflow = false"}},
-      {R"("optimizer": {"type": "Lion"},)", {"optimizer.type = \"Lion\"", "Adam and AdamW"}},
+      {R"("optimizer": {"type": "Lamb"},)", {"optimizer.type = \"Lamb\"", "Adam, AdamW, SGD, Lion and Adafactor"}},
+      {R"("optimizer": {"type": "SGD", "params": {"maximize": true}},)", {"optimizer.params.maximize = true"}},
+      {R"("optimizer": {"type": "Lion", "params": {"eps": 1}},)", {"'optimizer.params.eps'"}},
       {R"("optimizer": {"type": "Adam", "params": {"amsgrad": true}},)", {"optimizer.params.amsgrad = true"}},
       {R"("optimizer": {"type": "Adam", "params": {"max_grad_norm": 1}},)", {"max_grad_norm = 1", "gradient_clipping"}},
-      {R"("scheduler": {"type": "OneCycle"},)", {"scheduler.type = \"OneCycle\"", "WarmupCosineLR"}},
-      {R"("scheduler": {"type": "LRRangeTest", "params": {}},)", {"scheduler.type = \"LRRangeTest\""}},
+      {R"("scheduler": {"type": "StepLR"},)", {"scheduler.type = \"StepLR\"", "OneCycle, LRRangeTest"}},
       {R"("scheduler": {"type": "WarmupLr"},)", {"Did you mean WarmupLR?"}},
       {R"("run": {"checkpoint_interval": 100},)", {"run.checkpoint_interval = 100", "Legal: 0"}},
       {R"("memory": {"placement": "host"},)", {"memory.placement = \"host\""}},
@@ -180,6 +212,20 @@ TEST_CASE("keys that contradict each other are refused") {
        {"communication_data_type = \"bf16\"", "parallel.reduce_every = 2"}},
       {R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
        {"data_types.grad_accum_dtype = \"fp32\"", "bf16"}},
+      {R"("fp16": {"enabled": true}, "bf16": {"enabled": true},)", {"fp16.enabled = true", "bf16.enabled"}},
+      {R"("fp16": {"enabled": true, "initial_scale_power": 2, "min_loss_scale": 5},)", {"min_loss_scale = 5", "4.0"}},
+      {R"("optimizer": {"type": "SGD", "params": {"nesterov": true}},)", {"optimizer.params.nesterov", "momentum"}},
+      {R"("optimizer": {"type": "Adafactor", "params": {"lr": 0.1}},)", {"optimizer.params.lr = 0.1", "relative_step"}},
+      {R"("optimizer": {"type": "Adafactor", "params": {"relative_step": false}},)",
+       {"optimizer.params.lr is missing"}},
+      {R"("optimizer": {"type": "Adafactor", "params": {"lr": 1, "relative_step": false, "warmup_init": true}},)",
+       {"warmup_init = true", "relative_step"}},
+      {R"("optimizer": {"type": "Adafactor"}, "scheduler": {"type": "WarmupLR"},)",
+       {"scheduler.type = \"WarmupLR\"", "relative_step"}},
+      {R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1}},)", {"cycle_max_lr is missing"}},
+      {R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0.1, "cycle_max_lr": 0.2, "decay_step_size": 1,
+ "cycle_first_step_size": 3, "decay_mom_rate": 0.1}},)",
+       {"decay_mom_rate = 0.1 (ds.json:2)", "below 1"}},
       {R"("bf16": {}, "bfloat16": {},)", {"bfloat16 (ds.json:1) and bf16 (ds.json:1)", "two spellings"}},
       {R"("zero_optimization": {"prefetch_bucket_size": 1,
  "stage3_prefetch_bucket_size": 1},)",

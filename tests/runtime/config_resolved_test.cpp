@@ -76,6 +76,22 @@ TEST_CASE("a run's configuration is re-created from its resolved file") {
   std::filesystem::remove(file);
 }
 
+TEST_CASE("a Llama's configuration is re-created from its resolved file") {
+  for (const char* preset : {"llama-tiny", "llama-3.2-1b"}) {
+    const Config config =
+        parse_config(R"({"train_batch_size": 1})", "c", {"model.preset=" + std::string(preset), "model.ffn=96"}, 1);
+    const auto file = write("config_resolved_llama.json", resolved_json(config));
+    const Config again = load_resolved(file);
+    CHECK(resolved_json(again) == resolved_json(config));
+    CHECK(again.model.type == "llama");
+    CHECK(again.model.ffn == 96);
+    CHECK(again.model.kv_heads == config.model.kv_heads);
+    CHECK(again.model.rope_theta == config.model.rope_theta);
+    CHECK(again.model.rope_scaling.factor == config.model.rope_scaling.factor);
+    std::filesystem::remove(file);
+  }
+}
+
 TEST_CASE("a file that is no resolved configuration is refused") {
   const auto bad = [](const std::string& content) {
     const auto file = write("config_resolved_bad.json", content);

@@ -22,6 +22,7 @@ struct Setting {
   uint64_t seed = 7;
   optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
+  optimizer::LossScaleParams loss_scale;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
@@ -60,7 +61,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
 
 struct Outcome {
   std::string state;  // state_xxh3 after the last step
-  std::vector<double> losses, norms;
+  std::vector<double> losses, norms, loss_scales;
   std::vector<uint64_t> planned, measured;  // by rank
   runtime::MemoryPlan plan;
   std::vector<runtime::LivePeak> live;  // by rank, serialized runs
@@ -109,6 +110,7 @@ inline std::vector<std::string> phases_of(const Setting& s) {
 inline runtime::SessionOptions session_options(const Setting& s) {
   runtime::SessionOptions options;
   options.clip = 1;
+  options.loss_scale = s.loss_scale;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
   options.executor = {s.threads, s.serialize, false};
@@ -132,6 +134,7 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
     session.run("step", {s.seed, step, 0, {1e-2}});
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
+    outcome.loss_scales.push_back(session.executor(0).control().loss_scale);
     outcome.exposed_comm = session.executor(0).exposed_comm_seconds();
     outcome.exposed_io = session.executor(0).exposed_io_seconds();
   }

@@ -18,12 +18,15 @@ using models::Param;
 using models::Shape;
 
 inline float read(const void* data, DType type, int64_t i) {
-  return type == DType::f32 ? static_cast<const float*>(data)[i]
-                            : core::to_float(static_cast<const core::bf16*>(data)[i]);
+  return type == DType::f32   ? static_cast<const float*>(data)[i]
+         : type == DType::f16 ? core::to_float(static_cast<const core::f16*>(data)[i])
+                              : core::to_float(static_cast<const core::bf16*>(data)[i]);
 }
 inline void write(void* data, DType type, int64_t i, float value) {
   if (type == DType::f32) {
     static_cast<float*>(data)[i] = value;
+  } else if (type == DType::f16) {
+    static_cast<core::f16*>(data)[i] = core::to_f16(value);
   } else {
     static_cast<core::bf16*>(data)[i] = core::to_bf16(value);
   }

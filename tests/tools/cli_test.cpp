@@ -68,7 +68,7 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
       {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}, 1},
       {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}, 1},
       {"ranks", good, "--ranks 0", {"ranks", "0"}},
-      {"refused", good, "--set fp16.enabled=true", {"fp16"}},
+      {"refused", good, "--set fp16.enabled=true --set fp16.auto_cast=true", {"fp16.auto_cast"}},
   };
   for (const Bad& bad : cases) {
     folder.write("bad.json", bad.content);
@@ -105,7 +105,9 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   const Folder folder("run");
   build_data(folder);
   folder.write("good.json", config(folder));
-  const Result trained = run_zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true");
+  const std::string preset = GENERATE("gpt2-tiny", "llama-tiny");
+  const Result trained =
+      run_zrt("train " + (folder / "good.json") + " --ranks 2 --set run.trace=true --set model.preset=" + preset);
   INFO(trained.text);
   REQUIRE(trained.code == 0);
 
@@ -114,6 +116,7 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   CHECK(resolved["zero_optimization"]["stage"]["from"] == "file");
   CHECK(resolved["run"]["trace"]["from"] == "command line");
   CHECK(resolved["gradient_accumulation_steps"]["from"] == "inferred");
+  CHECK(resolved["model"]["type"]["value"] == preset.substr(0, preset.find('-')));
 
   std::ifstream metrics(folder / "run/metrics.jsonl");
   int64_t steps = 0;
@@ -166,9 +169,9 @@ TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the sa
   std::string expected;
   for (const char* stage : {"0", "1", "2", "3"}) {
     const Result result = run_zrt("train " + (folder / "good.json") +
-                              " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
-                              " --set zero_optimization.stage=" +
-                              stage);
+                                  " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
+                                  " --set zero_optimization.stage=" +
+                                  stage);
     INFO(stage << "\n" << result.text);
     REQUIRE(result.code == 0);
     const std::string state = read_json(folder / "run/summary.json")["state_xxh3"];
@@ -193,8 +196,8 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
                       "zero_optimization.stage %d, train_micro_batch_size_per_gpu %d, gradient_accumulation_steps %d",
                       &stage, &micro, &accumulation) == 3);
   const Result followed = run_zrt(train + budget + " --set zero_optimization.stage=" + std::to_string(stage) +
-                              " --set train_micro_batch_size_per_gpu=" + std::to_string(micro) +
-                              " --set gradient_accumulation_steps=" + std::to_string(accumulation));
+                                  " --set train_micro_batch_size_per_gpu=" + std::to_string(micro) +
+                                  " --set gradient_accumulation_steps=" + std::to_string(accumulation));
   INFO(followed.text);
   CHECK(followed.code == 0);
   for (const char* setting : {"gradient_accumulation_steps=1000000000", "train_micro_batch_size_per_gpu=99999999999",
@@ -223,8 +226,9 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   folder.write("good.json", config(folder));
   folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\nexit 5\n");
   fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
-  const Result result = run_zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
-                            " --oversubscribe' --max-restarts 1 --delay 0 --set run.seed=4 --steps 3 -- --more");
+  const Result result =
+      run_zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
+              " --oversubscribe' --max-restarts 1 --delay 0 --set run.seed=4 --steps 3 -- --more");
   INFO(result.text);
   CHECK(result.code == 5);
   std::ifstream calls(folder / "calls");
@@ -240,6 +244,7 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
 
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
+                                "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
     const Result result = run_zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);

@@ -167,4 +167,5 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   file.close();
   const std::string message = zrt("eval " + copy.string(), 1);
   CHECK(message.find("model.safetensors: the loss is") != std::string::npos);
+  CHECK(zrt("generate " + copy.string(), 1).find("the model's output is not a number") != std::string::npos);
 }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/ledger.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/ranks.h"
 
 namespace zrt::tools {
 namespace {
@@ -139,33 +140,42 @@ int bench_adam(const Args& args) {
 
 int bench_comm(const Args& args) {
   po::options_description options("options");
+  add_rank_options(options);
   options.add_options()("bytes", po::value<int64_t>()->default_value(256 << 20), "buffer of each rank")(
-      "ranks", po::value<int>()->default_value(2), "ranks, as threads")("rounds", po::value<int>()->default_value(15),
-                                                                        "counted rounds")("json", "print JSON");
+      "rounds", po::value<int>()->default_value(15), "counted rounds")("json", "print JSON");
   po::variables_map values;
   if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
-  const int64_t bytes = values["bytes"].as<int64_t>();
-  const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
-  if (ranks < 1 || ranks > 1024 || rounds < 1 || bytes < 4 * ranks || bytes > (int64_t{1} << 40)) {
-    throw core::UsageError(
-        "--ranks must lie between 1 and 1024, --rounds be positive, --bytes at least 4 for each rank and at most 2^40");
-  }
-  Json rows = Json::array();
-  std::string text = fmt::format("{:>20}  {:>26}  {:>20}\n", "operation", "GB/s", "of copy");
-  for (const auto& row : runtime::bench_comm(bytes, ranks, rounds, progress())) {
-    rows.push_back({{"operation", row.operation},
-                    {"bytes_per_second", spread_json(row.bytes_per_second)},
-                    {"of_copy", spread_json(row.of_copy)}});
-    text +=
-        fmt::format("{:>20}  {:>26}  {:>20}\n", row.operation, range(row.bytes_per_second, 1e9), range(row.of_copy, 1));
-  }
-  end_progress();
-  std::cout << (values.count("json")
-                    ? Json{{"bytes", bytes}, {"ranks", ranks}, {"rows", rows}}.dump(1) + "\n"
-                    : fmt::format("{} bytes on each of {} ranks; copy: every rank copies as much at once\n", bytes,
-                                  ranks) +
-                          text);
-  return 0;
+  const auto transport = start_ranks(values, 2);
+  return run_ranks(*transport, [&] {
+    const int64_t bytes = values["bytes"].as<int64_t>();
+    const int ranks = transport->world(), rounds = values["rounds"].as<int>();
+    if (ranks > 1024 || rounds < 1 || bytes < 4 * ranks || bytes > (int64_t{1} << 40)) {
+      throw core::UsageError(
+          "--ranks must lie between 1 and 1024, --rounds be positive, --bytes at least 4 for each rank and at most "
+          "2^40");
+    }
+    const runtime::Progress watched = progress(), unwatched = [](const std::string&) {};
+    const auto measured = runtime::bench_comm(bytes, *transport, rounds, transport->leads() ? watched : unwatched);
+    if (!transport->leads()) return 0;
+    Json rows = Json::array();
+    std::string text = fmt::format("{:>20}  {:>26}  {:>20}\n", "operation", "GB/s", "of copy");
+    for (const auto& row : measured) {
+      rows.push_back({{"operation", row.operation},
+                      {"bytes_per_second", spread_json(row.bytes_per_second)},
+                      {"of_copy", spread_json(row.of_copy)}});
+      text += fmt::format("{:>20}  {:>26}  {:>20}\n", row.operation, range(row.bytes_per_second, 1e9),
+                          range(row.of_copy, 1));
+    }
+    end_progress();
+    const std::string head = fmt::format("{} bytes on each of {} ranks ({}); copy: every rank copies as much at once\n",
+                                         bytes, ranks, transport->name());
+    std::cout << (values.count("json")
+                      ? Json{{"bytes", bytes}, {"ranks", ranks}, {"transport", transport->name()}, {"rows", rows}}.dump(
+                            1) +
+                            "\n"
+                      : head + text);
+    return 0;
+  });
 }
 
 }  // namespace
@@ -173,6 +183,7 @@ int bench_comm(const Args& args) {
 int bench_command(const Args& args) {
   const std::string what = args.empty() ? "" : args[0];
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
+  if (what != "comm") need_single_process("bench " + what);
   if (what == "train") return bench_train(rest);
   if (what == "adam") return bench_adam(rest);
   if (what == "comm") return bench_comm(rest);

@@ -147,15 +147,19 @@ int export_to(const Args& args) {
 
 int import_from(const Args& args) {
   po::options_description options("options");
-  options.add_options()("out", po::value<std::string>(), "folder of a new run, to train, evaluate or generate from");
+  options.add_options()("out", po::value<std::string>(), "folder of a new run, to train, evaluate or generate from")(
+      "set", po::value<std::vector<std::string>>()->composing(),
+      "model.key=value: for example a shorter model.sequence than a Llama allows");
   po::variables_map values;
   if (!parse(args, "zrt checkpoint import DIR --out RUN", options, {"DIR"}, values)) return 0;
   if (!values.count("out")) throw core::UsageError("--out is missing; it names the folder of the new run");
   const std::string from = values["DIR"].as<std::string>();
   const fs::path out = values["out"].as<std::string>();
   const HuggingFaceModel model = open_hugging_face(from);
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   runtime::Config config = runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(),
-                                                 (fs::path(from) / "config.json").string(), {}, 1);
+                                                 (fs::path(from) / "config.json").string(), sets, 1);
   runtime::record_inferred(config, "run.out", out.string());
   const models::Model made = runtime::make_model(config.model);
   for (const auto& ref : made.canonical_params()) {

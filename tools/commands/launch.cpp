@@ -69,14 +69,16 @@ int launch_command(const Args& all) {
 
   runtime::LaunchOptions launch;
   launch.out = config.run.out.empty() ? default_folder(config.run.name) : config.run.out;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   const bool mpi = values.count("mpi") > 0;
   if (mpi) launch.command = words(values["mpirun"].as<std::string>());
   if (mpi) launch.command.insert(launch.command.end(), {"-n", std::to_string(ranks)});
-  launch.command.insert(launch.command.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "train", file,
-                                               "--out", launch.out.string(), "--resume", "auto"});
+  launch.command.insert(launch.command.end(),
+                        {program.string(), "train", file, "--out", launch.out.string(), "--resume", "auto"});
   if (!mpi) launch.command.push_back(fmt::format("--ranks={}", ranks));
   launch.command.insert(launch.command.end(), passed.begin(), passed.end());
-  // mpirun ends its ranks on SIGTERM, which it could not on SIGKILL.
+  // mpirun kills its ranks soon after SIGTERM, and cannot on SIGKILL. So ranks are asked to stop directly.
+  if (mpi) launch.rank_program = program;
   launch.death_signal = mpi ? SIGTERM : SIGKILL;
 
   launch.max_restarts = values["max-restarts"].as<int>();

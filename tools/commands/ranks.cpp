@@ -1,6 +1,7 @@
 #include "tools/commands/ranks.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -8,21 +9,21 @@
 
 #include "comm/launch.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace zrt::tools {
 
 void add_rank_options(po::options_description& options) {
-  options.add_options()(
-      "ranks", po::value<int>(),
-      "number of ranks, as threads of this process (default 1; under mpirun or srun each process is one)")(
+  options.add_options()("ranks", po::value<int>(),
+                        "number of ranks, as threads of this process (under mpirun or srun each process is one)")(
       "transport", po::value<std::string>()->default_value(""),
       "thread or mpi; default: mpi under mpirun or srun, thread otherwise");
 }
 
-std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values) {
+std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values, int threads) {
   std::optional<int> ranks;
   if (values.count("ranks")) ranks = values["ranks"].as<int>();
-  return comm::make_transport(values["transport"].as<std::string>(), ranks);
+  return comm::make_transport(values["transport"].as<std::string>(), ranks, threads);
 }
 
 int run_ranks(comm::Transport& transport, const std::function<int()>& body) {
@@ -52,6 +53,16 @@ int report_error(const std::exception& error) {
 bool several_processes() {
   const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
   return launch && launch->world > 1;
+}
+
+void warn_of_binding(const comm::Transport& transport, int threads_per_rank) {
+  cpu_set_t set;
+  if (transport.local_count() == transport.world() || sched_getaffinity(0, sizeof set, &set) != 0) return;
+  if (CPU_COUNT(&set) >= threads_per_rank) return;
+  spdlog::warn(
+      "rank {} may run on {} processor(s) but run.threads_per_rank is {}; start with mpirun --bind-to none, or "
+      "--map-by slot:PE={}",
+      transport.first_local(), CPU_COUNT(&set), threads_per_rank, threads_per_rank);
 }
 
 void need_single_process(const std::string& command) {

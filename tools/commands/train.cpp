@@ -49,6 +49,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
   if (transport.leads()) {
     for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+    warn_of_binding(transport, config.run.threads_per_rank);
   }
   if (config.run.out.empty()) {
     // The clocks of the processes differ.

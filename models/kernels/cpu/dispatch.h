@@ -19,11 +19,11 @@ void with_type(DType type, Body&& body) {
       return body(float{});
     case DType::bf16:
       return body(core::bf16{});
+    case DType::f16:
+      return body(core::f16{});
     default:
-      throw core::Error(
-          fmt::format("The CPU kernels do not compute in {}. Legal types are fp32 and bf16; enable \"bf16\" instead "
-                      "of \"fp16\" in the configuration.",
-                      core::dtype_name(type)));
+      throw core::Error(fmt::format("The CPU kernels do not compute in {}. Legal types are fp32, bf16 and fp16.",
+                                    core::dtype_name(type)));
   }
 }
 

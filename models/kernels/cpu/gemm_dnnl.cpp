@@ -25,10 +25,8 @@ dnnl::stream& thread_stream() {
 memory::data_type dnnl_type(const GemmSpec& spec, DType type) {
   if (type == DType::f32) return memory::data_type::f32;
   if (type == DType::bf16) return memory::data_type::bf16;
-  throw core::Error(
-      fmt::format("The CPU has no matrix product of type {} ({}). Legal types are fp32 and bf16; enable \"bf16\" "
-                  "instead of \"fp16\" in the configuration.",
-                  core::dtype_name(type), spec.text()));
+  throw core::Error(fmt::format("The CPU has no matrix product of type {} ({}). Legal types are fp32, bf16 and fp16.",
+                                core::dtype_name(type), spec.text()));
 }
 
 memory::desc matrix(int64_t rows, int64_t columns, memory::data_type type, bool transposed, int64_t ld) {

@@ -12,8 +12,8 @@ namespace zrt::models::cpu {
 std::unique_ptr<Gemm> make_dnnl_gemm(const GemmSpec& spec);
 
 // The product in fp32 tiles: operands are widened and packed a tile at a time, tiles are multiplied by oneDNN. For bf16
-// where fp32 units are faster than bf16 units, and for strides at which the rows of a tile would share cache lines'
-// sets.
+// where fp32 units are faster than bf16 units, for fp16, and for strides at which the rows of a tile would share cache
+// lines' sets.
 std::unique_ptr<Gemm> make_tiled_gemm(const GemmSpec& spec);
 bool tiles_pay(const GemmSpec& spec);
 

@@ -181,6 +181,8 @@ std::unique_ptr<Gemm> make_tiled_gemm(const GemmSpec& spec) {
 }
 
 bool tiles_pay(const GemmSpec& spec) {
+  // oneDNN has no product of fp16 on these processors.
+  if (spec.a == DType::f16 || spec.b == DType::f16 || spec.c == DType::f16) return true;
   // Packing a tile costs a pass over it: every element must be used often.
   if (std::min({spec.M, spec.N, spec.K}) < 48) return false;
   if (spec.a == DType::bf16 && spec.b == DType::bf16) return !fast_bf16();

@@ -1,6 +1,8 @@
 // Compiled once per instruction set, with ZRT_ISA naming it: see cmake/zrt_isa.cmake.
 #include "models/kernels/cpu/vector_kernels.h"
 
+#include "core/kernel_convert.h"
+
 namespace zrt::models::cpu::ZRT_ISA {
 namespace {
 #include "models/kernels/cpu/simd/math.h"
@@ -24,6 +26,7 @@ constexpr NormKernels<T> norms = {norm<T, centred>, norm_dx<T, centred>, norm_dw
 
 #define ZRT_STRING2(x) #x
 #define ZRT_STRING(x) ZRT_STRING2(x)
-const VectorKernels kernels = {ZRT_STRING(ZRT_ISA), ZRT_TYPED(float), ZRT_TYPED(core::bf16), dropout_mask, split_add};
+const VectorKernels kernels = {ZRT_STRING(ZRT_ISA),  ZRT_TYPED(float), ZRT_TYPED(core::bf16),
+                               ZRT_TYPED(core::f16), dropout_mask,     split_add};
 
 }  // namespace zrt::models::cpu::ZRT_ISA

@@ -1,6 +1,6 @@
 // The vector kernels, compiled once per instruction set (see cmake/zrt_isa.cmake). Each kernel
 // works on one piece (a row, some rows, some columns) on the calling thread; kernels.cpp and attention.cpp spread the
-// pieces over threads. Pointers may be unaligned. T is float or core::bf16; arithmetic is fp32.
+// pieces over threads. Pointers may be unaligned. T is float, core::bf16 or core::f16; arithmetic is fp32.
 #pragma once
 #include <cstdint>
 
@@ -70,6 +70,7 @@ struct VectorKernels {
   const char* name;
   TypedKernels<float> f32;
   TypedKernels<core::bf16> bf16;
+  TypedKernels<core::f16> f16;
   // mask[i] = 0 or 1 / (1 - probability) for elements index … index + n.
   void (*dropout_mask)(const DropoutKey& key, uint64_t index, float* mask, int64_t n);
   // An fp32 sum kept as high half (in a bf16 tensor) and low half: [hi:lo +] x, then rounded to hi when `last`.
@@ -89,6 +90,10 @@ inline const TypedKernels<float>& typed_kernels<float>() {
 template <>
 inline const TypedKernels<core::bf16>& typed_kernels<core::bf16>() {
   return vector_kernels().bf16;
+}
+template <>
+inline const TypedKernels<core::f16>& typed_kernels<core::f16>() {
+  return vector_kernels().f16;
 }
 
 // The sets themselves.

@@ -7,6 +7,9 @@ inline float load(const float* p) {
 inline float load(const core::bf16* p) {
   return __builtin_bit_cast(float, static_cast<uint32_t>(p->bits) << 16);
 }
+inline float load(const core::f16* p) {
+  return core::widen(*p);
+}
 inline void save(float* p, float x) {
   *p = x;
 }
@@ -18,6 +21,9 @@ inline uint16_t round_bf16(float x) {
 }
 inline void save(core::bf16* p, float x) {
   p->bits = round_bf16(x);
+}
+inline void save(core::f16* p, float x) {
+  core::narrow(x, *p);
 }
 
 // Sums have a fixed order, the same in every instruction set and at every address: element i belongs to lane i mod 32,
@@ -37,10 +43,16 @@ struct Wide {  // 16 elements
     __builtin_memcpy(&half, p, sizeof half);
     return __builtin_bit_cast(Lanes, __builtin_convertvector(half, WordLanes) << 16);
   }
+  static inline Lanes at(const core::f16* p) {
+    float wide[16];
+    for (int i = 0; i < 16; ++i) wide[i] = load(p + i);
+    return at(wide);
+  }
 };
 struct Narrow {  // one element
   static inline float at(const float* p) { return load(p); }
   static inline float at(const core::bf16* p) { return load(p); }
+  static inline float at(const core::f16* p) { return load(p); }
 };
 
 // The sum of term(reader, i) over 0 … n, where term reads with reader.at(p + i).

@@ -1,0 +1,15 @@
+# zrt_find(package …): find_package(package … REQUIRED), remembered, so that whoever finds an installed zrt finds the
+# same packages. zrt_find_optional(package …) does so if it is there.
+include_guard(GLOBAL)
+set(ZRT_DEPENDENCIES "")
+macro(zrt_find package)
+  find_package(${package} ${ARGN} REQUIRED)
+  string(JOIN " " zrt_find_line ${package} ${ARGN})
+  string(APPEND ZRT_DEPENDENCIES "find_dependency(${zrt_find_line})\n")
+endmacro()
+macro(zrt_find_optional package)
+  find_package(${package} ${ARGN})
+  if(${package}_FOUND)
+    zrt_find(${package} ${ARGN})
+  endif()
+endmacro()

@@ -1,0 +1,12 @@
+// How fast the pairs of a head turn.
+#pragma once
+#include <vector>
+
+#include "models/model.h"
+
+namespace zrt::models {
+
+// Radians per position of the width / 2 pairs: theta^(-2i / width), then stretched.
+std::vector<double> rotary_frequencies(int64_t width, double theta, const RopeScaling& scaling);
+
+}  // namespace zrt::models

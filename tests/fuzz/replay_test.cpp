@@ -1,0 +1,34 @@
+// What fuzzers once found stays mended, and their starting inputs are good ones.
+#include "tests/catch.h"
+#include "tests/fuzz/target.h"
+
+using namespace zrt::fuzz;
+
+TEST_CASE("readers accept what our writers write") {
+  for (const Target* target : {&config, &dataset, &dataset_meta, &llmc, &manifest, &safetensors, &sentencepiece}) {
+    for (const auto& [name, bytes] : target->seeds()) {
+      INFO(target->name << " " << name);
+      CHECK(target->accepts(bytes));
+    }
+  }
+}
+
+TEST_CASE("readers survive the inputs that fuzzers found, and every seed cut short or with a byte changed") {
+  for (const Target* target : {&config, &dataset, &dataset_meta, &llmc, &manifest, &safetensors, &sentencepiece}) {
+    INFO(target->name);
+    const std::filesystem::path found = std::filesystem::path(ZRT_TEST_DATA) / "fuzz" / target->name;
+    if (std::filesystem::exists(found)) {
+      for (const auto& entry : std::filesystem::directory_iterator(found)) target->accepts(read(entry.path()));
+    }
+    for (const auto& [name, bytes] : target->seeds()) {
+      const size_t step = 1 + bytes.size() / 150;
+      for (size_t at = 0; at < bytes.size(); at += step) {
+        target->accepts(std::string_view(bytes).substr(0, at));
+        std::string changed = bytes;
+        changed[at] = static_cast<char>(changed[at] ^ 0x41);
+        target->accepts(changed);
+      }
+    }
+    SUCCEED();
+  }
+}

@@ -1,0 +1,37 @@
+// What is fuzzed: a reader of bytes that come from outside, and what it must do with any of them.
+#pragma once
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace zrt::fuzz {
+
+// One target per file. The fuzzer feeds it, and an ordinary test replays tests/data/fuzz/<name>/ (the inputs that once
+// were findings) and the seeds.
+struct Target {
+  const char* name;
+  // Reads the input and uses all it gave. True when it is accepted, false when it is refused as it should be: with a
+  // typed error. Everything else is a finding: another exception, a broken invariant (see require), a sanitizer report.
+  bool (*accepts)(std::string_view input);
+  std::map<std::string, std::string> (*seeds)();  // good inputs by name, from our own writers
+  std::vector<std::string> dictionary;
+};
+
+extern const Target config, dataset, dataset_meta, llmc, manifest, safetensors, sentencepiece;
+
+inline void require(bool holds, const char* invariant) {
+  if (holds) return;
+  std::fprintf(stderr, "broken invariant: %s\n", invariant);
+  std::abort();
+}
+
+// A folder of this process for readers of files; removed at exit.
+const std::filesystem::path& folder();
+void write(const std::filesystem::path& file, std::string_view bytes);
+std::string read(const std::filesystem::path& file);
+
+}  // namespace zrt::fuzz

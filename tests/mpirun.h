@@ -1,0 +1,47 @@
+// Runs programs under mpirun and returns what they print.
+#pragma once
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+namespace zrt::testing {
+
+struct JobResult {
+  int code;
+  std::string text;  // stdout and stderr
+  double seconds;
+};
+
+inline JobResult run_shell(const std::string& command) {
+  const auto start = std::chrono::steady_clock::now();
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  const int status = pclose(pipe);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text, seconds};
+}
+
+// As root too, with more ranks than cores, ended after a minute whatever happens.
+inline std::string mpirun(int ranks, const std::string& options = "") {
+  // Open MPI itself leaks: that is not for AddressSanitizer to report.
+  return "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 "
+         "60 " ZRT_MPIRUN " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 " +
+         options + " -n " + std::to_string(ranks) + " ";
+}
+
+// Ranks 0, 2, … on one machine and 1, 3, … on another, as far as zrt knows.
+inline std::string on_two_machines(const std::string& command) {
+  return "sh -c 'ZRT_HOST_GROUP=$((OMPI_COMM_WORLD_RANK % 2)) exec " + command + "'";
+}
+
+inline int count_of(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace zrt::testing

@@ -1,0 +1,206 @@
+// A run that stops and goes on: the same bits on the same mesh, the same weights on any.
+#include <fstream>
+#include <memory>
+
+#include "catch.h"
+#include "runtime/checkpoint/reader.h"
+#include "runtime/checkpointer.h"
+#include "runtime/harness.h"
+#include "runtime/resume.h"
+#include "runtime/toy_model.h"
+#include "temporary_folder.h"
+
+using namespace zrt;
+using testing::Setting;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t batch = 12;  // samples per step, whatever the ranks
+
+Setting setting(int ranks, int stage, core::DType compute = core::DType::f32) {
+  Setting s;
+  s.ranks = ranks;
+  s.stage = stage;
+  s.compute = compute;
+  s.micro_batch = 1;
+  s.accumulation = static_cast<uint32_t>(batch / ranks);
+  s.unit_elements = 300;  // several units, with shards that end in mid row
+  s.overlap = stage == 3;
+  return s;
+}
+
+// A session that can be stepped, saved and read.
+class Run {
+ public:
+  Run(const models::Model& model, const Setting& s, const fs::path& store, bool background,
+      const runtime::checkpoint::Reader* from = nullptr)
+      : setting_(s), layout_(testing::make_layout(model, s)) {
+    std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
+    if (background) phases.push_back("save");
+    runtime::SessionHooks hooks;
+    hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      testing::synthetic_batch(layout_, step_, rank, microbatch, tokens, targets);
+    };
+    if (from) {
+      hooks.load = [from](const std::string& name, int64_t begin, std::span<float> out) {
+        from->read(name, begin, out);
+      };
+      hooks.loads_states = true;
+      runtime::require_tensors(*from, layout_, true);
+    }
+    session_ = std::make_unique<runtime::Session>(layout_, runtime::compile(layout_, phases),
+                                                  testing::session_options(s), hooks);
+    session_->run(phases.front(), {});
+    if (from) {
+      step_ = static_cast<uint32_t>(from->manifest().step);
+      const runtime::Persistent persistent = runtime::parse_control(from->manifest().control, "test");
+      for (int r = 0; r < s.ranks; ++r) session_->executor(r).control().persistent = persistent;
+    }
+    checkpointer_ =
+        std::make_unique<runtime::Checkpointer>(*session_, runtime::CheckpointOptions{store, 1000, 0, background},
+                                                [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
+  }
+  void steps(int count) {
+    for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {1e-2}});
+  }
+  void save() {
+    runtime::checkpoint::Manifest manifest;
+    manifest.step = step_;
+    manifest.optimizer = "AdamW";
+    manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
+    manifest.control = runtime::control_json(session_->executor(0).control().persistent);
+    checkpointer_->save(manifest);
+  }
+  runtime::SaveOutcome saved() {
+    checkpointer_->wait();
+    return outcome_;
+  }
+  std::string hash() { return session_->state_xxh3(); }
+  std::vector<float> weights() {
+    std::vector<float> all;
+    session_->export_weights([&](const models::Param& param, const float* values) {
+      all.insert(all.end(), values, values + param.elements());
+    });
+    return all;
+  }
+  runtime::Session& session() { return *session_; }
+
+ private:
+  Setting setting_;
+  runtime::Layout layout_;
+  uint32_t step_ = 0;
+  std::unique_ptr<runtime::Session> session_;
+  std::unique_ptr<runtime::Checkpointer> checkpointer_;
+  runtime::SaveOutcome outcome_;
+};
+
+models::Model toy() {
+  return testing::make_toy(3, 12, 17, 5, false, false);
+}
+
+#ifdef __SANITIZE_THREAD__
+constexpr int most_ranks = 2, further_steps = 3;
+#else
+constexpr int most_ranks = 4, further_steps = 50;
+#endif
+
+}  // namespace
+
+TEST_CASE("Going on from any step gives the bits of a run that did not stop") {
+  const models::Model model = toy();
+  for (auto compute : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const Setting s = setting(2, stage, compute);
+      const testing::TemporaryFolder folder;
+      std::string expected;
+      {
+        Run whole(model, s, folder.path, true);
+        for (int step = 0; step < 6; ++step) {
+          whole.steps(1);
+          whole.save();  // beside the next step
+        }
+        CHECK(whole.saved().error.empty());
+        expected = whole.hash();
+        for (int r = 0; r < 2; ++r) {
+          CHECK(whole.session().arena(r, core::Tier::host)->highest_touched() ==
+                whole.session().compiled().plan.host().peak_bytes);
+        }
+      }
+      for (int step = 1; step <= 6; ++step) {
+        INFO(core::dtype_name(compute) << ", stage " << stage << ", step " << step);
+        const runtime::checkpoint::Reader reader(folder.path / ("step_" + std::to_string(step)), true);
+        Run again(model, s, folder.path / "again", false, &reader);
+        again.steps(6 - step);
+        CHECK(again.hash() == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("A checkpoint of any ranks and stage loads on any other to the same weights, and 50 more steps agree") {
+  const models::Model model = toy();
+  std::vector<float> reference;
+  {
+    const testing::TemporaryFolder folder;
+    Run alone(model, setting(1, 0), folder.path, false);
+    alone.steps(10 + further_steps);
+    reference = alone.weights();
+  }
+  double worst = 0;
+  for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const testing::TemporaryFolder folder;
+      Run first(model, setting(ranks, stage), folder.path, stage % 2 == 1);
+      first.steps(10);
+      first.save();
+      REQUIRE(first.saved().error.empty());
+      const std::string hash = first.hash();
+      const runtime::checkpoint::Reader reader(folder.path / "step_10", true);
+      for (int other = 1; other <= most_ranks; ++other) {
+        for (int other_stage = 0; other_stage <= 3; ++other_stage) {
+          INFO(ranks << " ranks at stage " << stage << " to " << other << " at stage " << other_stage);
+          Run second(model, setting(other, other_stage), folder.path / "other", false, &reader);
+          CHECK(second.hash() == hash);
+          second.steps(further_steps);
+          worst = std::max(worst, testing::relative_l2(second.weights(), reference));
+        }
+      }
+    }
+  }
+  CHECK(worst < 1e-5);
+}
+
+TEST_CASE("What a save writes beside training is what the weights were when it was asked for") {
+  const models::Model model = toy();
+  const testing::TemporaryFolder folder;
+  Run run(model, setting(3, 3, core::DType::bf16), folder.path, true);
+  run.steps(2);
+  const std::vector<float> before = run.weights();
+  run.save();
+  run.steps(3);
+  REQUIRE(run.saved().error.empty());
+  const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+  size_t at = 0;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    std::vector<float> values(static_cast<size_t>(param.elements()));
+    reader.read(param.name, 0, values);
+    for (float value : values) REQUIRE(value == before[at++]);
+  }
+  CHECK(reader.states()->names().size() == 2 * reader.weights().names().size());
+}
+
+TEST_CASE("A save that cannot be written is reported with its reason, and training goes on") {
+  const models::Model model = toy();
+  const testing::TemporaryFolder folder;
+  Run run(model, setting(2, 3), folder.path / "file", true);
+  std::ofstream(folder.path / "file") << "in the way";
+  run.steps(1);
+  run.save();
+  run.steps(2);
+  CHECK(run.saved().error.find("file") != std::string::npos);
+  fs::remove(folder.path / "file");
+  run.save();
+  CHECK(run.saved().error.empty());
+}

@@ -1,0 +1,181 @@
+// Every optimizer in whole programs: the same bits whatever the layout, planned bytes, counted bytes, checked order.
+#include <functional>
+
+#include "catch.h"
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+#include "runtime/verifier.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+
+using namespace zrt;
+using namespace zrt::testing;
+using core::Category;
+using optimizer::OptimizerParams;
+using runtime::OpKind;
+
+namespace {
+
+OptimizerParams adafactor(bool momentum, bool relative) {
+  optimizer::AdafactorParams params;
+  params.momentum = momentum;
+  params.beta1 = 0.9;
+  params.relative_step = params.scale_parameter = relative;
+  params.weight_decay = 0.01;
+  return params;
+}
+
+std::vector<OptimizerParams> optimizers() {
+  return {optimizer::SgdParams{}, optimizer::SgdParams{0.9f, 0, 0.01f, true}, optimizer::LionParams{0.9f, 0.99f, 0.1f},
+          adafactor(false, true), adafactor(true, false)};
+}
+
+// One bit of `choice` for each thing that must not show.
+Setting setting(const OptimizerParams& optimizer, core::DType type, int ranks, uint32_t accumulation, int stage,
+                unsigned choice) {
+  Setting s;
+  s.optimizer = optimizer, s.compute = type, s.ranks = ranks, s.stage = stage;
+  s.accumulation = s.reduce_every = accumulation;
+  s.unit_elements = choice & 1 ? 100 : 100000;
+  s.bucket = 2 * s.unit_elements;
+  s.overlap = choice & 2;
+  s.serialize = choice & 4;
+  s.steps = 3;
+  return s;
+}
+
+models::Model model_of(bool tied) {
+  return make_toy(3, 12, 17, 5, tied, false);
+}
+
+}  // namespace
+
+TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any optimizer") {
+  unsigned group = 0;
+  for (const OptimizerParams& optimizer : optimizers()) {
+    for (int ranks : {1, 2, 3}) {
+      for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+        for (uint32_t accumulation : {1u, 2u}) {
+          const models::Model model = model_of(++group % 2 == 0);
+          const Outcome reference = run(model, setting(optimizer, type, ranks, accumulation, 0, 0));
+          REQUIRE(reference.losses.back() < reference.losses.front() + 1);
+          for (int stage = 0; stage < 4; ++stage) {
+            const unsigned choice = full_tests() ? 8 : (group * 3 + static_cast<unsigned>(stage) * 5) % 8;
+            for (unsigned c = choice == 8 ? 0 : choice; c < std::min(choice + 1, 8u); ++c) {
+              const Outcome outcome = run(model, setting(optimizer, type, ranks, accumulation, stage, c));
+              CAPTURE(optimizer.index(), ranks, core::dtype_name(type), accumulation, stage, c);
+              CHECK(outcome.state == reference.state);
+              CHECK(outcome.losses == reference.losses);
+              CHECK(outcome.measured == outcome.planned);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("every optimizer trains: it moves the weights, and each in its own way") {
+  std::vector<std::string> states;
+  for (const OptimizerParams& optimizer : optimizers()) {
+    Setting s = setting(optimizer, core::DType::f32, 2, 1, 3, 1);
+    states.push_back(run(model_of(false), s).state);
+  }
+  std::sort(states.begin(), states.end());
+  CHECK(std::unique(states.begin(), states.end()) == states.end());
+}
+
+TEST_CASE("accumulation and ranks agree in fp32 under every optimizer but Lion, whose signs jump") {
+  for (const OptimizerParams& optimizer : optimizers()) {
+    if (std::holds_alternative<optimizer::LionParams>(optimizer)) continue;
+    const models::Model model = model_of(false);
+    Setting s = setting(optimizer, core::DType::f32, 1, 4, 0, 0);
+    s.steps = 10;
+    const Outcome reference = run(model, s);
+    s.ranks = 4, s.accumulation = s.reduce_every = 1, s.stage = 3;
+    CAPTURE(optimizer.index());
+    CHECK(relative_l2(run(model, s).weights, reference.weights) < 1e-5);
+  }
+}
+
+TEST_CASE("states take the bytes per parameter that the optimizer declares, divided as the stage says") {
+  const models::Model model = make_toy(5, 24, 40, 4, false, false);
+  for (int ranks : {1, 2, 4}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+        const auto bytes = [&](const OptimizerParams& optimizer, Category category) {
+          Setting s = setting(optimizer, type, ranks, 1, stage, 0);
+          const auto plan = runtime::compile(make_layout(model, s), {"init", "step", "save"}).plan;
+          return plan.model_states[static_cast<size_t>(category)];
+        };
+        uint64_t padded = 0;
+        for (const auto& unit : optimizer::make_units(model, ranks, 100000).units) {
+          padded += static_cast<uint64_t>(unit.elements);
+        }
+        const uint64_t share = stage == 0 ? padded : padded / static_cast<uint64_t>(ranks);
+        CAPTURE(ranks, stage, core::dtype_name(type));
+        const uint64_t master = type == core::DType::f32 ? 0 : 4 * share;
+        for (const OptimizerParams& optimizer : optimizers()) CHECK(bytes(optimizer, Category::master) == master);
+        CHECK(bytes(optimizer::SgdParams{}, Category::moment1) == 0);
+        CHECK(bytes(optimizer::SgdParams{}, Category::moment2) == 0);
+        CHECK(bytes(optimizer::SgdParams{0.9f}, Category::moment1) == 4 * share);
+        CHECK(bytes(optimizer::SgdParams{0.9f}, Category::moment2) == 0);
+        CHECK(bytes(optimizer::LionParams{}, Category::moment1) == 4 * share);
+        CHECK(bytes(optimizer::LionParams{}, Category::moment2) == 0);
+        CHECK(bytes(optimizer::AdamParams{}, Category::moment1) == 4 * share);
+        CHECK(bytes(optimizer::AdamParams{}, Category::moment2) == 4 * share);
+        // Rows and columns of embedding, head and five weights, and five biases; every rank holds all of them.
+        const uint64_t statistics = 4 * (2 * (40 + 24) + 5 * (24 + 24) + 5 * 24);
+        CHECK(bytes(adafactor(false, true), Category::moment1) == 0);
+        CHECK(bytes(adafactor(false, true), Category::moment2) == statistics);
+        CHECK(bytes(adafactor(true, true), Category::moment1) == 4 * share);
+        CHECK(bytes(adafactor(true, true), Category::moment2) == statistics);
+      }
+    }
+  }
+}
+
+TEST_CASE("what Adafactor's ranks share is counted, and equals its closed form") {
+  const models::Model model = model_of(false);
+  for (int ranks : {1, 2, 4}) {
+    for (int stage : {0, 3}) {
+      const Setting s = setting(adafactor(false, true), core::DType::f32, ranks, 2, stage, 1);
+      const Outcome outcome = run(model, s);
+      const auto found = outcome.comm.find(OpKind::share_sums);
+      REQUIRE(found != outcome.comm.end());
+      CHECK(found->second.bytes == 3 * outcome.forecast.share_sums);
+      // Per rank and step: 48 bytes per parameter and round, 24 per row and column of a matrix and element of a vector.
+      const uint64_t parameters = 2 + 2 * 3, sums = 2 * (17 + 12) + 3 * (12 + 12) + 3 * 12;
+      CHECK(outcome.forecast.share_sums == (2 * 48 * parameters + 24 * sums) * static_cast<uint64_t>(ranks - 1));
+    }
+  }
+}
+
+TEST_CASE("the verifier refuses a step whose sums are missing, out of order or after the update") {
+  const models::Model model = model_of(false);
+  const Setting s = setting(adafactor(false, true), core::DType::f32, 2, 1, 2, 0);
+  const runtime::Layout layout = make_layout(model, s);
+  const runtime::Compiled compiled = runtime::compile(layout, {"init", "step"});
+  const runtime::Program& good = compiled.set.program("step");
+  const auto position = [&](OpKind kind, uint32_t round) {
+    for (size_t i = 0; i < good.ops.size(); ++i) {
+      if (good.ops[i].kind == kind && good.ops[i].round == round) return i;
+    }
+    throw core::ProgramError("no such op");
+  };
+  CHECK_NOTHROW(runtime::verify_step(good, layout));
+  const auto refuses = [&](const std::function<void(std::vector<runtime::Op>&)>& fault, const std::string& message) {
+    runtime::Program bad = good;
+    fault(bad.ops);
+    CHECK_THROWS_WITH(runtime::verify_step(bad, layout), Catch::Contains(message));
+  };
+  using Ops = std::vector<runtime::Op>;
+  const size_t sum0 = position(OpKind::sum, 0), share0 = position(OpKind::share_sums, 0),
+               fold0 = position(OpKind::fold, 0), share1 = position(OpKind::share_sums, 1),
+               fold1 = position(OpKind::fold, 1), update = position(OpKind::update, 0);
+  refuses([&](Ops& ops) { std::swap(ops[sum0], ops[share0]); }, "out of order");
+  refuses([&](Ops& ops) { std::swap(ops[fold0], ops[fold1]); }, "out of order");
+  refuses([&](Ops& ops) { ops[share1] = ops[share0]; }, "out of order");
+  refuses([&](Ops& ops) { ops[sum0].round = 1; }, "out of order");
+  refuses([&](Ops& ops) { std::swap(ops[fold1], ops[update]); }, "exchange of its sums");
+}

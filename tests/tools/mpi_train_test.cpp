@@ -1,0 +1,185 @@
+// `zrt train` with one rank per process: the same bits as threads, and runs whose ranks fail.
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "catch.h"
+#include "mpirun.h"
+
+namespace zrt::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string zrt = std::string(ZRT_BINARY_DIR) + "/zrt ";
+
+// A small dataset and a configuration, in a folder of its own.
+struct Folder {
+  fs::path path;
+  explicit Folder(const std::string& name) : path(fs::temp_directory_path() / ("zrt_mpi_" + name)) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    std::ofstream text(path / "text.txt");
+    for (int i = 0; i < 400; ++i) text << "line " << i * 7919 % 1000 << " of a text that repeats itself\n";
+    text.close();
+    const std::string corpus = (path / "corpus").string();
+    REQUIRE(run_shell(zrt + "data build --out " + corpus + " --validation 0.2 " + (path / "text.txt").string()).code ==
+            0);
+    std::ofstream(path / "c.json") << R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2,
+      "optimizer": {"type": "AdamW", "params": {"lr": 0.003}}, "model": {"preset": "gpt2-tiny"},
+      "data": {"train": ")" << corpus
+                                   << R"(/train", "validation": ")" << corpus << R"(/validation"},
+      "run": {"steps": 4, "timeout_seconds": 20}})";
+  }
+  ~Folder() { fs::remove_all(path); }
+  std::string train(const std::string& more = "", const std::string& out = "run") const {
+    return zrt + "train " + (path / "c.json").string() + " --out " + (path / out).string() + " " + more;
+  }
+  nlohmann::json json(const std::string& file) const {
+    std::ifstream in(path / file);
+    return nlohmann::json::parse(in);
+  }
+};
+
+struct Case {
+  int stage, ranks;
+  bool bf16, two_machines;
+};
+
+std::vector<Case> cases() {
+  if (!std::getenv("ZRT_FULL_TESTS")) {
+    return {{0, 2, false, false}, {1, 3, true, true}, {2, 4, false, true}, {3, 4, true, false}, {3, 3, false, true}};
+  }
+  std::vector<Case> all;
+  for (int i = 0; i < 48; ++i) all.push_back({i % 4, 2 + i / 4 % 3, i / 12 % 2 == 1, i / 24 == 1});
+  return all;
+}
+
+TEST_CASE("processes train to the bits that threads train to") {
+  const Folder folder("equal");
+  for (const Case& c : cases()) {
+    const std::string set = "--set zero_optimization.stage=" + std::to_string(c.stage) +
+                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false");
+    const JobResult threads = run_shell(folder.train(set + " --ranks " + std::to_string(c.ranks), "threads"));
+    const std::string command = folder.train(set, "processes");
+    const JobResult processes = run_shell(mpirun(c.ranks) + (c.two_machines ? on_two_machines(command) : command));
+    INFO("stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16 << ", two machines " << c.two_machines
+                  << "\n"
+                  << threads.text << processes.text);
+    REQUIRE(threads.code == 0);
+    REQUIRE(processes.code == 0);
+    const auto a = folder.json("threads/summary.json"), b = folder.json("processes/summary.json");
+    CHECK(a["state_xxh3"] == b["state_xxh3"]);
+    CHECK(a["validation"]["loss"] == b["validation"]["loss"]);
+    CHECK(a["comm_bytes"] == b["comm_bytes"]);
+    const auto memory = folder.json("processes/memory.json");
+    REQUIRE(memory["ranks"].size() == static_cast<size_t>(c.ranks));
+    CHECK(memory["processes"].size() == static_cast<size_t>(c.ranks));
+    for (const auto& rank : memory["ranks"]) {
+      const auto& device = rank["tiers"]["device"];
+      CHECK(device["planned_peak_bytes"] == device["measured_peak_bytes"]);
+    }
+    // Each process speaks for itself, but only one speaks.
+    CHECK(count_of(processes.text, "state_xxh3") == 1);
+    CHECK(count_of(processes.text, "step 4/4") == 1);
+  }
+  const JobResult evaluated =
+      run_shell(mpirun(cases().back().ranks) + zrt + "eval " + (folder.path / "threads").string());
+  INFO(evaluated.text);
+  CHECK(evaluated.code == 0);
+  CHECK(count_of(evaluated.text, "held-out loss") == 1);
+}
+
+TEST_CASE("two machines joined by a cable train to the bits that threads train to") {
+  const Folder folder("cable");
+  const JobResult threads = run_shell(folder.train("--ranks 4 --set zero_optimization.stage=3", "threads"));
+  const JobResult machines = run_shell(std::string(ZRT_SOURCE_DIR) + "/tests/tools/two_machines.sh " +
+                                       folder.train("--set zero_optimization.stage=3", "machines"));
+  if (machines.code == 77) {
+    WARN("not run: " << machines.text);
+    return;
+  }
+  INFO(threads.text << machines.text);
+  REQUIRE(threads.code == 0);
+  REQUIRE(machines.code == 0);
+  CHECK(folder.json("threads/summary.json")["state_xxh3"] == folder.json("machines/summary.json")["state_xxh3"]);
+  // Half of what a rank receives from two of three others, for two ranks of a machine, at least.
+  uint64_t received = 0;
+  const auto summary = folder.json("machines/summary.json");
+  for (const auto& bytes : summary["comm_bytes"]) received += bytes.get<uint64_t>();
+  const size_t at = machines.text.find("cable_bytes ");
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stoull(machines.text.substr(at + 12)) > received);
+}
+
+TEST_CASE("processes that disagree end with one message") {
+  const Folder folder("disagree");
+  struct Bad {
+    std::string command, expected;
+  };
+  const std::vector<Bad> bad{
+      {mpirun(1) + folder.train() + " : -n 1 " + folder.train("--steps 5"), "the configuration differs"},
+      {mpirun(2) + folder.train("--ranks 3"), "--ranks is 3"},
+      {mpirun(2) + folder.train("--transport thread"), "--transport thread"},
+      {mpirun(3) + folder.train("--set data.train=/nonexistent/corpus"), "/nonexistent/corpus"},
+      {mpirun(2) + zrt + "generate " + (folder.path / "run").string(), "one process"}};
+  for (size_t i = 0; i < bad.size(); ++i) {
+    const JobResult result = run_shell(bad[i].command);
+    INFO(bad[i].command << "\n" << result.text);
+    CHECK(result.code != 0);
+    CHECK(result.text.find(bad[i].expected) != std::string::npos);
+    // Before MPI runs, each process can only speak for itself.
+    const bool alone = i == 1 || i == 2 || i == 4;
+    CHECK((alone || count_of(result.text, "zrt: error:") == 1));
+  }
+}
+
+// The process of rank `rank` of the job marked by `mark`, or 0.
+int find_rank(const std::string& mark, int rank) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream in(entry.path() / "environ"), name(entry.path() / "comm");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string program;
+    std::getline(name, program);
+    const std::string all = std::string(1, '\0') + text.str();
+    auto has = [&](const std::string& variable) { return all.find('\0' + variable + '\0') != std::string::npos; };
+    if (program == "zrt" && has("ZRT_TEST_MARK=" + mark) && has("OMPI_COMM_WORLD_RANK=" + std::to_string(rank))) {
+      return std::stoi(entry.path().filename().string());
+    }
+  }
+  return 0;
+}
+
+TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named") {
+  const Folder folder("fault");
+  const int fault = GENERATE(SIGSTOP, SIGKILL);
+  const std::string mark = "fault" + std::to_string(getpid()) + "_" + std::to_string(fault);
+  JobResult result{};
+  std::thread job([&] {
+    result = run_shell(mpirun(3, "-x ZRT_TEST_MARK=" + mark) +
+                       folder.train("--steps 1000000 --set run.timeout_seconds=1 --set run.log_interval=0"));
+  });
+  // Training when the metrics file has lines.
+  for (int i = 0; i < 1000 && (!fs::exists(folder.path / "run/metrics.jsonl") ||
+                               fs::file_size(folder.path / "run/metrics.jsonl") == 0);
+       ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const int pid = find_rank(mark, 2);
+  CHECK(pid > 0);
+  if (pid > 0) kill(pid, fault);
+  job.join();
+  INFO(result.text);
+  CHECK(result.code != 0);
+  CHECK(result.text.find(fault == SIGSTOP ? "missing ranks: 2; waiting ranks: 0, 1" : "rank 2") != std::string::npos);
+  CHECK(count_of(result.text, "zrt: error:") <= 1);
+  CHECK(find_rank(mark, 0) == 0);
+}
+
+}  // namespace
+}  // namespace zrt::testing

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Installs the release build below build/install_check, moves it, builds the example project against it and runs it:
+# its loss must fall. Nothing outside the build folder is touched.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cmake --preset release >/dev/null
+cmake --build --preset release --target zrt
+work=$PWD/build/install_check
+rm -rf "$work"
+mkdir -p "$work"
+cmake --install build/release --prefix "$work/first" >/dev/null
+mv "$work/first" "$work/prefix"  # an installed zrt does not know where it lies
+"$work/prefix/bin/zrt" --version
+
+cp -r tools/examples/custom_block "$work/project"
+cmake -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
+  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >/dev/null
+cmake --build "$work/build"
+"$work/build/custom_block" README.md "$work/run" | tee "$work/losses"
+# The first loss is about log(257) = 5.5; single bytes of such text have an entropy of about 3.3 nats.
+awk '/^step/ {if (first == "") first = $4; last = $4} END {exit !(first > 5 && last < 3.3)}' "$work/losses" ||
+  { echo "the example's loss did not fall from about 5.5 to below 3.3" >&2; exit 1; }

@@ -1,0 +1,67 @@
+// Trains a model with blocks of one's own between zrt's embedding and head, at ZeRO stage 3 on two thread ranks.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+#include "core/error.h"
+#include "mean_block.h"
+#include "models/data/build.h"
+#include "models/gpt2/blocks.h"
+#include "runtime/trainer.h"
+
+namespace {
+
+constexpr int64_t sequence = 64, hidden = 128, vocab = 257, layers = 2;
+
+zrt::models::Model make_model() {
+  using namespace zrt::models;
+  const Gpt2Config sizes{.hidden = hidden, .heads = 1, .sequence = sequence, .vocab = vocab};
+  Model model;
+  model.type = "means";
+  model.hidden = hidden, model.sequence = sequence, model.vocab = vocab, model.layers = layers;
+  model.tied = sizes.tied;
+  model.blocks.push_back(make_gpt2_embedding(sizes));
+  for (int64_t i = 0; i < layers; ++i) model.blocks.push_back(std::make_unique<MeanBlock>(i, hidden));
+  model.blocks.push_back(make_gpt2_head(sizes));
+  return model;
+}
+
+// A configuration as of a file; `model` says what the data needs to know.
+const char* const configuration = R"({
+  "train_batch_size": 16, "train_micro_batch_size_per_gpu": 4,
+  "zero_optimization": {"stage": 3},
+  "optimizer": {"type": "AdamW", "params": {"lr": 3e-3}},
+  "model": {"layers": 2, "hidden": 128, "heads": 1, "sequence": 64, "vocab": 257},
+  "run": {"steps": 100, "seed": 1}
+})";
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: custom_block TEXT FOLDER\n");
+    return 2;
+  }
+  try {
+    const std::filesystem::path folder = argv[2];
+    std::filesystem::create_directories(folder);
+    const std::string corpus = (folder / "corpus").string();
+    zrt::models::data::BuildOptions build;
+    build.inputs = {argv[1]};
+    build.out = corpus;
+    zrt::models::data::build_dataset(build);
+
+    const std::vector<std::string> sets{"data.train=\"" + corpus + "\"", "run.out=\"" + folder.string() + "\""};
+    const auto config = zrt::runtime::parse_config(configuration, "custom_block", sets, 2);
+    const zrt::models::Model model = make_model();
+    zrt::runtime::TrainHooks hooks;
+    hooks.step = [](const zrt::runtime::StepMetrics& m) {
+      if (m.step == 1 || m.step % 20 == 0) std::printf("step %d loss %.4f\n", static_cast<int>(m.step), m.loss);
+    };
+    const auto result = zrt::runtime::train(config, model, hooks);
+    std::printf("state_xxh3 %s\n", result.summary.state_xxh3.c_str());
+  } catch (const zrt::core::Error& error) {
+    std::fprintf(stderr, "custom_block: %s\n", error.what());
+    return error.exit_code();
+  }
+}
