@@ -39,8 +39,8 @@ class Transport {
   // a process does not come within `timeout`.
   virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;
 
-  // The last calls of the local ranks in all groups, a line each; for a process that is about to end. Any thread may call
-  // it. "" where ranks are threads.
+  // The last calls of the local ranks in all groups, a line each; for a process that is about to end. Any thread may
+  // call it. "" where ranks are threads.
   virtual std::string last_calls() const { return ""; }
 
   // Ends a run of several processes because of `error`: one of them, if possible that of the root cause, calls `print`

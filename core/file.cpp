@@ -43,8 +43,7 @@ int uninterrupted(Call call) {
 }  // namespace
 
 NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
-  descriptor_ =
-      uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
+  descriptor_ = uninterrupted([&] { return ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); });
   if (descriptor_ < 0) fail("cannot be created");
 }
 

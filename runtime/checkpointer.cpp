@@ -34,6 +34,11 @@ std::string error_of(Work work) {
   }
 }
 
+// Messages may hold anything that file names do.
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 struct Checkpointer::Flight {
@@ -45,8 +50,7 @@ struct Checkpointer::Flight {
 
 Checkpointer::Checkpointer(Session& session, CheckpointOptions options, std::function<void(const SaveOutcome&)> report)
     : session_(session), options_(std::move(options)), report_(std::move(report)) {
-  // Ranks wait for each other's disks here: longer than for a collective, but not for ever.
-  group_ = session.transport().make_group("save", 10 * session.timeout());
+  group_ = session.transport().make_group("save", session.timeout());
 }
 
 Checkpointer::~Checkpointer() {
@@ -146,10 +150,17 @@ void Checkpointer::write(size_t local, Flight& flight) {
   uint64_t needed = 1 << 16;  // manifest, folders
   for (const std::string& bytes : gather_texts(group, std::to_string(own), "bytes to save"))
     needed += std::stoull(bytes);
-  fs::path folder;
-  std::string error;
-  if (rank == 0) {
-    error = error_of([&] {
+  // Disks may take longer than a collective, but not for ever.
+  const auto on_all = [&](const std::string& label, const std::function<std::string()>& work) {
+    return gather_results(group, work, session_.timeout() / 4, 10 * session_.timeout(), label);
+  };
+  const auto from_first = [&](const std::string& label, const std::function<Json()>& work) {
+    const auto text = [&] { return rank == 0 ? dump(work()) : ""; };
+    return Json::parse(on_all(label, text).front());
+  };
+  Json verdict = from_first("room", [&] {
+    fs::path folder;
+    const std::string error = error_of([&] {
       core::make_folder(options_.store);
       const uint64_t free = core::free_bytes(options_.store);
       if (free < needed) {
@@ -160,14 +171,14 @@ void Checkpointer::write(size_t local, Flight& flight) {
       }
       folder = checkpoint::begin_checkpoint(options_.store, flight.manifest.step);
     });
-  }
-  Json verdict = Json::parse(broadcast_text(group, Json{{"error", error}, {"folder", folder.string()}}.dump(), "room"));
-  error = verdict["error"].get<std::string>();
-  folder = verdict["folder"].get<std::string>();
+    return Json{{"error", error}, {"folder", folder.string()}};
+  });
+  std::string error = verdict["error"].get<std::string>();
+  const fs::path folder = verdict["folder"].get<std::string>();
 
-  if (error.empty()) {
+  const auto write_files = [&] {
     Json files = Json::object();
-    error = error_of([&] {
+    std::string failure = error_of([&] {
       for (const auto& [name, file] : checkpoint::write_shard(folder, rank, weights)) {
         files[name] = {file.bytes, file.xxh3};
       }
@@ -175,11 +186,11 @@ void Checkpointer::write(size_t local, Flight& flight) {
         files["optimizer/" + name] = {file.bytes, file.xxh3};
       }
     });
-    if (!error.empty()) error = fmt::format("rank {}: {} (the checkpoint needs {} bytes)", rank, error, needed);
-    const std::string record =
-        Json{{"error", error}, {"files", files}}.dump(-1, ' ', false, Json::error_handler_t::replace);
-    error.clear();
-    for (const std::string& text : gather_texts(group, record, "files written")) {
+    if (!failure.empty()) failure = fmt::format("rank {}: {} (the checkpoint needs {} bytes)", rank, failure, needed);
+    return dump(Json{{"error", failure}, {"files", files}});
+  };
+  if (error.empty()) {
+    for (const std::string& text : on_all("files written", write_files)) {
       const Json json = Json::parse(text);
       if (error.empty()) error = json["error"].get<std::string>();
       if (rank != 0) continue;
@@ -190,8 +201,7 @@ void Checkpointer::write(size_t local, Flight& flight) {
   }
 
   const fs::path target = options_.store / fmt::format("step_{}", flight.manifest.step);
-  uint64_t written = 0;
-  if (rank == 0) {
+  verdict = from_first("commit", [&] {
     if (error.empty()) {
       error = error_of([&] {
         checkpoint::commit_checkpoint(options_.store, folder, flight.manifest);
@@ -199,13 +209,12 @@ void Checkpointer::write(size_t local, Flight& flight) {
         checkpoint::prune_checkpoints(options_.store, options_.keep_last, options_.keep_every);
       });
     }
+    uint64_t written = 0;
     for (const auto& [name, file] : flight.manifest.files) written += file.bytes;
     std::error_code ignored;
     if (!error.empty() && !folder.empty()) fs::remove_all(folder, ignored);
-  }
-  verdict = Json::parse(broadcast_text(
-      group, Json{{"error", error}, {"bytes", written}}.dump(-1, ' ', false, Json::error_handler_t::replace),
-      "commit"));
+    return Json{{"error", error}, {"bytes", written}};
+  });
   if (local != 0) return;
   flight.outcome.error = verdict["error"].get<std::string>();
   flight.outcome.bytes = verdict["bytes"].get<uint64_t>();

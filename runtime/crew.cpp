@@ -41,7 +41,8 @@ std::vector<std::exception_ptr> Crew::join(std::chrono::milliseconds grace, cons
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0 || failed(); });
     if (!changed_.wait_for(lock, grace, [&] { return running_ == 0; }) && stuck) {
-      const auto first = *std::find_if(errors_.begin(), errors_.end(), [](const auto& error) { return error != nullptr; });
+      const auto first =
+          *std::find_if(errors_.begin(), errors_.end(), [](const auto& error) { return error != nullptr; });
       lock.unlock();
       try {
         std::rethrow_exception(first);

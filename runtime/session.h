@@ -68,7 +68,9 @@ class Session {
   void on_all_ranks(const std::function<void(size_t local)>& body);
   std::chrono::milliseconds timeout() const { return timeout_; }
   // For the other local ranks to notice that one has failed.
-  std::chrono::milliseconds grace() const { return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5)); }
+  std::chrono::milliseconds grace() const {
+    return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5));
+  }
   const StuckHook& stuck() const { return hooks_.stuck; }
   const Compiled& compiled() const { return compiled_; }
   const Layout& layout() const { return layout_; }

@@ -1,7 +1,11 @@
 #include "runtime/share_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstring>
+#include <future>
+
+#include "core/error.h"
 
 namespace zrt::runtime {
 
@@ -21,12 +25,27 @@ std::vector<std::string> gather_texts(comm::Communicator& group, const std::stri
   return result;
 }
 
-std::string broadcast_text(comm::Communicator& group, const std::string& of_root, const std::string& label) {
-  uint64_t length = of_root.size();
-  group.broadcast(&length, sizeof length, core::DType::u8, 0, label + ", size");
-  std::string text = group.rank() == 0 ? of_root : std::string(length, '\0');
-  group.broadcast(text.data(), static_cast<int64_t>(length), core::DType::u8, 0, label);
-  return text;
+std::vector<std::string> gather_results(comm::Communicator& group, const std::function<std::string()>& work,
+                                        std::chrono::milliseconds beat, std::chrono::milliseconds limit,
+                                        const std::string& label) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::future<std::string> result = std::async(std::launch::async, work);
+  std::string own;  // empty until the work is done
+  while (true) {
+    if (own.empty() && result.wait_for(beat) == std::future_status::ready) own = fmt::format("={}", result.get());
+    if (own.empty() && std::chrono::steady_clock::now() > deadline) {
+      const std::string reason = fmt::format(
+          "group {}: rank {} is not done with \"{}\" after {} ms; does its disk hang? Look at the system's "
+          "log, or raise run.timeout_seconds",
+          group.group(), group.rank(), label, limit.count());
+      group.abort(reason);
+      throw core::CommError(reason);
+    }
+    std::vector<std::string> all = gather_texts(group, own, label);
+    if (std::any_of(all.begin(), all.end(), [](const std::string& text) { return text.empty(); })) continue;
+    for (std::string& text : all) text.erase(0, 1);
+    return all;
+  }
 }
 
 }  // namespace zrt::runtime

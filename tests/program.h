@@ -66,7 +66,8 @@ inline nlohmann::json read_json(const std::string& file) {
 }
 
 inline void build_data(const Folder& folder) {
-  const Result built = run_zrt("data build --out " + (folder / "corpus") + " --validation 0.2 " + (folder / "text.txt"));
+  const Result built =
+      run_zrt("data build --out " + (folder / "corpus") + " --validation 0.2 " + (folder / "text.txt"));
   INFO(built.text);
   REQUIRE(built.code == 0);
 }

@@ -37,8 +37,8 @@ std::filesystem::path begin_checkpoint(const std::filesystem::path& store, int64
 // Writes the manifest and moves the folder into place. Afterwards the checkpoint survives a power cut.
 void commit_checkpoint(const std::filesystem::path& store, const std::filesystem::path& folder,
                        const Manifest& manifest);
-// Puts back what a run that died between two renames had taken away to replace it, where the file system cannot exchange
-// two folders.
+// Puts back what a run that died between two renames had taken away to replace it, where the file system cannot
+// exchange two folders.
 void restore_replaced(const std::filesystem::path& store);
 void remove_leftovers(const std::filesystem::path& store);  // of runs that died while saving
 

@@ -71,7 +71,8 @@ std::string ProcessEnd::text() const {
   return signal == 0 ? fmt::format("exit code {}", code) : fmt::format("signal {} ({})", signal, strsignal(signal));
 }
 
-Child::Child(const std::vector<std::string>& command, int death_signal, const sigset_t& unblocked) {
+Child::Child(const std::vector<std::string>& command, int death_signal, const sigset_t& unblocked)
+    : death_signal_(death_signal) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -106,6 +107,10 @@ void Child::send(int signal, const std::filesystem::path& program) const {
 }
 
 void Child::end_tree() {
+  if (death_signal_ != SIGKILL && !poll()) {
+    kill(pid_, death_signal_);
+    for (int round = 0; round < 500 && !poll(); ++round) usleep(10000);
+  }
   // A process may fork while it is being killed, so the tree is read until it is empty. One that sleeps in the kernel,
   // on a dead disk for example, cannot be killed by anybody and is left after 30 s.
   for (int round = 0; round < 3000; ++round) {

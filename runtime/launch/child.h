@@ -32,11 +32,13 @@ class Child {
   std::optional<ProcessEnd> poll();  // how it ended, or nothing while it runs
   // To the child's descendants that run the file `program`; to the child itself if that is "" or none does.
   void send(int signal, const std::filesystem::path& program) const;
-  // Kills the child and all its descendants, stopped ones and those in other process groups too, and waits for them.
+  // Kills the child and all its descendants, stopped ones and those in other process groups too, and waits for them. A
+  // launcher, whose death signal is not SIGKILL, first gets that signal and some seconds to clean up behind its ranks.
   void end_tree();
 
  private:
   pid_t pid_;
+  int death_signal_;
   std::optional<ProcessEnd> end_;
 };
 

@@ -91,8 +91,8 @@ bool RunProgress::poll_files() {
     look(checkpoints->path());
     checkpoint_ = std::max(checkpoint_, checkpoint_step(checkpoints->path().filename().string()));
     std::error_code gone;  // a folder may be renamed meanwhile
-    fs::directory_iterator files(checkpoints->path(), gone);
-    for (; !gone && files != fs::directory_iterator(); files.increment(gone)) look(files->path());
+    fs::recursive_directory_iterator files(checkpoints->path(), gone);
+    for (; !gone && files != fs::recursive_directory_iterator(); files.increment(gone)) look(files->path());
   }
   return std::exchange(newest_file_, newest) != newest;
 }

@@ -148,7 +148,8 @@ class Supervisor {
     }
     event("signal", fmt::format("signal {}: {}", signal, stopping_ ? "the second, killing" : "stopping"));
     if (std::exchange(stopping_, true)) return child.end_tree();
-    child.send(signal, options_.rank_program);
+    // Processes of a run of several take SIGTERM for their launcher's, which leaves no time to save.
+    child.send(options_.rank_program.empty() ? signal : SIGINT, options_.rank_program);
   }
 
   // Waits; the signal that asked to stop meanwhile, or 0.

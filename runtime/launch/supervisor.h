@@ -20,7 +20,7 @@ struct LaunchOptions {
   Seconds start_timeout{900};                 // until a child's first sign of life, at least the above
   Seconds first_delay{1}, longest_delay{30};  // before a restart; doubles with each that brings nothing
   // Where ranks are processes below a launcher, which would rather kill them: signals go to the processes that run this
-  // file, if any, instead of to the child. "": to the child.
+  // file, if any, instead of to the child, and SIGINT stands for SIGTERM. "": to the child.
   std::filesystem::path rank_program;
   int death_signal = 9;  // to the child when the supervisor dies
 };

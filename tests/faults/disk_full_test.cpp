@@ -9,7 +9,8 @@ TEST_CASE("a disk that fills in one rank's shard costs that checkpoint and no mo
   for (int turn = 0; turn < 20; ++turn) {
     run.reset();
     const bool always = turn % 2 == 1;  // every save from there on; else that of step 3
-    const Fault fault{"ENOSPC", 1 + moments.below(40), always ? "shard-00002" : "step_3.tmp/shard-00002", "write", true};
+    const Fault fault{"ENOSPC", 1 + moments.below(40), always ? "shard-00002" : "step_3.tmp/shard-00002", "write",
+                      true};
     const Result result = run_command(with_fault(run.store().string(), fault) + run.train());
     INFO("seed " << moments.seed << ", call " << fault.at << "\n" << result.text);
     const bool struck = contains(result.text, "was not saved");
@@ -50,8 +51,8 @@ TEST_CASE("a disk without room for a second checkpoint keeps the first, and trai
   const std::string out = run / "run";
   fs::create_directories(out);
   // A disk of 2 MiB; one checkpoint has 1.4. It is copied out before it vanishes with the shell.
-  const Result result = run_command("unshare -Urm sh -c 'mount -t tmpfs -o size=2m none " + out + " || exit 77; " + run.train() +
-                                    "; code=$?; cp -r " + out + " " + (run / "copy") + "; exit $code'");
+  const Result result = run_command("unshare -Urm sh -c 'mount -t tmpfs -o size=2m none " + out + " || exit 77; " +
+                                    run.train() + "; code=$?; cp -r " + out + " " + (run / "copy") + "; exit $code'");
   INFO(result.text);
   if (result.code == 77 || contains(result.text, "unshare: ")) {
     WARN("no disk can be mounted here; this test shows nothing");

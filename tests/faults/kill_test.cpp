@@ -46,9 +46,9 @@ TEST_CASE("a process killed in the middle of its shard costs the run no more tha
     run.reset();
     fs::remove(run / "struck");
     const Fault fault{"kill", 1 + moments.below(200), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
-    Process process(run.environment() + with_fault(run.store().string(), fault) +
-                        run.launch_mpi().substr(run.environment().size()),
-                    run.log());
+    Process process(
+        run.environment() + with_fault(run.store().string(), fault) + run.launch_mpi().substr(run.environment().size()),
+        run.log());
     const int code = process.wait(60);
     INFO("seed " << moments.seed << ", call " << fault.at << "\n" << process.text());
     REQUIRE(code == 0);

@@ -31,7 +31,8 @@ struct Base : Folder {
   }
   Result run(const std::string& before, const std::string& more, const std::string& resume = "auto") const {
     return run_command(before + ZRT_BINARY_DIR "/zrt train " + (*this / "c.json") +
-                       " --ranks 2 --set run.checkpoint_interval=2 --set data.validation=null --resume " + resume + " " + more);
+                       " --ranks 2 --set run.checkpoint_interval=2 --set data.validation=null --resume " + resume +
+                       " " + more);
   }
   Result faulted(const Fault& fault, const std::string& more, const std::string& resume = "auto") const {
     fs::remove(path / "log");

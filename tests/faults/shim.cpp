@@ -70,8 +70,8 @@ int meet(const char* op, const std::string& path) {
   }
   if (!log.empty()) {
     const std::string line = std::string(op) + " " + path + (strikes ? " FAULT\n" : "\n");
-    const int file = static_cast<int>(
-        syscall(SYS_openat, AT_FDCWD, log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+    const int file =
+        static_cast<int>(syscall(SYS_openat, AT_FDCWD, log.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
     (void)!syscall(SYS_write, file, line.data(), line.size());
     syscall(SYS_close, file);
   }
@@ -150,11 +150,13 @@ ssize_t write(int file, const void* data, size_t bytes) {
                      [&](size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(file, data, n); });
 }
 ssize_t pwrite(int file, const void* data, size_t bytes, off_t at) {
-  return guard_write(
-      file, bytes, [&](size_t n) { return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(file, data, n, at); });
+  return guard_write(file, bytes, [&](size_t n) {
+    return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(file, data, n, at);
+  });
 }
 ssize_t writev(int file, const iovec* parts, int count) {
-  return guard_write(file, 0, [&](size_t) { return next<ssize_t(int, const iovec*, int)>("writev")(file, parts, count); });
+  return guard_write(file, 0,
+                     [&](size_t) { return next<ssize_t(int, const iovec*, int)>("writev")(file, parts, count); });
 }
 int fsync(int file) {
   return guard("fsync", absolute(file, ""), [&] { return next<int(int)>("fsync")(file); });
@@ -163,7 +165,8 @@ int fdatasync(int file) {
   return guard("fsync", absolute(file, ""), [&] { return next<int(int)>("fdatasync")(file); });
 }
 int rename(const char* from, const char* to) {
-  return guard("rename", absolute(AT_FDCWD, from), [&] { return next<int(const char*, const char*)>("rename")(from, to); });
+  return guard("rename", absolute(AT_FDCWD, from),
+               [&] { return next<int(const char*, const char*)>("rename")(from, to); });
 }
 int ftruncate(int file, off_t bytes) {
   return guard("truncate", absolute(file, ""), [&] { return next<int(int, off_t)>("ftruncate")(file, bytes); });

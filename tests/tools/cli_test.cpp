@@ -195,8 +195,9 @@ TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imp
   CHECK(run_zrt("checkpoint export " + (folder / "run") + " --out " + (folder / "plain")).code == 1);
   ok("checkpoint import " + (folder / "plain") + " --out " + (folder / "imported"));
   const std::string data = " --json --data " + (folder / "corpus/validation");
-  CHECK(nlohmann::json::parse(ok("eval " + (folder / "imported") + data))["loss"] ==
-        nlohmann::json::parse(ok("eval " + (folder / "run/checkpoints/step_6") + data))["loss"]);
+  const double imported = nlohmann::json::parse(ok("eval " + (folder / "imported") + data))["loss"];
+  CHECK(imported == Approx(nlohmann::json::parse(ok("eval " + (folder / "run/checkpoints/step_6") + data))["loss"]
+                               .get<double>()));  // on other numbers of ranks
   // Weights alone start a new run at step 0; states of another optimizer are refused.
   ok(train + "--resume " + (folder / "imported") + " --out " + (folder / "tuned"));
   const Result other =
@@ -219,10 +220,10 @@ TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the sa
     const Result result = run_zrt("train " + (folder / "good.json") +
                                   " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
                                   " --set zero_optimization.stage=" +
-                                  stage);
+                                  stage + " --out " + (folder / stage));
     INFO(stage << "\n" << result.text);
     REQUIRE(result.code == 0);
-    const std::string state = read_json(folder / "run/summary.json")["state_xxh3"];
+    const std::string state = read_json(folder / (std::string(stage) + "/summary.json"))["state_xxh3"];
     if (expected.empty()) expected = state;
     CHECK(state == expected);
   }

@@ -50,6 +50,11 @@ int report_error(const std::exception& error) {
   return known ? known->exit_code() : 1;
 }
 
+bool several_processes() {
+  const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
+  return launch && launch->world > 1;
+}
+
 void warn_of_binding(const comm::Transport& transport, int threads_per_rank) {
   cpu_set_t set;
   if (transport.local_count() == transport.world() || sched_getaffinity(0, sizeof set, &set) != 0) return;
@@ -58,11 +63,6 @@ void warn_of_binding(const comm::Transport& transport, int threads_per_rank) {
       "rank {} may run on {} processor(s) but run.threads_per_rank is {}; start with mpirun --bind-to none, or "
       "--map-by slot:PE={}",
       transport.first_local(), CPU_COUNT(&set), threads_per_rank, threads_per_rank);
-}
-
-bool several_processes() {
-  const auto launch = comm::detect_launch([](const char* name) -> const char* { return std::getenv(name); });
-  return launch && launch->world > 1;
 }
 
 void need_single_process(const std::string& command) {

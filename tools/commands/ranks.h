@@ -18,11 +18,11 @@ int run_ranks(comm::Transport& transport, const std::function<int()>& body);
 // Prints an error to stderr and returns the exit code.
 int report_error(const std::exception& error);
 
-// Logs a warning when the launcher gave this process fewer processors than its threads need.
-void warn_of_binding(const comm::Transport& transport, int threads_per_rank);
-
 // Whether mpirun or srun started this process as one of several.
 bool several_processes();
+
+// Logs a warning when the launcher gave this process fewer processors than its threads need.
+void warn_of_binding(const comm::Transport& transport, int threads_per_rank);
 
 // Throws UsageError in one of several processes that mpirun or srun started, for commands that know nothing of others.
 void need_single_process(const std::string& command);

@@ -1,0 +1,148 @@
+// A process that stops before or inside each kind of collective: the others name it and the operation in time. Here
+// ranks are forked, not started by mpirun, so that many groups can wait for their time-outs at once.
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <thread>
+
+#include "comm/process/meeting.h"
+#include "core/error.h"
+#include "tests/faults/faults.h"
+
+using namespace zrt::comm;
+using namespace std::chrono_literals;
+using zrt::testing::contains;
+
+namespace {
+
+constexpr int ranks = 3, stopped = 1, late = 2;
+constexpr auto timeout = 1500ms;
+constexpr double slack = 1;  // seconds after the time-out
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// What the processes of one group tell the test.
+struct Shared {
+  std::atomic<int> pids[ranks];
+  double complete, ended[ranks];  // when the last rank came to the call; when each learned of the failure
+  char message[ranks][4000];
+};
+
+void call(Communicator& c, OpKind kind, float* data) {
+  const int next = (c.rank() + 1) % ranks, before = (c.rank() + ranks - 1) % ranks;
+  const ReduceRange reduce{data, data + 300, 100, false};
+  const GatherRange gather{data, data + 300, 100};
+  const Message send{next, data, 400}, receive{before, data + 300, 400};
+  switch (kind) {
+    case OpKind::all_reduce:
+      return c.all_reduce(data, 300, DType::f32, "the call");
+    case OpKind::reduce_scatter:
+      return c.reduce_scatter({&reduce, 1}, DType::f32, DType::f32, "the call");
+    case OpKind::all_gather:
+      return c.all_gather({&gather, 1}, DType::f32, "the call");
+    case OpKind::all_to_all:
+      return c.all_to_all(data, data + 300, 100, DType::f32, "the call");
+    case OpKind::broadcast:
+      return c.broadcast(data, 100, DType::f32, 0, "the call");
+    case OpKind::send_recv:
+      return c.send_recv({&send, 1}, {&receive, 1}, "the call");
+    case OpKind::barrier:
+      return c.barrier("the call");
+  }
+}
+
+// One rank. The last to come gives the others time to be inside.
+void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind kind, bool inside, double moment) {
+  shared.pids[rank] = getpid();
+  for (auto& pid : shared.pids) {
+    while (pid == 0) std::this_thread::sleep_for(1ms);
+  }
+  SharedArenas arenas;
+  Place place{"dp", rank, timeout, {}, segment, &arenas};
+  for (int peer = 0; peer < ranks; ++peer) {
+    Peer& made = place.peers.emplace_back();
+    made.member = peer, made.pid = shared.pids[peer];
+    if (peer != rank) made.channel = segment->channel(rank, peer);
+  }
+  const auto c = make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank);
+  const auto arena = arenas.make(zrt::core::Tier::device, 8192);
+  c->barrier("start");
+  if (rank == stopped && !inside) raise(SIGSTOP);
+  std::thread stopper;
+  if (rank == stopped && inside) {
+    stopper = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::duration<double>(moment));
+      kill(getpid(), SIGSTOP);
+    });
+    stopper.detach();
+  }
+  if (rank == late) std::this_thread::sleep_for(300ms);
+  if (rank == late) shared.complete = now();
+  try {
+    call(*c, kind, reinterpret_cast<float*>(arena->data()));
+    std::this_thread::sleep_for(500ms);  // a rank that need not wait for the stopped one leaves the word to the others
+    c->barrier("after the call");
+  } catch (const zrt::core::CommError& error) {
+    shared.ended[rank] = now();
+    std::strncpy(shared.message[rank], error.what(), sizeof shared.message[rank] - 1);
+  }
+}
+
+struct Case {
+  OpKind kind;
+  bool inside;
+  double moment;
+  Shared* shared;
+  std::shared_ptr<Segment> segment;
+  pid_t pids[ranks];
+};
+
+}  // namespace
+
+TEST_CASE("whichever collective a process stops before or in, the others name both within the time-out") {
+  zrt::testing::Moments moments;
+  for (int round = 0; round < (zrt::testing::full_tests() ? 20 : 2); ++round) {
+    std::vector<Case> cases;
+    for (size_t kind = 0; kind < op_kind_count; ++kind) {
+      for (const bool inside : {false, true}) {
+        void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        REQUIRE(memory != MAP_FAILED);
+        Case& made = cases.emplace_back(Case{static_cast<OpKind>(kind),
+                                             inside,
+                                             moments.between(0.02, 0.2),
+                                             static_cast<Shared*>(memory),
+                                             std::make_shared<Segment>(ranks),
+                                             {}});
+        for (int rank = 0; rank < ranks; ++rank) {
+          made.pids[rank] = fork();
+          if (made.pids[rank] > 0) continue;
+          run_rank(rank, *made.shared, made.segment, made.kind, made.inside, made.moment);
+          _exit(0);
+        }
+      }
+    }
+    for (const Case& c : cases) {
+      INFO("seed " << moments.seed << ", " << op_name(c.kind) << (c.inside ? " inside" : " before"));
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (rank == stopped) continue;
+        int status = 0;
+        waitpid(c.pids[rank], &status, 0);
+        const std::string message = c.shared->message[rank];
+        INFO("rank " << rank << ": " << message);
+        CHECK(contains(message, std::string(op_name(c.kind)) + " \"the call\""));
+        CHECK(contains(message, "missing ranks: 1; waiting ranks: "));
+        CHECK(contains(message, "rank 1 (process " + std::to_string(c.pids[stopped]) + ")"));
+        const double seconds = c.shared->ended[rank] - c.shared->complete;
+        CHECK(seconds < std::chrono::duration<double>(timeout).count() + slack);
+      }
+      kill(c.pids[stopped], SIGKILL);
+      waitpid(c.pids[stopped], nullptr, 0);
+      munmap(c.shared, sizeof(Shared));
+    }
+  }
+}
