@@ -2,22 +2,10 @@
 // contracted; sums of squares are exact (see binned_sum.h), so lanes may add in any order.
 #include "optimizer/adafactor_kernels.h"
 
-#include "core/kernel_convert.h"
-
-#define ZRT_JOIN2(a, b) a##b
-#define ZRT_JOIN(a, b) ZRT_JOIN2(a, b)
+#include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer {
 namespace {
-
-using core::bf16;
-using core::f16;
-
-struct None {};  // no copy of the weight
-template <class Weight>
-constexpr bool copies = true;
-template <>
-constexpr bool copies<None> = false;
 
 constexpr int lanes = 8;
 

@@ -9,22 +9,10 @@
 //   w = w − (step_size · m) / (sqrt(v) / root_bc2 + eps)
 #include "optimizer/adam_kernels.h"
 
-#include "core/kernel_convert.h"
-
-#define ZRT_JOIN2(a, b) a##b
-#define ZRT_JOIN(a, b) ZRT_JOIN2(a, b)
+#include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer {
 namespace {
-
-using core::bf16;
-using core::f16;
-
-struct None {};  // no copy of the weight
-template <class Weight>
-constexpr bool copies = true;
-template <>
-constexpr bool copies<None> = false;
 
 template <bool decoupled, class Grad, class Weight>
 void adam(const AdamScalars& scalars, int64_t n, float* __restrict master, float* __restrict moment1,

@@ -8,22 +8,10 @@
 //   m = beta2 · m + one_minus_beta2 · g
 #include "optimizer/lion_kernels.h"
 
-#include "core/kernel_convert.h"
-
-#define ZRT_JOIN2(a, b) a##b
-#define ZRT_JOIN(a, b) ZRT_JOIN2(a, b)
+#include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer {
 namespace {
-
-using core::bf16;
-using core::f16;
-
-struct None {};  // no copy of the weight
-template <class Weight>
-constexpr bool copies = true;
-template <>
-constexpr bool copies<None> = false;
 
 template <class Grad, class Weight>
 void lion(const LionScalars& scalars, int64_t n, float* __restrict master, float* __restrict exp_avg,

@@ -7,22 +7,10 @@
 //   plain: w = w − lr · g    momentum: w = w − lr · b    nesterov: w = w − lr · (g + momentum · b)
 #include "optimizer/sgd_kernels.h"
 
-#include "core/kernel_convert.h"
-
-#define ZRT_JOIN2(a, b) a##b
-#define ZRT_JOIN(a, b) ZRT_JOIN2(a, b)
+#include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer {
 namespace {
-
-using core::bf16;
-using core::f16;
-
-struct None {};  // no copy of the weight
-template <class Weight>
-constexpr bool copies = true;
-template <>
-constexpr bool copies<None> = false;
 
 template <SgdKind kind, class Grad, class Weight>
 void sgd(const SgdScalars& scalars, int64_t n, float* __restrict master, float* __restrict buffer,
