@@ -121,13 +121,23 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
   Compiled compiled = compile(layout, phases);
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
-  if (compiled.plan.device().peak_bytes > machine / ranks) {
-    throw core::MemoryError(
-        fmt::format("{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}') but this machine has {}. Use "
-                    "fewer ranks, a "
-                    "higher zero_optimization.stage, a smaller train_micro_batch_size_per_gpu or a smaller model.",
-                    ranks, compiled.plan.device().peak_bytes, core::format_bytes(compiled.plan.device().peak_bytes),
-                    compiled.plan.device().peak_phase, compiled.plan.device().peak_op, core::format_bytes(machine)));
+  const uint64_t device = compiled.plan.device().peak_bytes, host = compiled.plan.host().peak_bytes;
+  if (device + host > machine / ranks) {
+    throw core::MemoryError(fmt::format(
+        "{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}'){} but this machine has {}. Use fewer "
+        "ranks, a "
+        "higher zero_optimization.stage, a smaller train_micro_batch_size_per_gpu or a smaller model.",
+        ranks, device, core::format_bytes(device), compiled.plan.device().peak_phase, compiled.plan.device().peak_op,
+        host > 0 ? fmt::format(" and {} bytes for checkpoints beside training", host) : "",
+        core::format_bytes(machine)));
+  }
+  if (config.memory.host_budget_bytes && host > static_cast<uint64_t>(*config.memory.host_budget_bytes)) {
+    throw core::MemoryError(fmt::format(
+        "memory.host_budget_bytes is {} but each rank needs {} bytes ({}) in the host tier, for what it writes to a "
+        "checkpoint while training goes on. Raise it to that, or set run.checkpoint_interval to 0: the checkpoint of "
+        "the "
+        "last step is written without copies.",
+        *config.memory.host_budget_bytes, host, core::format_bytes(host)));
   }
   if (!config.memory.device_budget_bytes) return compiled;
   const auto budget = static_cast<uint64_t>(*config.memory.device_budget_bytes);

@@ -141,6 +141,7 @@ PrecisionConfig build_precision(const Values& values, int64_t accumulation, int6
 MemoryConfig build_memory(const Values& values) {
   MemoryConfig memory;
   memory.device_budget_bytes = optional_integer(values, "memory.device_budget_bytes", 1, INT64_MAX);
+  memory.host_budget_bytes = optional_integer(values, "memory.host_budget_bytes", 1, INT64_MAX);
   memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
   return memory;
 }

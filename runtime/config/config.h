@@ -65,8 +65,8 @@ struct ParallelConfig {
 };
 
 struct MemoryConfig {
-  std::optional<int64_t> device_budget_bytes;  // per rank; none: unlimited
-  int64_t unit_bytes = 64 << 20;               // largest unit
+  std::optional<int64_t> device_budget_bytes, host_budget_bytes;  // per rank; none: unlimited
+  int64_t unit_bytes = 64 << 20;                                  // largest unit
 };
 
 struct RunConfig {

@@ -53,7 +53,7 @@ constexpr Key parallel_keys[] = {
 
 constexpr Key memory_keys[] = {
     {"device_budget_bytes", t_int | t_null, "null", Use::implemented},
-    {"host_budget_bytes", t_int | t_null, "null", Use::inert, "no state lives in the host tier"},
+    {"host_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"unit_bytes", t_int, "67108864", Use::implemented},
     {"nvme_path", t_text | t_null, "null", Use::inert, "no state lives on NVMe"},
     {"placement", t_text, R"("auto")", Use::refused, "every state lives in the device tier"},
