@@ -72,14 +72,15 @@ struct Moments {
   }
 };
 
-// Every checkpoint in sight is whole, by its hashes. Returns their manifests' texts by step.
+// Every checkpoint in sight is whole, by its hashes. Returns its files with their hashes, by step.
 inline std::map<int64_t, std::string> require_whole(const fs::path& store) {
-  std::map<int64_t, std::string> manifests;
+  std::map<int64_t, std::string> found;
   for (const auto& stored : runtime::checkpoint::list_checkpoints(store)) {
     REQUIRE_NOTHROW(runtime::checkpoint::verify_checkpoint(stored.folder));
-    manifests[stored.step] = read_file(stored.folder / runtime::checkpoint::manifest_name);
+    const auto manifest = nlohmann::json::parse(read_file(stored.folder / runtime::checkpoint::manifest_name));
+    found[stored.step] = manifest["files"].dump();
   }
-  return manifests;
+  return found;
 }
 
 // Nothing unfinished lies in the folder of a run, or in its checkpoints.

@@ -1,5 +1,5 @@
 // The program from outside: exit codes and messages for bad input, and a whole small run.
-#include "tests/program.h"
+#include "program.h"
 
 using namespace zrt::testing;
 
