@@ -52,6 +52,24 @@ std::string to_json(const Evaluation& evaluation) {
   return evaluation_json(evaluation).dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
+StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
+  const Layout& layout = session.layout();
+  Executor& executor = session.executor(0);
+  const Control& control = executor.control();
+  StepMetrics m;
+  m.step = step;
+  m.loss = control.mean_loss;
+  m.grad_norm = control.grad_norm;
+  // Adafactor may choose its own.
+  m.lr = control.skip ? control.inputs.rates.lr : control.decision.lr;
+  m.loss_scale = control.loss_scale;
+  m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
+  m.step_seconds = seconds;
+  m.exposed_comm_seconds = executor.exposed_comm_seconds();
+  m.exposed_io_seconds = executor.exposed_io_seconds();
+  return m;
+}
+
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
   report.plan = session.compiled().plan;

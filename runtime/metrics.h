@@ -22,6 +22,9 @@ struct StepMetrics {
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
 };
 
+// Of the step just taken, from the control block of the first local rank.
+StepMetrics read_metrics(Session& session, int64_t step, double seconds);
+
 struct RankMemory {
   int rank = 0;
   std::array<uint64_t, core::tier_count> measured_peak_bytes{};  // of the tier's arena; 0 where there is none

@@ -50,24 +50,6 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// The device is read by the kernel; a rounding of the rate to fp32 happens once, in the control block.
-StepMetrics read_metrics(Session& session, const Layout& layout, int64_t step, double seconds) {
-  Executor& executor = session.executor(0);
-  const Control& control = executor.control();
-  StepMetrics m;
-  m.step = step;
-  m.loss = control.mean_loss;
-  m.grad_norm = control.grad_norm;
-  // Adafactor may choose its own.
-  m.lr = control.skip ? control.inputs.rates.lr : control.decision.lr;
-  m.loss_scale = control.loss_scale;
-  m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
-  m.step_seconds = seconds;
-  m.exposed_comm_seconds = executor.exposed_comm_seconds();
-  m.exposed_io_seconds = executor.exposed_io_seconds();
-  return m;
-}
-
 // One run of train(), in the order of its members.
 class Training {
  public:
@@ -195,7 +177,7 @@ void Training::step() {
   seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   ++step_;
   samples_ += batch_.step_samples();
-  result_.last = read_metrics(*session_, layout_, step_, seconds_.back());
+  result_.last = read_metrics(*session_, step_, seconds_.back());
   if (log_) {
     log_->add(result_.last);
     if (log_->error() != log_error_ && !log_->error().empty()) warn(log_->error() + "; lines are kept and tried again");

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "tests/catch.h"
+#include "catch.h"
 
 namespace zrt::testing {
 

@@ -1,0 +1,60 @@
+// A save that is killed at every call that changes a file.
+#include "tests/faults/save_points.h"
+
+using namespace zrt::testing;
+
+TEST_CASE("a run killed at any call of a save leaves the old or the new checkpoint, each whole, and goes on from it") {
+  const Base base;
+  Moments moments;
+  size_t old = 0, renewed = 0;
+  for (const std::string& place : places) {
+    const size_t points = base.calls(place, "--steps 6").size();
+    REQUIRE(points > 15);
+    const auto restarted = moments.some(place[0] == '!' || full_tests() ? points : 5, points);
+    for (size_t at = 1; at <= points; ++at) {
+      base.reset();
+      const Result killed = base.faulted({"kill", at, place, ""}, "--steps 6");
+      const auto left = require_whole(base.store());
+      INFO("seed " << moments.seed << ", killed at call " << at << " of " << points << ": "
+                   << read_lines(base / "log").back() << "\n"
+                   << killed.text);
+      REQUIRE(killed.code == 137);
+      REQUIRE(left.count(4) == 1);
+      for (const auto& [step, held] : left) CHECK(held == base.files.at(step));
+      ++(left.count(6) ? renewed : old);
+      if (std::count(restarted.begin(), restarted.end(), at)) check_restart(base, "--steps 8");
+    }
+  }
+  CHECK(old > 100);
+  CHECK(renewed > 5);
+}
+
+TEST_CASE("a checkpoint that replaces one of its step, killed at any call, leaves one of the two") {
+  const Base base;
+  for (const std::string variables : {"", "ZRT_FAULT_NO_EXCHANGE=1"}) {
+    const std::string from = base / "base/checkpoints/step_2", more = "--steps 4 --set optimizer.params.lr=0.001";
+    const size_t points = base.calls("!shard-", more, from, variables).size();
+    const auto changed = require_whole(base.store());
+    REQUIRE(changed.at(4) != base.files.at(4));
+    size_t old = 0, renewed = 0;
+    for (size_t at = 1; at <= points; ++at) {
+      base.reset();
+      fs::remove_all(base.store() / "step_2");
+      const Result killed = base.faulted({"kill", at, "!shard-", "", false, variables}, more, from);
+      INFO(variables << " killed at call " << at << " of " << points << ": " << read_lines(base / "log").back() << "\n"
+                     << killed.text);
+      REQUIRE(killed.code == 137);
+      const Result again = base.run("", "--steps 4");
+      INFO(again.text);
+      REQUIRE(again.code == 0);
+      REQUIRE(contains(again.text, "going on after step 4 "));
+      const auto left = require_whole(base.store());
+      REQUIRE(left.count(4) == 1);
+      CHECK((left.at(4) == base.files.at(4) || left.at(4) == changed.at(4)));
+      ++(left.at(4) == changed.at(4) ? renewed : old);
+      check_no_leftovers(base.path / "run");
+    }
+    CHECK(old > 5);
+    CHECK(renewed > 5);
+  }
+}
