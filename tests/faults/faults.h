@@ -76,16 +76,9 @@ struct Moments {
 inline std::map<int64_t, std::string> require_whole(const fs::path& store) {
   std::map<int64_t, std::string> found;
   for (const auto& stored : runtime::checkpoint::list_checkpoints(store)) {
-<<<<<<< HEAD
-    // What the run was planned for may differ.
-    runtime::checkpoint::Manifest manifest = runtime::checkpoint::verify_checkpoint(stored.folder);
-    manifest.planned_samples = 0;
-    manifests[stored.step] = runtime::checkpoint::format_manifest(manifest);
-=======
     REQUIRE_NOTHROW(runtime::checkpoint::verify_checkpoint(stored.folder));
     const auto manifest = nlohmann::json::parse(read_file(stored.folder / runtime::checkpoint::manifest_name));
     found[stored.step] = manifest["files"].dump();
->>>>>>> faults
   }
   return found;
 }
