@@ -14,4 +14,4 @@ for argument in "$@"; do
 done
 cmake --preset release >/dev/null
 cmake --build --preset release
-ctest --preset release "${arguments[@]}"
+ctest --preset release -j "$(nproc)" "${arguments[@]}"
