@@ -1,6 +1,9 @@
 // A checkpoint's manifest. The input is its text without the hash at its end, which no fuzzer would guess.
 #include "runtime/checkpoint/manifest.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/error.h"
 #include "core/hash.h"
 #include "tests/fuzz/target.h"
@@ -40,6 +43,18 @@ bool accepts(std::string_view input) {
   } catch (const core::DataError&) {
     return false;
   }
+}
+
+// Hostile beginnings and ends of texts, file names above all: blind changes seldom leave the JSON around them whole.
+std::string mutate(std::string_view input, uint32_t random, const Change&) {
+  constexpr std::array pieces{"../", "/", ".", "a/../", "\\u0000", "\\\\", "//", "\\u002e./"};
+  const auto quotes = static_cast<uint32_t>(std::count(input.begin(), input.end(), '"'));
+  if (quotes == 0) return "";
+  size_t at = 0;
+  for (uint32_t skip = random % quotes + 1; skip > 0; --skip) at = input.find('"', at) + 1;
+  const size_t before = random / quotes % 4 == 0 ? 1 : 0;
+  std::string changed(input);
+  return changed.insert(at - before, pieces[random / quotes / 4 % pieces.size()]);
 }
 
 std::map<std::string, std::string> seeds() {
@@ -83,6 +98,7 @@ const Target manifest{"manifest",
                        "-1",
                        "null",
                        "{}",
-                       "[]"}};
+                       "[]"},
+                      mutate};
 
 }  // namespace zrt::fuzz
