@@ -31,9 +31,16 @@ fuzz_one() {
   nice -n 19 "$work/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=1024 \
     -max_len=65536 -print_final_stats=1 -dict="$work/seeds/$name.dict" -artifact_prefix="$work/findings/$name-" \
     "$work/corpus/$name" "tests/data/fuzz/$name" "$work/seeds/$name" >"$work/$name.log" 2>&1 || result="a finding"
+  # The fuzzer's clock goes on while the machine does something else: a time-out counts if it comes again.
+  local late=("$work/findings/$name-timeout-"*)
+  if [ "$result" != clean ] && [ -e "${late[0]}" ] && ! ls "$work/findings/$name-"[!t]* >/dev/null 2>&1 &&
+    "$work/fuzz_$name" -timeout=10 "${late[@]}" >"$work/$name.again.log" 2>&1; then
+    rm "${late[@]}"
+    result="clean; ended early, the machine stood still"
+  fi
   rmdir --ignore-fail-on-non-empty "tests/data/fuzz/$name"
   echo "$name: $(awk '/number_of_executed_units/ {print $2}' "$work/$name.log") inputs, $result ($work/$name.log)"
-  [ "$result" = clean ]
+  [[ "$result" = clean* ]]
 }
 export -f fuzz_one
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
