@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -65,7 +66,8 @@ class Training {
   void save();
   void finish();
   Evaluation evaluate_now(int64_t limit);
-  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) const;
+  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
+  void beat();
   void warn(const std::string& text) const {
     if (hooks_.warn) hooks_.warn(text);
   }
@@ -90,6 +92,7 @@ class Training {
   int64_t saved_step_ = -1;
   std::string save_error_;  // of the last save
   std::vector<double> seconds_;
+  std::chrono::steady_clock::time_point last_beat_;  // of rank 0's loading lane
   TrainResult result_;
 };
 
@@ -158,7 +161,16 @@ void Training::start(const checkpoint::Reader* resumed) {
   });
 }
 
-void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) const {
+// Tells whoever watches the folder that the run lives, in long evaluations too.
+void Training::beat() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_beat_ < std::chrono::seconds(1)) return;
+  last_beat_ = now;
+  std::ofstream(out_ / "heartbeat");
+}
+
+void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+  if (rank == 0) beat();
   if (filler_) return filler_(rank, microbatch, tokens, targets);
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank);
   for (int64_t row = 0; row < layout_.micro_batch; ++row) {
