@@ -66,7 +66,9 @@ class Process {
     all.insert(all.begin(), pid_);
     for (const pid_t pid : all) {
       const std::string line = read_file("/proc/" + std::to_string(pid) + "/cmdline");
-      if (contains(line, std::string("/zrt") + '\0' + "train") && !contains(line, "mpirun")) found.push_back(pid);
+      const size_t end = std::min(line.find('\0'), line.size());
+      const bool trains = line.compare(end, 7, std::string("\0train\0", 7)) == 0;
+      if (trains && fs::path(line.substr(0, end)).filename() == "zrt") found.push_back(pid);
     }
     const auto rank = [](pid_t pid) {
       const std::string environment = read_file("/proc/" + std::to_string(pid) + "/environ");
@@ -100,15 +102,23 @@ class Process {
   bool ended_ = false;
 };
 
+// Whether this build has no MPI; says so.
+inline bool no_mpirun() {
+  if (std::string(ZRT_MPIRUN).empty()) WARN("built without MPI: this test shows nothing");
+  return std::string(ZRT_MPIRUN).empty();
+}
+
 // A run that tests start again and again with the same outcome, unless a fault changes it.
 struct RepeatedRun : Folder {
   std::string expected;  // state_xxh3
-  explicit RepeatedRun(const std::string& name, const std::string& config_more = "") : Folder(name) {
+  size_t last;           // step
+  explicit RepeatedRun(const std::string& name, const std::string& set = " --set run.checkpoint_interval=3",
+                       size_t last_step = 40)
+      : Folder(name), last(last_step) {
     build_data(*this);
     write("c.json", config());
     fs::create_directories(path / "shm");
-    more = " --set data.validation=null --set run.checkpoint_interval=3 --set run.timeout_seconds=2 --steps 40" +
-           config_more;
+    more = " --set data.validation=null --set run.timeout_seconds=2 --steps " + std::to_string(last) + set;
     const Result once = run_command(train());
     INFO(once.text);
     REQUIRE(once.code == 0);
@@ -128,7 +138,7 @@ struct RepeatedRun : Folder {
            "OMPI_MCA_btl_vader_backing_directory=" +
            (*this / "shm") + " ";
   }
-  std::string mpirun() const { return "mpirun --oversubscribe --bind-to none"; }
+  std::string mpirun() const { return ZRT_MPIRUN " --oversubscribe --bind-to none"; }
   std::string train_mpi(const std::string& before = "") const {
     return environment() + mpirun() + " -n 2 " + before + program("train") + " --resume auto" + more;
   }
@@ -141,6 +151,11 @@ struct RepeatedRun : Folder {
   void reset() const { fs::remove_all(path / "run"); }
   size_t steps() const { return read_lines(path / "run/metrics.jsonl").size(); }
 
+  // Returns at a random moment of the first two thirds of the run.
+  void await_moment(const Process& process, Moments& moments) const {
+    await_step(process, 1 + moments.below(last * 2 / 3));
+    sleep_for(moments.between(0, 0.005));
+  }
   void await_step(const Process& process, size_t step) const {
     for (int i = 0; i < 6000 && steps() < step; ++i) sleep_for(0.005);
     INFO(process.text());
@@ -149,7 +164,7 @@ struct RepeatedRun : Folder {
   // The run has ended as if nothing had happened and left nothing: no files, no shared memory, no process.
   void check_end() const {
     CHECK(state() == expected);
-    CHECK(read_lines(path / "run/metrics.jsonl").size() == 40);
+    CHECK(steps() == last);
     require_whole(store());
     CHECK(run_zrt("checkpoint verify " + (*this / "run")).code == 0);
     check_clean();

@@ -17,17 +17,17 @@ void check_named(const std::string& text, size_t rank) {
 }  // namespace
 
 TEST_CASE("a process stopped at a random moment of training is named in time, and the run starts again") {
-  const RepeatedRun run("stop_processes");
+  if (no_mpirun()) return;
+  const RepeatedRun run("stop_processes", " --set run.checkpoint_interval=10", 150);
   Moments moments;
   int struck = 0;
   const int times = full_tests() ? 20 : 3;
   for (int tries = 0; struck < times && tries < 4 * times; ++tries) {
     run.reset();
     Process process(run.launch_mpi(), run.log());
-    run.await_step(process, 1);
+    run.await_moment(process, moments);
     const auto ranks = process.ranks();
-    sleep_for(moments.between(0, 0.2));
-    if (ranks.size() != 2 || run.steps() > 35) continue;
+    if (ranks.size() != 2) continue;
     const size_t rank = moments.below(2);
     kill(ranks[rank], SIGSTOP);
     const double begin = seconds_now();
@@ -46,6 +46,7 @@ TEST_CASE("a process stopped at a random moment of training is named in time, an
 }
 
 TEST_CASE("a process stopped in the middle of a save ends the run in the time of a collective, not of a disk") {
+  if (no_mpirun()) return;
   const RepeatedRun run("stop_save");
   Moments moments;
   for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
@@ -72,14 +73,34 @@ TEST_CASE("a process stopped in the middle of a save ends the run in the time of
 }
 
 TEST_CASE("a stopped run of threads is killed by its supervisor and starts again") {
-  const RepeatedRun run("stop_threads");
+  const RepeatedRun run("stop_threads", " --set run.checkpoint_interval=10", 150);
   Moments moments;
   for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
     run.reset();
     Process process(run.launch() + " --hang-timeout 1 --start-timeout 20", run.log());
-    run.await_step(process, 1 + moments.below(10));
+    run.await_step(process, 1 + moments.below(50));
     const auto ranks = process.ranks();
-    if (!ranks.empty()) kill(ranks[0], SIGSTOP);
+    REQUIRE_FALSE(ranks.empty());
+    kill(ranks[0], SIGSTOP);
+    const int code = process.wait(60);
+    INFO("seed " << moments.seed << "\n" << process.text());
+    REQUIRE(code == 0);
+    CHECK(contains(process.text(), "no sign of life"));
+    run.check_end();
+  }
+}
+
+TEST_CASE("processes that all stop are ended through their launcher, which leaves nothing behind") {
+  if (no_mpirun()) return;
+  const RepeatedRun run("stop_all", " --set run.checkpoint_interval=10", 150);
+  Moments moments;
+  for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
+    run.reset();
+    Process process(run.launch_mpi() + " --hang-timeout 1 --start-timeout 20", run.log());
+    run.await_step(process, 1 + moments.below(50));
+    const auto ranks = process.ranks();
+    REQUIRE(ranks.size() == 2);
+    for (const pid_t rank : ranks) kill(rank, SIGSTOP);
     const int code = process.wait(60);
     INFO("seed " << moments.seed << "\n" << process.text());
     REQUIRE(code == 0);
@@ -89,7 +110,7 @@ TEST_CASE("a stopped run of threads is killed by its supervisor and starts again
 }
 
 TEST_CASE("a thread whose disk hangs in a save ends the run after the save's time-out, with the rank named") {
-  const RepeatedRun run("hang_disk", " --set run.timeout_seconds=1");
+  const RepeatedRun run("hang_disk", " --set run.checkpoint_interval=3 --set run.timeout_seconds=1");
   const Fault fault{"hang", 5, "shard-00002"};
   Process process(with_fault(run.store().string(), fault) + run.train(), run.log());
   const int code = process.wait(40);
