@@ -222,8 +222,12 @@ void Checkpointer::write(size_t local, Flight& flight) {
   flight.outcome.write_seconds = now_seconds() - flight.start;
 }
 
+bool Checkpointer::busy() const {
+  return flight_ && flight_->crew.running();
+}
+
 void Checkpointer::poll() {
-  if (flight_ && !flight_->crew.running()) wait();
+  if (flight_ && !busy()) wait();
 }
 
 void Checkpointer::wait() {

@@ -40,8 +40,9 @@ class Checkpointer {
   // Starts a save between two programs; an earlier one is waited for. `manifest` lacks only its files. A failure is
   // reported, not thrown; a CommError of the ranks' meetings is thrown by the next call.
   void save(const checkpoint::Manifest& manifest);
-  void poll();  // reports a save that has ended
-  void wait();  // until no save is in flight
+  bool busy() const;  // a save is being written
+  void poll();        // reports a save that has ended
+  void wait();        // until no save is in flight
 
  private:
   struct Flight;

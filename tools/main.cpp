@@ -21,7 +21,7 @@ constexpr const char* usage =
     "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
-    "  bench WHAT         measure train, adam or comm against this machine's ceilings\n\n"
+    "  bench WHAT         measure train, save, adam or comm against this machine's ceilings\n\n"
     "`zrt COMMAND --help` lists a command's options.\n";
 
 int run(const std::vector<std::string>& args) {

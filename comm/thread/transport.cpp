@@ -35,7 +35,7 @@ class ThreadTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_thread_transport(int world) {
-  if (world < 1) throw core::CommError(fmt::format("a run cannot have {} ranks; legal is 1 or more", world));
+  if (world < 1) throw core::UsageError(fmt::format("a run cannot have {} ranks; legal is 1 or more", world));
   return std::make_unique<ThreadTransport>(world);
 }
 

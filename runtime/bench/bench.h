@@ -8,6 +8,7 @@
 
 #include "comm/transport.h"
 #include "runtime/config/config.h"
+#include "runtime/layout.h"
 
 namespace zrt::runtime {
 
@@ -43,6 +44,24 @@ struct TrainBench {
 };
 // Steps of every stage in turn within one process; the first round is not counted.
 TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress);
+
+struct SaveBench {
+  uint64_t bytes = 0;                 // of one checkpoint
+  Spread step_seconds;                // without a save in flight
+  Spread stall_seconds;               // training stands still while states are copied
+  Spread write_seconds;               // from the copy to the commit, beside training
+  Spread extra_seconds;               // by which a save lengthens the steps beside it, the stall included
+  double disk_bytes_per_second = 0;   // ceiling: one file of that size, written and synced with nothing else running
+  double write_bytes_per_second = 0;  // from the median
+  double verify_seconds = 0, load_seconds = 0;   // to resume: every byte hashed, then states in place
+  uint64_t host_planned = 0, host_measured = 0;  // of a rank's copies
+};
+// Rounds of steps without and with a save, in turn; checkpoints go below `folder`, which is left empty.
+SaveBench bench_save(const Config& config, int rounds, const std::string& folder, const Progress& progress);
+
+// Random tokens as functions of (step, sample, position).
+std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> random_batches(
+    const Layout& layout, const uint32_t& step);
 
 struct AdamBench {
   int64_t parameters = 0;

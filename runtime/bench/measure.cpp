@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/parallel.h"
+#include "core/philox.h"
 #include "runtime/bench/bench.h"
 
 namespace zrt::runtime {
@@ -44,6 +45,19 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int)
   return std::chrono::duration<double>(*std::max_element(ended.begin(), ended.end()) -
                                        *std::min_element(begun.begin(), begun.end()))
       .count();
+}
+
+std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(const Layout& layout, const uint32_t& step) {
+  return [&layout, &step](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+    const int64_t rows = layout.micro_batch * layout.sequence;
+    const uint64_t base = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
+                          static_cast<uint64_t>(rows);
+    auto token = [&](int64_t i) {
+      return static_cast<int32_t>(core::random_word({1, step, 1}, base + static_cast<uint64_t>(i)) %
+                                  static_cast<uint32_t>(layout.model->vocab));
+    };
+    for (int64_t i = 0; i < rows; ++i) tokens[i] = token(i), targets[i] = token(i + 1);
+  };
 }
 
 }  // namespace zrt::runtime

@@ -2,7 +2,6 @@
 
 #include <memory>
 
-#include "core/philox.h"
 #include "runtime/bench/bench.h"
 #include "runtime/setup.h"
 
@@ -30,18 +29,8 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     c->config.zero.stage = stage;
     c->layout = make_layout(c->config, model);
     const Layout& layout = c->layout;
-    auto batch = [&layout, &step, &model](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      const int64_t rows = layout.micro_batch * layout.sequence;
-      const uint64_t base = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
-                            static_cast<uint64_t>(rows);
-      auto token = [&](int64_t i) {
-        return static_cast<int32_t>(core::random_word({1, step, 1}, base + static_cast<uint64_t>(i)) %
-                                    static_cast<uint32_t>(model.vocab));
-      };
-      for (int64_t i = 0; i < rows; ++i) tokens[i] = token(i), targets[i] = token(i + 1);
-    };
     c->session = std::make_unique<Session>(layout, compile_within_budget(c->config, layout, {"init", "step"}),
-                                           session_options(c->config), SessionHooks{batch, {}});
+                                           session_options(c->config), SessionHooks{random_batches(layout, step), {}});
     c->session->run("init", {});
     candidates.push_back(std::move(c));
   }

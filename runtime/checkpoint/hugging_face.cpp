@@ -114,6 +114,8 @@ Json to_hugging_face(const Json& model, core::DType type) {
     for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.value("dropout", 0.0);
   }
   config["tie_word_embeddings"] = model.at("tied");
+  // Their defaults are ids of the published tokenizers.
+  config["bos_token_id"] = config["eos_token_id"] = nullptr;
   config["torch_dtype"] = type == core::DType::bf16 ? "bfloat16" : type == core::DType::f16 ? "float16" : "float32";
   return config;
 }

@@ -1,5 +1,5 @@
 // A disk without room: nothing is committed, the message says what is needed and what is free, training goes on.
-#include "tests/faults/process.h"
+#include "faults/process.h"
 
 using namespace zrt::testing;
 

@@ -1,5 +1,5 @@
 // Ranks that are killed at random moments: the run is started again and ends with the bits of one that was not.
-#include "tests/faults/process.h"
+#include "faults/process.h"
 
 using namespace zrt::testing;
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/faults/faults.h"
+#include "faults/faults.h"
 
 namespace zrt::testing {
 

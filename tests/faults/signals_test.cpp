@@ -1,5 +1,5 @@
 // SIGUSR1 saves and goes on, SIGTERM saves and stops; among several processes SIGTERM only tells and ends.
-#include "tests/faults/process.h"
+#include "faults/process.h"
 
 using namespace zrt::testing;
 

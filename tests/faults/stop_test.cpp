@@ -1,5 +1,5 @@
 // Ranks that stop and are not dead (SIGSTOP): the others end within the time-out and name the rank and the operation.
-#include "tests/faults/process.h"
+#include "faults/process.h"
 
 using namespace zrt::testing;
 

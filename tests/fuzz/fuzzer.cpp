@@ -1,4 +1,5 @@
 // The entry points of libFuzzer for the target that the build names.
+#include <algorithm>
 #include <cstdint>
 
 #include "tests/fuzz/target.h"
@@ -32,6 +33,22 @@ extern "C" int LLVMFuzzerInitialize(int*, char***) {
   for (const std::string& token : target.dictionary) dictionary += quoted(token);
   zrt::fuzz::write(out.string() + ".dict", dictionary);
   std::exit(0);
+}
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);  // libFuzzer's own changes
+
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned random) {
+  if (target.mutate == nullptr || random % 4 == 0) return LLVMFuzzerMutate(data, size, most);
+  const auto change = [](std::string_view part) {
+    std::string changed(part.size() + 64, '\0');
+    std::copy(part.begin(), part.end(), changed.begin());
+    changed.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(changed.data()), part.size(), changed.size()));
+    return changed;
+  };
+  const std::string changed = target.mutate({reinterpret_cast<const char*>(data), size}, random / 4, change);
+  if (changed.empty() || changed.size() > most) return LLVMFuzzerMutate(data, size, most);
+  std::copy(changed.begin(), changed.end(), data);
+  return changed.size();
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

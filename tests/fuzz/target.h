@@ -1,14 +1,18 @@
 // What is fuzzed: a reader of bytes that come from outside, and what it must do with any of them.
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace zrt::fuzz {
+
+using Change = std::function<std::string(std::string_view)>;
 
 // One target per file. The fuzzer feeds it, and an ordinary test replays tests/data/fuzz/<name>/ (the inputs that once
 // were findings) and the seeds.
@@ -19,6 +23,9 @@ struct Target {
   bool (*accepts)(std::string_view input);
   std::map<std::string, std::string> (*seeds)();  // good inputs by name, from our own writers
   std::vector<std::string> dictionary;
+  // Optional: a changed input that is still of the format, where blind changes seldom are. `random` chooses the change;
+  // `change` alters bytes of a part.
+  std::string (*mutate)(std::string_view input, uint32_t random, const Change& change) = nullptr;
 };
 
 extern const Target config, dataset, dataset_meta, llmc, manifest, safetensors, sentencepiece;

@@ -104,7 +104,7 @@ TEST_CASE("model states take the bytes per parameter of the design's table, divi
           s.ranks = ranks, s.stage = stage, s.compute = c.type, s.unit_elements = unit_elements;
           s.accumulation = c.accumulation, s.reduce_every = c.reduce_every;
           INFO(text(s));
-          const core::CategoryBytes states = plan_of(model, s).model_states;
+          const core::CategoryBytes states = plan_of(model, s).device().model_states;
           CHECK(bytes_of(states, Category::weights) == (stage < 3 ? padded : shard) * c.weight);
           CHECK(bytes_of(states, Category::grads) == (stage < 2 ? padded : shard) * c.grad);
           CHECK(bytes_of(states, Category::master) + bytes_of(states, Category::moment1) +

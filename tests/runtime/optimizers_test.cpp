@@ -105,8 +105,8 @@ TEST_CASE("states take the bytes per parameter that the optimizer declares, divi
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         const auto bytes = [&](const OptimizerParams& optimizer, Category category) {
           Setting s = setting(optimizer, type, ranks, 1, stage, 0);
-          const auto plan = runtime::compile(make_layout(model, s), {"init", "step", "save"}).plan;
-          return plan.model_states[static_cast<size_t>(category)];
+          const auto plan = runtime::compile(make_layout(model, s), {"init", "step", "export"}).plan;
+          return plan.device().model_states[static_cast<size_t>(category)];
         };
         uint64_t padded = 0;
         for (const auto& unit : optimizer::make_units(model, ranks, 100000).units) {

@@ -180,8 +180,8 @@ TEST_CASE("references that lead nowhere are rejected") {
     f.rejects({"'forward embed'", "waits for op 5000"});
   }
   SECTION("lane") {
-    f.op("forward embed").lane = 3;
-    f.rejects({"'forward embed'", "lane 3 of 3"});
+    f.op("forward embed").lane = 4;
+    f.rejects({"'forward embed'", "lane 4 of 4"});
   }
   SECTION("buffer") {
     f.op("forward embed").accesses.front().buffer = 5000;

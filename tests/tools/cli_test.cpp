@@ -154,12 +154,61 @@ TEST_CASE("A run leaves its files, and eval and generate read them") {
   REQUIRE(text.code == 0);
   CHECK(run_zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 3 --json").text == text.text);
   CHECK(run_zrt("generate " + (folder / "run") + " --prompt li --tokens 10 --seed 4 --json").text != text.text);
-  CHECK(run_zrt("generate " + (folder / "nowhere")).code == 2);
-  fs::resize_file(folder.path / "run/checkpoints/step_6/model.safetensors", 5000);
+  CHECK(run_zrt("generate " + (folder / "nowhere")).code == 1);
+  fs::resize_file(folder.path / "run/checkpoints/step_6/shard-00001-model-00001-of-00003.safetensors", 5000);
   const Result cut = run_zrt("eval " + (folder / "run"));
   INFO(cut.text);
   CHECK(cut.code == 1);
-  CHECK(cut.text.find("model.safetensors") != std::string::npos);
+  CHECK(cut.text.find("shard-00001-model-00001-of-00003.safetensors: has 5000 bytes") != std::string::npos);
+}
+
+TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imported and gone on with") {
+  const Folder folder("checkpoints");
+  build_data(folder);
+  folder.write("good.json", config(folder));
+  const std::string train = "train " + (folder / "good.json") + " --ranks 2 --set run.checkpoint_interval=2 ";
+  const auto ok = [](const std::string& arguments) {
+    const Result result = run_zrt(arguments);
+    INFO("zrt " << arguments << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    return result.text;
+  };
+  ok(train + "--out " + (folder / "whole"));
+  ok(train + "--steps 4 --out " + (folder / "run"));
+  // A fresh run does not mix its checkpoints with others; --resume goes on, on other ranks too.
+  CHECK(run_zrt(train + "--out " + (folder / "run")).text.find("--resume auto") != std::string::npos);
+  ok(train + "--resume auto --out " + (folder / "run"));
+  CHECK(read_json(folder / "run/summary.json")["state_xxh3"] == read_json(folder / "whole/summary.json")["state_xxh3"]);
+  ok("train " + (folder / "good.json") + " --ranks 1 --steps 8 --resume " + (folder / "run") + " --out " +
+     (folder / "other"));
+
+  const auto list = nlohmann::json::parse(ok("checkpoint list " + (folder / "run") + " --json"));
+  REQUIRE(list.size() == 2);
+  CHECK(list[0]["step"] == 6);
+  CHECK(list[1]["step"] == 4);
+  const auto inspected = nlohmann::json::parse(ok("checkpoint inspect " + (folder / "run") + " --json"));
+  CHECK(inspected["samples"] == 24);
+  CHECK(inspected["tensors"].contains("exp_avg.wte.weight"));
+  CHECK(ok("checkpoint verify " + (folder / "run")).find("step_4: whole") != std::string::npos);
+
+  ok("checkpoint export " + (folder / "run") + " --out " + (folder / "plain"));
+  CHECK(run_zrt("checkpoint export " + (folder / "run") + " --out " + (folder / "plain")).code == 1);
+  ok("checkpoint import " + (folder / "plain") + " --out " + (folder / "imported"));
+  const std::string data = " --json --data " + (folder / "corpus/validation");
+  const double imported = nlohmann::json::parse(ok("eval " + (folder / "imported") + data))["loss"];
+  CHECK(imported == Approx(nlohmann::json::parse(ok("eval " + (folder / "run/checkpoints/step_6") + data))["loss"]
+                               .get<double>()));  // on other numbers of ranks
+  // Weights alone start a new run at step 0; states of another optimizer are refused.
+  ok(train + "--resume " + (folder / "imported") + " --out " + (folder / "tuned"));
+  const Result other =
+      run_zrt(train + "--set optimizer.type=Lion --resume " + (folder / "run") + " --out " + (folder / "lion"));
+  CHECK(other.code == 2);
+  CHECK(other.text.find("run.load_module_only") != std::string::npos);
+  ok(train + "--set optimizer.type=Lion --set run.load_module_only=true --resume " + (folder / "run") + " --out " +
+     (folder / "lion"));
+  for (const char* arguments : {"checkpoint", "checkpoint lst x", "checkpoint export x", "checkpoint import x"}) {
+    CHECK(run_zrt(arguments).code == 2);
+  }
 }
 
 TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the same bits") {
@@ -171,10 +220,10 @@ TEST_CASE("bf16 gradients travel in fp32 when asked, at every stage, with the sa
     const Result result = run_zrt("train " + (folder / "good.json") +
                                   " --ranks 2 --set bf16.enabled=true --set communication_data_type=fp32"
                                   " --set zero_optimization.stage=" +
-                                  stage);
+                                  stage + " --out " + (folder / stage));
     INFO(stage << "\n" << result.text);
     REQUIRE(result.code == 0);
-    const std::string state = read_json(folder / "run/summary.json")["state_xxh3"];
+    const std::string state = read_json(folder / (std::string(stage) + "/summary.json"))["state_xxh3"];
     if (expected.empty()) expected = state;
     CHECK(state == expected);
   }

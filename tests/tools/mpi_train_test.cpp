@@ -48,14 +48,22 @@ struct Folder {
 struct Case {
   int stage, ranks;
   bool bf16, two_machines;
+  const char* preset = "gpt2-tiny";
 };
 
 std::vector<Case> cases() {
   if (!std::getenv("ZRT_FULL_TESTS")) {
-    return {{0, 2, false, false}, {1, 3, true, true}, {2, 4, false, true}, {3, 4, true, false}, {3, 3, false, true}};
+    return {{0, 2, false, false, "llama-tiny"},
+            {1, 3, true, true},
+            {2, 4, false, true, "llama-tiny"},
+            {3, 4, true, false},
+            {3, 3, false, true},
+            {3, 2, true, false, "llama-tiny"}};
   }
   std::vector<Case> all;
-  for (int i = 0; i < 48; ++i) all.push_back({i % 4, 2 + i / 4 % 3, i / 12 % 2 == 1, i / 24 == 1});
+  for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
+    for (int i = 0; i < 48; ++i) all.push_back({i % 4, 2 + i / 4 % 3, i / 12 % 2 == 1, i / 24 == 1, preset});
+  }
   return all;
 }
 
@@ -63,12 +71,14 @@ TEST_CASE("processes train to the bits that threads train to") {
   const Folder folder("equal");
   for (const Case& c : cases()) {
     const std::string set = "--set zero_optimization.stage=" + std::to_string(c.stage) +
-                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false");
+                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false") + " --set model.preset=" + c.preset;
+    fs::remove_all(folder.path / "threads");
+    fs::remove_all(folder.path / "processes");
     const JobResult threads = run_shell(folder.train(set + " --ranks " + std::to_string(c.ranks), "threads"));
     const std::string command = folder.train(set, "processes");
     const JobResult processes = run_shell(mpirun(c.ranks) + (c.two_machines ? on_two_machines(command) : command));
-    INFO("stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16 << ", two machines " << c.two_machines
-                  << "\n"
+    INFO(c.preset << ", stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16 << ", two machines "
+                  << c.two_machines << "\n"
                   << threads.text << processes.text);
     REQUIRE(threads.code == 0);
     REQUIRE(processes.code == 0);

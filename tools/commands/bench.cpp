@@ -106,6 +106,66 @@ int bench_train(const Args& args) {
   return 0;
 }
 
+int bench_save(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("model", po::value<std::string>()->default_value("gpt2-124m"), "model.preset")(
+      "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
+      "stage", po::value<int>()->default_value(3), "zero_optimization.stage")(
+      "rounds", po::value<int>()->default_value(3), "saves")("interval", po::value<int>()->default_value(50),
+                                                             "steps between saves that the share is stated for")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key")(
+      "folder", po::value<std::string>()->default_value("runs/bench_save"), "where checkpoints are written")(
+      "json", "print JSON");
+  po::variables_map values;
+  if (!parse(args, "zrt bench save [--model PRESET] [--ranks N] [--folder DIR]", options, {}, values)) return 0;
+  const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
+  const int interval = values["interval"].as<int>();
+  if (rounds < 1 || interval < 1) throw core::UsageError("--rounds and --interval must be positive");
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const Json file{{"train_micro_batch_size_per_gpu", 1},
+                  {"gradient_accumulation_steps", 1},
+                  {"bf16", {{"enabled", true}}},
+                  {"zero_optimization", {{"stage", values["stage"].as<int>()}}},
+                  {"model", {{"preset", values["model"].as<std::string>()}}}};
+  const runtime::Config config = runtime::parse_config(file.dump(), "bench", sets, ranks);
+  const runtime::SaveBench bench = runtime::bench_save(config, rounds, values["folder"].as<std::string>(), progress());
+  end_progress();
+  const double share = bench.extra_seconds.median / (interval * bench.step_seconds.median);
+  if (values.count("json")) {
+    std::cout << Json{{"bytes", bench.bytes},
+                      {"step_seconds", spread_json(bench.step_seconds)},
+                      {"stall_seconds", spread_json(bench.stall_seconds)},
+                      {"write_seconds", spread_json(bench.write_seconds)},
+                      {"extra_seconds", spread_json(bench.extra_seconds)},
+                      {"interval", interval},
+                      {"share_of_training", share},
+                      {"disk_bytes_per_second", bench.disk_bytes_per_second},
+                      {"write_bytes_per_second", bench.write_bytes_per_second},
+                      {"verify_seconds", bench.verify_seconds},
+                      {"load_seconds", bench.load_seconds},
+                      {"host_planned_bytes", bench.host_planned},
+                      {"host_measured_bytes", bench.host_measured}}
+                     .dump(1)
+              << "\n";
+    return 0;
+  }
+  std::cout << fmt::format(
+      "checkpoint of {} by {} ranks\nstep without a save   {} s\ntraining stands still {} s\nwritten beside it in  {} "
+      "s, "
+      "{:.2f} GB/s, {:.2f} of {:.2f} GB/s for one file written and synced alone\na save costs          {} s, {:.2f} % "
+      "of "
+      "training at one in {} steps\nto resume             {:.2f} s to verify, {:.2f} s to load\nhost memory of a rank  "
+      " {} "
+      "bytes planned, {} measured\n",
+      core::format_bytes(bench.bytes), ranks, range(bench.step_seconds, 1), range(bench.stall_seconds, 1),
+      range(bench.write_seconds, 1), bench.write_bytes_per_second / 1e9,
+      bench.write_bytes_per_second / bench.disk_bytes_per_second, bench.disk_bytes_per_second / 1e9,
+      range(bench.extra_seconds, 1), 100 * share, interval, bench.verify_seconds, bench.load_seconds,
+      bench.host_planned, bench.host_measured);
+  return 0;
+}
+
 int bench_adam(const Args& args) {
   po::options_description options("options");
   options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
@@ -185,13 +245,14 @@ int bench_command(const Args& args) {
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
   if (what != "comm") need_single_process("bench " + what);
   if (what == "train") return bench_train(rest);
+  if (what == "save") return bench_save(rest);
   if (what == "adam") return bench_adam(rest);
   if (what == "comm") return bench_comm(rest);
   if (what == "--help" || what == "-h") {
-    std::cout << "usage: zrt bench train|adam|comm [options]; each takes --help and --json\n";
+    std::cout << "usage: zrt bench train|save|adam|comm [options]; each takes --help and --json\n";
     return 0;
   }
-  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, adam and comm", what));
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam and comm", what));
 }
 
 }  // namespace zrt::tools

@@ -3,10 +3,12 @@
 #include <filesystem>
 #include <string>
 
+#include "comm/transport.h"
 #include "core/error.h"
 #include "mean_block.h"
+#include "models/common/embedding.h"
+#include "models/common/head.h"
 #include "models/data/build.h"
-#include "models/gpt2/blocks.h"
 #include "runtime/trainer.h"
 
 namespace {
@@ -15,14 +17,15 @@ constexpr int64_t sequence = 64, hidden = 128, vocab = 257, layers = 2;
 
 zrt::models::Model make_model() {
   using namespace zrt::models;
-  const Gpt2Config sizes{.hidden = hidden, .heads = 1, .sequence = sequence, .vocab = vocab};
+  const BlockSizes sizes{.hidden = hidden, .sequence = sequence, .vocab = vocab};
   Model model;
   model.type = "means";
   model.hidden = hidden, model.sequence = sequence, model.vocab = vocab, model.layers = layers;
-  model.tied = sizes.tied;
-  model.blocks.push_back(make_gpt2_embedding(sizes));
+  model.tied = true;
+  model.blocks.push_back(make_embedding(sizes, {.block = "wte", .tokens = "wte.weight", .positions = "wpe.weight"}));
   for (int64_t i = 0; i < layers; ++i) model.blocks.push_back(std::make_unique<MeanBlock>(i, hidden));
-  model.blocks.push_back(make_gpt2_head(sizes));
+  const Norm norm{.kind = NormKind::layer, .width = hidden};
+  model.blocks.push_back(make_head(sizes, {.norm_name = "ln_f", .norm = norm, .output_weight = "wte.weight"}));
   return model;
 }
 
@@ -58,7 +61,8 @@ int main(int argc, char** argv) {
     hooks.step = [](const zrt::runtime::StepMetrics& m) {
       if (m.step == 1 || m.step % 20 == 0) std::printf("step %d loss %.4f\n", static_cast<int>(m.step), m.loss);
     };
-    const auto result = zrt::runtime::train(config, model, hooks);
+    const auto ranks = zrt::comm::make_thread_transport(2);
+    const auto result = zrt::runtime::train(config, model, hooks, *ranks);
     std::printf("state_xxh3 %s\n", result.summary.state_xxh3.c_str());
   } catch (const zrt::core::Error& error) {
     std::fprintf(stderr, "custom_block: %s\n", error.what());

@@ -1,0 +1,100 @@
+// zrt launch around zrt train: a run that is killed and a run that hangs end with the bits of one that was left alone.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "catch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string program = std::string(ZRT_BINARY_DIR) + "/zrt";
+
+pid_t start(std::vector<std::string> arguments, const fs::path& log) {
+  arguments.insert(arguments.begin(), program);
+  std::vector<char*> pointers;
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
+  pointers.push_back(nullptr);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (std::freopen(log.c_str(), "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(126);
+    execv(pointers[0], pointers.data());
+    _exit(127);
+  }
+  return pid;
+}
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// The run below the supervisor, once it has written a step from `step` on.
+pid_t run_at(pid_t supervisor, const fs::path& run, int64_t step) {
+  for (int i = 0; i < 6000; ++i, usleep(5000)) {
+    std::ifstream metrics(run / "metrics.jsonl");
+    int64_t last = 0;
+    for (std::string line; std::getline(metrics, line) && !metrics.eof();) last = nlohmann::json::parse(line)["step"];
+    const std::string id = std::to_string(supervisor);
+    const std::string children = text_of("/proc/" + id + "/task/" + id + "/children");
+    if (last >= step && !children.empty()) return std::stoi(children);
+  }
+  return -1;
+}
+
+std::string state(const fs::path& run) {
+  return nlohmann::json::parse(text_of(run / "summary.json"))["state_xxh3"];
+}
+
+}  // namespace
+
+TEST_CASE("a run that is killed, then hangs, ends with the bits of one that was left alone") {
+  const fs::path folder = fs::temp_directory_path() / ("zrt_launch_" + std::to_string(getpid()));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  {
+    std::ofstream text(folder / "text.txt");
+    for (int i = 0; i < 400; ++i) text << "line " << i * 7919 % 1000 << " of a text that repeats itself\n";
+    std::ofstream(folder / "config.json") << R"({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 2,
+      "zero_optimization": {"stage": 3}, "model": {"preset": "gpt2-tiny"},
+      "data": {"train": ")" << (folder / "corpus").string()
+                                          << R"("}, "run": {"steps": 1000, "checkpoint_interval": 20}})";
+  }
+  REQUIRE(wait_for(start({"data", "build", "--out", folder / "corpus", folder / "text.txt"}, folder / "data.log")) ==
+          0);
+  const std::string config = folder / "config.json";
+  REQUIRE(wait_for(start({"train", config, "--ranks", "2", "--out", folder / "plain"}, folder / "plain.log")) == 0);
+
+  const pid_t supervisor = start({"launch", config, "--ranks", "2", "--out", folder / "faulted", "--hang-timeout", "2",
+                                  "--start-timeout", "60", "--delay", "0"},
+                                 folder / "launch.log");
+  const pid_t first = run_at(supervisor, folder / "faulted", 50);
+  REQUIRE(first > 0);
+  kill(first, SIGKILL);
+  usleep(200000);  // for the next one to be there; nothing depends on it
+  const pid_t second = run_at(supervisor, folder / "faulted", 120);
+  REQUIRE(second > 0);
+  kill(second, SIGSTOP);
+  const int code = wait_for(supervisor);
+  INFO(text_of(folder / "launch.log"));
+  CHECK(code == 0);
+  CHECK(first != second);
+  CHECK(state(folder / "faulted") == state(folder / "plain"));
+  const std::string events = text_of(folder / "faulted" / "events.jsonl");
+  CHECK(events.find("signal 9") != std::string::npos);
+  CHECK(events.find("\"hang\"") != std::string::npos);
+  fs::remove_all(folder);
+}
