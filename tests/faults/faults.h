@@ -72,13 +72,14 @@ struct Moments {
   }
 };
 
-// Every checkpoint in sight is whole, by its hashes. Returns its files with their hashes, by step.
+// Every checkpoint in sight is whole, by its hashes. Returns their manifests by step.
 inline std::map<int64_t, std::string> require_whole(const fs::path& store) {
   std::map<int64_t, std::string> found;
   for (const auto& stored : runtime::checkpoint::list_checkpoints(store)) {
-    REQUIRE_NOTHROW(runtime::checkpoint::verify_checkpoint(stored.folder));
-    const auto manifest = nlohmann::json::parse(read_file(stored.folder / runtime::checkpoint::manifest_name));
-    found[stored.step] = manifest["files"].dump();
+    runtime::checkpoint::Manifest manifest;
+    REQUIRE_NOTHROW(manifest = runtime::checkpoint::verify_checkpoint(stored.folder));
+    manifest.planned_samples = 0;  // what the run was planned for may differ
+    found[stored.step] = runtime::checkpoint::format_manifest(manifest);
   }
   return found;
 }
