@@ -206,7 +206,7 @@ void Checkpointer::write(size_t local, Flight& flight) {
       error = error_of([&] {
         checkpoint::commit_checkpoint(options_.store, folder, flight.manifest);
         checkpoint::verify_checkpoint(target);
-        checkpoint::prune_checkpoints(options_.store, options_.keep_last, options_.keep_every);
+        checkpoint::prune_checkpoints(options_.store, flight.manifest.step, options_.keep_last, options_.keep_every);
       });
     }
     uint64_t written = 0;

@@ -19,13 +19,20 @@ using checkpoint::Reader;
 // The folder to load; "" for none.
 std::string choose(const Config& config, const std::function<void(const std::string&)>& warn) {
   const fs::path store = fs::path(config.run.out) / "checkpoints";
-  if (!config.run.resume.empty() && config.run.resume != "auto") {
-    return checkpoint::find_checkpoint(config.run.resume).string();
-  }
   checkpoint::restore_replaced(store);
   const auto newest = checkpoint::newest_valid(
       store, [&](const std::string& why) { warn(fmt::format("a checkpoint is passed over: {}", why)); });
-  if (config.run.resume == "auto") return newest ? newest->folder.string() : "";
+  if (!config.run.resume.empty()) {
+    const bool automatic = config.run.resume == "auto";
+    if (automatic && !newest) return "";
+    const fs::path chosen = automatic ? newest->folder : checkpoint::find_checkpoint(config.run.resume);
+    const int64_t step = config.run.load_module_only ? 0 : checkpoint::verify_checkpoint(chosen, false).step;
+    if (!newest || newest->step <= step) return chosen.string();
+    throw core::ConfigError(
+        fmt::format("run.out {} holds a whole checkpoint of step {}, newer than step {} where this run would start: a "
+                    "later --resume auto would choose the wrong one. Choose another folder, or remove the checkpoint",
+                    config.run.out, newest->step, step));
+  }
   if (newest) {
     throw core::ConfigError(
         fmt::format("run.out {} already holds checkpoints, the newest of step {}; go on from it with --resume auto, or "

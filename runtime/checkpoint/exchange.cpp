@@ -53,7 +53,10 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
 
 }  // namespace
 
-std::vector<std::string> export_hugging_face(const Reader& reader, const fs::path& out, const ExportOptions& options) {
+std::vector<std::string> export_hugging_face(const Reader& reader, const fs::path& folder,
+                                             const ExportOptions& options) {
+  const fs::path out = folder.has_filename() ? folder : folder.parent_path();  // "name/"
+  if (out.empty()) throw core::DataError("the folder to export to has no name");
   if (fs::exists(out)) throw core::DataError(fmt::format("{}: exists already; name a new folder", out.string()));
   const Json& model = reader.manifest().model;
   const Json config = to_hugging_face(model, options.type);

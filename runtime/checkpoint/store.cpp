@@ -40,11 +40,14 @@ bool exchange(const fs::path& a, const fs::path& b) {
 
 std::vector<Stored> list_checkpoints(const fs::path& store) {
   std::vector<Stored> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(store, error)) {
-    const int64_t step = step_of(entry.path().filename().string());
-    std::error_code ignored;
-    if (step >= 0 && entry.is_directory(ignored)) found.push_back({entry.path(), step});
+  std::error_code error, ignored;
+  for (fs::directory_iterator at(store, error), end; !error && at != end; at.increment(error)) {
+    const int64_t step = step_of(at->path().filename().string());
+    if (step >= 0 && at->is_directory(ignored)) found.push_back({at->path(), step});
+  }
+  // A folder that is there but cannot be read is not an empty one: a run would start afresh over its checkpoints.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory) {
+    throw core::DataError(fmt::format("{}: the checkpoints cannot be listed: {}", store.string(), error.message()));
   }
   std::sort(found.begin(), found.end(), [](const Stored& a, const Stored& b) { return a.step > b.step; });
   return found;
@@ -165,8 +168,9 @@ void remove_leftovers(const fs::path& store) {
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 
-void prune_checkpoints(const fs::path& store, int64_t keep_last, int64_t keep_every) {
-  const std::vector<Stored> all = list_checkpoints(store);
+void prune_checkpoints(const fs::path& store, int64_t saved, int64_t keep_last, int64_t keep_every) {
+  std::vector<Stored> all = list_checkpoints(store);
+  std::erase_if(all, [&](const Stored& stored) { return stored.step > saved; });
   for (size_t i = 1; i < all.size(); ++i) {
     const bool milestone = keep_every > 0 && all[i].step % keep_every == 0;
     if (static_cast<int64_t>(i) < keep_last || milestone) continue;

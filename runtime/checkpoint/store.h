@@ -18,7 +18,7 @@ struct Stored {
   std::filesystem::path folder;
   int64_t step;
 };
-// step_<N> folders, newest first, not checked. None when `store` does not exist.
+// step_<N> folders, newest first, not checked. None when `store` does not exist; DataError when it cannot be read.
 std::vector<Stored> list_checkpoints(const std::filesystem::path& store);
 
 // Reads the manifest; with `hashes` all files too, else only their sizes. Throws DataError naming the file.
@@ -42,8 +42,9 @@ void commit_checkpoint(const std::filesystem::path& store, const std::filesystem
 void restore_replaced(const std::filesystem::path& store);
 void remove_leftovers(const std::filesystem::path& store);  // of runs that died while saving
 
-// Removes old checkpoints: kept are the newest `keep_last` (at least the newest) and those whose step is a multiple of
-// `keep_every`, when that is not 0. Only called when the newest has been read back and is whole.
-void prune_checkpoints(const std::filesystem::path& store, int64_t keep_last, int64_t keep_every);
+// Removes old checkpoints after that of `saved`, which has been read back and is whole: kept are the newest `keep_last`
+// up to it (at least itself) and those whose step is a multiple of `keep_every`, when that is not 0. Ones of later steps
+// do not count and stay: the run went back behind them because they are broken.
+void prune_checkpoints(const std::filesystem::path& store, int64_t saved, int64_t keep_last, int64_t keep_every);
 
 }  // namespace zrt::runtime::checkpoint

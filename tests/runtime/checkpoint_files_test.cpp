@@ -300,7 +300,7 @@ TEST_CASE("A checkpoint of the same step is replaced as a whole") {
 TEST_CASE("Old checkpoints go, the newest ones and the milestones stay, leftovers of a dead run go") {
   const testing::TemporaryFolder folder;
   for (int64_t step = 1; step <= 9; ++step) make_checkpoint(folder.path, step, 1);
-  prune_checkpoints(folder.path, 2, 4);
+  prune_checkpoints(folder.path, 9, 2, 4);
   std::vector<int64_t> left;
   for (const Stored& stored : list_checkpoints(folder.path)) left.push_back(stored.step);
   CHECK(left == std::vector<int64_t>{9, 8, 4});
@@ -311,6 +311,27 @@ TEST_CASE("Old checkpoints go, the newest ones and the milestones stay, leftover
   CHECK(!fs::exists(folder.path / ".step_10.tmp"));
   CHECK(list_checkpoints(folder.path).size() == 3);
   CHECK(fs::exists(folder.path / "step_x"));
+}
+
+TEST_CASE("A run that went back behind broken checkpoints keeps what it saves") {
+  const testing::TemporaryFolder folder;
+  for (int64_t step : {4, 5, 6, 7, 20, 30}) make_checkpoint(folder.path, step, 1);
+  for (const char* broken : {"step_20", "step_30"}) {
+    fs::resize_file(weight_files(folder.path / broken).front(), 100);
+  }
+  prune_checkpoints(folder.path, 7, 2, 0);
+  std::vector<int64_t> left;
+  for (const Stored& stored : list_checkpoints(folder.path)) left.push_back(stored.step);
+  CHECK(left == std::vector<int64_t>{30, 20, 7, 6});
+  CHECK(newest_valid(folder.path, [](const std::string&) {})->step == 7);
+}
+
+TEST_CASE("A folder of checkpoints that cannot be read is not taken for an empty one") {
+  const testing::TemporaryFolder folder;
+  CHECK(list_checkpoints(folder.path / "none").empty());
+  // Root reads everything, but nobody follows a link in a circle.
+  fs::create_symlink("circle", folder.path / "circle");
+  CHECK(message([&] { list_checkpoints(folder.path / "circle"); }).find("cannot be listed") != std::string::npos);
 }
 
 TEST_CASE("A missing shard, or one of another checkpoint, is seen before a tensor is read") {

@@ -211,6 +211,17 @@ TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imp
   CHECK(other.text.find("run.load_module_only") != std::string::npos);
   ok(train + "--set optimizer.type=Lion --set run.load_module_only=true --resume " + (folder / "run") + " --out " +
      (folder / "lion"));
+  // Nor does a run start behind whole checkpoints of its folder, where it would be lost to the next --resume auto.
+  const Result behind = run_zrt(train + "--resume " + (folder / "run/checkpoints/step_4") + " --out " + (folder / "run"));
+  CHECK(behind.code == 2);
+  CHECK(behind.text.find("step 6") != std::string::npos);
+  const Result launched = run_zrt("launch " + (folder / "good.json") + " --set run.resume=" + (folder / "run") +
+                                  " --out " + (folder / "launched"));
+  CHECK(launched.code == 2);
+  CHECK(launched.text.find("run.resume") != std::string::npos);
+  CHECK(run_zrt(train + "--set run.seed=77 --steps 8 --resume " + (folder / "run") + " --out " + (folder / "seed"))
+            .text.find("run.seed") != std::string::npos);
+  ok("checkpoint export " + (folder / "run") + " --out " + (folder / "slash/"));
   for (const char* arguments : {"checkpoint", "checkpoint lst x", "checkpoint export x", "checkpoint import x"}) {
     CHECK(run_zrt(arguments).code == 2);
   }

@@ -66,6 +66,12 @@ int launch_command(const Args& all) {
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   const runtime::Config config = runtime::load_config(file, sets, ranks);
+  if (!config.run.resume.empty() && config.run.resume != "auto") {
+    throw core::ConfigError(
+        fmt::format("run.resume is {}, but zrt launch goes on from the checkpoints of run.out; name that run with --out, "
+                    "or copy the checkpoint to checkpoints/ of a new one",
+                    config.run.resume));
+  }
 
   runtime::LaunchOptions launch;
   launch.out = config.run.out.empty() ? default_folder(config.run.name) : config.run.out;
