@@ -103,6 +103,7 @@ class Training {
   int64_t planned_samples_ = 0;  // the data is laid out for
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
   std::optional<RunLog> log_;
   std::string log_error_;
   int64_t saved_step_ = -1;
@@ -144,6 +145,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (hooks_.planned) hooks_.planned(layout_, compiled);
   if (transport_.leads()) {
     core::make_folder(out_);
+    lock_.emplace(out_);
     write_file(out_ / "config.resolved.json", resolved_json(config_));
     log_.emplace(out_ / "metrics.jsonl", step_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
