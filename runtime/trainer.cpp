@@ -127,8 +127,9 @@ void Training::start(const checkpoint::Reader* resumed) {
                     planned, needed));
   }
   if (step_ > 0 && resumed->manifest().made_by.value("seed", config_.run.seed) != config_.run.seed) {
-    warn(fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
-                     config_.run.seed, resumed->manifest().made_by["seed"].dump()));
+    warn(
+        fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
+                    config_.run.seed, resumed->manifest().made_by["seed"].dump()));
   }
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, layout_, planned_samples_);
