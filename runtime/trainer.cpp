@@ -87,6 +87,7 @@ class Training {
   int64_t planned_samples_ = 0;  // the data is laid out for
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
   std::optional<RunLog> log_;
   std::string log_error_;
   int64_t saved_step_ = -1;
@@ -111,8 +112,9 @@ void Training::start(const checkpoint::Reader* resumed) {
                     planned, needed));
   }
   if (step_ > 0 && resumed->manifest().made_by.value("seed", config_.run.seed) != config_.run.seed) {
-    warn(fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
-                     config_.run.seed, resumed->manifest().made_by["seed"].dump()));
+    warn(
+        fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
+                    config_.run.seed, resumed->manifest().made_by["seed"].dump()));
   }
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, layout_, planned_samples_);
@@ -129,6 +131,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (hooks_.planned) hooks_.planned(layout_, compiled);
   if (transport_.leads()) {
     core::make_folder(out_);
+    lock_.emplace(out_);
     write_file(out_ / "config.resolved.json", resolved_json(config_));
     log_.emplace(out_ / "metrics.jsonl", step_);
     checkpoint::remove_leftovers(out_ / "checkpoints");

@@ -43,8 +43,8 @@ void restore_replaced(const std::filesystem::path& store);
 void remove_leftovers(const std::filesystem::path& store);  // of runs that died while saving
 
 // Removes old checkpoints after that of `saved`, which has been read back and is whole: kept are the newest `keep_last`
-// up to it (at least itself) and those whose step is a multiple of `keep_every`, when that is not 0. Ones of later steps
-// do not count and stay: the run went back behind them because they are broken.
+// up to it (at least itself) and those whose step is a multiple of `keep_every`, when that is not 0. Ones of later
+// steps do not count and stay: the run went back behind them because they are broken.
 void prune_checkpoints(const std::filesystem::path& store, int64_t saved, int64_t keep_last, int64_t keep_every);
 
 }  // namespace zrt::runtime::checkpoint

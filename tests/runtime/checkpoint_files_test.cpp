@@ -7,6 +7,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/checkpoint/store.h"
 #include "runtime/checkpoint/tensor_set.h"
@@ -324,6 +325,15 @@ TEST_CASE("A run that went back behind broken checkpoints keeps what it saves") 
   for (const Stored& stored : list_checkpoints(folder.path)) left.push_back(stored.step);
   CHECK(left == std::vector<int64_t>{30, 20, 7, 6});
   CHECK(newest_valid(folder.path, [](const std::string&) {})->step == 7);
+}
+
+TEST_CASE("A folder is one user's at a time") {
+  const testing::TemporaryFolder folder;
+  {
+    const core::FolderLock lock(folder.path);
+    CHECK(message([&] { core::FolderLock second(folder.path); }).find("another process") != std::string::npos);
+  }
+  CHECK(message([&] { core::FolderLock third(folder.path); }).empty());
 }
 
 TEST_CASE("A folder of checkpoints that cannot be read is not taken for an empty one") {

@@ -212,7 +212,8 @@ TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imp
   ok(train + "--set optimizer.type=Lion --set run.load_module_only=true --resume " + (folder / "run") + " --out " +
      (folder / "lion"));
   // Nor does a run start behind whole checkpoints of its folder, where it would be lost to the next --resume auto.
-  const Result behind = run_zrt(train + "--resume " + (folder / "run/checkpoints/step_4") + " --out " + (folder / "run"));
+  const Result behind =
+      run_zrt(train + "--resume " + (folder / "run/checkpoints/step_4") + " --out " + (folder / "run"));
   CHECK(behind.code == 2);
   CHECK(behind.text.find("step 6") != std::string::npos);
   const Result launched = run_zrt("launch " + (folder / "good.json") + " --set run.resume=" + (folder / "run") +

@@ -67,10 +67,10 @@ int launch_command(const Args& all) {
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   const runtime::Config config = runtime::load_config(file, sets, ranks);
   if (!config.run.resume.empty() && config.run.resume != "auto") {
-    throw core::ConfigError(
-        fmt::format("run.resume is {}, but zrt launch goes on from the checkpoints of run.out; name that run with --out, "
-                    "or copy the checkpoint to checkpoints/ of a new one",
-                    config.run.resume));
+    throw core::ConfigError(fmt::format(
+        "run.resume is {}, but zrt launch goes on from the checkpoints of run.out; name that run with --out, "
+        "or copy the checkpoint to checkpoints/ of a new one",
+        config.run.resume));
   }
 
   runtime::LaunchOptions launch;
