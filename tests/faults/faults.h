@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/store.h"
 #include "program.h"
+#include "runtime/checkpoint/store.h"
 
 namespace zrt::testing {
 
