@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace zrt::runtime {
 namespace {
@@ -176,13 +177,7 @@ std::string trace_json(Session& session, std::string_view phase) {
 }
 
 void write_file(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path temporary = file.string() + ".tmp";
-  std::ofstream out(temporary, std::ios::binary);
-  out << text << '\n';
-  out.close();
-  std::error_code error;
-  if (out) std::filesystem::rename(temporary, file, error);
-  if (!out || error) throw core::DataError(fmt::format("{} cannot be written; is the disk full?", file.string()));
+  core::write_durably(file, text + "\n");
 }
 
 }  // namespace zrt::runtime

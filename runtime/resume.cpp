@@ -24,7 +24,13 @@ std::string choose(const Config& config, const std::function<void(const std::str
       store, [&](const std::string& why) { warn(fmt::format("a checkpoint is passed over: {}", why)); });
   if (!config.run.resume.empty()) {
     const bool automatic = config.run.resume == "auto";
-    if (automatic && !newest) return "";
+    if (automatic && !newest) {
+      const auto broken = checkpoint::list_checkpoints(store);
+      if (broken.empty()) return "";
+      throw core::DataError(fmt::format(
+          "{} holds {} checkpoint(s), none of them whole; `zrt checkpoint verify` says why. Remove them to start again",
+          store.string(), broken.size()));
+    }
     const fs::path chosen = automatic ? newest->folder : checkpoint::find_checkpoint(config.run.resume);
     const int64_t step = config.run.load_module_only ? 0 : checkpoint::verify_checkpoint(chosen, false).step;
     if (!newest || newest->step <= step) return chosen.string();
@@ -67,7 +73,10 @@ std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, 
   const auto timeout = std::chrono::seconds(config.run.timeout_seconds);
   std::string folder = transport.leads() ? choose(config, warn) : "";
   folder = transport.exchange(folder, 10 * timeout).front();
-  if (folder.empty()) return nullptr;
+  if (folder.empty()) {
+    if (config.run.load_module_only) warn("run.load_module_only has no effect: there is no checkpoint to load");
+    return nullptr;
+  }
   auto reader = std::make_unique<Reader>(folder, false);
 
   require_same_model(config, *reader);

@@ -23,6 +23,8 @@ RunLog::RunLog(const std::filesystem::path& file, int64_t from) : file_(file) {
     if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) break;
     if (json["step"].get<int64_t>() > from) break;
     lines += line + "\n";
+    const auto loss = json.find("loss");
+    if (loss != json.end() && loss->is_number()) last_loss_ = loss->get<double>();
   }
   core::write_durably(file, lines);
   written_ = static_cast<int64_t>(lines.size());
@@ -36,6 +38,7 @@ RunLog::~RunLog() {
 }
 
 void RunLog::add(const StepMetrics& metrics) {
+  last_loss_ = metrics.loss;
   kept_ += to_json(metrics) + "\n";
   ssize_t done = 0;
   do {

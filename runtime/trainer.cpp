@@ -65,6 +65,7 @@ class Training {
   bool after_step();  // saves and evaluations that are due; false: stop
   void save();
   void finish();
+  TrainResult nothing_to_do();
   Evaluation evaluate_now(int64_t limit);
   void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
   void beat();
@@ -268,11 +269,26 @@ void Training::finish() {
   if (config_.run.trace) write_file(out_ / "trace.json", trace_json(*session_, "step"));
 }
 
+// The checkpoint is of the last step or later. The files that the run left, if it came so far, stay.
+TrainResult Training::nothing_to_do() {
+  warn(fmt::format("nothing to train: the checkpoint is of step {} and run.steps is {}", step_, config_.run.steps));
+  Summary& summary = result_.summary;
+  summary.steps = step_;
+  summary.state_xxh3 = session_->state_xxh3();
+  summary.kernel_table_xxh3 = models::kernel_table_hash();
+  if (validation_) summary.validation = evaluate_now(0);
+  if (!transport_.leads()) return result_;
+  summary.final_loss = log_->last_loss();
+  if (!std::filesystem::exists(out_ / "summary.json")) write_file(out_ / "summary.json", to_json(summary));
+  return result_;
+}
+
 TrainResult Training::run() {
   const auto resumed = open_resume(config_, layout_, transport_, [this](const std::string& text) { warn(text); });
   start(resumed.get());
   if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string());
   result_.summary.exit_reason = "finished";
+  if (step_ >= config_.run.steps) return nothing_to_do();
   while (step_ < config_.run.steps) {
     step();
     if (!after_step()) break;

@@ -58,6 +58,7 @@ int run(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   // A write beyond `ulimit -f` then fails with a reason instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may leave; a run goes on
   zrt::core::init_log();
   try {
     return run({argv + 1, argv + argc});

@@ -36,6 +36,7 @@ int list(const Args& args) {
   po::variables_map values;
   if (!parse(args, "zrt checkpoint list RUN", options, {"RUN"}, values)) return 0;
   const fs::path store = store_of(values["RUN"].as<std::string>());
+  if (!fs::is_directory(store)) throw core::DataError(fmt::format("{}: is no folder", store.string()));
   Json rows = Json::array();
   for (const Stored& stored : list_checkpoints(store)) {
     Json row{{"step", stored.step}, {"folder", stored.folder.string()}};
@@ -139,6 +140,9 @@ int export_to(const Args& args) {
     throw core::UsageError(fmt::format("--dtype is '{}'; legal are fp32, bf16 and fp16", type));
   }
   to.shard_bytes = values["shard-bytes"].as<uint64_t>();
+  if (to.shard_bytes < 1 || to.shard_bytes > (uint64_t{1} << 62)) {
+    throw core::UsageError(fmt::format("--shard-bytes is {}; legal are 1 to 2^62", to.shard_bytes));
+  }
   const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
   const fs::path out = values["out"].as<std::string>();
   for (const std::string& name : export_hugging_face(reader, out, to)) std::cout << (out / name).string() << "\n";

@@ -73,6 +73,13 @@ int launch_command(const Args& all) {
         config.run.resume));
   }
 
+  if (config.run.load_module_only) {
+    throw core::ConfigError(
+        "run.load_module_only is true, but zrt launch goes on with the optimizer's states after a failure; start such "
+        "a "
+        "run with zrt train and go on with zrt launch");
+  }
+
   runtime::LaunchOptions launch;
   launch.out = config.run.out.empty() ? default_folder(config.run.name) : config.run.out;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");

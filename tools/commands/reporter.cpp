@@ -120,7 +120,7 @@ std::string memory_table(const runtime::MemoryReport& report) {
 }
 
 std::string evaluation_text(const runtime::Evaluation& e) {
-  std::string text = fmt::format("held-out loss {:.4f} nats per token over {} tokens, perplexity {:.3f}", e.loss,
+  std::string text = fmt::format("held-out loss {:.4f} nats per token over {} tokens, perplexity {:.6g}", e.loss,
                                  e.tokens, e.perplexity());
   if (e.bits_per_byte) text += fmt::format(", {:.4f} bits per byte", *e.bits_per_byte);
   if (e.bits_per_byte && e.unigram_entropy) {

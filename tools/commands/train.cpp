@@ -23,8 +23,8 @@ void ask(int signal) {
   requests |= signal == SIGUSR1 ? runtime::save_requested : runtime::stop_requested;
 }
 
-// SIGUSR1: save after this step and go on. SIGTERM, SIGINT: save and stop; a second one ends the process at once. For
-// SIGTERM in a run of several processes see TerminationWatch.
+// SIGUSR1: save after this step and go on. SIGTERM, SIGINT, SIGHUP: save and stop; a second one ends the process at
+// once. For SIGTERM in a run of several processes see TerminationWatch.
 void watch_signals() {
   struct sigaction action {};
   action.sa_handler = ask;
@@ -33,6 +33,9 @@ void watch_signals() {
   action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A terminal that is closed; under nohup it stays ignored.
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 int exit_code(const runtime::TrainResult& result) {
@@ -93,8 +96,8 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
       summary.exit_reason, summary.steps, summary.final_loss, summary.step_seconds, summary.tokens_per_second,
       summary.model_flops_per_second / 1e9);
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
-  std::cout << memory_table(result.memory) << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out
-            << "\n";
+  if (!result.memory.ranks.empty()) std::cout << memory_table(result.memory);
+  std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out << "\n";
   return exit_code(result);
 }
 
