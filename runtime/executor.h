@@ -55,7 +55,9 @@ class Executor {
   double exposed_io_seconds() const { return exposed_io_seconds_; }      // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }
   // Of serialized runs.
-  const LivePeak& live_peak(core::Tier tier = core::Tier::device) const { return live_peak_[static_cast<size_t>(tier)]; }
+  const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
+    return live_peak_[static_cast<size_t>(tier)];
+  }
   const std::vector<TraceEvent>& trace() const { return trace_; }
   std::byte* buffer(std::string_view name, uint32_t slot = 0);  // for tests and hosts that read results; throws
 

@@ -38,8 +38,8 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage = {});
 
 MemoryPlan make_memory_plan(const ProgramSet& set);
 
-// For every op execution of a program run one op at a time (all turns of checked_turns): live bytes by tier and category
-// while it runs. The executor counts the same from what it does and must find the same.
+// For every op execution of a program run one op at a time (all turns of checked_turns): live bytes by tier and
+// category while it runs. The executor counts the same from what it does and must find the same.
 struct LivePoint {
   OpId op;
   uint32_t iteration;

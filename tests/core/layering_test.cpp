@@ -24,7 +24,8 @@ bool may_include(const std::string& from, const std::string& to) {
 
 std::vector<std::string> violations(const Sources& sources) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
-  static const std::regex vendor(R"((^|.*/)(dnnl|mpi|nccl|cuda|cublas|cudnn|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
+  static const std::regex vendor(
+      R"((^|.*/)(dnnl|mpi|nccl|cuda|cublas|cudnn|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
   static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL))");
   std::vector<std::string> found;
   for (const auto& [path, text] : sources) {
