@@ -99,8 +99,10 @@ models::Model toy() {
   return testing::make_toy(3, 12, 17, 5, false, false);
 }
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__)
 constexpr int most_ranks = 2, further_steps = 3;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr int most_ranks = 4, further_steps = 3;
 #else
 constexpr int most_ranks = 4, further_steps = 50;
 #endif
