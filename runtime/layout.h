@@ -7,8 +7,18 @@
 #include "optimizer/state.h"
 #include "optimizer/unit.h"
 #include "optimizer/zero.h"
+#include "runtime/program.h"
 
 namespace zrt::runtime {
+
+// How data-parallel ranks are grouped for communication. Groups are runs of `inner` consecutive ranks: a host, or an
+// island of fast links.
+struct Grouping {
+  int inner = 1;              // ranks of a group; 1: no groups
+  bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
+  bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
+  bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
+};
 
 struct Layout {
   const models::Model* model = nullptr;
@@ -16,6 +26,7 @@ struct Layout {
   optimizer::ZeroStrategy zero{};
   optimizer::OptimizerParams optimizer;
   int dp = 1;
+  Grouping groups;
   core::DType compute = core::DType::f32;
   core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
   core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
@@ -27,6 +38,9 @@ struct Layout {
   bool overlap = false;
   bool reuse_at_turn = true;  // keep the units of the last block gathered between its forward and its backward
 
+  int ranks(Span span) const { return span == Span::all ? dp : span == Span::inner ? groups.inner : dp / groups.inner; }
+  int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among
+  int shard_of(int rank) const { return rank % shards(); }
   bool has_master() const { return compute != core::DType::f32; }
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode};

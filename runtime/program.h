@@ -63,6 +63,7 @@ enum class Role : uint8_t {
   sums,   // what ranks share of an optimizer's sums
   work,   // an optimizer's work buffer
   full_state,
+  partial,  // between the two levels of a collective: the shards of all groups for one member of them
   snapshot,
   control,
   shares,
@@ -104,13 +105,18 @@ std::string_view op_kind_name(OpKind kind);
 enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm };
 struct Lane {
   LaneKind kind;
-  std::string group;  // of comm lanes: "dp"
+  std::string group;  // of comm lanes: "dp", "dp.inner", "dp.outer"
   std::string name() const;
 };
+
+// Which ranks take part in an op of a comm lane: all data-parallel ranks, or with two levels (Layout::inner) the
+// neighbours inside a group, or one member of each group. Each has a lane of its own: "dp", "dp.inner", "dp.outer".
+enum class Span : uint8_t { all, inner, outer };
 
 struct Op {
   OpKind kind = OpKind::begin;
   uint8_t lane = 0;
+  Span span = Span::all;
   std::string name;
   uint32_t block = 0;
   Index microbatch;                 // within the step
