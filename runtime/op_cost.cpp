@@ -23,21 +23,9 @@ double access_bytes(const ProgramSet& set, const Op& op, Counts counts) {
   return bytes;
 }
 
-// What every rank of the collective holds at its end (gathers) or hands in (reductions).
-double collective_bytes(const ProgramSet& set, const Op& op) {
-  return access_bytes(set, op, [&](const Access& access) {
-    if (op.kind == OpKind::reduce_grad) {
-      return access.role == Role::local_grad || (access.role == Role::partial && access.use == Use::read);
-    }
-    const bool whole = access.role == Role::full_state || access.role == Role::partial || access.role == Role::shares ||
-                       access.role == Role::sums;
-    return whole && access.use != Use::read;
-  });
-}
-
 OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
   const Placement at = placement(op.span, layout, cluster.ranks_per_host);
-  const double bytes = collective_bytes(set, op), n = at.ranks;
+  const double bytes = static_cast<double>(collective_bytes(set, op)), n = at.ranks;
   const double share = bytes / n;  // of one rank
   const bool in_place = std::none_of(op.accesses.begin(), op.accesses.end(),
                                      [](const Access& access) { return access.use == Use::read; });
@@ -103,6 +91,19 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
 }
 
 }  // namespace
+
+uint64_t collective_bytes(const ProgramSet& set, const Op& op) {
+  uint64_t bytes = 0;
+  for (const Access& access : op.accesses) {
+    const bool partial = access.role == Role::partial;
+    const bool given = access.role == Role::local_grad || (partial && access.use == Use::read);
+    const bool whole =
+        access.role == Role::full_state || partial || access.role == Role::shares || access.role == Role::sums;
+    const bool counts = op.kind == OpKind::reduce_grad ? given : whole && access.use != Use::read;
+    if (counts) bytes += set.buffers[access.buffer].bytes;
+  }
+  return bytes;
+}
 
 BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
                      double memory_bytes_per_second) {

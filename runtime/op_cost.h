@@ -17,6 +17,9 @@ struct OpCost {
 // cluster has no link between them.
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
 
+// What every rank of a collective holds at its end (gathers) or hands in (reductions).
+uint64_t collective_bytes(const ProgramSet& set, const Op& op);
+
 // Forward and backward of one block over one microbatch. The rest of an op's cost follows from its buffers.
 struct BlockCost {
   double forward_seconds = 0, backward_seconds = 0;
