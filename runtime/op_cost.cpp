@@ -25,15 +25,13 @@ double access_bytes(const ProgramSet& set, const Op& op, Counts counts) {
 
 OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
   const Placement at = placement(op.span, layout, cluster.ranks_per_host);
-  const double bytes = static_cast<double>(collective_bytes(set, op)), n = at.ranks;
-  const double share = bytes / n;  // of one rank
-  const bool in_place = std::none_of(op.accesses.begin(), op.accesses.end(),
-                                     [](const Access& access) { return access.use == Use::read; });
+  const Volume volume = collective_volume(set, op, layout);
+  const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
   if (op.kind == OpKind::reduce_grad) {
-    cost.seconds += bytes / cluster.rates(layout.local_grad).sum_bytes_per_second;
-  } else if (!in_place) {
-    cost.seconds += 2 * share / cluster.memory_bytes_per_second;  // the own part is copied too
+    cost.seconds += volume.bytes / cluster.rates(layout.local_grad).sum_bytes_per_second;
+  } else if (volume.copies) {
+    cost.seconds += 2 * share / cluster.memory_bytes_per_second;
   }
   if (at.ranks == 1) return cost;
 
@@ -41,7 +39,7 @@ OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout
   const double hops_inside = once ? at.ranks - at.hosts : std::min(at.local - 1, 1);
   const double received_inside = share * (once ? at.ranks - 1 : at.local - 1);
   double moving = received_inside / cluster.inside_host.bytes_per_second;
-  cost.seconds += hops_inside * cluster.inside_host.latency_seconds;
+  cost.seconds += volume.rounds * hops_inside * cluster.inside_host.latency_seconds;
   if (at.hosts > 1) {
     if (!cluster.between_hosts) {
       throw core::ConfigError(
@@ -51,11 +49,11 @@ OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout
                       op.name, at.hosts, cluster.ranks_per_host, cluster.name, cluster.ranks_per_host));
     }
     const double through_host = at.groups * share * (once ? at.ranks - at.fewest : at.local * (at.ranks - at.local));
-    cost.seconds += (once ? at.hosts - 1 : 1) * cluster.between_hosts->latency_seconds;
+    cost.seconds += volume.rounds * (once ? at.hosts - 1 : 1) * cluster.between_hosts->latency_seconds;
     // Both kinds of link work at once.
     moving = std::max(moving, through_host / cluster.between_hosts->bytes_per_second);
   }
-  cost.seconds += moving;
+  cost.seconds += volume.rounds * moving;
   return cost;
 }
 
@@ -65,7 +63,7 @@ double state_bytes(const ProgramSet& set, const Op& op, const Layout& layout, op
   double bytes = 0;
   for (const Access& access : op.accesses) {
     const Buffer& buffer = set.buffers[access.buffer];
-    const optimizer::Extent held = access.role == Role::weight ? layout.zero.weights
+    const optimizer::Extent held = access.role == Role::weight ? layout.weights(layout.units.units[op.units.front()])
                                    : access.role == Role::grad ? layout.zero.grads
                                                                : layout.zero.states;
     const bool part = extent == optimizer::Extent::shard && held == optimizer::Extent::full &&
@@ -92,17 +90,29 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
 
 }  // namespace
 
-uint64_t collective_bytes(const ProgramSet& set, const Op& op) {
-  uint64_t bytes = 0;
-  for (const Access& access : op.accesses) {
-    const bool partial = access.role == Role::partial;
-    const bool given = access.role == Role::local_grad || (partial && access.use == Use::read);
-    const bool whole =
-        access.role == Role::full_state || partial || access.role == Role::shares || access.role == Role::sums;
-    const bool counts = op.kind == OpKind::reduce_grad ? given : whole && access.use != Use::read;
-    if (counts) bytes += set.buffers[access.buffer].bytes;
+Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
+  Volume volume;
+  if (op.kind != OpKind::reduce_grad) {
+    volume.bytes = access_bytes(set, op, [](const Access& access) {
+      const bool whole = access.role == Role::full_state || access.role == Role::partial ||
+                         access.role == Role::shares || access.role == Role::sums;
+      return whole && access.use != Use::read;
+    });
+    volume.copies = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                [](const Access& access) { return access.use == Use::read; });
+    return volume;
   }
-  return bytes;
+  volume.bytes = access_bytes(set, op, [](const Access& access) {
+    return access.role == Role::local_grad || (access.role == Role::partial && access.use == Use::read);
+  });
+  if (volume.bytes > 0) return volume;
+  // In place; between groups that are replicas of each other, an all-reduce of the shard.
+  volume.bytes = access_bytes(set, op, [](const Access& access) { return access.role == Role::grad; });
+  if (op.span == Span::outer) {
+    volume.rounds = 2;
+    if (layout.zero.grads == optimizer::Extent::full) volume.bytes /= layout.shards();
+  }
+  return volume;
 }
 
 BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,

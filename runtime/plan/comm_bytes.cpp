@@ -10,8 +10,9 @@ CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout
     for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
       const Op& op = program.ops[id];
       if (set.lanes[op.lane].kind != LaneKind::comm) continue;
+      const Volume volume = collective_volume(set, op, layout);
       const auto ranks = static_cast<uint64_t>(layout.ranks(op.span));
-      bytes[op.kind] += collective_bytes(set, op) / ranks * (ranks - 1) * segment.repeat;
+      bytes[op.kind] += static_cast<uint64_t>(volume.bytes * volume.rounds) / ranks * (ranks - 1) * segment.repeat;
     }
   }
   return bytes;
