@@ -74,6 +74,7 @@ class Search {
   struct Tried {
     Suggestion suggestion;
     bool fits = false;
+    double excess = 0;  // bytes of all tiers above their limits
   };
   bool is_given(std::string_view path) const {
     return std::any_of(config_.keys.begin(), config_.keys.end(), [&](const ResolvedKey& key) {
@@ -148,16 +149,15 @@ class Search {
     return *std::partition_point(ladder.begin(), ladder.end() - 1, [&](const Knobs& knobs) { return !fits(knobs); });
   }
 
-  // Twice as many until they suffice or help no more: padding grows with them.
+  // Twice as many until they suffice, or cannot: what a doubling saves is at least what all further ones would.
   std::optional<Knobs> more_ranks(Knobs knobs) {
     if (!limits_.more_ranks) return std::nullopt;
     const Tried* last = attempt(knobs);
-    while (knobs.ranks <= Mesh::max_ranks / 2) {
+    while (last && knobs.ranks <= Mesh::max_ranks / 2) {
       knobs.ranks *= 2;
       const Tried* next = attempt(knobs);
-      if (!next) return std::nullopt;
-      if (next->fits) return knobs;
-      if (last && next->suggestion.peaks[0] >= last->suggestion.peaks[0]) return std::nullopt;
+      if (next && next->fits) return knobs;
+      if (!next || next->excess - (last->excess - next->excess) >= 0) return std::nullopt;
       last = next;
     }
     return std::nullopt;
@@ -220,7 +220,13 @@ class Search {
     const Compiled compiled = compile(layout, phases, {}, false);
     result.peaks = peak_bytes(compiled.plan);
     // What a host gives each of its ranks depends on their number.
-    tried.fits = (cluster_ ? memory_limits(config, cluster_) : limits_).hold(result.peaks);
+    const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      if (!limits.tiers[t]) continue;
+      tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
+    }
+    tried.fits = tried.excess == 0;
+    if (!tried.fits) return tried;
     const auto step = std::find_if(compiled.set.programs.begin(), compiled.set.programs.end(),
                                    [](const Program& program) { return program.phase == "step"; });
     if (step == compiled.set.programs.end()) return tried;
