@@ -167,8 +167,9 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
     run("computation alone", with, Only::compute, compute);
     if (traffic) {
       const double pace = static_cast<double>(result.step_bytes) / step;
-      uint64_t first = 0;
+      uint64_t idle = 0, first = 0;
       if (file) {
+        idle = file->moved();
         file->ask(pace);
         std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it flows evenly
         first = file->moved();
@@ -177,7 +178,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
       if (file) {
         const double flowed = static_cast<double>(file->moved() - first) / seconds;
         file->ask(0);
-        if (flowed == 0) {
+        if (file->moved() == idle) {
           throw core::DataError(fmt::format(
               "no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", traffic->string()));
         }
