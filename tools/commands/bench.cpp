@@ -1,10 +1,9 @@
-#include "runtime/bench/bench.h"
+#include "tools/commands/bench.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
@@ -13,9 +12,6 @@
 #include "tools/commands/ranks.h"
 
 namespace zrt::tools {
-namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json spread_json(const runtime::Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
@@ -33,6 +29,8 @@ runtime::Progress progress() {
 void end_progress() {
   if (isatty(STDERR_FILENO)) std::cerr << "\r\033[K";
 }
+
+namespace {
 
 int bench_train(const Args& args) {
   po::options_description options("options");
@@ -243,16 +241,18 @@ int bench_comm(const Args& args) {
 int bench_command(const Args& args) {
   const std::string what = args.empty() ? "" : args[0];
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
-  if (what != "comm") need_single_process("bench " + what);
+  if (what != "comm" && what != "overlap" && what != "traffic") need_single_process("bench " + what);
   if (what == "train") return bench_train(rest);
   if (what == "save") return bench_save(rest);
   if (what == "adam") return bench_adam(rest);
   if (what == "comm") return bench_comm(rest);
+  if (what == "overlap") return bench_overlap(rest);
+  if (what == "traffic") return bench_traffic(rest);
   if (what == "--help" || what == "-h") {
-    std::cout << "usage: zrt bench train|save|adam|comm [options]; each takes --help and --json\n";
+    std::cout << "usage: zrt bench train|save|adam|comm|overlap|traffic [options]; each takes --help and --json\n";
     return 0;
   }
-  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam and comm", what));
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam, comm, overlap and traffic", what));
 }
 
 }  // namespace zrt::tools
