@@ -7,8 +7,8 @@
 namespace zrt::runtime {
 namespace {
 
-constexpr double long_enough = 0.02;  // seconds of one round
-constexpr int rounds = 5;
+constexpr double long_enough = 0.01;  // seconds of one round
+constexpr int rounds = 3;
 
 }  // namespace
 
