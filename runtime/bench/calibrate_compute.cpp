@@ -44,14 +44,18 @@ double gemm_seconds(Rig& rig, const GemmSpec& spec) {
   });
 }
 
-// FLOP/s of a layer's product of `rows` rows, forwards and for both gradients.
-double gemm_rate(Rig& rig, DType type, int64_t rows, int64_t in, int64_t out) {
-  const GemmSpec forward{rows, out, in, false, false, in, out, out, type, type, type};
-  const GemmSpec input{rows, in, out, false, true, out, out, in, type, type, type};
-  const GemmSpec weight{in, out, rows, true, false, in, out, out, type, type, type};
+// FLOP/s of the products between `width` and three times as much, as in a transformer's layer, forwards and for both
+// gradients.
+double gemm_rate(Rig& rig, DType type, int64_t width) {
+  const int64_t rows = 1024, wide = 3 * width;
   double seconds = 0;
-  for (const GemmSpec& spec : {forward, input, weight}) seconds += gemm_seconds(rig, spec);
-  return 6 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out) / seconds;
+  for (const auto& [in, out] : {std::pair{width, wide}, std::pair{wide, width}}) {
+    const GemmSpec forward{rows, out, in, false, false, in, out, out, type, type, type};
+    const GemmSpec input{rows, in, out, false, true, out, out, in, type, type, type};
+    const GemmSpec weight{in, out, rows, true, false, in, out, out, type, type, type};
+    for (const GemmSpec& spec : {forward, input, weight}) seconds += gemm_seconds(rig, spec);
+  }
+  return 12 * static_cast<double>(rows) * static_cast<double>(width) * static_cast<double>(wide) / seconds;
 }
 
 // FLOP/s forwards and backwards, counted as in ComputeRates.
@@ -114,21 +118,37 @@ double pass_rate(Rig& rig, DType type) {
 }  // namespace
 
 MeasuredCompute measure_compute(Rig& rig, DType type) {
+  constexpr std::array<int64_t, 6> widths{32, 64, 128, 256, 512, 1024};
+  constexpr std::array<int64_t, 7> lengths{32, 64, 128, 256, 512, 1024, 2048};
+  constexpr int sweeps = 3;
+  // Sweeps over all sizes: what disturbs the machine for a while disturbs one value of each.
+  std::array<std::vector<double>, widths.size()> gemm;
+  std::array<std::vector<double>, lengths.size()> forward, backward;
+  std::vector<double> passes;
+  for (int sweep = 1; sweep <= sweeps; ++sweep) {
+    const std::string name = fmt::format("{}, {} of {}", core::dtype_name(type), sweep, sweeps);
+    for (size_t i = 0; i < widths.size(); ++i) {
+      rig.tell(fmt::format("{}: products of width {}", name, widths[i]));
+      gemm[i].push_back(gemm_rate(rig, type, widths[i]));
+    }
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      rig.tell(fmt::format("{}: attention over {} tokens", name, lengths[i]));
+      const auto [rate, backward_rate] = attention_rates(rig, type, lengths[i]);
+      forward[i].push_back(rate);
+      backward[i].push_back(backward_rate);
+    }
+    rig.tell(name + ": norms and activation functions");
+    passes.push_back(pass_rate(rig, type));
+  }
   MeasuredCompute measured;
-  for (const int64_t width : {16, 32, 64, 128, 256, 384, 512, 768, 1024, 1536, 2048}) {
-    rig.tell(fmt::format("{}: products of width {}", core::dtype_name(type), width));
-    const int64_t rows = std::max<int64_t>(1024, width);
-    const int64_t out = std::min<int64_t>(4 * width, std::max<int64_t>(2048, width));
-    measured.gemm.push_back({static_cast<double>(width), gemm_rate(rig, type, rows, width, out)});
+  for (size_t i = 0; i < widths.size(); ++i) {
+    measured.gemm.push_back({static_cast<double>(widths[i]), spread(gemm[i]).median});
   }
-  for (const int64_t T : {32, 64, 128, 256, 512, 1024, 2048}) {
-    rig.tell(fmt::format("{}: attention over {} tokens", core::dtype_name(type), T));
-    const auto [forward, backward] = attention_rates(rig, type, T);
-    measured.attention_forward.push_back({static_cast<double>(T), forward});
-    measured.attention_backward.push_back({static_cast<double>(T), backward});
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    measured.attention_forward.push_back({static_cast<double>(lengths[i]), spread(forward[i]).median});
+    measured.attention_backward.push_back({static_cast<double>(lengths[i]), spread(backward[i]).median});
   }
-  rig.tell(fmt::format("{}: norms and activation functions", core::dtype_name(type)));
-  measured.pass_bytes_per_second = pass_rate(rig, type);
+  measured.pass_bytes_per_second = spread(passes).median;
   return measured;
 }
 
