@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 
@@ -25,12 +26,7 @@ struct Executor::Plan {
 };
 
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
-    : rank_(std::move(rank)),
-      set_(set),
-      arenas_(arenas),
-      options_(options),
-      control_(no_buffer),
-      epoch_(now_seconds()) {
+    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
@@ -96,6 +92,7 @@ Executor::Plan& Executor::plan(const Program& program) {
 
 void Executor::run(const Program& program) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
+  ++runs_;
   failed_ = false;
   if (options_.serialize) {
     run_serial(program);
@@ -128,6 +125,10 @@ void Executor::run_lanes(const Program& program) {
     stream.run([this, &program, id, iteration] { execute(program, id, iteration); });
     if (plan.signals[id]) latest[id] = stream.record();
   });
+  std::vector<double> finish_seconds(streams_.size());
+  for (size_t lane = 0; lane < streams_.size(); ++lane) {
+    streams_[lane]->run([&finish = finish_seconds[lane]] { finish = now_seconds(); });
+  }
   std::exception_ptr first;
   for (auto& stream : streams_) {
     try {
@@ -137,6 +138,19 @@ void Executor::run_lanes(const Program& program) {
     }
   }
   if (first) std::rethrow_exception(first);
+  add_tail(finish_seconds);
+}
+
+// What other lanes do after the last compute op, no computation hides either.
+void Executor::add_tail(const std::vector<double>& finish_seconds) {
+  double compute = 0, comm = 0, io = 0;
+  for (size_t lane = 0; lane < finish_seconds.size(); ++lane) {
+    const LaneKind kind = set_.lanes[lane].kind;
+    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
+    last = std::max(last, finish_seconds[lane]);
+  }
+  exposed_comm_seconds_ += std::max(0.0, comm - compute);
+  exposed_io_seconds_ += std::max(0.0, io - std::max(compute, comm));
 }
 
 void Executor::run_serial(const Program& program) {
@@ -187,7 +201,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
   const OpCall call(rank_, set_, arenas_, op, iteration);
-  const double start = options_.trace ? now_seconds() : 0;
+  const double start = tracing_ ? now_seconds() : 0;
+  uint64_t received = 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };
   try {
@@ -203,6 +218,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
         volume.calls += after.calls[k] - before.calls[k];
         volume.elements += after.elements[k] - before.elements[k];
         volume.bytes += after.bytes[k] - before.bytes[k];
+        received += after.bytes[k] - before.bytes[k];
       }
     }
     for (const Access& access : op.accesses) {
@@ -220,9 +236,10 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     rank_.dp->abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
-  if (!options_.trace) return;
+  if (!tracing_) return;
+  const TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, received, start, now_seconds()};
   const std::lock_guard lock(trace_mutex_);
-  trace_.push_back({&program, id, op.lane, rank_.control->inputs.step, start - epoch_, now_seconds() - epoch_});
+  trace_.push_back(event);
 }
 
 }  // namespace zrt::runtime
