@@ -84,6 +84,18 @@ std::string path(const ValueChart& chart, const std::vector<double>& top, const 
   return text + "Z";
 }
 
+// A value between gaps has no line to either side: dots, which a round end of a line of no length is.
+std::string lone_points(const ValueChart& chart, const std::vector<double>& y, const Scale& scale) {
+  std::string text;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool before = i > 0 && std::isfinite(y[i - 1]), after = i + 1 < y.size() && std::isfinite(y[i + 1]);
+    if (!std::isfinite(y[i]) || before || after) continue;
+    const double x = plot_width * (chart.x[i] - chart.x_start) / (chart.x_end - chart.x_start);
+    text += fmt::format("M{},{}h0", coordinate(x), scale.y(y[i]));
+  }
+  return text;
+}
+
 Scale scale_of(const ValueChart& chart) {
   double low = chart.stacked || chart.y_unit == Unit::bytes ? 0 : INFINITY, high = chart.limit.value_or(-INFINITY);
   std::vector<double> sums(chart.x.size(), 0);
@@ -129,6 +141,8 @@ std::string escaped(std::string_view text) {
 
 std::string number_text(double value, Unit unit) {
   if (unit == Unit::bytes && value >= 0 && value < 0x1p63) return core::format_bytes(static_cast<uint64_t>(value));
+  // Steps and tokens per second: whole numbers as long as they are readable.
+  if (unit != Unit::seconds && std::abs(value) >= 1e4 && std::abs(value) < 1e7) return fmt::format("{:.0f}", value);
   if (unit != Unit::seconds) return fmt::format("{:.4g}", value);
   const double size = std::abs(value);
   if (size == 0 || size >= 1) return fmt::format("{:.4g} s", value);
@@ -179,7 +193,11 @@ std::string draw_values(const ValueChart& chart) {
     }
     inside += fmt::format("<path d=\"{}\" {}=\"{}\"/>\n", path(fitted, top, chart.stacked ? &below : nullptr, scale),
                           chart.stacked ? "fill" : "class=\"line\" stroke", colour(s));
-    if (chart.stacked) below = std::move(top);
+    if (chart.stacked) {
+      below = std::move(top);
+    } else if (const std::string dots = lone_points(fitted, top, scale); !dots.empty()) {
+      inside += fmt::format("<path class=\"line dots\" d=\"{}\" stroke=\"{}\"/>\n", dots, colour(s));
+    }
   }
   if (chart.limit) {
     inside += fmt::format("<path class=\"limit\" d=\"M0,{0}H{1}\" data-t=\"{2}\"/>\n", scale.y(*chart.limit),

@@ -138,7 +138,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t samples) {
   core::write_durably(path, "");
   file_.emplace(path, 0);
   file_->add(event_record(version_event(wall_seconds())));
-  if (samples > 0) file_->add(event_record(restart_event(wall_seconds(), samples + 1)));
+  file_->add(event_record(restart_event(wall_seconds(), samples + 1)));
 }
 
 void EventFile::add(int64_t samples, std::span<const Scalar> scalars) {
