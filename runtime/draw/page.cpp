@@ -84,7 +84,7 @@ std::string table(const std::vector<std::string>& head, const std::vector<std::v
   for (const auto& row : rows) {
     text += "<tr>";
     for (const std::string& cell : row) {
-      const bool number = !cell.empty() && cell[0] >= '0' && cell[0] <= '9';
+      const bool number = !head.empty() && !cell.empty() && cell[0] >= '0' && cell[0] <= '9';
       text += fmt::format("<td{}>{}</td>", number ? " class=\"n\"" : "", escaped(cell));
     }
     text += "</tr>\n";

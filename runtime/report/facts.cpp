@@ -53,9 +53,9 @@ std::string state_text(const RunData& run) {
   const double age = run.heartbeat_age_seconds;
   const double step_seconds = run.steps.empty() ? NAN : run.steps.back().step_seconds;
   const double patience = std::max(60.0, std::isfinite(step_seconds) ? 5 * step_seconds : 0.0);
-  if (age <= patience) return fmt::format("running: {} steps{} done", last, of);
+  if (age <= patience) return fmt::format("running: {}{} steps done", last, of);
   return fmt::format(
-      "not ended by itself: {} steps{} done, {}. It was killed, or the machine was; `zrt train --resume "
+      "not ended by itself: {}{} steps done, {}. It was killed, or the machine was; `zrt train --resume "
       "auto` goes on from its newest checkpoint.",
       last, of, std::isfinite(age) ? "no sign of life for " + duration_text(age) : "there is no heartbeat file");
 }
@@ -95,9 +95,10 @@ Parts facts(const RunData& run) {
             std::isfinite(last.bits_per_byte) ? fmt::format(", {:.4f} bits per byte", last.bits_per_byte) : ""));
   }
   if (const double rate = number(run.summary, "tokens_per_second"); rate > 0) {
-    row("median speed", fmt::format("{:.4g} tokens/s, {} per step, {:.4g} model GFLOP/s", rate,
-                                    draw::number_text(number(run.summary, "step_seconds"), draw::Unit::seconds),
-                                    number(run.summary, "model_flops_per_second") / 1e9));
+    row("median speed",
+        fmt::format("{} tokens/s, {} per step, {:.4g} model GFLOP/s", draw::number_text(rate, draw::Unit::plain),
+                    draw::number_text(number(run.summary, "step_seconds"), draw::Unit::seconds),
+                    number(run.summary, "model_flops_per_second") / 1e9));
   }
   row("state_xxh3", run.summary.is_object() ? text(run.summary.value("state_xxh3", Json())) : "");
   row("resumed from", text(run.key("run", "resume")));

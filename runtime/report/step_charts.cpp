@@ -46,7 +46,7 @@ class Charts {
     chart.title = title;
     chart.y_unit = unit;
     // All charts have one axis, so that they zoom together.
-    chart.x_start = first_;
+    chart.x_start = first_ - 1;
     chart.x_end = last_ > first_ ? last_ : first_ + 1;
     chart.x = std::move(points.x);
     chart.labels = std::move(points.labels);

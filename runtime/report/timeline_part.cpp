@@ -74,13 +74,13 @@ std::string memory_chart(const TracedRank& rank, const std::string& tier, const 
   chart.y_unit = draw::Unit::bytes;
   chart.x_end = end;
   chart.stacked = chart.steps = true;
-  for (const std::string_view name : core::category_names) {
-    const std::string category(name);
+  for (uint32_t c = 0; c < core::category_count; ++c) {
+    const std::string category(core::category_names[c]);
     const bool used = std::any_of(points.begin(), points.end(), [&](const auto& p) {
       const auto found = p.bytes.find(category);
       return found != p.bytes.end() && found->second > 0;
     });
-    if (used) chart.series.push_back({category, {}});
+    if (used) chart.series.push_back({category, {}, c});
   }
   const auto total = [](const TracedMemory& point) {
     double sum = 0;
