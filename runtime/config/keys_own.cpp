@@ -78,6 +78,7 @@ constexpr Key run_keys[] = {
     {"timeout_seconds", t_int, "120", Use::implemented},
     {"threads_per_rank", t_int, "1", Use::implemented},
     {"trace", t_bool, "false", Use::implemented},
+    {"trace_steps", t_list | t_null, "null", Use::implemented},
 };
 
 constexpr Section all[] = {

@@ -120,7 +120,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.loss_scale = s.loss_scale;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
-  options.executor = {s.threads, s.serialize, false};
+  options.executor = {s.threads, s.serialize};
   return options;
 }
 
