@@ -16,6 +16,7 @@ namespace zrt::runtime {
 namespace {
 
 constexpr size_t listed_gaps = 8;
+constexpr auto settling = std::chrono::milliseconds(100);  // until traffic flows evenly, or rests
 
 double cpu_seconds() {
   rusage usage;
@@ -141,6 +142,19 @@ class Bench {
   std::unique_ptr<Session> session_;
 };
 
+// Returns when traffic flows evenly, with what has flowed by then.
+uint64_t start_traffic(const TrafficFile& file, double pace) {
+  const uint64_t idle = file.moved();
+  file.ask(pace);
+  for (int i = 0; i < 100 && file.moved() == idle; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (file.moved() == idle) {
+    throw core::DataError(
+        fmt::format("no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", file.name()));
+  }
+  std::this_thread::sleep_for(settling);
+  return file.moved();
+}
+
 }  // namespace
 
 OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int rounds,
@@ -167,23 +181,15 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
     run("computation alone", with, Only::compute, compute);
     if (traffic) {
       const double pace = static_cast<double>(result.step_bytes) / step;
-      uint64_t idle = 0, first = 0;
-      if (file) {
-        idle = file->moved();
-        file->ask(pace);
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it flows evenly
-        first = file->moved();
-      }
+      const uint64_t first = file ? start_traffic(*file, pace) : 0;
       const double seconds = run("computation beside traffic", with, Only::compute, beside);
+      if (file && round > 0) {
+        asked.push_back(pace);
+        moved.push_back(static_cast<double>(file->moved() - first) / seconds);
+      }
       if (file) {
-        const double flowed = static_cast<double>(file->moved() - first) / seconds;
         file->ask(0);
-        if (file->moved() == idle) {
-          throw core::DataError(fmt::format(
-              "no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", traffic->string()));
-        }
-        if (round > 0) asked.push_back(pace), moved.push_back(flowed);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it rests
+        std::this_thread::sleep_for(settling);
       }
     }
     run("communication alone", with, Only::communication, comm);
