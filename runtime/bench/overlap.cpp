@@ -16,6 +16,7 @@ namespace zrt::runtime {
 namespace {
 
 constexpr size_t listed_gaps = 8;
+constexpr auto settling = std::chrono::milliseconds(100);  // until traffic flows evenly, or rests
 
 double cpu_seconds() {
   rusage usage;
@@ -42,12 +43,12 @@ class Bench {
   Bench(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
-    config_.run.trace = true;
     layout_ = make_layout(config_, model);
     session_ = std::make_unique<Session>(
         layout_, compile_within_budget(config_, layout_, {"init", "step"}, transport.host_count()),
         session_options(config_), SessionHooks{random_batches(layout_, step_), {}}, transport);
     session_->run("init", {});
+    session_->executor(0).set_tracing(true);
   }
 
   // Seconds of the slowest rank; all start together. Collective over processes.
@@ -97,12 +98,13 @@ class Bench {
     std::vector<OverlapGap> gaps;
     double free_since = 0;
     for (const TraceEvent& event : events) {
-      if (lanes[event.lane].kind != LaneKind::compute) continue;
+      const uint8_t lane = program.ops[event.op].lane;
+      if (lanes[lane].kind != LaneKind::compute) continue;
       if (free_since > 0 && event.start_seconds > free_since) {
         const TraceEvent* last = nullptr;  // the last to end before the op began
         for (const TraceEvent& other : events) {
           const bool ended_inside = other.end_seconds > free_since && other.end_seconds <= event.start_seconds;
-          if (other.lane != event.lane && ended_inside && (!last || other.end_seconds > last->end_seconds))
+          if (program.ops[other.op].lane != lane && ended_inside && (!last || other.end_seconds > last->end_seconds))
             last = &other;
         }
         gaps.push_back(
@@ -141,6 +143,19 @@ class Bench {
   std::unique_ptr<Session> session_;
 };
 
+// Returns when traffic flows evenly, with what has flowed by then.
+uint64_t start_traffic(const TrafficFile& file, double pace) {
+  const uint64_t idle = file.moved();
+  file.ask(pace);
+  for (int i = 0; i < 100 && file.moved() == idle; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (file.moved() == idle) {
+    throw core::DataError(
+        fmt::format("no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", file.name()));
+  }
+  std::this_thread::sleep_for(settling);
+  return file.moved();
+}
+
 }  // namespace
 
 OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int rounds,
@@ -167,23 +182,15 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
     run("computation alone", with, Only::compute, compute);
     if (traffic) {
       const double pace = static_cast<double>(result.step_bytes) / step;
-      uint64_t idle = 0, first = 0;
-      if (file) {
-        idle = file->moved();
-        file->ask(pace);
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it flows evenly
-        first = file->moved();
-      }
+      const uint64_t first = file ? start_traffic(*file, pace) : 0;
       const double seconds = run("computation beside traffic", with, Only::compute, beside);
+      if (file && round > 0) {
+        asked.push_back(pace);
+        moved.push_back(static_cast<double>(file->moved() - first) / seconds);
+      }
       if (file) {
-        const double flowed = static_cast<double>(file->moved() - first) / seconds;
         file->ask(0);
-        if (file->moved() == idle) {
-          throw core::DataError(fmt::format(
-              "no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", traffic->string()));
-        }
-        if (round > 0) asked.push_back(pace), moved.push_back(flowed);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it rests
+        std::this_thread::sleep_for(settling);
       }
     }
     run("communication alone", with, Only::communication, comm);

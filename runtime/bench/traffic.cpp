@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto slice = std::chrono::milliseconds(20);  // the pace is looked up once in each
-constexpr uint64_t most_bytes = 64 << 20;              // in a slice
+constexpr uint64_t most_bytes = 16 << 20;              // in a slice
 
 // Others read either the old content or the new.
 void replace(const std::filesystem::path& file, const std::string& text) {

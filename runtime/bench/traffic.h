@@ -18,6 +18,7 @@ class TrafficFile {
   double asked() const;                     // 0 when there is no such file
   void report(uint64_t bytes) const;
   uint64_t moved() const;
+  std::string name() const { return file_.string(); }
 
  private:
   std::filesystem::path file_;

@@ -67,11 +67,15 @@ Json bench_json(const runtime::OverlapBench& bench) {
   return json;
 }
 
+std::string seconds(const runtime::Spread& s) {
+  return fmt::format("{:.3f} ({:.3f} – {:.3f})", s.median, s.low, s.high);
+}
+
 std::string bench_text(const runtime::OverlapBench& bench) {
   std::string text = fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", "", "s", "CPU s of all ranks", "exposed comm s");
   auto line = [&](const char* name, const runtime::OverlapRow& row) {
-    text += fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", name, spread_text(row.seconds, 1), spread_text(row.cpu_seconds, 1),
-                        spread_text(row.exposed_comm_seconds, 1));
+    text += fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", name, seconds(row.seconds), seconds(row.cpu_seconds),
+                        seconds(row.exposed_comm_seconds));
   };
   line("communication alone", bench.comm);
   line("computation alone", bench.compute);
