@@ -125,9 +125,10 @@ TEST_CASE("an op whose reduction, backward or batch is missing is rejected") {
     drop_op(f.step(), id);
     f.rejects({"'backward head' (turn 0)", "'targets'", "another buffer took its bytes", "'gather linear.1.bias"});
     // Where its bytes are still there, they are of another microbatch.
-    f.buffer("tokens").offset = f.buffer("targets").offset = f.set.bytes(core::Tier::device);
-    f.buffer("targets").offset += f.buffer("tokens").stride();
-    f.set.arena_bytes[0] += 2 * f.buffer("tokens").stride();
+    const uint64_t behind = f.set.bytes(core::Tier::device) + 2 * core::red_zone_bytes;
+    f.buffer("tokens").offset = behind;
+    f.buffer("targets").offset = behind + f.buffer("tokens").stride();
+    f.set.arena_bytes[0] = behind + 2 * f.buffer("tokens").stride();
     f.rejects({"'forward embed'", "'tokens'", "microbatch 1", "'batch' (turn 0) wrote microbatch 0"});
   }
 }
