@@ -83,7 +83,8 @@ class MemoryChecker {
       if (stretch.used[lane] == 0) continue;
       const Execute earlier{lane, stretch.used[lane] - 1};
       if (is_self(earlier) && stretch.owner != slot) {
-        fail(slot, fmt::format("it also uses buffer '{}' in the same bytes", buffer(stretch.owner).name));
+        fail(slot, fmt::format("it also uses buffer '{}' in the same bytes{}", buffer(stretch.owner).name,
+                               other_user(set_, program_.ops[now_.op], shadow_.buffer(stretch.owner))));
       }
       if (!finished(earlier)) fail_unordered(slot, stretch, earlier);
     }

@@ -37,4 +37,15 @@ Place before(const Program& program, Place place) {
   return related.known() ? related : previous;
 }
 
+std::string other_user(const ProgramSet& set, const Op& op, BufferId buffer) {
+  for (const Program& program : set.programs) {
+    for (const Op& other : program.ops) {
+      const bool uses = std::any_of(other.accesses.begin(), other.accesses.end(),
+                                    [&](const Access& access) { return access.buffer == buffer; });
+      if (uses && other.name != op.name) return fmt::format("; '{}' uses it too", other.name);
+    }
+  }
+  return "";
+}
+
 }  // namespace zrt::runtime::verification

@@ -22,4 +22,7 @@ Place on_lane(const Program& program, uint8_t lane, uint32_t index);
 // in program order. An unknown place when it is the first.
 Place before(const Program& program, Place place);
 
+// "; 'backward h.3' uses it too": another op than `op`, of any program, that uses a buffer. Empty when none does.
+std::string other_user(const ProgramSet& set, const Op& op, BufferId buffer);
+
 }  // namespace zrt::runtime::verification

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "runtime/timeline.h"
 #include "runtime/verify/checks.h"
+#include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -33,7 +34,7 @@ std::string_view group_name(Span span) {
   return span == Span::all ? "dp" : span == Span::inner ? "dp.inner" : "dp.outer";
 }
 
-// The neighbours of an op on its lane, for messages about an op that is on the wrong one.
+// The neighbour of an op on its lane, or else in its program, for messages about an op that is on the wrong one.
 std::string neighbour(const Program& program, OpId id) {
   for (OpId other = id; other-- > 0;) {
     if (program.ops[other].lane == program.ops[id].lane) return fmt::format("behind '{}'", program.ops[other].name);
@@ -41,7 +42,7 @@ std::string neighbour(const Program& program, OpId id) {
   for (OpId other = id + 1; other < program.ops.size(); ++other) {
     if (program.ops[other].lane == program.ops[id].lane) return fmt::format("before '{}'", program.ops[other].name);
   }
-  return "with no other op";
+  return fmt::format("alone, its program {} '{}'", id > 0 ? "behind" : "before", program.ops[id > 0 ? id - 1 : 1].name);
 }
 
 // A lane is one queue in front of one communicator or one kind of engine.
@@ -129,9 +130,9 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
         const Buffer& buffer = set.buffers[access.buffer];
         const uint32_t last = access.slot.at(segment.repeat - 1);
         if (last < buffer.slots) continue;
-        throw ProgramError(
-            fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist",
-                        program.phase, program.ops[id].name, buffer.name, last, buffer.slots));
+        throw ProgramError(fmt::format(
+            "program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist{}", program.phase,
+            program.ops[id].name, buffer.name, last, buffer.slots, other_user(set, program.ops[id], access.buffer)));
       }
     }
   }

@@ -41,7 +41,7 @@ WeightRule::WeightRule(Walk& walk)
       version_(walk.layout.units.units.size()),
       updated_(version_.size()),
       unit_of_(walk.set.buffers.size(), none),
-      named_(unit_of_.size()) {
+      namer_(unit_of_.size()) {
   // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
   // is an update of a shard.
   std::vector<uint8_t> stale(unit_of_.size()), ends_stale(unit_of_.size());
@@ -50,7 +50,7 @@ WeightRule::WeightRule(Walk& walk)
     for (const Op& op : program.ops) {
       for_each_weight(op, [&](const Access& access, uint32_t unit) {
         if (!is_kept(access.buffer)) return;
-        if (unit_of_[access.buffer] == none) unit_of_[access.buffer] = unit;
+        if (unit_of_[access.buffer] == none) unit_of_[access.buffer] = unit, namer_[access.buffer] = &op;
         if (access.use == Use::read) return;
         const bool shard = leaves_shard(walk.set, walk.layout, access.buffer, unit_of_[access.buffer]);
         ends_stale[access.buffer] = op.kind == OpKind::update && shard ? 1 : 0;
@@ -76,13 +76,9 @@ bool WeightRule::is_kept(BufferId buffer) const {
 void WeightRule::read() {
   const Op& op = walk_.op();
   for_each_weight(op, [&](const Access& access, uint32_t unit) {
-    if (is_kept(access.buffer)) {
-      Place& named = named_[access.buffer];
-      if (unit_of_[access.buffer] != unit) {
-        walk_.fail(access, fmt::format("means the weights of '{}', while {} means those of '{}'", walk_.unit_name(unit),
-                                       walk_.name(named), walk_.unit_name(unit_of_[access.buffer])));
-      }
-      named = walk_.now;
+    if (is_kept(access.buffer) && unit_of_[access.buffer] != unit) {
+      walk_.fail(access, fmt::format("means the weights of '{}', while '{}' means those of '{}'", walk_.unit_name(unit),
+                                     namer_[access.buffer]->name, walk_.unit_name(unit_of_[access.buffer])));
     }
     if (access.use == Use::write) return;
     if (computes(op.kind) || op.kind == OpKind::export_state) return require_current(access, unit, true);

@@ -34,7 +34,7 @@ class WeightRule {
   std::vector<uint32_t> version_;  // by unit: updates so far
   std::vector<Place> updated_;     // by unit
   std::vector<uint32_t> unit_of_;  // by buffer: of kept weights
-  std::vector<Place> named_;       // by buffer: a place of this program that says so
+  std::vector<const Op*> namer_;   // by buffer: the op that says so
 };
 
 // Every gradient is defined, summed over its backwards in one order, reduced once per window over all ranks, and what

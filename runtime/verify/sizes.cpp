@@ -7,6 +7,7 @@
 #include "optimizer/optimizer.h"
 #include "runtime/control.h"
 #include "runtime/verify/checks.h"
+#include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -131,16 +132,9 @@ class SizeChecker {
   }
 
   [[noreturn]] void fail(OpId id, BufferId buffer, uint64_t needed) const {
-    OpId other = id;  // another op that uses the buffer
-    for (OpId i = 0; i < program_.ops.size() && other == id; ++i) {
-      for (const Access& access : program_.ops[i].accesses) {
-        if (access.buffer == buffer && i != id) other = i;
-      }
-    }
-    throw core::ProgramError(
-        fmt::format("program '{}' is not safe: '{}' uses {} bytes of buffer '{}', which has {}{}", program_.phase,
-                    program_.ops[id].name, needed, set_.buffers[buffer].name, set_.buffers[buffer].bytes,
-                    other == id ? "" : fmt::format("; '{}' uses it too", program_.ops[other].name)));
+    throw core::ProgramError(fmt::format("program '{}' is not safe: '{}' uses {} bytes of buffer '{}', which has {}{}",
+                                         program_.phase, program_.ops[id].name, needed, set_.buffers[buffer].name,
+                                         set_.buffers[buffer].bytes, other_user(set_, program_.ops[id], buffer)));
   }
 
   const ProgramSet& set_;

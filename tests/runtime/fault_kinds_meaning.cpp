@@ -193,8 +193,15 @@ std::vector<FaultKind> meaning_faults() {
       {"backward of the next microbatch", true,
        change(is(OpKind::backward), [](Broken&, Program& p, OpId id) { ++p.ops[id].microbatch.first; })},
       {"repeated turns that do not go on", false,
-       change([](const Op& op) { return op.microbatch.step != 0; },
-              [](Broken&, Program& p, OpId id) { p.ops[id].microbatch.step = 0; })},
+       [](Broken& b, size_t n) {
+         Program& p = step(b);
+         for (OpId id = 0; id < p.ops.size(); ++id) {
+           if (p.ops[id].microbatch.step == 0 || segment_of(p, id).repeat == 1 || n-- > 0) continue;
+           p.ops[id].microbatch.step = 0;
+           return true;
+         }
+         return false;
+       }},
       {"sums of the wrong round", false,
        change([](const Op& op) { return op.kind == OpKind::sum || op.kind == OpKind::fold; },
               [](Broken&, Program& p, OpId id) { ++p.ops[id].round; })},

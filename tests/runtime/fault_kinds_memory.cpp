@@ -1,4 +1,5 @@
 // Faults of lanes, waits, buffers and slots.
+#include <map>
 #include <set>
 
 #include "runtime/timeline.h"
@@ -100,6 +101,19 @@ bool change_lane(Broken& broken, size_t n,
   return false;
 }
 
+// Buffers that several ops of the step use, in order.
+std::vector<BufferId> used(const Broken& broken) {
+  std::map<BufferId, std::set<std::string>> users;
+  for (const Op& op : broken.set.program("step").ops) {
+    for (const Access& access : op.accesses) users[access.buffer].insert(op.name);
+  }
+  std::vector<BufferId> ids;
+  for (const auto& [id, names] : users) {
+    if (names.size() > 1) ids.push_back(id);
+  }
+  return ids;
+}
+
 // The nth pair of a buffer that is written while another is between its write and its last read gets its bytes.
 bool reuse_early(Broken& broken, size_t n) {
   const Program& program = step(broken);
@@ -107,14 +121,20 @@ bool reuse_early(Broken& broken, size_t n) {
   runtime::for_each_execution(program, 1, [&](OpId id, uint32_t) {
     for (const Access& access : program.ops[id].accesses) all.emplace_back(id, &access);
   });
+  const auto ids = used(broken);
+  auto reusable = [&](BufferId id) {
+    const runtime::Buffer& buffer = broken.set.buffers[id];
+    return buffer.life == runtime::Life::transient && buffer.slots == 1 &&
+           std::binary_search(ids.begin(), ids.end(), id);
+  };
   std::set<std::pair<BufferId, BufferId>> seen;
   for (size_t r = 0; r < all.size(); ++r) {
     const BufferId victim = all[r].second->buffer;
-    if (broken.set.buffers[victim].life != runtime::Life::transient || all[r].second->use == Use::write) continue;
+    if (!reusable(victim) || all[r].second->use == Use::write) continue;
     for (size_t w = r; w-- > 0;) {
       const Access& other = *all[w].second;
       if (other.buffer == victim) break;
-      if (other.use != Use::write || broken.set.buffers[other.buffer].life != runtime::Life::transient) continue;
+      if (other.use != Use::write || !reusable(other.buffer)) continue;
       if (!seen.insert({victim, other.buffer}).second || n-- > 0) continue;
       broken.set.buffers[other.buffer].offset = broken.set.buffers[victim].offset;
       broken.set.arena_bytes[0] *= 2;
@@ -122,15 +142,6 @@ bool reuse_early(Broken& broken, size_t n) {
     }
   }
   return false;
-}
-
-// Buffers that the step uses, in order.
-std::vector<BufferId> used(const Broken& broken) {
-  std::set<BufferId> ids;
-  for (const Op& op : broken.set.program("step").ops) {
-    for (const Access& access : op.accesses) ids.insert(access.buffer);
-  }
-  return {ids.begin(), ids.end()};
 }
 
 bool shrink(Broken& broken, size_t n) {
@@ -174,9 +185,10 @@ bool change_slot(Broken& broken, size_t n) {
 }
 
 bool leave_slots(Broken& broken, size_t n) {
+  const auto ids = used(broken);
   for (Op& op : step(broken).ops) {
     for (Access& access : op.accesses) {
-      if (n-- > 0) continue;
+      if (!std::binary_search(ids.begin(), ids.end(), access.buffer) || n-- > 0) continue;
       access.slot.first += broken.set.buffers[access.buffer].slots;
       return true;
     }
