@@ -24,6 +24,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
       content.role = access.role;
     }
   });
+  weights.end();
 }
 
 }  // namespace zrt::runtime::verification

@@ -45,6 +45,16 @@ std::string neighbour(const Program& program, OpId id) {
   return fmt::format("alone, its program {} '{}'", id > 0 ? "behind" : "before", program.ops[id > 0 ? id - 1 : 1].name);
 }
 
+// Whether an op adds to gradients or defines them; the first of two levels of a reduction always defines, and one in
+// place between groups with equal shards does neither.
+bool adds_up(const Op& op) {
+  if (op.kind == OpKind::backward) return true;
+  if (op.kind != OpKind::reduce_grad) return false;
+  const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                   [](const Access& access) { return access.role == Role::partial; });
+  return op.span == Span::all || (op.span == Span::outer) == partial;
+}
+
 // A lane is one queue in front of one communicator or one kind of engine.
 void check_lane(const ProgramSet& set, const Program& program, OpId id) {
   const Op& op = program.ops[id];
@@ -67,11 +77,9 @@ void check_units(const Program& program, const Op& op, const Layout& layout) {
     throw ProgramError(
         fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
   }
-  if (op.kind == OpKind::backward || op.kind == OpKind::reduce_grad) {
-    if (op.accumulate.size() != op.units.size()) {
-      throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
-                                     op.name, program.phase, op.accumulate.size(), op.units.size()));
-    }
+  if (adds_up(op) && op.accumulate.size() != op.units.size()) {
+    throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
+                                   op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
   if (computes(op.kind) || op.kind == OpKind::load_batch) {
     if (op.block >= layout.model->blocks.size())

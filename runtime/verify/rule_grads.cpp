@@ -13,10 +13,10 @@ struct Route {
 Route route(Walk& walk, size_t i) {
   const Access *partial = walk.find(Role::partial, i), *local = walk.find(Role::local_grad, i);
   const Access *grad = walk.find(Role::grad, i), *whole = walk.find(Role::full_state, i);
-  const Access* target = grad && grad->use != Use::read ? grad : whole;
+  auto written = [](const Access* access) { return access && access->use != Use::read; };
   Route route{};
   route.from = local ? local : partial && partial->use != Use::write ? partial : grad ? grad : whole;
-  route.to = target ? target : partial && partial->use != Use::read ? partial : route.from;
+  route.to = written(grad) ? grad : written(whole) ? whole : written(partial) ? partial : route.from;
   if (!route.from || route.to->use == Use::read) {
     walk.fail(fmt::format("takes the gradient of '{}' from nowhere or to nowhere", walk.unit_name(walk.op().units[i])));
   }
@@ -133,7 +133,7 @@ void GradRule::reduce(size_t i) {
                                     "them",
                                     walk_.unit_name(unit), walk_.name(source.changed)));
     }
-  } else if (source.summed == Summed::all || op.span != Span::outer || (source.used && from != to)) {
+  } else if ((source.summed == Summed::all && layout.ranks(Span::outer) > 1) || op.span != Span::outer || source.used) {
     walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
                                   walk_.name(source.changed)));
   }
@@ -141,11 +141,17 @@ void GradRule::reduce(size_t i) {
   result.summed = done ? Summed::all : Summed::inner;
   result.spread = layout.shards() == 1 ? Spread::whole : Spread::own;
   result.backwards = 0;
-  const bool adds = op.accumulate[i] != 0 && from != to;
+  const bool adds = i < op.accumulate.size() && op.accumulate[i] != 0;
+  if (from == to && adds) {
+    walk_.fail(*to, fmt::format("must define the sum of '{}': it adds to what {} left, which is part of the sum",
+                                walk_.unit_name(unit), walk_.name(source.changed)));
+  }
   if (from != to) {
     source.used = true;
     Content& target = walk_.at(*to);
-    if (adds != (to->use == Use::update)) {
+    // Without adding, an update leaves the sum in a part of what it was made of.
+    const bool part = to->use == Use::update && target.unit == unit && target.used && target.summed == Summed::rank;
+    if (adds != (to->use == Use::update) && !(part && !adds)) {
       walk_.fail(*to, fmt::format("must {} the gradient of '{}': its flag and its access differ. What it follows is {}",
                                   adds ? "define" : "add to", walk_.unit_name(unit), walk_.name(result.changed)));
     }

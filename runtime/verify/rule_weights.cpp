@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -43,7 +44,7 @@ WeightRule::WeightRule(Walk& walk)
       unit_of_(walk.set.buffers.size(), none),
       namer_(unit_of_.size()) {
   // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
-  // is an update of a shard.
+  // is an update of a shard. A program "refresh" mends that before any other than the next step.
   std::vector<uint8_t> stale(unit_of_.size()), ends_stale(unit_of_.size());
   for (const Program& program : walk.set.programs) {
     std::fill(ends_stale.begin(), ends_stale.end(), uint8_t{0});
@@ -65,7 +66,20 @@ WeightRule::WeightRule(Walk& walk)
     const Buffer& buffer = walk.set.buffers[b];
     const core::DType type = buffer.category == core::Category::master ? core::DType::f32 : walk.layout.compute;
     const auto whole = static_cast<uint64_t>(walk.layout.units.units[content.unit].elements) * core::dtype_size(type);
-    content.spread = buffer.bytes >= whole && !stale[b] ? Spread::whole : Spread::own;
+    const bool mended = walk.program.phase != "step" && walk.program.phase != "refresh" && walk.set.has("refresh");
+    content.spread = buffer.bytes >= whole && (mended || !stale[b]) ? Spread::whole : Spread::own;
+    if (walk.program.phase == "refresh" && buffer.bytes >= whole && stale[b]) stale_.push_back(b);
+  }
+}
+
+void WeightRule::end() const {
+  for (BufferId b : stale_) {
+    if (walk_.at(b, 0).spread == Spread::whole) continue;
+    throw core::ProgramError(
+        fmt::format("program 'refresh' is not safe: it leaves '{}' as 'update {}' left it, not whole; "
+                    "its last op is '{}'",
+                    walk_.set.buffers[b].name, walk_.unit_name(unit_of_[b]),
+                    walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
   }
 }
 

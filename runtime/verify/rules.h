@@ -23,6 +23,7 @@ class WeightRule {
   explicit WeightRule(Walk& walk);
   void read();
   void write();
+  void end() const;  // when all executions have been told
 
  private:
   bool is_kept(BufferId buffer) const;
@@ -33,6 +34,7 @@ class WeightRule {
   Walk& walk_;
   std::vector<uint32_t> version_;  // by unit: updates so far
   std::vector<Place> updated_;     // by unit
+  std::vector<BufferId> stale_;    // what a refresh has to bring together
   std::vector<uint32_t> unit_of_;  // by buffer: of kept weights
   std::vector<const Op*> namer_;   // by buffer: the op that says so
 };

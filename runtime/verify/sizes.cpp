@@ -113,7 +113,7 @@ class SizeChecker {
         return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], kinds[nth])) * sizeof(float);
       }
       case Role::sums:
-        return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.dp);
+        return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());
       case Role::work:
         return optimizer_->work_bytes(layout_.units.units[u]);
       case Role::full_state:
