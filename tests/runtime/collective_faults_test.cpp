@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "runtime/verifier.h"
 #include "tests/runtime/fault_kinds.h"
+#include "tests/runtime/mutate.h"
 #include "tests/runtime/subjects.h"
 
 using namespace zrt;

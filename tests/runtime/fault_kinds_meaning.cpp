@@ -43,8 +43,27 @@ std::function<bool(Broken&, size_t)> change(Test suits, std::function<void(Broke
   };
 }
 
-FaultKind removed(const char* name, Test suits, bool everywhere = true) {
-  return {name, everywhere, change(std::move(suits), [](Broken&, Program& p, OpId id) { drop_op(p, id); })};
+// What a gather brings together may still be there from one before it.
+bool repeats(const Program& program, const Op& gather) {
+  if (gather.kind != OpKind::gather) return false;
+  for (const Op& op : program.ops) {
+    if (&op == &gather) return false;
+    for (const Access& access : op.accesses) {
+      if (access.use != Use::read && access.buffer == gather.accesses.back().buffer) return true;
+    }
+  }
+  return false;
+}
+
+FaultKind removed(const char* name, const Test& suits, bool everywhere = true) {
+  return {name, everywhere, [suits](Broken& broken, size_t n) {
+            Program& program = step(broken);
+            const OpId id = nth(
+                program, [&](const Op& op) { return suits(op) && !repeats(program, op); }, n);
+            if (id == program.ops.size()) return false;
+            drop_op(program, id);
+            return true;
+          }};
 }
 // The copy runs right before the op, after the same waits.
 FaultKind doubled(const char* name, OpKind kind, bool everywhere = true) {

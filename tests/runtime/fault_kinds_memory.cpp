@@ -71,16 +71,22 @@ bool wait_for_another(Broken& broken, size_t n) {
   });
 }
 
-// The compute lane waits for nothing of the nth other lane that it waits for.
+// The compute lane waits for nothing of the nth other lane whose waits order what no other does.
 bool forget_lane(Broken& broken, size_t n) {
   Program& program = step(broken);
   for (uint8_t lane = 1; lane < broken.set.lanes.size(); ++lane) {
     Program changed = program;
-    size_t forgotten = 0;
     for (Op& op : changed.ops) {
-      if (op.lane == 0) forgotten += std::erase_if(op.waits, [&](OpId wait) { return program.ops[wait].lane == lane; });
+      if (op.lane == 0) std::erase_if(op.waits, [&](OpId wait) { return program.ops[wait].lane == lane; });
     }
-    if (forgotten == 0 || n-- > 0) continue;
+    bool needed = false;
+    for (OpId id = 0; id < program.ops.size() && !needed; ++id) {
+      for (OpId wait : program.ops[id].waits) {
+        const bool removed = program.ops[id].lane == 0 && program.ops[wait].lane == lane;
+        needed = needed || (removed && !ordered(changed, id, wait));
+      }
+    }
+    if (!needed || n-- > 0) continue;
     program = changed;
     return true;
   }
