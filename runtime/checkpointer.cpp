@@ -113,7 +113,8 @@ std::vector<Run> Checkpointer::states(size_t local) const {
     const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), place(local, u, k + 1));
+        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank),
+                 place(local, u, k + 1));
         continue;
       }
       if (rank != 0) continue;  // every rank holds the same

@@ -82,7 +82,8 @@ CommForecast forecast_comm(const Program& program, const Layout& layout) {
     const auto parts = static_cast<uint64_t>(op.span == Span::inner ? layout.groups.inner : layout.dp);
     const bool twice = layout.groups.replicated && op.span == Span::outer;
     for (uint32_t u : op.units) {
-      const uint64_t elements = static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
+      const uint64_t elements =
+          static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
       *kind += elements;
       if (op.span == Span::outer) forecast.between_groups += elements;
     }

@@ -30,7 +30,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
 struct CommForecast {
   uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
   uint64_t between_groups = 0;  // of these, on the outer level
-  uint64_t share_sums = 0;  // bytes: what an optimizer's rounds share
+  uint64_t share_sums = 0;      // bytes: what an optimizer's rounds share
 };
 CommForecast forecast_comm(const Program& program, const Layout& layout);
 

@@ -4,6 +4,7 @@
 #include <sanitizer/asan_interface.h>
 
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -94,7 +95,14 @@ Executor::Plan& Executor::plan(const Program& program) {
   return *plan;
 }
 
-void Executor::run(const Program& program) {
+bool Executor::leaves_out(const Op& op) const {
+  if (only_ == Only::everything) return false;
+  const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
+  return only_ == Only::communication ? !communicates : communicates && op.kind != OpKind::share_control;
+}
+
+void Executor::run(const Program& program, Only only) {
+  only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
   if (options_.serialize) {
@@ -109,6 +117,7 @@ void Executor::run_lanes(const Program& program) {
   std::vector<core::Event> latest(program.ops.size());
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
+    if (leaves_out(op)) return;
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
       if (latest[other].done()) continue;
@@ -157,7 +166,7 @@ void Executor::run_serial(const Program& program) {
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     count_live(program, id, position);
-    execute(program, id, iteration);
+    if (!leaves_out(program.ops[id])) execute(program, id, iteration);
     for (BufferId ended : plans_[&program]->ended[position]) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
@@ -215,7 +224,13 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
       if (access.use == Use::write) core::paint_red_zone(red_zone(access));
     }
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
-    run_op(call);
+    if (only_ == Only::compute && communicates) {
+      for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
+        std::memset(call.address(*shares), 0, call.bytes(*shares));
+      }
+    } else {
+      run_op(call);
+    }
     if (communicates) count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;

@@ -21,6 +21,10 @@ struct ExecutorOptions {
   bool trace = false;      // keep start and end of every execution
 };
 
+// For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
+// hold what lay there before, what ranks would tell each other for a decision is zero, and numbers mean nothing.
+enum class Only : uint8_t { everything, compute, communication };
+
 struct TraceEvent {
   const Program* program;
   OpId op;
@@ -49,7 +53,7 @@ class Executor {
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
   // started by then never run, because what they would read was not written.
-  void run(const Program& program);
+  void run(const Program& program, Only only = Only::everything);
 
   Control& control();                                                    // between programs
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }  // compute lane waiting for comm, last run
@@ -64,6 +68,7 @@ class Executor {
 
  private:
   struct Plan;  // per program: which ops are waited for, where lives end
+  bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
   void run_serial(const Program& program);
@@ -83,6 +88,7 @@ class Executor {
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
+  Only only_ = Only::everything;  // of the last run
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
   std::array<core::CategoryBytes, core::tier_count> live_{};

@@ -23,37 +23,6 @@ double access_bytes(const ProgramSet& set, const Op& op, Counts counts) {
   return bytes;
 }
 
-struct Volume {
-  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
-  double rounds = 1;   // an all-reduce is a reduction and a gather
-  bool copies = true;  // a gather's own part lies elsewhere
-};
-
-Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
-  Volume volume;
-  if (op.kind != OpKind::reduce_grad) {
-    volume.bytes = access_bytes(set, op, [](const Access& access) {
-      const bool whole = access.role == Role::full_state || access.role == Role::partial ||
-                         access.role == Role::shares || access.role == Role::sums;
-      return whole && access.use != Use::read;
-    });
-    volume.copies = std::any_of(op.accesses.begin(), op.accesses.end(),
-                                [](const Access& access) { return access.use == Use::read; });
-    return volume;
-  }
-  volume.bytes = access_bytes(set, op, [](const Access& access) {
-    return access.role == Role::local_grad || (access.role == Role::partial && access.use == Use::read);
-  });
-  if (volume.bytes > 0) return volume;
-  // In place; between groups that are replicas of each other, an all-reduce of the shard.
-  volume.bytes = access_bytes(set, op, [](const Access& access) { return access.role == Role::grad; });
-  if (op.span == Span::outer) {
-    volume.rounds = 2;
-    if (layout.zero.grads == optimizer::Extent::full) volume.bytes /= layout.shards();
-  }
-  return volume;
-}
-
 OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
   const Placement at = placement(op.span, layout, cluster.ranks_per_host);
   const Volume volume = collective_volume(set, op, layout);
@@ -120,6 +89,31 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
 }
 
 }  // namespace
+
+Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
+  Volume volume;
+  if (op.kind != OpKind::reduce_grad) {
+    volume.bytes = access_bytes(set, op, [](const Access& access) {
+      const bool whole = access.role == Role::full_state || access.role == Role::partial ||
+                         access.role == Role::shares || access.role == Role::sums;
+      return whole && access.use != Use::read;
+    });
+    volume.copies = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                [](const Access& access) { return access.use == Use::read; });
+    return volume;
+  }
+  volume.bytes = access_bytes(set, op, [](const Access& access) {
+    return access.role == Role::local_grad || (access.role == Role::partial && access.use == Use::read);
+  });
+  if (volume.bytes > 0) return volume;
+  // In place; between groups that are replicas of each other, an all-reduce of the shard.
+  volume.bytes = access_bytes(set, op, [](const Access& access) { return access.role == Role::grad; });
+  if (op.span == Span::outer) {
+    volume.rounds = 2;
+    if (layout.zero.grads == optimizer::Extent::full) volume.bytes /= layout.shards();
+  }
+  return volume;
+}
 
 BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
                      double memory_bytes_per_second) {

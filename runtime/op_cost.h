@@ -17,6 +17,14 @@ struct OpCost {
 // cluster has no link between them.
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
 
+// What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
+struct Volume {
+  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
+  double rounds = 1;   // an all-reduce is a reduction and a gather
+  bool copies = true;  // a gather's own part lies elsewhere
+};
+Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout);
+
 // Forward and backward of one block over one microbatch. The rest of an op's cost follows from its buffers.
 struct BlockCost {
   double forward_seconds = 0, backward_seconds = 0;

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
 #include <array>
-
 #include "core/arena.h"
 #include "core/error.h"
 

@@ -45,8 +45,8 @@ class Session {
   ~Session();
 
   // Runs a phase on all local ranks at once and waits. Throws the root cause of the first local rank that has one, else
-  // the CommError that holds another process's. A phase after a step finds whole weights up to date. The inputs are a copy: every rank writes its control block, where a
-  // caller may have them from.
+  // the CommError that holds another process's. A phase after a step finds whole weights up to date. The inputs are a
+  // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
   // Runs "export" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
@@ -77,7 +77,7 @@ class Session {
 
  private:
   struct Member {
-    std::array<std::unique_ptr<comm::Communicator>, 3> groups;  // by Span
+    std::array<std::unique_ptr<comm::Communicator>, 3> groups;          // by Span
     std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
     std::unique_ptr<Executor> executor;
   };

@@ -48,7 +48,13 @@ struct ZeroConfig {
   int stage = 0;
   // In elements. A unit larger than its bucket travels alone, so 0 means one collective per unit.
   int64_t reduce_bucket_size = 500000000, allgather_bucket_size = 500000000;
-  int64_t max_reuse_distance = 1000000000;  // elements; stage 3
+  // Of stage 3, in elements.
+  int64_t max_reuse_distance = 1000000000;
+  std::optional<int64_t> prefetch_bucket_size;  // gathered ahead of use; none: the next block
+  int64_t max_live_parameters = 1000000000;     // gathered at a time; a block that is larger is gathered nevertheless
+  int64_t param_persistence_threshold = 0, model_persistence_threshold = INT64_MAX;
+  int hpz_partition_size = 1;  // ranks of a group that keeps what a forward gathered until the backward; 1: none
+  int mics_shard_size = 0;     // ranks that share one set of states; 0: all
   bool overlap_comm = false;
 };
 
@@ -61,7 +67,8 @@ struct PrecisionConfig {
 
 struct ParallelConfig {
   int tensor = 1, pipeline = 1;
-  int64_t reduce_every = 1;  // microbatches summed on a rank before a reduction; divides the accumulation steps
+  int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
+  int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps
 };
 
 struct MemoryConfig {
@@ -114,6 +121,10 @@ struct Config {
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
+
+// The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
+// parse_config.
+Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks);
 
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -54,7 +55,8 @@ class Bounds {
   void wait_for_sent(Op& op) {
     int64_t elements = 0;
     size_t kept = 0;
-    // The newest first; what has been waited for need not be looked at again, since lanes run in order.
+    std::array<bool, max_lanes> waited{};
+    // The newest first: a lane runs in order, so that one wait stands for all before it.
     for (size_t i = sent_.size(); i-- > 0;) {
       elements += sent_[i].elements;
       const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
@@ -62,7 +64,9 @@ class Bounds {
         ++kept;
         continue;
       }
-      op.waits.push_back(sent_[i].op);
+      bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
+      if (!lane_waited) op.waits.push_back(sent_[i].op);
+      lane_waited = true;
     }
     sent_.erase(sent_.begin(), sent_.end() - static_cast<std::ptrdiff_t>(kept));
   }

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
@@ -12,8 +11,6 @@
 #include "tools/commands/ranks.h"
 
 namespace zrt::tools {
-
-using Json = nlohmann::ordered_json;
 
 Json spread_json(const runtime::Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
@@ -245,17 +242,20 @@ int bench_command(const Args& args) {
   const std::string what = args.empty() ? "" : args[0];
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
   if (what == "comm") return bench_comm(rest);
+  if (what == "overlap") return bench_overlap(rest);
+  if (what == "traffic") return bench_traffic(rest);
   if (what == "calibrate") return bench_calibrate(rest);
   if (what == "predict") return bench_predict(rest);
+  constexpr const char* legal = "train, save, adam, comm, overlap, traffic, calibrate and predict";
+  if (what == "--help" || what == "-h") {
+    std::cout << "usage: zrt bench WHAT [options]; WHAT is one of " << legal << "; each takes --help and --json\n";
+    return 0;
+  }
   need_single_process("bench " + what);
   if (what == "train") return bench_train(rest);
   if (what == "save") return bench_save(rest);
   if (what == "adam") return bench_adam(rest);
-  if (what == "--help" || what == "-h") {
-    std::cout << "usage: zrt bench train|save|adam|comm|calibrate|predict [options]; each takes --help and --json\n";
-    return 0;
-  }
-  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam, comm, calibrate and predict", what));
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are {}", what, legal));
 }
 
 }  // namespace zrt::tools

@@ -4,11 +4,13 @@
 #include <string>
 
 #include "runtime/bench/bench.h"
-#include "tools/commands/arguments.h"
+#include "tools/commands/command.h"
 
 namespace zrt::tools {
 
-nlohmann::ordered_json spread_json(const runtime::Spread& spread);
+using Json = nlohmann::ordered_json;
+
+Json spread_json(const runtime::Spread& spread);
 std::string spread_text(const runtime::Spread& spread, double unit);  // "median (low – high)"
 
 // Overwrites one line of a terminal; silent elsewhere, and where `shown` is false.
@@ -17,5 +19,7 @@ void end_bench_progress();
 
 int bench_calibrate(const Args& args);
 int bench_predict(const Args& args);
+int bench_overlap(const Args& args);
+int bench_traffic(const Args& args);
 
 }  // namespace zrt::tools
