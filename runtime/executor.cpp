@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <numeric>
@@ -26,12 +27,7 @@ struct Executor::Plan {
 };
 
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
-    : rank_(std::move(rank)),
-      set_(set),
-      arenas_(arenas),
-      options_(options),
-      control_(no_buffer),
-      epoch_(now_seconds()) {
+    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
@@ -104,6 +100,7 @@ bool Executor::leaves_out(const Op& op) const {
 void Executor::run(const Program& program, Only only) {
   only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
+  ++runs_;
   failed_ = false;
   if (options_.serialize) {
     run_serial(program);
@@ -137,6 +134,10 @@ void Executor::run_lanes(const Program& program) {
     stream.run([this, &program, id, iteration] { execute(program, id, iteration); });
     if (plan.signals[id]) latest[id] = stream.record();
   });
+  std::vector<double> finish_seconds(streams_.size());
+  for (size_t lane = 0; lane < streams_.size(); ++lane) {
+    streams_[lane]->run([&finish = finish_seconds[lane]] { finish = now_seconds(); });
+  }
   std::exception_ptr first;
   for (auto& stream : streams_) {
     try {
@@ -146,6 +147,19 @@ void Executor::run_lanes(const Program& program) {
     }
   }
   if (first) std::rethrow_exception(first);
+  add_tail(finish_seconds);
+}
+
+// What other lanes do after the last compute op, no computation hides either.
+void Executor::add_tail(const std::vector<double>& finish_seconds) {
+  double compute = 0, comm = 0, io = 0;
+  for (size_t lane = 0; lane < finish_seconds.size(); ++lane) {
+    const LaneKind kind = set_.lanes[lane].kind;
+    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
+    last = std::max(last, finish_seconds[lane]);
+  }
+  exposed_comm_seconds_ += std::max(0.0, comm - compute);
+  exposed_io_seconds_ += std::max(0.0, io - std::max(compute, comm));
 }
 
 void Executor::run_serial(const Program& program) {
@@ -192,18 +206,42 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
   }
 }
 
+uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after) {
+  const std::lock_guard lock(comm_volume_mutex_);
+  CommVolume& volume = comm_volume_[op.kind];
+  uint64_t received = 0;
+  for (size_t k = 0; k < comm::op_kind_count; ++k) {
+    const uint64_t elements = after.elements[k] - before.elements[k], bytes = after.bytes[k] - before.bytes[k];
+    volume.calls += after.calls[k] - before.calls[k];
+    volume.elements += elements;
+    volume.bytes += bytes;
+    received += bytes;
+    if (op.span != Span::outer) continue;
+    volume.elements_between += elements;
+    volume.bytes_between += bytes;
+  }
+  return received;
+}
+
+void Executor::abort(const std::string& reason) {
+  for (comm::Communicator* group : rank_.groups) {
+    if (group) group->abort(reason);
+  }
+}
+
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
   const OpCall call(rank_, set_, arenas_, op, iteration);
-  const double start = options_.trace ? now_seconds() : 0;
+  const double start = tracing_ ? now_seconds() : 0;
+  uint64_t received = 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };
   try {
     for (const Access& access : op.accesses) {
       if (access.use == Use::write) core::paint_red_zone(red_zone(access));
     }
-    const comm::Counters before = communicates ? rank_.dp->counters() : comm::Counters{};
+    const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
     if (only_ == Only::compute && communicates) {
       for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
         std::memset(call.address(*shares), 0, call.bytes(*shares));
@@ -211,15 +249,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     } else {
       run_op(call);
     }
-    if (communicates) {
-      const comm::Counters after = rank_.dp->counters();
-      CommVolume& volume = comm_volume_[op.kind];
-      for (size_t k = 0; k < comm::op_kind_count; ++k) {
-        volume.calls += after.calls[k] - before.calls[k];
-        volume.elements += after.elements[k] - before.elements[k];
-        volume.bytes += after.bytes[k] - before.bytes[k];
-      }
-    }
+    if (communicates) received = count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;
       throw core::ProgramError(
@@ -228,16 +258,17 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     }
   } catch (const std::exception& error) {
     failed_ = true;
-    rank_.dp->abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
+    abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
     throw;
   } catch (...) {
     failed_ = true;
-    rank_.dp->abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
+    abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
-  if (!options_.trace) return;
+  if (!tracing_) return;
+  const TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, received, start, now_seconds()};
   const std::lock_guard lock(trace_mutex_);
-  trace_.push_back({&program, id, op.lane, rank_.control->inputs.step, start - epoch_, now_seconds() - epoch_});
+  trace_.push_back(event);
 }
 
 }  // namespace zrt::runtime

@@ -7,27 +7,12 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "runtime/memory_json.h"
 
 namespace zrt::runtime {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json categories_json(const core::CategoryBytes& categories) {
-  Json json;
-  for (size_t c = 0; c < categories.size(); ++c) json[std::string(core::category_names[c])] = categories[c];
-  return json;
-}
-
-Json tier_json(const TierPlan& plan, uint64_t measured) {
-  Json json{{"planned_peak_bytes", plan.peak_bytes}, {"measured_peak_bytes", measured}};
-  if (plan.peak_bytes == 0) return json;
-  json["peak_op"] = plan.peak_op;
-  json["peak_phase"] = plan.peak_phase;
-  json["live_peak_bytes"] = plan.live_peak_bytes;
-  json["categories"] = categories_json(plan.categories);
-  return json;
-}
 
 Json evaluation_json(const Evaluation& e) {
   Json json;
@@ -51,6 +36,12 @@ double Evaluation::perplexity() const {
 
 std::string to_json(const Evaluation& evaluation) {
   return evaluation_json(evaluation).dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json_line(int64_t step, const Evaluation& evaluation) {
+  Json json{{"step", step}};
+  json.update(evaluation_json(evaluation));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
@@ -149,31 +140,6 @@ std::string to_json(const Summary& s) {
             {"save_stall_seconds", s.save_stall_seconds}};
   if (s.validation) json["validation"] = evaluation_json(*s.validation);
   return json.dump(1);
-}
-
-std::string trace_json(Session& session, std::string_view phase) {
-  const Program& program = session.compiled().set.program(phase);
-  Json events = Json::array();
-  for (int local = 0; local < session.local_count(); ++local) {
-    const int r = session.first_local() + local;
-    const auto& lanes = session.compiled().set.lanes;
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      events.push_back(
-          {{"name", "thread_name"}, {"ph", "M"}, {"pid", r}, {"tid", lane}, {"args", {{"name", lanes[lane].name()}}}});
-    }
-    for (const TraceEvent& event : session.executor(local).trace()) {
-      if (event.program != &program) continue;
-      events.push_back({{"name", program.ops[event.op].name},
-                        {"cat", op_kind_name(program.ops[event.op].kind)},
-                        {"ph", "X"},
-                        {"pid", r},
-                        {"tid", event.lane},
-                        {"ts", event.start_seconds * 1e6},
-                        {"dur", (event.end_seconds - event.start_seconds) * 1e6},
-                        {"args", {{"step", event.step}}}});
-    }
-  }
-  return Json{{"traceEvents", events}}.dump();
 }
 
 void write_file(const std::filesystem::path& file, const std::string& text) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
@@ -48,7 +49,13 @@ struct ZeroConfig {
   int stage = 0;
   // In elements. A unit larger than its bucket travels alone, so 0 means one collective per unit.
   int64_t reduce_bucket_size = 500000000, allgather_bucket_size = 500000000;
-  int64_t max_reuse_distance = 1000000000;  // elements; stage 3
+  // Of stage 3, in elements.
+  int64_t max_reuse_distance = 1000000000;
+  std::optional<int64_t> prefetch_bucket_size;  // gathered ahead of use; none: the next block
+  int64_t max_live_parameters = 1000000000;     // gathered at a time; a block that is larger is gathered nevertheless
+  int64_t param_persistence_threshold = 0, model_persistence_threshold = INT64_MAX;
+  int hpz_partition_size = 1;  // ranks of a group that keeps what a forward gathered until the backward; 1: none
+  int mics_shard_size = 0;     // ranks that share one set of states; 0: all
   bool overlap_comm = false;
 };
 
@@ -61,7 +68,8 @@ struct PrecisionConfig {
 
 struct ParallelConfig {
   int tensor = 1, pipeline = 1;
-  int64_t reduce_every = 1;  // microbatches summed on a rank before a reduction; divides the accumulation steps
+  int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
+  int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps
 };
 
 struct MemoryConfig {
@@ -69,16 +77,24 @@ struct MemoryConfig {
   int64_t unit_bytes = 64 << 20;                                  // largest unit
 };
 
+// A folder of scalars over samples: job_name below output_path.
+struct MonitorConfig {
+  bool enabled = false;
+  std::string output_path, job_name;
+};
+
 struct RunConfig {
   int64_t steps = 1000, seed = 1;
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
   int64_t eval_interval = 0, eval_batches = 8;  // steps between evaluations, 0: none; microbatches of one
-  bool save_weights = true, trace = false;      // save_weights: a checkpoint after the last step
-  int64_t checkpoint_interval = 0;              // steps between checkpoints; 0: none but the last
-  int64_t keep_last = 2, keep_every = 0;        // newest checkpoints kept; and those of every so many steps, 0: none
-  std::string resume;                           // "": start from scratch; "auto"; or a run's or checkpoint's folder
-  bool load_module_only = false;                // resume takes weights alone: step 0, fresh optimizer
+  bool save_weights = true;                     // a checkpoint after the last step
+  bool trace = false;
+  std::optional<std::pair<int64_t, int64_t>> trace_steps;  // first and last; none: the first few
+  int64_t checkpoint_interval = 0;                         // steps between checkpoints; 0: none but the last
+  int64_t keep_last = 2, keep_every = 0;  // newest checkpoints kept; and those of every so many steps, 0: none
+  std::string resume;                     // "": start from scratch; "auto"; or a run's or checkpoint's folder
+  bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
 };
@@ -103,6 +119,7 @@ struct Config {
   DataConfig data;
   ParallelConfig parallel;
   MemoryConfig memory;
+  MonitorConfig tensorboard, csv_monitor;
   RunConfig run;
   std::vector<std::string> warnings;  // for the caller to log
   std::vector<ResolvedKey> keys;
@@ -114,6 +131,10 @@ struct Config {
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
+
+// The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
+// parse_config.
+Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks);
 
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.

@@ -1,4 +1,4 @@
-// What the benchmarks print alike, and those with a file of their own.
+// What the subcommands of `zrt bench` share.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,11 +10,15 @@ namespace zrt::tools {
 
 using Json = nlohmann::ordered_json;
 
-Json spread_json(const runtime::Spread& s);
-std::string range(const runtime::Spread& s, double unit);  // "1.20 (1.10 – 1.30)" in units of `unit`
-runtime::Progress progress();                              // one line on a terminal, nothing elsewhere
-void end_progress();
+Json spread_json(const runtime::Spread& spread);
+std::string spread_text(const runtime::Spread& spread, double unit);  // "median (low – high)"
 
+// Overwrites one line of a terminal; silent elsewhere, and where `shown` is false.
+runtime::Progress bench_progress(bool shown = true);
+void end_bench_progress();
+
+int bench_calibrate(const Args& args);
+int bench_predict(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
 

@@ -83,13 +83,13 @@ std::string bench_text(const runtime::OverlapBench& bench) {
   line("step with overlap", bench.with_overlap);
   line("step without overlap", bench.without_overlap);
   const char* base = bench.compute_beside_traffic ? "computation beside traffic" : "computation alone";
-  text += fmt::format("communication ÷ computation, each alone: {}\n", range(bench.comm_of_compute, 1));
-  text += fmt::format("step with overlap ÷ {}: {}\n", base, range(bench.with_of_compute, 1));
-  text += fmt::format("step without overlap ÷ {}: {}\n", base, range(bench.without_of_compute, 1));
+  text += fmt::format("communication ÷ computation, each alone: {}\n", spread_text(bench.comm_of_compute, 1));
+  text += fmt::format("step with overlap ÷ {}: {}\n", base, spread_text(bench.with_of_compute, 1));
+  text += fmt::format("step without overlap ÷ {}: {}\n", base, spread_text(bench.without_of_compute, 1));
   text += fmt::format("a rank receives {} in a step", core::format_bytes(bench.step_bytes));
   if (bench.compute_beside_traffic) {
-    text += fmt::format("; beside, {} MB/s flowed of {} asked for", range(bench.traffic_moved, 1e6),
-                        range(bench.traffic_asked, 1e6));
+    text += fmt::format("; beside, {} MB/s flowed of {} asked for", spread_text(bench.traffic_moved, 1e6),
+                        spread_text(bench.traffic_asked, 1e6));
   }
   text += "\nwhere rank 0's computation stood still in the last step with overlap:\n";
   for (const auto& gap : bench.gaps) {
@@ -121,11 +121,11 @@ int bench_overlap(const Args& args) {
     const runtime::Config config = overlap_config(values, transport->world());
     std::optional<std::filesystem::path> traffic;
     if (values.count("traffic")) traffic = values["traffic"].as<std::string>();
-    const runtime::Progress watched = progress(), unwatched = [](const std::string&) {};
+    const runtime::Progress watched = bench_progress(), unwatched = [](const std::string&) {};
     const runtime::OverlapBench bench =
         runtime::bench_overlap(config, *transport, rounds, traffic, transport->leads() ? watched : unwatched);
     if (!transport->leads()) return 0;
-    end_progress();
+    end_bench_progress();
     if (values.count("json")) {
       Json json{{"model", config.model.preset},
                 {"layers", config.model.layers},

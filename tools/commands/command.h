@@ -9,11 +9,13 @@ namespace zrt::tools {
 using Args = std::vector<std::string>;
 
 int train_command(const Args& args);
+int plan_command(const Args& args);
 int launch_command(const Args& args);
 int checkpoint_command(const Args& args);
 int data_command(const Args& args);
 int eval_command(const Args& args);
 int generate_command(const Args& args);
 int bench_command(const Args& args);
+int report_command(const Args& args);
 
 }  // namespace zrt::tools
