@@ -60,6 +60,8 @@ class Bench {
     inputs.step = step_;
     inputs.rates.lr = 1e-4;
     const Program& program = session_->compiled().set.program("step");
+    session_->executor(0).clear_trace();
+    session_->executor(0).set_tracing(only == Only::everything);
     transport_.exchange("start", session_->timeout());
     const double cpu = cpu_seconds();
     const double own = time_ranks(1, 1, [&](int) {
@@ -90,22 +92,19 @@ class Bench {
   std::vector<OverlapGap> gaps() {
     const Program& program = session_->compiled().set.program("step");
     const auto& lanes = session_->compiled().set.lanes;
-    std::vector<TraceEvent> events;
-    for (const TraceEvent& event : session_->executor(0).trace()) {
-      if (event.program == &program && event.step == step_) events.push_back(event);
-    }
+    auto lane = [&](const TraceEvent& event) { return program.ops[event.op].lane; };
+    std::vector<TraceEvent> events = session_->executor(0).trace();
     std::sort(events.begin(), events.end(), [](auto& a, auto& b) { return a.start_seconds < b.start_seconds; });
     std::vector<OverlapGap> gaps;
     double free_since = 0;
     for (const TraceEvent& event : events) {
-      const uint8_t lane = program.ops[event.op].lane;
-      if (lanes[lane].kind != LaneKind::compute) continue;
+      if (lanes[lane(event)].kind != LaneKind::compute) continue;
       if (free_since > 0 && event.start_seconds > free_since) {
         const TraceEvent* last = nullptr;  // the last to end before the op began
         for (const TraceEvent& other : events) {
           const bool ended_inside = other.end_seconds > free_since && other.end_seconds <= event.start_seconds;
-          if (program.ops[other.op].lane != lane && ended_inside && (!last || other.end_seconds > last->end_seconds))
-            last = &other;
+          if (lane(other) == lane(event) || !ended_inside) continue;
+          if (!last || other.end_seconds > last->end_seconds) last = &other;
         }
         gaps.push_back(
             {program.ops[event.op].name, last ? program.ops[last->op].name : "", event.start_seconds - free_since});
@@ -119,7 +118,7 @@ class Bench {
 
   uint64_t received_bytes() const {
     uint64_t bytes = 0;
-    for (uint64_t b : session_->communicator(0).counters().bytes) bytes += b;
+    for (const auto& [kind, volume] : session_->executor(0).comm_volume()) bytes += volume.bytes;
     return bytes;
   }
   uint64_t rank_bytes() const { return session_->compiled().plan.device().peak_bytes; }
