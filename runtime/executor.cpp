@@ -4,10 +4,14 @@
 #include <sanitizer/asan_interface.h>
 
 #include <chrono>
+#include <cmath>
+#include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/philox.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -94,9 +98,17 @@ Executor::Plan& Executor::plan(const Program& program) {
   return *plan;
 }
 
-void Executor::run(const Program& program) {
+bool Executor::leaves_out(const Op& op) const {
+  if (only_ == Only::everything) return false;
+  const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
+  return only_ == Only::communication ? !communicates : communicates && op.kind != OpKind::share_control;
+}
+
+void Executor::run(const Program& program, Only only) {
+  only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
+  ++runs_;
   if (options_.serialize) {
     run_serial(program);
   } else {
@@ -109,6 +121,7 @@ void Executor::run_lanes(const Program& program) {
   std::vector<core::Event> latest(program.ops.size());
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
+    if (leaves_out(op)) return;
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
       if (latest[other].done()) continue;
@@ -157,7 +170,7 @@ void Executor::run_serial(const Program& program) {
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     count_live(program, id, position);
-    execute(program, id, iteration);
+    if (!leaves_out(program.ops[id])) execute(program, id, iteration);
     for (BufferId ended : plans_[&program]->ended[position]) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
@@ -203,9 +216,18 @@ void Executor::abort(const std::string& reason) {
   }
 }
 
+// Half of the ops start late, by a time whose logarithm is uniform.
+void Executor::delay(const Op& op, OpId id, uint32_t iteration) const {
+  const core::RngKey key{options_.stress_seed, runs_, static_cast<uint32_t>(rank_.number) << 8 | op.lane};
+  const uint32_t word = core::random_word(key, uint64_t{id} << 32 | iteration);
+  if (word % 2 == 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>(std::exp2(10 * core::uniform(word)))));
+}
+
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
+  if (options_.stress_seed != 0) delay(op, id, iteration);
   const OpCall call(rank_, set_, arenas_, op, iteration);
   const double start = options_.trace ? now_seconds() : 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
@@ -215,7 +237,13 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
       if (access.use == Use::write) core::paint_red_zone(red_zone(access));
     }
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
-    run_op(call);
+    if (only_ == Only::compute && communicates) {
+      for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
+        std::memset(call.address(*shares), 0, call.bytes(*shares));
+      }
+    } else {
+      run_op(call);
+    }
     if (communicates) count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;

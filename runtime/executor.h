@@ -19,7 +19,15 @@ struct ExecutorOptions {
   int threads = 1;         // of the compute lane
   bool serialize = false;  // run op after op on the calling thread, counting live bytes and poisoning dead buffers
   bool trace = false;      // keep start and end of every execution
+  // Not 0: ops start late at random, up to a millisecond, so that lanes and ranks meet in orders that are rare
+  // otherwise. Nothing may change but the time. The delays follow from the seed, the rank, the op, its turn and the
+  // number of the run.
+  uint64_t stress_seed = 0;
 };
+
+// For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
+// hold what lay there before, what ranks would tell each other for a decision is zero, and numbers mean nothing.
+enum class Only : uint8_t { everything, compute, communication };
 
 struct TraceEvent {
   const Program* program;
@@ -49,7 +57,7 @@ class Executor {
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
   // started by then never run, because what they would read was not written.
-  void run(const Program& program);
+  void run(const Program& program, Only only = Only::everything);
 
   Control& control();                                                    // between programs
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }  // compute lane waiting for comm, last run
@@ -64,10 +72,12 @@ class Executor {
 
  private:
   struct Plan;  // per program: which ops are waited for, where lives end
+  bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
   void run_serial(const Program& program);
   void execute(const Program& program, OpId id, uint32_t iteration);
+  void delay(const Op& op, OpId id, uint32_t iteration) const;
   void count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
   void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
@@ -83,6 +93,8 @@ class Executor {
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
+  Only only_ = Only::everything;  // of the last run
+  uint32_t runs_ = 0;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
   std::array<core::CategoryBytes, core::tier_count> live_{};

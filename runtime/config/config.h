@@ -88,6 +88,7 @@ struct RunConfig {
   bool load_module_only = false;                // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
+  int64_t stress_seed = 0;  // not 0: ops start late at random, for tests of what waits guarantee
 };
 
 // One line of config.resolved.json.
@@ -121,6 +122,10 @@ struct Config {
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
+
+// The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
+// parse_config.
+Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks);
 
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.

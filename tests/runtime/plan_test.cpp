@@ -1,0 +1,1 @@
+int unused_main_is_in_catch;
