@@ -40,6 +40,7 @@ class Bench {
         layout_, compile_within_budget(config_, layout_, {"init", "step"}, transport.host_count()),
         session_options(config_), SessionHooks{random_batches(layout_, step_), {}}, transport);
     session_->run("init", {});
+    session_->executor(0).set_tracing(true);
   }
 
   // Seconds of the slowest rank; all start together. Collective over processes.

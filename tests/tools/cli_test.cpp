@@ -310,6 +310,45 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   CHECK(result.text.find("goodput") != std::string::npos);
 }
 
+TEST_CASE("A calibration writes a cluster, with which a step is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = folder / "mine/cluster.json";
+  const Result calibrated = run_zrt("bench calibrate --quick --ranks 2 --out " + cluster);
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(calibrated.text.find("2 ranks per host") != std::string::npos);
+  CHECK(read_json(cluster)["inside_host"]["bytes_per_second"]["value"] > 0);
+  folder.write("config.json",
+               R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true},
+                   "zero_optimization": {"stage": 3}, "model": {"preset": "gpt2-tiny"}})");
+  const Result predicted = run_zrt("bench predict " + (folder / "config.json") + " --cluster " + cluster +
+                                   " --ranks 2 --rounds 2 --set model.sequence=16 --json");
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  const auto json = nlohmann::json::parse(predicted.text);
+  CHECK(json["predicted_seconds"] > 0);
+  CHECK(json["measured_seconds"]["median"] > 0);
+  CHECK(json["error"].get<double>() ==
+        Approx(json["predicted_seconds"].get<double>() / json["measured_seconds"]["median"].get<double>() - 1));
+}
+
+TEST_CASE("Bench calibrate and predict say what is missing or not a cluster") {
+  const Folder folder("predict");
+  folder.write("config.json", R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})");
+  for (const auto& [arguments, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"bench calibrate", "--out is missing"},
+           {"bench calibrate --quick --threads 0 --out " + (folder / "x.json"), "--threads"},
+           {"bench predict --cluster dgx-a100", "config is missing"},
+           {"bench predict " + (folder / "config.json"), "--cluster is missing"},
+           {"bench predict " + (folder / "config.json") + " --cluster dgx-a1000", "did you mean 'dgx-a100'"},
+           {"bench predict " + (folder / "config.json") + " --cluster " + (folder / "config.json"), "has no key"}}) {
+    const Result result = run_zrt(arguments);
+    INFO(arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(expected) != std::string::npos);
+  }
+}
+
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
                                 "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
