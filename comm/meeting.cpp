@@ -119,10 +119,13 @@ std::string timeout_text(const std::string& group, int rank, int size, const Cal
     std::string& list = std::find(missing.begin(), missing.end(), r) != missing.end() ? lost : waiting;
     list += fmt::format("{}{}", list.empty() ? "" : ", ", r);
   }
+  // "dp.inner[4-7]": rank 1 of it is rank 5 of the run.
+  const bool counts_inside = group.ends_with(']');
   return fmt::format(
-      "group {} of {} ranks: {} (call {} of rank {}){}{} ms; missing ranks: {}; waiting ranks: {}. Look "
+      "group {} of {} ranks: {} (call {} of rank {}){}{} ms; missing ranks: {}; waiting ranks: {}{}. Look "
       "for an earlier error or a longer path on the missing ranks, or raise run.timeout_seconds. Last calls:\n",
-      group, size, describe(call), sequence, rank, timed_out, timeout.count(), lost, waiting);
+      group, size, describe(call), sequence, rank, timed_out, timeout.count(), lost, waiting,
+      counts_inside ? " (counted inside the group, whose name lists the ranks of the run)" : "");
 }
 
 }  // namespace zrt::comm

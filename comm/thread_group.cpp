@@ -12,10 +12,22 @@ std::vector<std::unique_ptr<Communicator>> make_thread_group(const std::string& 
   if (size < 1) {
     throw core::CommError(fmt::format("group {} cannot have {} ranks; legal is 1 or more", group, size));
   }
-  auto meeting = std::make_shared<ThreadMeeting>(group, size, timeout);
-  std::vector<std::unique_ptr<Communicator>> members;
-  for (int rank = 0; rank < size; ++rank) members.push_back(make_communicator(meeting, rank));
-  return members;
+  return make_thread_groups(group, one_group(size), size, timeout);
+}
+
+std::vector<std::unique_ptr<Communicator>> make_thread_groups(const std::string& name, const Partition& partition,
+                                                              int world, std::chrono::milliseconds timeout) {
+  check_partition(name, partition, world);
+  const auto room = std::make_shared<Room>();
+  std::vector<std::unique_ptr<Communicator>> by_rank(static_cast<size_t>(world));
+  for (const std::vector<int>& ranks : partition) {
+    const int size = static_cast<int>(ranks.size());
+    const auto meeting = std::make_shared<ThreadMeeting>(group_name(name, ranks, world), size, timeout, room);
+    for (int r = 0; r < size; ++r) {
+      by_rank[static_cast<size_t>(ranks[static_cast<size_t>(r)])] = make_communicator(meeting, r);
+    }
+  }
+  return by_rank;
 }
 
 }  // namespace zrt::comm

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partition.h"
 
 namespace zrt::comm {
 
@@ -15,5 +16,9 @@ namespace zrt::comm {
 // CommError that names both calls.
 std::vector<std::unique_ptr<Communicator>> make_thread_group(const std::string& group, int size,
                                                              std::chrono::milliseconds timeout);
+
+// The same for several groups that end together; by rank of the run. Throws CommError for a partition that is none.
+std::vector<std::unique_ptr<Communicator>> make_thread_groups(const std::string& name, const Partition& partition,
+                                                              int world, std::chrono::milliseconds timeout);
 
 }  // namespace zrt::comm

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/partition.h"
 #include "core/arena.h"
 
 namespace zrt::comm {
@@ -26,10 +27,17 @@ class Transport {
   // Whether rank 0 lives here: its process alone prints and writes the files of which a run has one.
   bool leads() const { return first_local() == 0; }
 
-  // The communicators of the local ranks, in order, in a group of all ranks. Collective over processes, which must make
-  // their groups in the same order, on one thread. Communicators must not outlive the transport.
-  virtual std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
-                                                                std::chrono::milliseconds timeout) = 0;
+  // The communicators of the local ranks, in order, each in its own group of the partition; rank() and size() count
+  // within it. Groups work at the same time; what ends one of them ends the others of the partition on this machine,
+  // and elsewhere those that a failing rank's other groups reach. Collective over processes, which must make their
+  // groups in the same order, on one thread. Communicators must not outlive the transport. Throws CommError when the
+  // partition leaves a rank out, names one twice, or differs between processes.
+  virtual std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
+                                                                 std::chrono::milliseconds timeout) = 0;
+  // All ranks in one group.
+  std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name, std::chrono::milliseconds timeout) {
+    return make_groups(name, one_group(world()), timeout);
+  }
 
   // Memory of a local rank that peers on the same machine read in place. Buffers elsewhere may be passed to collectives
   // too, but may have to be copied more often. Not collective; any thread may call it. Throws MemoryError.

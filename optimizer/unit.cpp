@@ -1,6 +1,7 @@
 #include "optimizer/unit.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 namespace zrt::optimizer {
@@ -33,29 +34,35 @@ int64_t UnitTable::padding() const {
   return sum;
 }
 
-UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
+UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence) {
   UnitTable table;
   const auto param_users = users(model);
   std::map<std::string, ParamPlace> places;
   uint32_t number = 0;
+  int64_t persistent_elements = 0;
+  std::array<size_t, 2> open{SIZE_MAX, SIZE_MAX};  // the unit that takes the next parameter; by Unit::persistent
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
     const int64_t extent = round_up(param.elements(), unit_alignment);
+    const bool persistent =
+        param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
+    if (persistent) persistent_elements += param.elements();
+    size_t& at = open[persistent ? 1 : 0];
     // A unit never spans blocks: it is gathered for one of them at a time.
-    if (table.units.empty() || table.units.back().blocks != blocks ||
-        table.units.back().elements + extent > unit_elements) {
-      table.units.push_back(Unit{.name = param.name, .params = {}, .blocks = blocks});
+    if (at == SIZE_MAX || table.units[at].blocks != blocks || table.units[at].elements + extent > unit_elements) {
+      at = table.units.size();
+      table.units.push_back(Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent});
     }
-    Unit& unit = table.units.back();
+    Unit& unit = table.units[at];
     unit.params.push_back(UnitParam{&param, unit.elements, number++});
-    places[param.name] = ParamPlace{static_cast<uint32_t>(table.units.size() - 1), unit.elements};
+    places[param.name] = ParamPlace{static_cast<uint32_t>(at), unit.elements};
     unit.elements += extent;
   }
   for (Unit& unit : table.units) {
     if (unit.params.size() > 1) unit.name += " … " + unit.params.back().param->name;
-    unit.elements = round_up(unit.elements, dp * unit_alignment);
-    unit.shard = unit.elements / dp;
+    unit.elements = round_up(unit.elements, cut.dp * unit_alignment);
+    unit.shard = unit.elements / (cut.shards > 0 ? cut.shards : cut.dp);
   }
   for (const auto& block : model.blocks) {
     auto& params = table.params.emplace_back();

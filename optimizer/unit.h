@@ -22,7 +22,8 @@ struct Unit {
   std::vector<UnitParam> params;
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
   int64_t elements = 0;          // with padding: a multiple of dp × unit_alignment
-  int64_t shard = 0;             // elements per data-parallel rank
+  int64_t shard = 0;             // elements per rank that shares the states
+  bool persistent = false;       // of small parameters that stay whole even where weights are sharded
   int64_t parameters() const;    // elements without padding
 };
 
@@ -38,8 +39,21 @@ struct UnitTable {
   int64_t padding() const;                      // elements that are no parameter
 };
 
+// Among how many ranks units are cut. `dp` data-parallel ranks; `shards` of them share a unit's states (0: all).
+struct Cut {
+  int dp = 1, shards = 0;
+};
+// Which parameters stay whole on every rank: those smaller than `parameter` elements, as long as all of them together
+// have at most `model` elements (DeepSpeed's persistence thresholds).
+struct Persistence {
+  int64_t parameter = 0, model = INT64_MAX;
+};
+
 // Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
-// operator needs its weight in one piece.
-UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements);
+// operator needs its weight in one piece. Persistent parameters with the same users share units of their own.
+UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {});
+inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
+  return make_units(model, Cut{dp, 0}, unit_elements);
+}
 
 }  // namespace zrt::optimizer

@@ -75,16 +75,16 @@ const float* Checkpointer::place(size_t local, size_t unit, size_t source) const
   const auto* values =
       reinterpret_cast<const float*>(session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset);
   const optimizer::Unit& u = session_.layout().units.units[unit];
-  const bool whole = buffer.bytes == static_cast<uint64_t>(u.elements) * sizeof(float);
-  return values + (whole && u.shard != u.elements ? (session_.first_local() + static_cast<int>(local)) * u.shard : 0);
+  if (copied) return values;
+  return values + session_.layout().piece_offset(u, session_.first_local() + static_cast<int>(local), source);
 }
 
 namespace {
 
-// The parts of a unit's parameters that lie in one rank's shard.
-void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, int rank,
+// The parts of a unit's parameters that lie in what one rank saves.
+void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
               const float* values) {
-  const int64_t begin = rank * unit.shard, end = begin + unit.shard;
+  const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
@@ -99,7 +99,8 @@ std::vector<Run> Checkpointer::weights(size_t local) const {
   std::vector<Run> runs;
   const auto& units = session_.layout().units.units;
   for (size_t u = 0; u < units.size(); ++u) {
-    add_runs(runs, units[u], "", session_.first_local() + static_cast<int>(local), place(local, u, 0));
+    const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
+    add_runs(runs, units[u], "", piece, place(local, u, 0));
   }
   return runs;
 }
@@ -112,7 +113,8 @@ std::vector<Run> Checkpointer::states(size_t local) const {
     const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, rank, place(local, u, k + 1));
+        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank),
+                 place(local, u, k + 1));
         continue;
       }
       if (rank != 0) continue;  // every rank holds the same

@@ -16,6 +16,10 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
   Compiled compiled;
   ProgramSet& set = compiled.set;
   set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
+  if (layout.groups.inner > 1) {
+    set.lanes.push_back({LaneKind::comm, "dp.inner"});
+    set.lanes.push_back({LaneKind::comm, "dp.outer"});
+  }
   const bool training = std::find(phases.begin(), phases.end(), "step") != phases.end();
   StateBuffers& state = compiled.state = add_state(set, layout, training);
   for (const std::string& phase : phases) {
@@ -44,8 +48,13 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
         throw core::ProgramError(fmt::format("there is no phase '{}'", phase));
       }
       apply_zero(draft, set, layout, state);
+      if (layout.overlap) prefetch(draft, set, layout);
     }
     set.programs.push_back(add_waits(draft, set, layout));
+  }
+  const auto& units = layout.units.units;
+  if (training && std::any_of(units.begin(), units.end(), [&](const auto& unit) { return layout.refreshes(unit); })) {
+    set.programs.push_back(add_waits(make_refresh(set, layout, state), set, layout));
   }
   assign_memory(set, sabotage);
   compiled.plan = make_memory_plan(set);
@@ -60,16 +69,24 @@ CommForecast forecast_comm(const Program& program, const Layout& layout) {
   const auto optimizer = optimizer::make_optimizer(layout.optimizer);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t) {
     const Op& op = program.ops[id];
+    const auto others = static_cast<uint64_t>(layout.ranks(op.span) - 1);
     if (op.kind == OpKind::share_sums) {
-      const uint64_t bytes = optimizer->share_bytes(layout.units.units[op.units[0]], op.round);
-      forecast.share_sums += bytes * static_cast<uint64_t>(layout.dp - 1);
+      forecast.share_sums += optimizer->share_bytes(layout.units.units[op.units[0]], op.round) * others;
     }
     uint64_t* kind = op.kind == OpKind::gather        ? &forecast.gather
                      : op.kind == OpKind::reduce_grad ? &forecast.reduce_grad
                      : op.kind == OpKind::gather_grad ? &forecast.gather_grad
                                                       : nullptr;
     if (!kind) return;
-    for (uint32_t u : op.units) *kind += static_cast<uint64_t>(layout.units.units[u].shard * (layout.dp - 1));
+    // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
+    const auto parts = static_cast<uint64_t>(op.span == Span::inner ? layout.groups.inner : layout.dp);
+    const bool twice = layout.groups.replicated && op.span == Span::outer;
+    for (uint32_t u : op.units) {
+      const uint64_t elements =
+          static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
+      *kind += elements;
+      if (op.span == Span::outer) forecast.between_groups += elements;
+    }
   });
   return forecast;
 }

@@ -20,6 +20,8 @@ struct Compiled {
 // Phases, in the order given: "init", "load", "step", "eval", "decode", "export", "save". "step" brings gradients and
 // optimizer states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the
 // verifier is left out (tests of what happens then).
+// A set with "step" also has "refresh" where whole weights are gathered by the step that needs them: it does so for the
+// other phases, between steps.
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
                  bool check = true);
 
@@ -27,7 +29,8 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
 // elements × (N-1)/N. Counts come from the program.
 struct CommForecast {
   uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
-  uint64_t share_sums = 0;  // bytes: what an optimizer's rounds share
+  uint64_t between_groups = 0;  // of these, on the outer level
+  uint64_t share_sums = 0;      // bytes: what an optimizer's rounds share
 };
 CommForecast forecast_comm(const Program& program, const Layout& layout);
 

@@ -197,6 +197,29 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
   }
 }
 
+uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after) {
+  const std::lock_guard lock(comm_volume_mutex_);
+  CommVolume& volume = comm_volume_[op.kind];
+  uint64_t all = 0;
+  for (size_t k = 0; k < comm::op_kind_count; ++k) {
+    const uint64_t elements = after.elements[k] - before.elements[k], bytes = after.bytes[k] - before.bytes[k];
+    volume.calls += after.calls[k] - before.calls[k];
+    volume.elements += elements;
+    volume.bytes += bytes;
+    all += bytes;
+    if (op.span != Span::outer) continue;
+    volume.elements_between += elements;
+    volume.bytes_between += bytes;
+  }
+  return all;
+}
+
+void Executor::abort(const std::string& reason) {
+  for (comm::Communicator* group : rank_.groups) {
+    if (group) group->abort(reason);
+  }
+}
+
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
@@ -209,18 +232,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     for (const Access& access : op.accesses) {
       if (access.use == Use::write) core::paint_red_zone(red_zone(access));
     }
-    const comm::Counters before = communicates ? rank_.dp->counters() : comm::Counters{};
+    const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
     run_op(call);
-    if (communicates) {
-      const comm::Counters after = rank_.dp->counters();
-      CommVolume& volume = comm_volume_[op.kind];
-      for (size_t k = 0; k < comm::op_kind_count; ++k) {
-        volume.calls += after.calls[k] - before.calls[k];
-        volume.elements += after.elements[k] - before.elements[k];
-        volume.bytes += after.bytes[k] - before.bytes[k];
-        received += after.bytes[k] - before.bytes[k];
-      }
-    }
+    if (communicates) received = count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;
       throw core::ProgramError(
@@ -229,11 +243,11 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     }
   } catch (const std::exception& error) {
     failed_ = true;
-    rank_.dp->abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
+    abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
     throw;
   } catch (...) {
     failed_ = true;
-    rank_.dp->abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
+    abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
   if (!tracing_) return;

@@ -30,9 +30,10 @@ struct TraceEvent {
   double start_seconds, end_seconds;  // of the machine's steady clock
 };
 
-// What one kind of op received from other ranks.
+// What one kind of op received from other ranks, and of that through the outer level of groups.
 struct CommVolume {
   uint64_t calls = 0, elements = 0, bytes = 0;
+  uint64_t elements_between = 0, bytes_between = 0;
 };
 
 struct LivePeak {
@@ -57,7 +58,7 @@ class Executor {
   // runs.
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }
   double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
-  const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }
+  const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs
   // Of serialized runs.
   const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
     return live_peak_[static_cast<size_t>(tier)];
@@ -75,6 +76,9 @@ class Executor {
   void add_tail(const std::vector<double>& finish_seconds);
   void run_serial(const Program& program);
   void execute(const Program& program, OpId id, uint32_t iteration);
+  // Returns the bytes received.
+  uint64_t count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
+  void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
   uint64_t& live(const Buffer& buffer);
   void count_live(const Program& program, OpId id, size_t position);
@@ -86,6 +90,7 @@ class Executor {
   BufferId control_;
   std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
+  std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw

@@ -1,6 +1,7 @@
 // Everything the passes need to know about one run: model, units, strategy, batch, types. Made once from the config.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "core/dtype.h"
 #include "models/model.h"
@@ -36,17 +37,44 @@ struct Layout {
   int64_t sequence = 1;
   int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
   bool overlap = false;
-  bool reuse_at_turn = true;  // keep the units of the last block gathered between its forward and its backward
+  // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
+  // and the next block in any case.
+  std::optional<int64_t> prefetch;
+  int64_t max_live = INT64_MAX;  // elements of weights that are gathered at any time, beyond the block that computes
+  bool reuse_at_turn = true;     // keep the units of the last block gathered between its forward and its backward
 
   int ranks(Span span) const { return span == Span::all ? dp : span == Span::inner ? groups.inner : dp / groups.inner; }
   int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among
   int shard_of(int rank) const { return rank % shards(); }
+  Span state_span() const { return groups.replicated ? Span::inner : Span::all; }  // the ranks of one set of shards
+  // The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
+  struct Piece {
+    int64_t begin, count;
+  };
+  Piece piece(const optimizer::Unit& unit, int rank) const {
+    const int64_t count = unit.elements / dp;
+    return {shard_of(rank) * unit.shard + rank / shards() * count, count};
+  }
+  // Where that piece lies in a rank's buffer of the unit's fp32 weights (source 0) or of the nth state kind (n + 1).
+  int64_t piece_offset(const optimizer::Unit& unit, int rank, size_t source) const {
+    optimizer::Extent held = zero.states;
+    if (source == 0 && !has_master()) held = weights(unit);
+    if (source > 0 && !optimizer::unit_states(optimizer, unit)[source - 1].sharded) return 0;
+    return piece(unit, rank).begin - (held == optimizer::Extent::full ? 0 : shard_of(rank) * unit.shard);
+  }
   bool has_master() const { return compute != core::DType::f32; }
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode};
   }
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
+  optimizer::Extent weights(const optimizer::Unit& unit) const {
+    return unit.persistent ? optimizer::Extent::full : zero.weights;
+  }
+  // Whether ranks hold the whole weight but update only their shard of it, so that it is gathered before its next use.
+  bool refreshes(const optimizer::Unit& unit) const {
+    return weights(unit) == optimizer::Extent::full && zero.states == optimizer::Extent::shard;
+  }
   // Elements that a rank holds of a unit, or of one of its optimizer states.
   int64_t extent(const optimizer::Unit& unit, optimizer::Extent extent) const {
     return extent == optimizer::Extent::full ? unit.elements : unit.shard;

@@ -62,7 +62,7 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
     std::fill(values.begin(), values.end(), 0.0f);
     if (!load) continue;
     if (kind.sharded) {
-      const int64_t begin = layout.zero.states == Extent::full ? 0 : call.rank.number * unit.shard;
+      const int64_t begin = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
       for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
         call.rank.load(state_name(kind.kind, place.param->name), first, part);
       });
@@ -98,7 +98,7 @@ void run_init(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   auto range = [&](Extent extent) {
-    const int64_t begin = extent == Extent::full ? 0 : call.rank.number * unit.shard;
+    const int64_t begin = extent == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
     return std::pair{begin, layout.extent(unit, extent)};
   };
   // Values are made once per chunk for the weight and the master where both hold the same elements.
@@ -119,24 +119,26 @@ void run_init(const OpCall& call) {
     }
   };
   const Target weight{call.at(Role::weight), layout.compute}, master{call.at(Role::master), core::DType::f32};
+  const Extent weights = layout.weights(unit), states = layout.zero.states;
   if (!master.data) {
-    fill(layout.zero.weights, {weight});
-  } else if (layout.zero.weights == layout.zero.states) {
-    fill(layout.zero.weights, {weight, master});
+    fill(weights, {weight});
+  } else if (weights == states) {
+    fill(weights, {weight, master});
   } else {
-    fill(layout.zero.weights, {weight});
-    fill(layout.zero.states, {master});
+    fill(weights, {weight});
+    fill(states, {master});
   }
   init_states(call, unit);
 }
 
-// Each rank's part of what it copies: its shard, wherever it holds more.
+// Each rank copies what it saves (Layout::piece), wherever it holds more. States that are not sharded are copied whole.
 void run_snapshot(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const optimizer::Unit& unit = call.unit(0);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
-    const Access& source = *call.find(Role::full_state, k);
-    const uint64_t bytes = call.bytes(*target);
-    const uint64_t skip = call.bytes(source) == bytes ? 0 : static_cast<uint64_t>(call.rank.number) * bytes;
-    std::memcpy(call.address(*target), call.address(source) + skip, bytes);
+    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    const std::byte* source = call.address(*call.find(Role::full_state, k));
+    std::memcpy(call.address(*target), source + static_cast<size_t>(skip) * sizeof(float), call.bytes(*target));
   }
 }
 

@@ -8,8 +8,18 @@ namespace {
 
 using optimizer::Extent;
 
-std::byte* shard_of(std::byte* full, const optimizer::Unit& unit, int rank, size_t element) {
-  return full + static_cast<size_t>(rank * unit.shard) * element;
+std::byte* own_shard(const OpCall& call, std::byte* full, const optimizer::Unit& unit, core::DType type) {
+  return full + static_cast<size_t>(call.rank.layout->shard_of(call.rank.number) * unit.shard) * core::dtype_size(type);
+}
+
+// On two levels, the shard of group h's member m is number h × inner + m of the unit, and a member's partial buffer
+// holds those of all groups one after the other.
+struct Level {
+  int64_t groups;  // shards in a partial buffer; 1 where a group has all shards
+  int64_t inner;
+};
+Level level_of(const Layout& layout) {
+  return {layout.shards() / layout.groups.inner, layout.groups.inner};
 }
 
 }  // namespace
@@ -21,30 +31,58 @@ void run_gather(const OpCall& call) {
   const core::DType type = state                                 ? core::DType::f32
                            : call.op.kind == OpKind::gather_grad ? layout.grad
                                                                  : layout.compute;
+  const size_t size = core::dtype_size(type);
   std::vector<comm::GatherRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
     const optimizer::Unit& unit = call.unit(i);
-    std::byte* full = call.at(Role::full_state, i);
-    std::byte* part = call.at(Role::weight, i);
-    if (!part) part = shard_of(full, unit, call.rank.number, core::dtype_size(type));
-    ranges.push_back({part, full, unit.shard});
+    std::byte *part = call.at(Role::weight, i), *full = call.at(Role::full_state, i),
+              *partial = call.at(Role::partial, i);
+    if (!part && call.op.span != Span::inner) part = own_shard(call, full, unit, type);
+    if (call.op.span == Span::all) {
+      ranges.push_back({part, full, unit.shard});
+    } else if (call.op.span == Span::outer) {
+      ranges.push_back({part, partial, unit.shard});
+    } else {
+      const Level level = level_of(layout);
+      if (!partial) partial = part ? part : own_shard(call, full, unit, type);
+      for (int64_t group = 0; group < level.groups; ++group) {
+        const auto at = static_cast<size_t>(group * unit.shard) * size;
+        ranges.push_back({partial + at, full + at * static_cast<size_t>(level.inner), unit.shard});
+      }
+    }
   }
-  call.rank.dp->all_gather(ranges, type, call.op.name);
+  call.comm().all_gather(ranges, type, call.op.name);
 }
 
 void run_reduce_grad(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
-  const bool in_place = layout.reduces_in_place();
-  const core::DType to = in_place ? layout.local_grad : layout.grad;
+  const core::DType held = layout.reduces_in_place() ? layout.local_grad : layout.grad;
+  core::DType from = layout.local_grad, to = held;
   std::vector<comm::ReduceRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
     const optimizer::Unit& unit = call.unit(i);
-    std::byte* local = call.at(Role::local_grad, i);
-    std::byte* target = in_place ? local : call.at(Role::grad, i);
-    if (layout.zero.grads == Extent::full) target = shard_of(target, unit, call.rank.number, core::dtype_size(to));
-    ranges.push_back({local, target, unit.shard, call.op.accumulate[i] != 0});
+    std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
+              *partial = call.at(Role::partial, i);
+    if (call.op.span == Span::outer && !partial) {
+      call.comm().all_reduce(grad, unit.shard, held, call.op.name);
+      continue;
+    }
+    if (!local) local = grad;  // in place
+    if (grad && layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, to);
+    if (call.op.span == Span::outer) {
+      ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
+    } else if (call.op.span == Span::inner && partial) {
+      to = from;
+      const Level level = level_of(layout);
+      for (int64_t group = 0; group < level.groups; ++group) {
+        const auto at = static_cast<size_t>(group * unit.shard) * core::dtype_size(from);
+        ranges.push_back({local + at * static_cast<size_t>(level.inner), partial + at, unit.shard, false});
+      }
+    } else {
+      ranges.push_back({local, grad, unit.shard, call.op.accumulate[i] != 0});
+    }
   }
-  call.rank.dp->reduce_scatter(ranges, layout.local_grad, to, call.op.name);
+  if (!ranges.empty()) call.comm().reduce_scatter(ranges, from, to, call.op.name);
 }
 
 // Each rank adds up its own shard only, whatever it holds: the sum is exact, so the split does not show.
@@ -52,9 +90,7 @@ void run_norm(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   std::byte* grad = call.at(Role::grad);
-  if (layout.zero.grads == Extent::full) {
-    grad = shard_of(grad, unit, call.rank.number, core::dtype_size(layout.grad));
-  }
+  if (layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
   optimizer::add_squares(call.as<Control>(Role::control)->norm, unit.shard, grad, layout.grad);
 }
 
@@ -64,7 +100,7 @@ void run_share_control(const OpCall& call) {
   auto& own = shares[call.rank.number];
   own = {control->loss_sum, control->loss_tokens, control->norm, control->inputs.requests};
   const comm::GatherRange range{&own, shares, sizeof(ControlShare)};
-  call.rank.dp->all_gather({&range, 1}, core::DType::u8, call.op.name);
+  call.comm().all_gather({&range, 1}, core::DType::u8, call.op.name);
 }
 
 void run_average(const OpCall& call) {
@@ -88,7 +124,8 @@ void run_decide(const OpCall& call) {
   const auto* shares = call.as<ControlShare>(Role::shares);
   auto* control = call.as<Control>(Role::control);
   optimizer::ExactSum squares;
-  for (int r = 0; r < call.rank.layout->dp; ++r) squares.add(shares[r].norm);
+  // The first ranks' shards are all there are; where groups have equal shards, the others repeat them.
+  for (int r = 0; r < call.rank.layout->shards(); ++r) squares.add(shares[r].norm);
   const double scale = control->persistent.loss_scale.scale;
   control->loss_scale = scale;
   control->grad_norm = std::sqrt(squares.value()) / scale;

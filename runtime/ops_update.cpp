@@ -16,14 +16,14 @@ class Part {
     const Layout& layout = *call.rank.layout;
     const optimizer::Unit& unit = call.unit(0);
     part_.unit = &unit;
-    part_.begin = extent == Extent::shard ? call.rank.number * unit.shard : 0;
+    part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
     part_.count = layout.extent(unit, extent);
     // Where `begin` lies in a buffer of `held` elements.
     auto enter = [&](std::byte* buffer, Extent held, core::DType type) {
       const int64_t skipped = held == Extent::full ? part_.begin : 0;
       return buffer ? buffer + static_cast<size_t>(skipped) * core::dtype_size(type) : nullptr;
     };
-    std::byte* weight = enter(call.at(Role::weight), layout.zero.weights, layout.compute);
+    std::byte* weight = enter(call.at(Role::weight), layout.weights(unit), layout.compute);
     std::byte* master = enter(call.at(Role::master), layout.zero.states, core::DType::f32);
     part_.master = reinterpret_cast<float*>(layout.has_master() ? master : weight);
     part_.weight = layout.has_master() ? weight : nullptr;
@@ -50,7 +50,7 @@ uint64_t share_bytes(const OpCall& call) {
 }
 
 std::byte* own_share(const OpCall& call) {
-  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.number) * share_bytes(call);
+  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * share_bytes(call);
 }
 
 }  // namespace
@@ -68,14 +68,14 @@ void run_sum(const OpCall& call) {
 
 void run_share_sums(const OpCall& call) {
   const comm::GatherRange range{own_share(call), call.at(Role::sums), static_cast<int64_t>(share_bytes(call))};
-  call.rank.dp->all_gather({&range, 1}, core::DType::u8, call.op.name);
+  call.comm().all_gather({&range, 1}, core::DType::u8, call.op.name);
 }
 
 void run_fold(const OpCall& call) {
   const auto* control = call.as<Control>(Role::control);
   if (control->skip) return;
   const Part part(call, call.rank.layout->zero.states);
-  call.rank.optimizer->fold(call.op.round, control->decision, *part, call.at(Role::sums), call.rank.layout->dp);
+  call.rank.optimizer->fold(call.op.round, control->decision, *part, call.at(Role::sums), call.rank.layout->shards());
 }
 
 void run_update(const OpCall& call) {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-
 #include "core/arena.h"
 #include "core/error.h"
 
@@ -25,6 +25,10 @@ std::string Lane::name() const {
   constexpr std::array<std::string_view, 5> names{"compute", "to_device", "to_host", "io", "comm"};
   const std::string_view kind_name = names[static_cast<size_t>(kind)];
   return group.empty() ? std::string(kind_name) : fmt::format("{}:{}", kind_name, group);
+}
+
+bool ProgramSet::has(std::string_view phase) const {
+  return std::any_of(programs.begin(), programs.end(), [&](const Program& program) { return program.phase == phase; });
 }
 
 const Program& ProgramSet::program(std::string_view phase) const {

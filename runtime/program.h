@@ -146,6 +146,7 @@ struct ProgramSet {
   std::vector<Program> programs;
   std::array<uint64_t, core::tier_count> arena_bytes{};  // by tier: the largest phase
   uint64_t bytes(core::Tier tier) const { return arena_bytes[static_cast<size_t>(tier)]; }
+  bool has(std::string_view phase) const;
   const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
   BufferId add(Buffer buffer);
 };

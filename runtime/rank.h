@@ -1,5 +1,6 @@
-// What a rank's ops work with, besides the program: its communicator, its arena and the doors to the outside.
+// What a rank's ops work with, besides the program: its communicators, its arena and the doors to the outside.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,7 +22,7 @@ inline std::string state_name(const std::string& kind, const std::string& parame
 struct Rank {
   int number = 0;  // within the data-parallel group
   const Layout* layout = nullptr;
-  comm::Communicator* dp = nullptr;
+  std::array<comm::Communicator*, 3> groups{};  // by Span; null where a layout has one level only
   std::shared_ptr<const optimizer::Optimizer> optimizer;
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none

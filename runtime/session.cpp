@@ -4,11 +4,28 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 
 #include "core/error.h"
 #include "core/hash.h"
 
 namespace zrt::runtime {
+
+namespace {
+
+// The ranks of each group, and those that have the same place in all groups.
+std::vector<std::vector<int>> neighbours(const Layout& layout) {
+  std::vector<std::vector<int>> groups(static_cast<size_t>(layout.ranks(Span::outer)));
+  for (int rank = 0; rank < layout.dp; ++rank) groups[static_cast<size_t>(rank / layout.groups.inner)].push_back(rank);
+  return groups;
+}
+std::vector<std::vector<int>> counterparts(const Layout& layout) {
+  std::vector<std::vector<int>> groups(static_cast<size_t>(layout.groups.inner));
+  for (int rank = 0; rank < layout.dp; ++rank) groups[static_cast<size_t>(rank % layout.groups.inner)].push_back(rank);
+  return groups;
+}
+
+}  // namespace
 
 Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
                  comm::Transport& transport)
@@ -35,14 +52,18 @@ void Session::make_ranks(const SessionOptions& options) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
                                         layout_.dp, transport_.world(), transport_.world()));
   }
-  auto group = transport_.make_group("dp", options.timeout);
+  std::array<std::vector<std::unique_ptr<comm::Communicator>>, 3> groups;
+  groups[0] = transport_.make_group("dp", options.timeout);
+  if (layout_.groups.inner > 1) {
+    groups[1] = transport_.make_groups("dp.inner", neighbours(layout_), options.timeout);
+    groups[2] = transport_.make_groups("dp.outer", counterparts(layout_), options.timeout);
+  }
   const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
-  ranks_.resize(group.size());
+  ranks_.resize(groups[0].size());
   // Each rank fills its own arenas, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t local) {
     Member& member = ranks_[local];
     const int number = first_local() + static_cast<int>(local);
-    member.dp = std::move(group[local]);
     core::Arenas arenas{};
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (compiled_.set.arena_bytes[t] == 0) continue;
@@ -52,7 +73,11 @@ void Session::make_ranks(const SessionOptions& options) {
     Rank rank;
     rank.number = number;
     rank.layout = &layout_;
-    rank.dp = member.dp.get();
+    for (size_t span = 0; span < groups.size(); ++span) {
+      if (groups[span].empty()) continue;
+      member.groups[span] = std::move(groups[span][local]);
+      rank.groups[span] = member.groups[span].get();
+    }
     rank.optimizer = optimizer;
     rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
@@ -92,14 +117,20 @@ void Session::on_all_ranks(const std::function<void(size_t)>& body) {
   if (chosen) std::rethrow_exception(chosen);
 }
 
-void Session::run(std::string_view phase, StepInputs inputs) {
-  const Program& program = compiled_.set.program(phase);
-  const bool makes_control = phase == "init" || phase == "load";
+void Session::run_on_ranks(const Program& program, const StepInputs& inputs) {
+  const bool makes_control = program.phase == "init" || program.phase == "load";
   on_all_ranks([&](size_t r) {
     Executor& executor = *ranks_[r].executor;
     if (!makes_control) executor.control().inputs = inputs;
     executor.run(program);
   });
+}
+
+void Session::run(std::string_view phase, StepInputs inputs) {
+  const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
+  if (stale_ && !step && !saves && phase != "refresh") run_on_ranks(compiled_.set.program("refresh"), inputs);
+  stale_ = step ? compiled_.set.has("refresh") : stale_ && saves;
+  run_on_ranks(compiled_.set.program(phase), inputs);
 }
 
 void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
@@ -110,12 +141,21 @@ void Session::export_weights(const std::function<void(const models::Param&, cons
   export_unit_ = nullptr;
 }
 
+// Parameters come unit by unit, so each is hashed by itself and the hashes are hashed in canonical order.
 std::string Session::state_xxh3() {
-  core::Hash hash;
+  std::map<std::string, std::string> hashes;
   export_weights([&](const models::Param& param, const float* weights) {
+    core::Hash hash;
     hash.update(weights, static_cast<size_t>(param.elements()) * sizeof(float));
+    hashes[param.name] = hash.hex();
   });
-  return transport_.leads() ? hash.hex() : "";
+  if (!transport_.leads()) return "";
+  core::Hash whole;
+  for (const auto& ref : layout_.model->canonical_params()) {
+    const std::string& hash = hashes.at(layout_.model->blocks[ref.block]->params()[ref.index].name);
+    whole.update(hash.data(), hash.size());
+  }
+  return whole.hex();
 }
 
 }  // namespace zrt::runtime

@@ -45,8 +45,8 @@ class Session {
   ~Session();
 
   // Runs a phase on all local ranks at once and waits. Throws the root cause of the first local rank that has one, else
-  // the CommError that holds another process's. The inputs are a copy: every rank writes its control block, where a
-  // caller may have them from.
+  // the CommError that holds another process's. A phase after a step finds whole weights up to date. The inputs are a
+  // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
   // Runs "export" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
@@ -57,7 +57,7 @@ class Session {
   int local_count() const { return static_cast<int>(ranks_.size()); }
   int first_local() const { return transport_.first_local(); }
   Executor& executor(int local) { return *ranks_[static_cast<size_t>(local)].executor; }
-  comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].dp; }
+  comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].groups[0]; }
   // Null for a tier that the programs do not use.
   core::Arena* arena(int local, core::Tier tier) {
     return ranks_[static_cast<size_t>(local)].arenas[static_cast<size_t>(tier)].get();
@@ -77,11 +77,12 @@ class Session {
 
  private:
   struct Member {
-    std::unique_ptr<comm::Communicator> dp;
+    std::array<std::unique_ptr<comm::Communicator>, 3> groups;          // by Span
     std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
+  void run_on_ranks(const Program& program, const StepInputs& inputs);
 
   const Layout& layout_;
   std::unique_ptr<comm::Transport> own_transport_;
@@ -91,6 +92,7 @@ class Session {
   SessionHooks hooks_;
   std::function<void(const optimizer::Unit&, const float*)> export_unit_;
   std::vector<Member> ranks_;
+  bool stale_ = false;  // a step has left whole weights to be brought up to date
 };
 
 }  // namespace zrt::runtime

@@ -45,7 +45,13 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.grad = config.precision.accumulated_grad;
   const auto unit_elements =
       std::max<int64_t>(1, config.memory.unit_bytes / static_cast<int64_t>(core::dtype_size(layout.compute)));
-  layout.units = optimizer::make_units(model, layout.dp, unit_elements);
+  const int inner =
+      std::max({config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
+  layout.groups = {inner, config.parallel.hierarchical_ranks > 1, config.zero.hpz_partition_size > 1,
+                   config.zero.mics_shard_size > 0};
+  optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
+  if (layout.zero.weights == optimizer::Extent::full) persistence = {};
+  layout.units = optimizer::make_units(model, {layout.dp, layout.shards()}, unit_elements, persistence);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;
@@ -53,6 +59,8 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.reduce_bucket = config.zero.reduce_bucket_size;
   layout.gather_bucket = config.zero.allgather_bucket_size;
   layout.overlap = config.zero.overlap_comm;
+  layout.prefetch = config.zero.prefetch_bucket_size;
+  layout.max_live = config.zero.max_live_parameters;
   // Nothing lies between the last forward and the first backward, so the distance is what stays gathered meanwhile.
   int64_t last_block = 0;
   for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();

@@ -36,7 +36,7 @@ class StepChecker {
  private:
   struct UnitState {
     uint32_t backwards = 0;  // since the last reduction
-    uint32_t reductions = 0, norms = 0, gathered_grads = 0, updates = 0, gathered_weights = 0;
+    uint32_t reductions = 0, norms = 0, gathered_grads = 0, updates = 0;
     uint32_t exchanges = 0;  // sums, shares and folds so far
   };
 
@@ -64,6 +64,7 @@ class StepChecker {
         }
         return;
       case OpKind::reduce_grad:
+        if (op.accumulate.size() != op.units.size()) return;  // the other level
         for (size_t i = 0; i < op.units.size(); ++i) reduce(op, i);
         return;
       case OpKind::norm:
@@ -95,8 +96,6 @@ class StepChecker {
         }
         return;
       case OpKind::gather:
-        if (op.accesses.empty() || op.accesses.front().role != Role::full_state) return;  // for a block
-        for (uint32_t u : op.units) require(op, units_[u].updates > 0, "update"), ++units_[u].gathered_weights;
         return;
       default:
         throw ProgramError(fmt::format("op '{}' ({}) has no place in a step", op.name, op_kind_name(op.kind)));
@@ -132,10 +131,6 @@ class StepChecker {
 
   bool reduced(size_t u) const { return units_[u].reductions == windows(); }
   uint32_t gathers_grads() const { return layout_.zero.states == Extent::full ? 1 : 0; }
-  uint32_t gathers_weights() const {
-    return layout_.zero.weights == Extent::full && layout_.zero.states == Extent::shard ? 1 : 0;
-  }
-
   void require(const Op& op, bool done, const char* what) const {
     if (!done) throw ProgramError(fmt::format("op '{}' comes before the {} that it depends on", op.name, what));
   }
@@ -177,7 +172,6 @@ class StepChecker {
     once("norm", unit.norms, 1);
     once("gather of the gradient", unit.gathered_grads, gathers_grads());
     once("update", unit.updates, 1);
-    once("gather of the updated weights", unit.gathered_weights, gathers_weights());
   }
 
   struct Runs {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <fstream>
@@ -44,8 +45,8 @@ class MpiTransport final : public Transport {
   int local_count() const override { return 1; }
   int host_count() const override { return static_cast<int>(here_.size()); }
 
-  std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
-                                                        std::chrono::milliseconds timeout) override;
+  std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
+                                                         std::chrono::milliseconds timeout) override;
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes) override {
     return arenas_.make(tier, bytes);
   }
@@ -56,12 +57,11 @@ class MpiTransport final : public Transport {
   void fail(const std::exception& error, const std::function<void()>& print, int code) override;
 
  private:
-  std::shared_ptr<Segment> make_segment(std::chrono::milliseconds timeout);
+  std::shared_ptr<Segment> make_segment(const std::string& what, std::chrono::milliseconds timeout);
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
   std::vector<int> pids_;      // of all ranks
   std::vector<int> here_;      // ranks of this machine
-  std::vector<int> elsewhere_;
   bool several_machines_ = false;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
@@ -85,10 +85,10 @@ MpiTransport::MpiTransport(const std::string& launcher, int announced) {
     pids_.push_back(std::atoi(all[r].c_str()));
     const std::string machine = all[r].substr(all[r].find(' '));
     if (static_cast<int>(r) == rank_) member_ = static_cast<int>(here_.size());
-    (machine == own ? here_ : elsewhere_).push_back(static_cast<int>(r));
+    if (machine == own) here_.push_back(static_cast<int>(r));
     several_machines_ = several_machines_ || machine != first;
   }
-  job_ = make_segment(start_timeout);
+  job_ = make_segment("start", start_timeout);
 }
 
 // Nobody may leave before all are done; a process that cannot come is not waited for in MPI_Finalize.
@@ -103,31 +103,55 @@ MpiTransport::~MpiTransport() {
   finish_mpi();
 }
 
-std::shared_ptr<Segment> MpiTransport::make_segment(std::chrono::milliseconds timeout) {
+// Collective. `what` it is for must be the same everywhere: processes that make different groups would mix their
+// frames.
+std::shared_ptr<Segment> MpiTransport::make_segment(const std::string& what, std::chrono::milliseconds timeout) {
   std::shared_ptr<Segment> segment;
   if (member_ == 0) segment = std::make_shared<Segment>(host_count());
-  const auto files = exchange_texts(std::to_string(segment ? segment->file() : -1), timeout);
+  const auto all = exchange_texts(fmt::format("{} {}", segment ? segment->file() : -1, what), timeout);
+  auto said = [&](size_t rank) { return all[rank].substr(all[rank].find(' ') + 1); };
+  for (size_t r = 1; r < all.size(); ++r) {
+    if (said(r) == said(0)) continue;
+    throw core::CommError(
+        fmt::format("rank 0 makes {} while rank {} makes {}; all ranks must make the same groups in "
+                    "the same order",
+                    said(0), r, said(r)));
+  }
   const auto maker = static_cast<size_t>(here_[0]);
-  if (!segment) segment = std::make_shared<Segment>(pids_[maker], std::atoi(files[maker].c_str()), host_count());
+  if (!segment) segment = std::make_shared<Segment>(pids_[maker], std::atoi(all[maker].c_str()), host_count());
   return segment;
 }
 
-std::vector<std::unique_ptr<Communicator>> MpiTransport::make_group(const std::string& name,
-                                                                    std::chrono::milliseconds timeout) {
-  Place place{name, rank_, timeout, {}, make_segment(timeout), &arenas_};
-  place.peers.resize(pids_.size());
-  for (int member = 0; member < host_count(); ++member) {
-    const int rank = here_[static_cast<size_t>(member)];
-    Peer& peer = place.peers[static_cast<size_t>(rank)];
-    peer.member = member;
-    peer.pid = pids_[static_cast<size_t>(rank)];
-    if (rank != rank_) peer.channel = place.segment->channel(member_, member);
+// The groups of a partition share one segment on each machine, and so the reason of an abort.
+std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::string& name,
+                                                                     const Partition& partition,
+                                                                     std::chrono::milliseconds timeout) {
+  check_partition(name, partition, world());
+  const Seat seat = seat_of(partition, rank_);
+  const std::vector<int>& ranks = partition[seat.group];
+  std::string groups;
+  for (const std::vector<int>& group : partition) {
+    groups += fmt::format("{}{}({})", groups.empty() ? "" : ", ", name, fmt::join(group, ","));
+  }
+  Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_};
+  place.peers.resize(ranks.size());
+  std::vector<int> elsewhere;
+  std::vector<Peer*> remote;
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    Peer& peer = place.peers[r];
+    const auto found = std::find(here_.begin(), here_.end(), ranks[r]);
+    if (found == here_.end()) {
+      elsewhere.push_back(ranks[r]);
+      remote.push_back(&peer);
+      continue;
+    }
+    peer.member = static_cast<int>(found - here_.begin());
+    peer.pid = pids_[static_cast<size_t>(ranks[r])];
+    if (ranks[r] != rank_) peer.channel = place.segment->channel(member_, peer.member);
   }
   if (several_machines_) {
-    auto channels = make_mpi_channels(elsewhere_, timeout);
-    for (size_t i = 0; i < elsewhere_.size(); ++i) {
-      place.peers[static_cast<size_t>(elsewhere_[i])].channel = std::move(channels[i]);
-    }
+    auto channels = make_mpi_channels(elsewhere, timeout);
+    for (size_t i = 0; i < remote.size(); ++i) remote[i]->channel = std::move(channels[i]);
   }
   std::vector<std::unique_ptr<Communicator>> local;
   const auto meeting = std::make_shared<ProcessMeeting>(std::move(place));
@@ -135,7 +159,7 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_group(const std::s
     const std::lock_guard lock(mutex_);
     meetings_.push_back(meeting);
   }
-  local.push_back(make_communicator(meeting, rank_));
+  local.push_back(make_communicator(meeting, seat.rank));
   return local;
 }
 

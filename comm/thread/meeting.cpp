@@ -13,21 +13,22 @@ namespace {
 constexpr size_t reported_records = 5;  // per rank in the report of a time-out
 }
 
-ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout)
+ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout, std::shared_ptr<Room> room)
     : group_(std::move(group)),
       // A year stands for "never", because a deadline must be representable.
       timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
+      room_(std::move(room)),
       members_(static_cast<size_t>(size)) {
   for (const Member& member : members_) calls_.push_back(&member.call);
 }
 
 void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   Member& member = members_[static_cast<size_t>(rank)];
   if (member.in_call) {
     throw core::CommError(busy_text(group_, rank, member.call));
   }
-  if (!reason_.empty()) throw core::CommError(reason_);
+  if (!room_->reason.empty()) throw core::CommError(room_->reason);
   const Traffic traffic = fill(member.call);
   member.in_call = true;
   member.recorder.start(member.call.kind, member.call.label, traffic.elements, traffic.bytes);
@@ -40,7 +41,7 @@ void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
 
 void ThreadMeeting::work(int rank, int phase) {
   if (phase > 0) {
-    Lock lock(mutex_);
+    Lock lock(room_->mutex);
     arrive(rank, Stage::middle, lock);
   }
   const Call& own = members_[static_cast<size_t>(rank)].call;
@@ -56,7 +57,7 @@ void ThreadMeeting::work(int rank, int phase) {
 }
 
 void ThreadMeeting::close(int rank) {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   arrive(rank, Stage::close, lock);
   Member& member = members_[static_cast<size_t>(rank)];
   member.recorder.finish();
@@ -64,7 +65,7 @@ void ThreadMeeting::close(int rank) {
 }
 
 void ThreadMeeting::fail(int rank, const std::string& reason) {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   abort_locked(reason);
   leave(members_[static_cast<size_t>(rank)], lock);
 }
@@ -72,17 +73,17 @@ void ThreadMeeting::fail(int rank, const std::string& reason) {
 void ThreadMeeting::arrive(int rank, Stage stage, Lock& lock) {
   Member& member = members_[static_cast<size_t>(rank)];
   stop_work(member);
-  if (!reason_.empty()) leave(member, lock);
+  if (!room_->reason.empty()) leave(member, lock);
   member.arrived = true;
   if (++arrived_ == size()) {
     release(stage);
   } else {
     const uint64_t generation = generation_;
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
-    const auto awaited = [&] { return generation_ != generation || !reason_.empty(); };
-    if (!changed_.wait_until(lock, deadline, awaited)) abort_locked(timeout_report(rank));
+    const auto awaited = [&] { return generation_ != generation || !room_->reason.empty(); };
+    if (!room_->changed.wait_until(lock, deadline, awaited)) abort_locked(timeout_report(rank));
   }
-  if (!reason_.empty()) leave(member, lock);
+  if (!room_->reason.empty()) leave(member, lock);
 }
 
 // The last member has arrived: let all go on.
@@ -100,26 +101,26 @@ void ThreadMeeting::release(Stage stage) {
   }
   working_ = stage == Stage::close ? 0 : size();
   ++generation_;
-  changed_.notify_all();
+  room_->changed.notify_all();
 }
 
 void ThreadMeeting::stop_work(Member& member) {
   if (!std::exchange(member.working, false)) return;
-  if (--working_ == 0 && !reason_.empty()) changed_.notify_all();
+  if (--working_ == 0 && !room_->reason.empty()) room_->changed.notify_all();
 }
 
 void ThreadMeeting::abort_locked(const std::string& reason) {
-  if (!reason_.empty()) return;
-  reason_ = reason;
-  changed_.notify_all();
+  if (!room_->reason.empty()) return;
+  room_->reason = reason;
+  room_->changed.notify_all();
 }
 
 // Throws once nobody reads buffers any more.
 void ThreadMeeting::leave(Member& member, Lock& lock) {
   stop_work(member);
-  changed_.wait(lock, [&] { return working_ == 0; });
+  room_->changed.wait(lock, [&] { return working_ == 0; });
   member.in_call = false;
-  throw core::CommError(reason_);
+  throw core::CommError(room_->reason);
 }
 
 std::string ThreadMeeting::timeout_report(int rank) const {
@@ -136,17 +137,17 @@ std::string ThreadMeeting::timeout_report(int rank) const {
 }
 
 void ThreadMeeting::abort(const std::string& reason) {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   abort_locked(reason);
 }
 
 Counters ThreadMeeting::counters(int rank) const {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   return members_[static_cast<size_t>(rank)].recorder.counters();
 }
 
 std::vector<FlightRecord> ThreadMeeting::flight_records(int rank) const {
-  Lock lock(mutex_);
+  Lock lock(room_->mutex);
   return members_[static_cast<size_t>(rank)].recorder.records();
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -12,9 +13,16 @@
 
 namespace zrt::comm {
 
+// What groups that end together share: one aborted for a reason ends all, so all wait on one condition.
+struct Room {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string reason;  // not empty once aborted
+};
+
 class ThreadMeeting final : public Meeting {
  public:
-  ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout);
+  ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout, std::shared_ptr<Room> room);
 
   int size() const override { return static_cast<int>(members_.size()); }
   const std::string& group() const override { return group_; }
@@ -44,13 +52,12 @@ class ThreadMeeting final : public Meeting {
 
   const std::string group_;
   const std::chrono::milliseconds timeout_;
-  mutable std::mutex mutex_;  // guards everything below; calls are also read without it between open and close
-  std::condition_variable changed_;
+  const std::shared_ptr<Room> room_;  // its mutex guards everything below too; calls are also read without it between
+                                      // open and close
   std::vector<Member> members_;
   std::vector<const Call*> calls_;  // of the members
   uint64_t generation_ = 0;         // meetings held
   int arrived_ = 0, working_ = 0;
-  std::string reason_;  // not empty once aborted
 };
 
 }  // namespace zrt::comm

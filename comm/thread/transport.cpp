@@ -18,9 +18,9 @@ class ThreadTransport final : public Transport {
   int local_count() const override { return world_; }
   int host_count() const override { return world_; }
 
-  std::vector<std::unique_ptr<Communicator>> make_group(const std::string& name,
-                                                        std::chrono::milliseconds timeout) override {
-    return make_thread_group(name, world_, timeout);
+  std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
+                                                         std::chrono::milliseconds timeout) override {
+    return make_thread_groups(name, partition, world_, timeout);
   }
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes) override {
     return std::make_unique<core::Arena>(tier, bytes);

@@ -61,12 +61,58 @@ BatchConfig build_batch(Values& values, int data_ranks) {
   return batch;
 }
 
+// A group of `key` ranks; `none` and 1 stand for no groups.
+int group_size(const Values& values, const char* key, int64_t none, int data_ranks) {
+  const int64_t size = values.integer(key, std::min<int64_t>(none, 1), Mesh::max_ranks);
+  if (size == none || size == 1) return 1;
+  if (size < 1 || data_ranks % size != 0) {
+    refuse(values.at(key), "must divide the " + std::to_string(data_ranks) +
+                               " data-parallel ranks. Try the number of ranks of a host.");
+  }
+  return static_cast<int>(size);
+}
+
+void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parallel, int data_ranks) {
+  constexpr const char *hpz = "zero_optimization.zero_hpz_partition_size", *mics = "zero_optimization.mics_shard_size",
+                       *hierarchical = "parallel.hierarchical_ranks";
+  zero.hpz_partition_size = group_size(values, hpz, 0, data_ranks);
+  zero.mics_shard_size = group_size(values, mics, -1, data_ranks);
+  if (zero.mics_shard_size == 1) {
+    if (values.at(mics).value == 1) refuse(values.at(mics), "would shard nothing; legal: -1 and 2 or more.");
+    zero.mics_shard_size = 0;
+  }
+  if (zero.mics_shard_size == data_ranks) zero.mics_shard_size = 0;
+  parallel.hierarchical_ranks = group_size(values, hierarchical, 1, data_ranks);
+  for (const char* key : {hpz, mics}) {
+    const bool set = key == hpz ? zero.hpz_partition_size > 1 : zero.mics_shard_size > 0;
+    if (set && zero.stage != 3) refuse(values.at(key), "belongs to zero_optimization.stage 3.");
+  }
+  if (zero.mics_shard_size > 0 && (zero.hpz_partition_size > 1 || parallel.hierarchical_ranks > 1)) {
+    refuse(values.at(mics),
+           "cannot be combined with zero_hpz_partition_size or parallel.hierarchical_ranks: its "
+           "collectives have the levels of its shard groups. Set one of them.");
+  }
+  if (zero.hpz_partition_size > 1 && parallel.hierarchical_ranks > 1 &&
+      zero.hpz_partition_size != parallel.hierarchical_ranks) {
+    refuse(values.at(hpz), "must equal parallel.hierarchical_ranks = " + std::to_string(parallel.hierarchical_ranks) +
+                               " where both are set.");
+  }
+}
+
 ZeroConfig build_zero(Values& values) {
   ZeroConfig zero;
   zero.stage = static_cast<int>(values.integer("zero_optimization.stage", 0, 3));
   zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size", 0);
   zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size", 0);
   zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance", 0);
+  constexpr const char *prefetch = "zero_optimization.stage3_prefetch_bucket_size",
+                       *threshold = "zero_optimization.stage3_param_persistence_threshold";
+  if (values.given(prefetch)) zero.prefetch_bucket_size = values.integer(prefetch, 0);
+  zero.max_live_parameters = values.integer("zero_optimization.stage3_max_live_parameters", 0);
+  // Stage 3 is chosen for memory: nothing persists unless it is asked for.
+  if (!values.given(threshold)) values.infer(threshold, 0);
+  zero.param_persistence_threshold = values.integer(threshold, 0);
+  zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold", 0);
   if (values.is_null("zero_optimization.overlap_comm")) {
     values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
   }
@@ -204,6 +250,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     refuse(op, "is not supported; legal: \"mean\".");
   }
   config.zero = build_zero(values);
+  build_groups(values, config.zero, config.parallel, config.mesh.data());
   config.parallel.reduce_every = reduce_every(values, config.zero, config.batch.accumulation);
   config.precision = build_precision(values, config.batch.accumulation, config.parallel.reduce_every);
   config.run = build_run(values, name);

@@ -49,7 +49,13 @@ struct ZeroConfig {
   int stage = 0;
   // In elements. A unit larger than its bucket travels alone, so 0 means one collective per unit.
   int64_t reduce_bucket_size = 500000000, allgather_bucket_size = 500000000;
-  int64_t max_reuse_distance = 1000000000;  // elements; stage 3
+  // Of stage 3, in elements.
+  int64_t max_reuse_distance = 1000000000;
+  std::optional<int64_t> prefetch_bucket_size;  // gathered ahead of use; none: the next block
+  int64_t max_live_parameters = 1000000000;     // gathered at a time; a block that is larger is gathered nevertheless
+  int64_t param_persistence_threshold = 0, model_persistence_threshold = INT64_MAX;
+  int hpz_partition_size = 1;  // ranks of a group that keeps what a forward gathered until the backward; 1: none
+  int mics_shard_size = 0;     // ranks that share one set of states; 0: all
   bool overlap_comm = false;
 };
 
@@ -62,7 +68,8 @@ struct PrecisionConfig {
 
 struct ParallelConfig {
   int tensor = 1, pipeline = 1;
-  int64_t reduce_every = 1;  // microbatches summed on a rank before a reduction; divides the accumulation steps
+  int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
+  int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps
 };
 
 struct MemoryConfig {

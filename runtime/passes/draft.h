@@ -12,7 +12,8 @@ namespace zrt::runtime {
 struct DraftSegment {
   std::vector<Op> ops;
   uint32_t repeat = 1;
-  uint32_t window = 0;  // segments of one window (reduce_every microbatches) share it
+  uint32_t window = 0;       // segments of one window (reduce_every microbatches) share it; windows that repeat too
+  bool last_window = false;  // of the step; such a segment is not repeated for other windows
 };
 
 struct Draft {
@@ -20,7 +21,11 @@ struct Draft {
   std::vector<DraftSegment> segments;
 };
 
-inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3;
+inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5;
+inline bool computes(const Op& op) {
+  return op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
+         op.kind == OpKind::decode;
+}
 
 // Adds the buffers of the model states: weights always, the rest when training.
 StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training);
@@ -47,7 +52,14 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
 // Each rank takes its shard of every unit, whatever it holds: no communication, and the same bytes on all ranks.
 Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state);
 
-// Bounds how far communication may run ahead of compute (one block with overlap, none without), then adds the waits
+// Moves gathers in front of earlier computations, over the borders of segments and turns, as far as the layout's limits
+// allow: gathers ahead of their use, and in all.
+void prefetch(Draft& draft, const ProgramSet& set, const Layout& layout);
+
+// Whole weights brought up to date on all ranks that updated a shard of them.
+Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
+// Keeps communication from running ahead of its place in the program, so that memory stays bounded, and adds the waits
 // that make every read see its write and every write follow the reads before it.
 Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layout);
 

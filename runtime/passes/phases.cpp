@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "optimizer/state.h"
-#include "runtime/passes/draft.h"
+#include "runtime/passes/collectives.h"
 
 namespace zrt::runtime {
 namespace {
@@ -42,7 +42,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     const bool master = state.master[u] != no_buffer;
-    const Extent extent = master ? layout.zero.states : layout.zero.weights;
+    const Extent extent = master ? layout.zero.states : layout.weights(unit);
     BufferId full = state.logical(u);
     if (extent == Extent::shard) {
       const BufferId part = full;
@@ -51,7 +51,8 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
                       static_cast<uint64_t>(unit.elements) * core::dtype_size(type)});
       Op gather;
       gather.kind = OpKind::gather_state;
-      gather.lane = comm_lane;
+      gather.span = layout.state_span();
+      gather.lane = lane_of(gather.span);
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
@@ -86,10 +87,11 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
       op.accesses.push_back({source, Role::full_state, Use::read, {}});
       op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
     };
-    copy(state.logical(u), "weights", unit.shard);
+    const int64_t piece = layout.piece(unit, 0).count;
+    copy(state.logical(u), "weights", piece);
     const auto kinds = optimizer::unit_states(layout.optimizer, unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
-      copy(state.states[u][k], kinds[k].kind, kinds[k].sharded ? unit.shard : kinds[k].elements);
+      copy(state.states[u][k], kinds[k].kind, kinds[k].sharded ? piece : kinds[k].elements);
     }
     segment.ops.push_back(std::move(op));
   }

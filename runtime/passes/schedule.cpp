@@ -159,7 +159,8 @@ void layer_major(Emitter& emit, DraftSegment& segment, uint32_t first, uint32_t 
 
 // One window as turns of one microbatch each: first, repeated middle, last, so that the first can define gradients and
 // the last can reduce them. With `defer`, the first block's backwards follow as turns of their own.
-void microbatch_major(Emitter& emit, Draft& draft, uint32_t window_index, uint32_t window, bool defer) {
+void microbatch_major(Emitter& emit, Draft& draft, uint32_t window_index, uint32_t windows, uint32_t window,
+                      bool defer) {
   const uint32_t base = window_index * window;
   auto turns = [&](auto body) {
     auto add = [&](uint32_t first, uint32_t repeat) {
@@ -167,6 +168,7 @@ void microbatch_major(Emitter& emit, Draft& draft, uint32_t window_index, uint32
       DraftSegment& segment = draft.segments.emplace_back();
       segment.repeat = repeat;
       segment.window = window_index;
+      segment.last_window = window_index + 1 == windows;
       body(segment, Index{base + first, 1}, defer ? Index{first, 1} : Index{});
     };
     add(0, 1);
@@ -194,14 +196,19 @@ Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& s
   draft.segments.emplace_back().ops.push_back(begin_op(state));
   draft.segments.back().window = ~0u;
   if (window == 1 || by_layer) {
-    for (uint32_t w = 0; w < std::min(windows, 2u); ++w) {
+    // The first window defines gradients and the last one ends what others hand on, so both stand for themselves.
+    auto add = [&](uint32_t w, uint32_t repeat, bool last) {
+      if (repeat == 0) return;
       DraftSegment& segment = draft.segments.emplace_back();
-      segment.repeat = w == 0 ? 1 : windows - 1;
+      segment.repeat = repeat;
       segment.window = w;
+      segment.last_window = last;
       layer_major(emit, segment, w * window, window, window);
-    }
+    };
+    add(0, 1, windows == 1);
+    if (windows > 1) add(1, windows - 2, false), add(windows - 1, 1, true);
   } else {
-    for (uint32_t w = 0; w < windows; ++w) microbatch_major(emit, draft, w, window, defer);
+    for (uint32_t w = 0; w < windows; ++w) microbatch_major(emit, draft, w, windows, window, defer);
   }
   return draft;
 }

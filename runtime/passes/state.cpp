@@ -20,7 +20,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
       const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
       return set.add({fmt::format("{} of {}", kind, unit.name), category, life, bytes, 1, 0});
     };
-    state.weight[u] = add("weight", Category::weights, Life::carried, layout.zero.weights, layout.compute);
+    state.weight[u] = add("weight", Category::weights, Life::carried, layout.weights(unit), layout.compute);
     if (!training) continue;
     state.grad[u] = add("grad", Category::grads, Life::reserved, layout.zero.grads, layout.grad);
     if (layout.has_master()) {

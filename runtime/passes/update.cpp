@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "optimizer/optimizer.h"
-#include "runtime/passes/draft.h"
+#include "runtime/passes/collectives.h"
 
 namespace zrt::runtime {
 namespace {
@@ -22,7 +22,7 @@ class UpdatePass {
             ? no_buffer
             : set_.add({"optimizer work of " + unit.name, Category::workspace, Life::transient, work_bytes});
     for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
-      const uint64_t bytes = optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.dp);
+      const uint64_t bytes = optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.shards());
       const BufferId sums =
           set_.add({fmt::format("sums {} of {}", round, unit.name), Category::comm, Life::transient, bytes});
       Op sum = make(OpKind::sum, compute_lane, round);
@@ -35,7 +35,8 @@ class UpdatePass {
       touch(sum, sums, Role::sums, Use::write);
       segment_.ops.push_back(std::move(sum));
 
-      Op share = make(OpKind::share_sums, comm_lane, round);
+      Op share = make(OpKind::share_sums, lane_of(layout_.state_span()), round);
+      share.span = layout_.state_span();
       touch(share, sums, Role::sums, Use::update);
       segment_.ops.push_back(std::move(share));
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -8,74 +9,75 @@
 namespace zrt::runtime {
 namespace {
 
-bool is_compute(const Op& op) {
-  return op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
-         op.kind == OpKind::decode;
-}
-bool is_block_gather(const Op& op) {
-  return op.kind == OpKind::gather && op.accesses.front().role == Role::weight;
-}
+// Keeps communication at its place. A gather starts when the computation in front of which it stands can start; a
+// computation waits for the reductions of all blocks but the last one, or with overlap but the last two. What needs no
+// buffer of its own may run ahead. Without overlap nothing runs beside a computation.
+class Bounds {
+ public:
+  Bounds(Program& program, const ProgramSet& set, const Layout& layout)
+      : program_(program), set_(set), layout_(layout) {}
 
-// Moves the gathers of each block in front of the block before it, so that the lane fetches while that one computes.
-void prefetch_one_block(std::vector<Op>& ops) {
-  struct Group {
-    std::vector<Op> gathers, rest;  // before and including the next compute op
-  };
-  std::vector<Group> groups(1);
-  for (Op& op : ops) {
-    const bool last = is_compute(op);
-    (is_block_gather(op) ? groups.back().gathers : groups.back().rest).push_back(std::move(op));
-    if (last) groups.emplace_back();
+  void add() {
+    for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
+      Op& op = program_.ops[id];
+      if (computes(op)) {
+        wait_for_sent(op);
+        ++computed_;
+        last_ = id;
+      } else if (op.kind == OpKind::gather) {
+        if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
+        if (!layout_.overlap) sent_.push_back({id, computed_, 0});
+      } else if (op.kind == OpKind::reduce_grad || op.kind == OpKind::gather_grad) {
+        const uint64_t held = bytes(op, Use::read);
+        if (held == 0 && layout_.overlap) return;
+        sent_.push_back({id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad))});
+      }
+    });
   }
-  ops.clear();
-  auto append = [&](std::vector<Op>& from) {
-    for (Op& op : from) ops.push_back(std::move(op));
-  };
-  append(groups[0].gathers);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (g + 1 < groups.size()) append(groups[g + 1].gathers);
-    append(groups[g].rest);
-  }
-}
 
-// Gathers wait for the compute op `distance` + 1 before theirs, computes for reductions more than `distance` blocks
-// old. Wait lists name ops by text position: in a repeated segment the positions behind an op mean the turn before.
-void bound_lead(Program& program, uint32_t distance) {
-  for (const Segment& segment : program.segments) {
-    std::vector<OpId> computes;                    // in text order
-    std::vector<std::pair<OpId, size_t>> reduces;  // with the number of computes before it
-    const OpId end = segment.first + segment.count;
-    for (OpId id = segment.first; id < end; ++id) {
-      if (is_compute(program.ops[id])) computes.push_back(id);
-      if (program.ops[id].kind == OpKind::reduce_grad) reduces.emplace_back(id, computes.size());
+ private:
+  struct Sent {
+    OpId op;
+    size_t after;  // computations before it
+    int64_t elements;
+  };
+
+  // Transient bytes that an op writes, or reads.
+  uint64_t bytes(const Op& op, Use use) const {
+    uint64_t sum = 0;
+    for (const Access& access : op.accesses) {
+      const Buffer& buffer = set_.buffers[access.buffer];
+      if (access.use == use && buffer.life == Life::transient) sum += buffer.bytes;
     }
-    if (computes.empty()) continue;
-    // The compute op `back` before the `position`-th, or one of the turn before.
-    auto compute_before = [&](size_t position, size_t back) {
-      const size_t n = computes.size();
-      return computes[(position + n * (back / n + 1) - back) % n];
-    };
-    size_t seen = 0;
-    for (OpId id = segment.first; id < end; ++id) {
-      Op& op = program.ops[id];
-      if (is_block_gather(op)) {
-        // Its block's compute op is the next one, or with prefetch the one after.
-        size_t target = seen;
-        while (target < computes.size() && program.ops[computes[target]].block != op.block) ++target;
-        op.waits.push_back(compute_before(target, distance + 1));
-      }
-      if (!is_compute(op)) continue;
-      // Reductions issued after compute number p may still run during the next `distance` computes.
-      std::optional<OpId> latest;
-      for (const auto& [reduce, after] : reduces) {
-        if (after + distance <= seen) latest = reduce;
-      }
-      if (!latest && !reduces.empty() && segment.repeat > 1) latest = reduces.back().first;
-      if (latest) op.waits.push_back(*latest);
-      ++seen;
-    }
+    return sum;
   }
-}
+
+  void wait_for_sent(Op& op) {
+    int64_t elements = 0;
+    size_t kept = 0;
+    std::array<bool, max_lanes> waited{};
+    // The newest first: a lane runs in order, so that one wait stands for all before it.
+    for (size_t i = sent_.size(); i-- > 0;) {
+      elements += sent_[i].elements;
+      const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
+      if (layout_.overlap && recent) {
+        ++kept;
+        continue;
+      }
+      bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
+      if (!lane_waited) op.waits.push_back(sent_[i].op);
+      lane_waited = true;
+    }
+    sent_.erase(sent_.begin(), sent_.end() - static_cast<std::ptrdiff_t>(kept));
+  }
+
+  Program& program_;
+  const ProgramSet& set_;
+  const Layout& layout_;
+  std::optional<OpId> last_;  // computation
+  size_t computed_ = 0;
+  std::vector<Sent> sent_;
+};
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.
 void bound_export(Program& program) {
@@ -138,14 +140,12 @@ Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layou
   Program program;
   program.phase = draft.phase;
   for (const DraftSegment& segment : draft.segments) {
-    std::vector<Op> ops = segment.ops;
-    if (ops.empty()) continue;
-    if (layout.overlap) prefetch_one_block(ops);
+    if (segment.ops.empty()) continue;
     program.segments.push_back(
-        {static_cast<OpId>(program.ops.size()), static_cast<uint32_t>(ops.size()), segment.repeat});
-    for (Op& op : ops) program.ops.push_back(std::move(op));
+        {static_cast<OpId>(program.ops.size()), static_cast<uint32_t>(segment.ops.size()), segment.repeat});
+    program.ops.insert(program.ops.end(), segment.ops.begin(), segment.ops.end());
   }
-  bound_lead(program, layout.overlap ? 1 : 0);
+  Bounds(program, set, layout).add();
   bound_export(program);
   order_accesses(program, set);
   return program;

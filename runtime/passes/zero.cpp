@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "runtime/passes/draft.h"
+#include "runtime/passes/collectives.h"
 
 namespace zrt::runtime {
 namespace {
@@ -11,30 +11,25 @@ namespace {
 using core::Category;
 using optimizer::Extent;
 
-// Cuts `units` into buckets of at most `limit` elements (at least one unit each).
-std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vector<uint32_t>& units, int64_t limit) {
-  std::vector<std::vector<uint32_t>> result;
-  int64_t elements = 0;
-  for (uint32_t u : units) {
-    const int64_t size = layout.units.units[u].elements;
-    if (result.empty() || elements + size > limit) result.emplace_back(), elements = 0;
-    result.back().push_back(u);
-    elements += size;
-  }
-  return result;
-}
-
-std::string units_name(const Layout& layout, const std::vector<uint32_t>& units) {
-  const std::string& first = layout.units.units[units.front()].name;
-  return units.size() == 1 ? first : fmt::format("{} and {} more", first, units.size() - 1);
+Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
+                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
+                                    core::DType type, uint32_t block = 0) {
+  Collectives::Gather gather{kind, name + units_name(layout, units), block, units, {}, {}, type, false};
+  for (uint32_t u : units) gather.part.push_back(no_buffer), gather.full.push_back(full[u]);
+  return gather;
 }
 
 class ZeroPass {
  public:
   ZeroPass(ProgramSet& set, const Layout& layout, const StateBuffers& state)
-      : set_(set), layout_(layout), state_(state), local_(layout.units.units.size(), no_buffer) {}
+      : layout_(layout),
+        state_(state),
+        collectives_(set, layout),
+        local_(layout.units.units.size(), no_buffer),
+        fresh_(layout.units.units.size()) {}
 
   void rewrite(Draft& draft) {
+    trains_ = draft.phase == "step";
     find_window_ends(draft);
     for (DraftSegment& segment : draft.segments) {
       current_ = &segment;
@@ -42,9 +37,7 @@ class ZeroPass {
       std::vector<Op> ops = std::move(segment.ops);
       segment.ops.clear();
       for (Op& op : ops) {
-        const bool computes = op.kind == OpKind::forward || op.kind == OpKind::backward ||
-                              op.kind == OpKind::evaluate || op.kind == OpKind::decode;
-        if (computes) attach_weights(op);
+        if (computes(op)) attach_weights(op);
         if (op.kind == OpKind::backward) attach_grads(op);
         const bool backward = op.kind == OpKind::backward;
         const auto units = op.units;
@@ -52,7 +45,7 @@ class ZeroPass {
         if (backward) reduce_finished(units, ops_seen_++);
       }
     }
-    if (draft.phase == "step") finish(draft.segments.emplace_back());
+    if (trains_) finish(draft.segments.emplace_back());
   }
 
  private:
@@ -73,36 +66,56 @@ class ZeroPass {
   }
 
   void attach_weights(Op& op) {
-    if (layout_.zero.weights == Extent::full) {
-      for (uint32_t u : op.units) op.accesses.push_back({state_.weight[u], Role::weight, Use::read, {}});
-      return;
+    refresh(op);
+    gather(op);
+    for (uint32_t u : op.units) {
+      const bool whole = layout_.weights(layout_.units.units[u]) == Extent::full;
+      const BufferId buffer = whole ? state_.weight[u] : gathered_for_->buffers.at(u);
+      op.accesses.push_back({buffer, Role::weight, Use::read, {}});
+    }
+  }
+
+  // Whole weights of which each rank updated a shard: brought together before the first use in a step.
+  void refresh(const Op& op) {
+    if (!trains_) return;
+    std::vector<uint32_t> stale;
+    for (uint32_t u : op.units) {
+      if (!layout_.refreshes(layout_.units.units[u]) || fresh_[u]) continue;
+      fresh_[u] = 1;
+      stale.push_back(u);
+    }
+    for (const auto& bucket : buckets(layout_, stale, layout_.gather_bucket)) {
+      collectives_.gather(current_->ops, gather_in_place(layout_, OpKind::gather, "gather updated ", bucket,
+                                                         state_.weight, layout_.compute, op.block));
+    }
+  }
+
+  // Sharded weights: brought together for each block and direction.
+  void gather(const Op& op) {
+    std::vector<uint32_t> sharded;
+    for (uint32_t u : op.units) {
+      if (layout_.weights(layout_.units.units[u]) == Extent::shard) sharded.push_back(u);
     }
     const bool forward = op.kind != OpKind::backward;
     const bool same_block = gathered_for_ && gathered_for_->block == op.block;
-    if (!same_block || (gathered_for_->forward != forward && !layout_.reuse_at_turn)) {
-      gathered_for_ = Gathered{op.block, forward, {}};
-      for (const auto& bucket : buckets(layout_, op.units, layout_.gather_bucket)) {
-        Op gather;
-        gather.kind = OpKind::gather;
-        gather.lane = comm_lane;
-        gather.name = fmt::format("gather {} for {}", units_name(layout_, bucket), op.name);
-        gather.block = op.block;
-        gather.units = bucket;
-        for (uint32_t u : bucket) {
-          const optimizer::Unit& unit = layout_.units.units[u];
-          const BufferId full =
-              set_.add({fmt::format("gathered {} for {}", unit.name, op.name), Category::gathered, Life::transient,
-                        static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.compute)});
-          gathered_for_->buffers[u] = full;
-          gather.accesses.push_back({state_.weight[u], Role::weight, Use::read, {}});
-          gather.accesses.push_back({full, Role::full_state, Use::write, {}});
-        }
-        current_->ops.push_back(std::move(gather));
-      }
+    if (same_block && (gathered_for_->forward == forward || layout_.reuse_at_turn)) {
+      gathered_for_->forward = forward;
+      return;
     }
-    gathered_for_->forward = forward;
-    for (uint32_t u : op.units) {
-      op.accesses.push_back({gathered_for_->buffers.at(u), Role::weight, Use::read, {}});
+    gathered_for_ = Gathered{op.block, forward, {}};
+    for (const auto& bucket : buckets(layout_, sharded, layout_.gather_bucket)) {
+      Collectives::Gather gather{OpKind::gather, {}, op.block, bucket, {}, {}, layout_.compute, true};
+      gather.name = fmt::format("gather {} for {}", units_name(layout_, bucket), op.name);
+      for (uint32_t u : bucket) {
+        const optimizer::Unit& unit = layout_.units.units[u];
+        const BufferId full = collectives_.buffer(
+            fmt::format("{}gathered {} for {}", trains_ ? "" : "eval ", unit.name, op.name), Category::gathered,
+            static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.compute));
+        gathered_for_->buffers[u] = full;
+        gather.part.push_back(state_.weight[u]);
+        gather.full.push_back(full);
+      }
+      collectives_.gather(current_->ops, gather);
     }
   }
 
@@ -113,8 +126,8 @@ class ZeroPass {
         const optimizer::Unit& unit = layout_.units.units[u];
         local = layout_.reduces_in_place()
                     ? state_.grad[u]
-                    : set_.add({"local grad of " + unit.name, Category::comm, Life::transient,
-                                static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.local_grad)});
+                    : collectives_.buffer("local grad of " + unit.name, Category::comm,
+                                          static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.local_grad));
       }
       const bool first = ends_.at({current_->window, u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
@@ -135,28 +148,21 @@ class ZeroPass {
                        pending_elements_ >= layout_.reduce_bucket;
     if (!flush || pending_.empty()) return;
     for (const auto& bucket : buckets(layout_, pending_, layout_.reduce_bucket)) {
-      Op op;
-      op.kind = OpKind::reduce_grad;
-      op.lane = comm_lane;
-      op.name = "reduce " + units_name(layout_, bucket);
-      op.units = bucket;
-      const bool accumulate = window > 0;
-      for (uint32_t u : bucket) {
-        op.accumulate.push_back(accumulate ? 1 : 0);
-        if (layout_.reduces_in_place()) {
-          op.accesses.push_back({state_.grad[u], Role::local_grad, Use::update, {}});
-          continue;
-        }
-        op.accesses.push_back({local_[u], Role::local_grad, Use::read, {}});
-        op.accesses.push_back({state_.grad[u], Role::grad, accumulate ? Use::update : Use::write, {}});
+      Collectives::Reduce reduce{bucket, {}, {}, window > 0, current_->last_window};
+      for (uint32_t u : bucket) reduce.local.push_back(local_[u]), reduce.grad.push_back(state_.grad[u]);
+      collectives_.reduce(current_->ops, reduce);
+    }
+    if (layout_.zero.states == Extent::full && current_->last_window) {
+      for (const auto& bucket : buckets(layout_, pending_, layout_.gather_bucket)) {
+        collectives_.gather(current_->ops, gather_in_place(layout_, OpKind::gather_grad, "gather grad ", bucket,
+                                                           state_.grad, layout_.grad));
       }
-      current_->ops.push_back(std::move(op));
     }
     pending_.clear();
     pending_elements_ = 0;
   }
 
-  // Norm, decision and update; then whole gradients or weights where the strategy keeps them whole.
+  // Norm, decision and update.
   void finish(DraftSegment& segment) {
     segment.window = ~0u;
     std::vector<uint32_t> all(layout_.units.units.size());
@@ -179,21 +185,7 @@ class ZeroPass {
          {{state_.control, Role::control, Use::read, {}}, {state_.shares, Role::shares, Use::write, {}}});
     push(OpKind::decide, compute_lane, "decide", {},
          {{state_.shares, Role::shares, Use::read, {}}, {state_.control, Role::control, Use::update, {}}});
-    if (layout_.zero.states == Extent::full) {
-      for (const auto& bucket : buckets(layout_, all, layout_.gather_bucket)) {
-        std::vector<Access> accesses;
-        for (uint32_t u : bucket) accesses.push_back({state_.grad[u], Role::full_state, Use::update, {}});
-        push(OpKind::gather_grad, comm_lane, "gather grad " + units_name(layout_, bucket), bucket, std::move(accesses));
-      }
-    }
-    add_updates(segment, set_, layout_, state_);
-    if (layout_.zero.weights == Extent::full && layout_.zero.states == Extent::shard) {
-      for (const auto& bucket : buckets(layout_, all, layout_.gather_bucket)) {
-        std::vector<Access> accesses;
-        for (uint32_t u : bucket) accesses.push_back({state_.weight[u], Role::full_state, Use::update, {}});
-        push(OpKind::gather, comm_lane, "gather updated " + units_name(layout_, bucket), bucket, std::move(accesses));
-      }
-    }
+    add_updates(segment, collectives_.set(), layout_, state_);
   }
 
   struct Ends {
@@ -204,10 +196,12 @@ class ZeroPass {
     bool forward;
     std::map<uint32_t, BufferId> buffers;
   };
-  ProgramSet& set_;
   const Layout& layout_;
   const StateBuffers& state_;
+  Collectives collectives_;
+  bool trains_ = false;
   std::vector<BufferId> local_;  // by unit
+  std::vector<uint8_t> fresh_;   // by unit: brought up to date in this step
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;
@@ -221,6 +215,21 @@ class ZeroPass {
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   ZeroPass(set, layout, state).rewrite(draft);
+}
+
+Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  Draft draft{"refresh", {}};
+  std::vector<uint32_t> stale;
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
+  }
+  Collectives collectives(set, layout);
+  std::vector<Op>& ops = draft.segments.emplace_back().ops;
+  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
+    collectives.gather(
+        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
+  }
+  return draft;
 }
 
 }  // namespace zrt::runtime

@@ -20,11 +20,12 @@ void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error("wrong: " + what);
 }
 
-// All kinds of calls on one group, in memory of an arena or of the heap, against sums computed here.
-void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns) {
+// All kinds of calls on one group, in memory of an arena or of the heap, against sums computed here from values that
+// no other group has.
+void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns, int number = 0) {
   const int size = c.size(), rank = c.rank();
   for (int turn = 0; turn < turns; ++turn) {
-    const auto salt = static_cast<uint32_t>(turn);
+    const auto salt = static_cast<uint32_t>(1000 * number + turn);
     const int64_t shard = turn % 3 == 0 ? 40000 : 100 + turn;
     const DType type = turn % 2 == 0 ? DType::f32 : DType::bf16;
     std::vector<Bytes> sources;
@@ -56,9 +57,9 @@ void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns) {
     const Message send{(rank + 1) % size, a, bytes}, receive{(rank + size - 1) % size, b, bytes};
     c.send_recv({&send, 1}, {&receive, 1}, "edge");
     require(std::memcmp(b, sources[static_cast<size_t>(receive.peer)].data(), bytes) == 0, "send_recv");
-    int32_t word = rank;
+    int32_t word = 100 * number + rank;
     c.broadcast(&word, 1, DType::i32, turn % size, "root");
-    require(word == turn % size, "broadcast");
+    require(word == 100 * number + turn % size, "broadcast");
     c.barrier("turn");
   }
 }
@@ -86,9 +87,57 @@ void collectives(Transport& transport) {
   if (transport.leads()) fmt::print("{} ranks agree, {} on this machine\n", transport.world(), transport.host_count());
 }
 
+// Neighbours in one group and their counterparts in another, both at once, and a group that has a rank by itself.
+void subgroups(Transport& transport) {
+  constexpr size_t room = 1 << 21;
+  const int rank = transport.first_local();
+  const Partition inner{{0, 1}, {2, 3}}, outer{{0, 2}, {1, 3}}, uneven{{3, 1, 0}, {2}};
+  const auto arena = transport.make_arena(rank, core::Tier::device, 2 * room);
+  std::vector<std::byte> heap(2 * room);
+  auto in = transport.make_groups("dp.inner", inner, milliseconds(30000));
+  auto out = transport.make_groups("dp.outer", outer, milliseconds(30000));
+  auto number = [&](const Partition& partition) { return 1 + static_cast<int>(seat_of(partition, rank).group); };
+  require(in[0]->group() == (rank < 2 ? "dp.inner[0-1]" : "dp.inner[2-3]"), in[0]->group());
+  std::string error;
+  std::thread other([&] {
+    try {
+      check_calls(*out[0], heap.data(), heap.data() + room, 4 * number(outer), number(outer));
+    } catch (const std::exception& e) {
+      error = e.what();
+    }
+  });
+  check_calls(*in[0], arena->data(), arena->data() + room, 9 - number(inner), 10 * number(inner));
+  other.join();
+  require(error.empty(), error);
+  auto some = transport.make_groups("uneven", uneven, milliseconds(30000));
+  require(some[0]->rank() == seat_of(uneven, rank).rank, "the order of ranks");
+  check_calls(*some[0], arena->data(), arena->data() + room, 5, 50 * number(uneven));
+  if (transport.leads()) fmt::print("groups agree, {} ranks on this machine\n", transport.host_count());
+}
+
+// Rank 0 gives up in one group; ranks 2 and 3 learn it in theirs.
+void siblings(Transport& transport) {
+  auto group = transport.make_groups("dp.inner", {{0, 1}, {2, 3}}, milliseconds(30000));
+  std::string reason;
+  try {
+    if (transport.first_local() == 0) group[0]->abort("rank 0 lost its disk");
+    while (true) group[0]->barrier("turn");
+  } catch (const core::CommError& error) {
+    reason = error.what();
+  }
+  require(reason == "rank 0 lost its disk", reason);
+  if (transport.leads()) fmt::print("all groups ended\n");
+}
+
 void run(const std::string& what, Transport& transport) {
   const int rank = transport.first_local();
   if (what == "collectives") return collectives(transport);
+  if (what == "groups") return subgroups(transport);
+  if (what == "siblings") return siblings(transport);
+  if (what == "partition") {
+    const Partition one{{0, 1}, {2, 3}}, two{{0, 2}, {1, 3}};
+    transport.make_groups("dp", rank == 1 ? two : one, milliseconds(10000));
+  }
   if (what == "unequal") {
     require_equal(transport, "the kernel table", rank == 1 ? "a" : "b", milliseconds(10000));
   }

@@ -47,6 +47,28 @@ TEST_CASE("collectives of processes, on two groups at once, give ordered sums") 
   CHECK(two.text.find("3 ranks agree, 2 on this machine") != std::string::npos);
 }
 
+TEST_CASE("groups of some of the ranks work at the same time, inside a machine and across two") {
+  for (const bool two_machines : {false, true}) {
+    const JobResult result = run("groups", 4, two_machines);
+    INFO(result.text);
+    CHECK(result.code == 0);
+    CHECK(result.text.find(two_machines ? "agree, 2 ranks on this" : "agree, 4 ranks on this") != std::string::npos);
+  }
+}
+
+TEST_CASE("what ends a group of some of the ranks ends its neighbours") {
+  for (const bool two_machines : {false, true}) {
+    const JobResult result = run("siblings", 4, two_machines);
+    INFO(result.text);
+    CHECK(result.code == 0);
+    CHECK(result.text.find("all groups ended") != std::string::npos);
+  }
+}
+
+TEST_CASE("processes that cut the run differently are told") {
+  check_failure("partition", 4, {"rank 0 makes dp(0,1), dp(2,3) while rank 1 makes dp(0,2), dp(1,3)"});
+}
+
 TEST_CASE("a rank that throws ends all with its own reason") {
   check_failure("throw", 3, {"error of rank 1: its disk is full"}, true);
 }

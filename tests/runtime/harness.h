@@ -138,6 +138,7 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
     outcome.exposed_comm = session.executor(0).exposed_comm_seconds();
     outcome.exposed_io = session.executor(0).exposed_io_seconds();
   }
+  outcome.comm = session.executor(0).comm_volume();
   if (s.eval) {
     session.run("eval", {s.seed, step, 0, {}});
     outcome.eval_loss = session.executor(0).control().mean_loss;
@@ -146,7 +147,6 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
   session.export_weights([&](const models::Param& param, const float* weights) {
     outcome.weights.insert(outcome.weights.end(), weights, weights + param.elements());
   });
-  outcome.comm = session.executor(0).comm_volume();
   for (int r = 0; r < s.ranks; ++r) {
     outcome.live.push_back(session.executor(r).live_peak());
     outcome.planned.push_back(session.compiled().plan.device().peak_bytes);

@@ -28,6 +28,7 @@ models::Model with_bad_gradient(int ranks, float value, std::function<bool(uint3
 
 // All bytes that survive from step to step on one rank, but for the control block.
 std::vector<std::byte> state_bytes(runtime::Session& session, int rank) {
+  if (session.compiled().set.has("refresh")) session.run("refresh", {});
   std::vector<std::byte> bytes;
   for (const runtime::Buffer& buffer : session.compiled().set.buffers) {
     if (buffer.life != runtime::Life::carried || buffer.name == "control") continue;
