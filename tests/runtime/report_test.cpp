@@ -188,7 +188,7 @@ TEST_CASE("Fewer points keep the smallest and largest value of every stretch") {
   for (int i = 0; i < 1000; ++i) {
     points.x.push_back(i);
     points.y[0].push_back(i == 501 ? -5 : i == 507 ? 9 : 1);
-    points.y[1].push_back(i < 500 ? NAN : i);
+    points.y[1].push_back(i < 500 ? static_cast<double>(NAN) : i);
   }
   const Points fewer = decimate(points, 20);
   REQUIRE(fewer.x.size() == 20);
