@@ -116,7 +116,8 @@ TEST_CASE("the trace of processes holds every rank on one clock, and one process
   REQUIRE(trained.code == 0);
   std::map<int, std::pair<double, double>> collective;  // by rank: the exchange of step 4
   std::map<int, std::set<int>> steps;
-  for (const auto& event : folder.json("run/trace.json")["traceEvents"]) {
+  const auto trace = folder.json("run/trace.json");
+  for (const auto& event : trace["traceEvents"]) {
     if (event["ph"] != "X" || event["cat"] == "program") continue;
     const int rank = event["pid"], step = event["args"]["step"];
     steps[rank].insert(step);
