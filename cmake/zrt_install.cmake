@@ -21,3 +21,11 @@ file(GLOB zrt_find_modules ${CMAKE_SOURCE_DIR}/cmake/Find*.cmake)
 install(FILES ${CMAKE_BINARY_DIR}/zrtConfig.cmake ${CMAKE_BINARY_DIR}/zrtConfigVersion.cmake ${zrt_find_modules}
         DESTINATION ${zrt_cmake_dir})
 install(EXPORT zrtTargets NAMESPACE zrt:: DESTINATION ${zrt_cmake_dir})
+
+# Clusters by name; programs in the build folder find them there.
+file(GLOB zrt_clusters CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/share/clusters/*.json)
+install(FILES ${zrt_clusters} DESTINATION ${CMAKE_INSTALL_DATADIR}/zrt/clusters)
+foreach(cluster ${zrt_clusters})
+  get_filename_component(file ${cluster} NAME)
+  configure_file(${cluster} ${CMAKE_BINARY_DIR}/share/zrt/clusters/${file} COPYONLY)
+endforeach()

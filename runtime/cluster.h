@@ -54,7 +54,7 @@ struct Cluster {
   double memory_bytes_per_second = 0;                  // reads and writes together
   double op_seconds = 0;                               // what starting an op costs its lane
   Link inside_host;                                    // of a rank
-  Link between_hosts;                                  // of a host, shared by its ranks
+  std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
   Exchange exchange = Exchange::once_per_host;
   Overlap overlap_inside, overlap_between;
   Link host_link;                                       // of a rank, between device and host memory

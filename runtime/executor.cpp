@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <numeric>
 
 #include "core/error.h"
@@ -90,7 +91,14 @@ Executor::Plan& Executor::plan(const Program& program) {
   return *plan;
 }
 
-void Executor::run(const Program& program) {
+bool Executor::leaves_out(const Op& op) const {
+  if (only_ == Only::everything) return false;
+  const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
+  return only_ == Only::communication ? !communicates : communicates && op.kind != OpKind::share_control;
+}
+
+void Executor::run(const Program& program, Only only) {
+  only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   ++runs_;
   failed_ = false;
@@ -106,6 +114,7 @@ void Executor::run_lanes(const Program& program) {
   std::vector<core::Event> latest(program.ops.size());
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
+    if (leaves_out(op)) return;
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
       if (latest[other].done()) continue;
@@ -171,7 +180,7 @@ void Executor::run_serial(const Program& program) {
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     count_live(program, id, position);
-    execute(program, id, iteration);
+    if (!leaves_out(program.ops[id])) execute(program, id, iteration);
     for (BufferId ended : plans_[&program]->ended[position]) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
@@ -200,18 +209,18 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
 uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after) {
   const std::lock_guard lock(comm_volume_mutex_);
   CommVolume& volume = comm_volume_[op.kind];
-  uint64_t all = 0;
+  uint64_t received = 0;
   for (size_t k = 0; k < comm::op_kind_count; ++k) {
     const uint64_t elements = after.elements[k] - before.elements[k], bytes = after.bytes[k] - before.bytes[k];
     volume.calls += after.calls[k] - before.calls[k];
     volume.elements += elements;
     volume.bytes += bytes;
-    all += bytes;
+    received += bytes;
     if (op.span != Span::outer) continue;
     volume.elements_between += elements;
     volume.bytes_between += bytes;
   }
-  return all;
+  return received;
 }
 
 void Executor::abort(const std::string& reason) {
@@ -233,7 +242,13 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
       if (access.use == Use::write) core::paint_red_zone(red_zone(access));
     }
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
-    run_op(call);
+    if (only_ == Only::compute && communicates) {
+      for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
+        std::memset(call.address(*shares), 0, call.bytes(*shares));
+      }
+    } else {
+      run_op(call);
+    }
     if (communicates) received = count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;

@@ -20,6 +20,10 @@ struct ExecutorOptions {
   bool serialize = false;  // run op after op on the calling thread, counting live bytes and poisoning dead buffers
 };
 
+// For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
+// hold what lay there before, what ranks would tell each other for a decision is zero, and numbers mean nothing.
+enum class Only : uint8_t { everything, compute, communication };
+
 struct TraceEvent {
   const Program* program;
   OpId op;
@@ -50,7 +54,7 @@ class Executor {
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
   // started by then never run, because what they would read was not written.
-  void run(const Program& program);
+  void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs
   // Of the last run: how long this rank's compute lane stood still for comm lanes, to its very end: communication that
@@ -71,12 +75,13 @@ class Executor {
 
  private:
   struct Plan;  // per program: which ops are waited for, where lives end
+  bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
   void add_tail(const std::vector<double>& finish_seconds);
   void run_serial(const Program& program);
   void execute(const Program& program, OpId id, uint32_t iteration);
-  // Returns the bytes received.
+  // Returns the bytes received between the two.
   uint64_t count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
   void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
@@ -92,6 +97,7 @@ class Executor {
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
+  Only only_ = Only::everything;  // of the last run
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
   std::array<core::CategoryBytes, core::tier_count> live_{};

@@ -7,27 +7,12 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "runtime/memory_json.h"
 
 namespace zrt::runtime {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json categories_json(const core::CategoryBytes& categories) {
-  Json json;
-  for (size_t c = 0; c < categories.size(); ++c) json[std::string(core::category_names[c])] = categories[c];
-  return json;
-}
-
-Json tier_json(const TierPlan& plan, uint64_t measured) {
-  Json json{{"planned_peak_bytes", plan.peak_bytes}, {"measured_peak_bytes", measured}};
-  if (plan.peak_bytes == 0) return json;
-  json["peak_op"] = plan.peak_op;
-  json["peak_phase"] = plan.peak_phase;
-  json["live_peak_bytes"] = plan.live_peak_bytes;
-  json["categories"] = categories_json(plan.categories);
-  return json;
-}
 
 Json evaluation_json(const Evaluation& e) {
   Json json;

@@ -4,22 +4,30 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "runtime/plan/fit.h"
 
 namespace zrt::runtime {
 
+namespace {
+
+void check(const char* key, int64_t value, int64_t most) {
+  if (value <= most) return;
+  throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. Choose a smaller number.", key, value, most));
+}
+
+}  // namespace
+
 void check_sizes(const Config& config) {
-  auto check = [](const char* key, int64_t value, int64_t most) {
-    if (value <= most) return;
-    throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. Choose a smaller number.", key, value, most));
-  };
-  check("--ranks (threads of one process)", config.mesh.world(), 1024);
   check("model.layers", config.model.layers, 2048);
   check("gradient_accumulation_steps", config.batch.accumulation, 1 << 16);
   check("train_micro_batch_size_per_gpu", config.batch.micro, (int64_t{1} << 31) / config.model.sequence);
+}
+
+void check_run(const Config& config) {
+  check("--ranks (threads of one process)", config.mesh.world(), 1024);
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
 }
 
@@ -78,92 +86,48 @@ SessionOptions session_options(const Config& config) {
   return options;
 }
 
-namespace {
-
-struct Alternative {
-  int stage;
-  int64_t micro, accumulation;
-  uint64_t peak;
-};
-
-bool given(const Config& config, std::string_view path) {
-  return std::any_of(config.keys.begin(), config.keys.end(), [&](const ResolvedKey& key) {
-    return key.path == path && (key.from == "file" || key.from == "command line");
-  });
+std::vector<std::string> training_phases(const Config& config, const std::string& first) {
+  std::vector<std::string> phases{first, "step", "export"};
+  if (config.run.checkpoint_interval > 0) phases.push_back("save");
+  if (!config.data.validation.empty()) phases.push_back("eval");
+  return phases;
 }
 
-// The first setting that fits: all stages from the given one up at this microbatch, then at its divisors.
-std::optional<Alternative> nearest_fit(const Config& config, const Layout& layout,
-                                       const std::vector<std::string>& phases, uint64_t budget) {
-  for (int64_t micro = config.batch.micro; micro >= 1; --micro) {
-    if (config.batch.micro % micro != 0) continue;
-    for (int stage = config.zero.stage; stage <= 3; ++stage) {
-      Config other = config;
-      other.zero.stage = stage;
-      other.batch.micro = micro;
-      other.batch.accumulation = config.batch.accumulation * (config.batch.micro / micro);
-      if (other.batch.accumulation > 1) other.precision.accumulated_grad = core::DType::f32;
-      // What was inferred is inferred anew, as it will be when the advice is followed.
-      const optimizer::ZeroStrategy zero = optimizer::zero_strategy(stage);
-      if (!given(config, "zero_optimization.overlap_comm")) other.zero.overlap_comm = zero.overlap_by_default();
-      if (!given(config, "parallel.reduce_every")) {
-        other.parallel.reduce_every = zero.reduce_every_by_default(other.batch.accumulation);
-      }
-      other.precision.local_grad = other.parallel.reduce_every > 1  ? core::DType::f32
-                                   : config.batch.accumulation == 1 ? config.precision.local_grad
-                                                                    : other.precision.compute;
-      const Layout candidate = make_layout(other, *layout.model);
-      const Compiled compiled = compile(candidate, phases, {}, false);
-      if (compiled.plan.device().peak_bytes <= budget)
-        return Alternative{stage, micro, other.batch.accumulation, compiled.plan.device().peak_bytes};
-    }
-  }
-  return std::nullopt;
+namespace {
+
+// What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
+// draws on too.
+Limits machine_limits(const Compiled& compiled, uint64_t ranks) {
+  const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
+  Limits limits;
+  limits.more_ranks = false;
+  limits.of(core::Tier::device) =
+      Limit{share - std::min(share, host),
+            fmt::format("what this machine's {} leave each of {} rank{}{}", core::format_bytes(machine), ranks,
+                        ranks == 1 ? "" : "s", host > 0 ? fmt::format(", less {} in the host tier,", host) : "")};
+  return limits;
 }
 
 }  // namespace
 
 Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                                int host_ranks) {
+  check_run(config);
   core::set_threads(config.run.threads_per_rank);
   Compiled compiled = compile(layout, phases);
-  const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
-  const uint64_t device = compiled.plan.device().peak_bytes, host = compiled.plan.host().peak_bytes;
-  if (device + host > machine / ranks) {
-    throw core::MemoryError(fmt::format(
-        "{} ranks need {} bytes each ({}; the peak is in phase '{}' at '{}'){} but this machine has {}. Use fewer "
-        "ranks, a "
-        "higher zero_optimization.stage, a smaller train_micro_batch_size_per_gpu or a smaller model.",
-        ranks, device, core::format_bytes(device), compiled.plan.device().peak_phase, compiled.plan.device().peak_op,
-        host > 0 ? fmt::format(" and {} bytes for checkpoints beside training", host) : "",
-        core::format_bytes(machine)));
+  for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, ranks)}) {
+    if (limits.hold(peak_bytes(compiled.plan))) continue;
+    // Text is generated on one rank whatever the configuration says: nothing in it would help.
+    const bool fixed = std::find(phases.begin(), phases.end(), "decode") != phases.end();
+    throw core::MemoryError(
+        fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(compiled.plan, limits),
+                    fixed ? "Use a smaller model, or more memory."
+                          : suggestions_text(suggest_fits(config, *layout.model, phases, limits, nullptr)),
+                    core::format_ledger(compiled.plan.ledger, 12)));
   }
-  if (config.memory.host_budget_bytes && host > static_cast<uint64_t>(*config.memory.host_budget_bytes)) {
-    throw core::MemoryError(fmt::format(
-        "memory.host_budget_bytes is {} but each rank needs {} bytes ({}) in the host tier, for what it writes to a "
-        "checkpoint while training goes on. Raise it to that, or set run.checkpoint_interval to 0: the checkpoint of "
-        "the "
-        "last step is written without copies.",
-        *config.memory.host_budget_bytes, host, core::format_bytes(host)));
-  }
-  if (!config.memory.device_budget_bytes) return compiled;
-  const auto budget = static_cast<uint64_t>(*config.memory.device_budget_bytes);
-  const MemoryPlan& plan = compiled.plan;
-  if (plan.device().peak_bytes <= budget) return compiled;
-  const auto fit = nearest_fit(config, layout, phases, budget);
-  const std::string advice =
-      fit ? fmt::format(
-                "The nearest setting that fits: zero_optimization.stage {}, train_micro_batch_size_per_gpu {}, "
-                "gradient_accumulation_steps {}, with a peak of {} bytes.",
-                fit->stage, fit->micro, fit->accumulation, fit->peak)
-          : "No stage or smaller microbatch fits on this number of ranks; use more ranks, a smaller model or a larger "
-            "budget.";
-  throw core::MemoryError(fmt::format(
-      "memory.device_budget_bytes is {} but each rank needs {} bytes ({}; the peak is in phase '{}' at '{}'). {}\n"
-      "The largest buffers:\n{}",
-      budget, plan.device().peak_bytes, core::format_bytes(plan.device().peak_bytes), plan.device().peak_phase,
-      plan.device().peak_op, advice, core::format_ledger(plan.ledger, 12)));
+  return compiled;
 }
 
 }  // namespace zrt::runtime

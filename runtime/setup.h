@@ -7,16 +7,19 @@
 
 namespace zrt::runtime {
 
-// Throws ConfigError for sizes that are legal numbers but no run of thread ranks can have.
+// Throws ConfigError for sizes that are legal numbers but no program can have.
 void check_sizes(const Config& config);
+// The same for what can be planned but not run.
+void check_run(const Config& config);
 
 models::Model make_model(const ModelConfig& config);
 Layout make_layout(const Config& config, const models::Model& model);
 SessionOptions session_options(const Config& config);
+// What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
+std::vector<std::string> training_phases(const Config& config, const std::string& first);
 
-// Compiles and checks memory.device_budget_bytes and the machine's memory. Over budget: MemoryError with the ledger and
-// the nearest setting that fits (a higher stage, then smaller microbatches), or the statement that none does.
-// `host_ranks` of the ranks share this machine's memory; 0 means all.
+// Compiles and checks the memory budgets and the machine's memory. Too little: MemoryError with the ledger and the
+// changes that would make it fit (suggest_fits). `host_ranks` of the ranks share this machine's memory; 0 means all.
 Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                                int host_ranks = 0);
 

@@ -124,13 +124,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, layout_, planned_samples_);
-  std::vector<std::string> phases{resumed ? "load" : "init", "step", "export"};
-  const bool background = config_.run.checkpoint_interval > 0;
-  if (background) phases.push_back("save");
-  if (!config_.data.validation.empty()) {
-    validation_ = open_eval_data(config_.data.validation, config_.model);
-    phases.push_back("eval");
-  }
+  const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
+  if (!config_.data.validation.empty()) validation_ = open_eval_data(config_.data.validation, config_.model);
   Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
   const SessionOptions options = session_options(config_);
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
@@ -163,7 +158,8 @@ void Training::start(const checkpoint::Reader* resumed) {
       session_->executor(local).control().persistent = persistent;
     }
   }
-  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every, background};
+  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every,
+                                config_.run.checkpoint_interval > 0};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step;
@@ -328,6 +324,7 @@ TrainResult Training::run() {
 
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
                   comm::Transport& transport) {
+  check_run(config);
   comm::require_equal(transport, "the configuration", resolved_json(config), session_options(config).timeout);
   return Training(config, model, hooks, transport).run();
 }

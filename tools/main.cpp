@@ -16,6 +16,7 @@ namespace {
 constexpr const char* usage =
     "usage: zrt COMMAND …\n\n"
     "  train CONFIG       train a model; every rank's memory is planned, printed and measured\n"
+    "  plan CONFIG        memory of every rank, communication and predicted time, without data or ranks\n"
     "  launch CONFIG      train, restarting a run that dies or hangs; ranks are threads or, with --mpi, processes\n"
     "  checkpoint VERB    list, inspect, verify, export to and import from Hugging Face\n"
     "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
@@ -27,17 +28,15 @@ constexpr const char* usage =
 
 int run(const std::vector<std::string>& args) {
   using zrt::tools::Args;
-  const std::map<std::string, int (*)(const Args&)> commands{{"train", zrt::tools::train_command},
-                                                             {"launch", zrt::tools::launch_command},
-                                                             {"checkpoint", zrt::tools::checkpoint_command},
-                                                             {"data", zrt::tools::data_command},
-                                                             {"eval", zrt::tools::eval_command},
-                                                             {"generate", zrt::tools::generate_command},
-                                                             {"bench", zrt::tools::bench_command},
-                                                             {"report", zrt::tools::report_command}};
+  const std::map<std::string, int (*)(const Args&)> commands{
+      {"train", zrt::tools::train_command},       {"plan", zrt::tools::plan_command},
+      {"launch", zrt::tools::launch_command},     {"checkpoint", zrt::tools::checkpoint_command},
+      {"data", zrt::tools::data_command},         {"eval", zrt::tools::eval_command},
+      {"generate", zrt::tools::generate_command}, {"report", zrt::tools::report_command},
+      {"bench", zrt::tools::bench_command}};
   if (args.empty())
     throw zrt::core::UsageError(
-        "no command given; legal are train, launch, checkpoint, data, eval, generate, report and bench");
+        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::cout << usage;
     return 0;
@@ -49,9 +48,11 @@ int run(const std::vector<std::string>& args) {
   const auto found = commands.find(args[0]);
   if (found == commands.end()) {
     throw zrt::core::UsageError(fmt::format(
-        "'{}' is no command; legal are train, launch, checkpoint, data, eval, generate, report and bench", args[0]));
+        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench",
+        args[0]));
   }
-  if (args[0] == "data" || args[0] == "generate" || args[0] == "report") zrt::tools::need_single_process(args[0]);
+  if (args[0] == "data" || args[0] == "generate" || args[0] == "plan" || args[0] == "report")
+    zrt::tools::need_single_process(args[0]);
   return found->second(Args(args.begin() + 1, args.end()));
 }
 

@@ -23,7 +23,9 @@ void ProcessMeeting::await(const Ready& ready, const Awaited& awaited) {
   Segment& segment = *place_.segment;
   auto now = steady_clock::now();
   auto deadline = now + place_.timeout, next_watch = now + watch_interval;
-  int64_t nap = first_nap;
+  const auto start = now;
+  int64_t nap = std::clamp(usual_wait_ / 2, first_nap, longest_nap);
+  bool slept = false;
   bool extended = false, someone_ended = false;
   while (true) {
     const uint32_t bell = segment.bell(member_);
@@ -56,8 +58,10 @@ void ProcessMeeting::await(const Ready& ready, const Awaited& awaited) {
     }
     segment.sleep(member_, bell, has_remote_ ? nap : local_nap);
     nap = std::min(2 * nap, longest_nap);
+    slept = true;
   }
   segment.set_waiting(member_, false);
+  if (slept) usual_wait_ = (3 * usual_wait_ + (steady_clock::now() - start) / std::chrono::nanoseconds(1)) / 4;
 }
 
 // Only channels from other machines carry aborts; looking at them also keeps their data moving.

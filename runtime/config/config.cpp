@@ -83,6 +83,20 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
   return parse_config(read_config_file(file), file.string(), sets, ranks);
 }
 
+Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks) {
+  Tree tree;
+  tree.document.name = config.file;
+  tree.document.root = json::object();
+  for (const ResolvedKey& key : config.keys) {
+    if (key.from != from_name(From::file) && key.from != from_name(From::command_line)) continue;
+    json* node = &tree.document.root;
+    for (const std::string& part : split_path(key.path)) node = &(*node)[part];
+    *node = json::parse(key.value);
+    if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
+  }
+  return finish(std::move(tree), sets, ranks, config.run.name);
+}
+
 std::string resolved_json(const Config& config) {
   // One key per line: the leaves are text already.
   nlohmann::ordered_json root = nlohmann::ordered_json::object();

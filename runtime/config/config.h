@@ -132,6 +132,10 @@ Config load_config(const std::filesystem::path& file, const std::vector<std::str
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
 
+// The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
+// parse_config.
+Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks);
+
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.
 std::string resolved_json(const Config& config);

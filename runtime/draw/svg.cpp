@@ -163,14 +163,17 @@ std::string draw_lanes(const LaneChart& chart) {
     beside += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", left - 8,
                           lane_height * static_cast<int>(i) + 17, escaped(chart.lanes[i]));
   }
+  const double start = chart.x_start;
   double end = chart.x_end;
-  for (const Bar& bar : chart.bars) end = std::max(end, bar.end);
-  if (end <= 0) end = 1;
+  if (!(end > start)) {
+    for (const Bar& bar : chart.bars) end = std::max(end, bar.end);
+    if (!(end > start)) end = start + 1;
+  }
   for (const Bar& bar : chart.bars) {
     inside +=
         fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" data-t=\"{}\"/>\n",
-                    coordinate(bar.start / end * plot_width), lane_height * bar.lane + 3,
-                    coordinate((bar.end - bar.start) / end * plot_width), lane_height - 6, colour(bar.kind),
+                    coordinate((bar.start - start) / (end - start) * plot_width), lane_height * bar.lane + 3,
+                    coordinate((bar.end - bar.start) / (end - start) * plot_width), lane_height - 6, colour(bar.kind),
                     escaped(fmt::format("{}\n{} from {}", bar.text, number_text(bar.end - bar.start, chart.x_unit),
                                         number_text(bar.start, chart.x_unit))));
   }
@@ -179,7 +182,7 @@ std::string draw_lanes(const LaneChart& chart) {
     const auto of_kind = [&](const Bar& bar) { return bar.kind == k; };
     if (std::any_of(chart.bars.begin(), chart.bars.end(), of_kind)) names.push_back({chart.kinds[k], k});
   }
-  return frame(chart.title, names, 0, end, chart.x_unit, height, "", inside, beside);
+  return frame(chart.title, names, start, end, chart.x_unit, height, "", inside, beside);
 }
 
 std::string draw_values(const ValueChart& chart) {

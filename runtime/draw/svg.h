@@ -22,7 +22,7 @@ struct Bar {
 struct LaneChart {
   std::string title;
   Unit x_unit = Unit::seconds;
-  double x_end = 0;  // the axis runs from 0; at least the largest `end`
+  double x_start = 0, x_end = 0;  // where x_end is not above x_start: until the last bar ends
   std::vector<std::string> lanes, kinds;
   std::vector<Bar> bars;
 };

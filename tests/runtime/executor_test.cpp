@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -189,6 +190,43 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
   uint64_t counted = 0;  // of two equal steps
   for (const auto& [kind, volume] : session.executor(1).comm_volume()) counted += volume.bytes;
   CHECK(received * 2 == counted);
+}
+
+TEST_CASE("computation and communication of a step can be run alone, each whole and without the other") {
+  const models::Model model = toy();
+  const Setting s = setting(3, 2);
+  const runtime::Layout layout = make_layout(model, s);
+  runtime::Session session(layout, runtime::compile(layout, phases_of(s)), session_options(s),
+                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                            },
+                            {}});
+  session.run("init", {});
+  const runtime::Program& step = session.compiled().set.program("step");
+  struct Done {
+    uint64_t bytes, updates;
+  };
+  auto run = [&](runtime::Only only) {
+    auto bytes = [&] {
+      const comm::Counters all = session.communicator(1).counters();
+      return std::accumulate(std::begin(all.bytes), std::end(all.bytes), uint64_t{0});
+    };
+    const uint64_t before = bytes(), updates = session.executor(1).control().persistent.progress.updates;
+    session.on_all_ranks([&](size_t r) {
+      session.executor(static_cast<int>(r)).control().inputs = {7, 5, 0, {1e-2}};
+      session.executor(static_cast<int>(r)).run(step, only);
+    });
+    return Done{bytes() - before, session.executor(1).control().persistent.progress.updates - updates};
+  };
+  const Done whole = run(runtime::Only::everything);
+  CHECK(whole.bytes > 0);
+  CHECK(whole.updates == 1);
+  const Done computation = run(runtime::Only::compute);
+  CHECK(computation.bytes == 0);
+  CHECK(computation.updates == 1);
+  const Done communication = run(runtime::Only::communication);
+  CHECK(communication.bytes == whole.bytes);
+  CHECK(communication.updates == 0);
 }
 
 TEST_CASE("the first block gets the dropout index and the saved state of its own microbatch") {

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Setting {
   uint32_t accumulation = 1, reduce_every = 1;
   int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
   bool overlap = false, reuse_at_turn = true, serialize = false;
+  std::optional<int64_t> prefetch;
+  int64_t max_live = INT64_MAX, persistence = 0;
+  runtime::Grouping groups;
   int steps = 5, threads = 1;
   uint64_t seed = 7;
   optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
@@ -42,10 +46,11 @@ inline bool full_tests() {
 inline runtime::Layout make_layout(const models::Model& model, const Setting& s) {
   runtime::Layout layout;
   layout.model = &model;
-  layout.units = optimizer::make_units(model, s.ranks, s.unit_elements);
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
   layout.dp = s.ranks;
+  layout.groups = s.groups;
+  layout.units = optimizer::make_units(model, {s.ranks, layout.shards()}, s.unit_elements, {s.persistence, INT64_MAX});
   layout.compute = s.compute;
   layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
   layout.grad = s.accumulation == 1 ? s.compute : core::DType::f32;
@@ -55,6 +60,8 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.sequence = model.sequence;
   layout.reduce_bucket = layout.gather_bucket = s.bucket;
   layout.overlap = s.overlap;
+  layout.prefetch = s.prefetch;
+  layout.max_live = s.max_live;
   layout.reuse_at_turn = s.reuse_at_turn;
   return layout;
 }

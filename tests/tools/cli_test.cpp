@@ -12,9 +12,11 @@ std::string config(const Folder& folder, const std::string& more = "") {
 }  // namespace
 
 TEST_CASE("A command line that cannot be understood exits with 2 and says what is legal") {
-  for (const char* arguments : {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data",
-                                "launch", "launch x.json --nonsense", "launch x.json --max-restarts", "data build x",
-                                "bench", "bench train --stages 0,7", "generate", "eval"}) {
+  for (const char* arguments :
+       {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data", "launch",
+        "launch x.json --nonsense", "launch x.json --max-restarts", "data build x", "bench", "bench train --stages 0,7",
+        "bench overlap --rounds 0", "bench overlap --dtype fp8", "bench overlap --set zero_optimization.stage=2",
+        "bench traffic", "generate", "eval"}) {
     const Result result = run_zrt(arguments);
     INFO("zrt " << arguments << "\n" << result.text);
     CHECK(result.code == 2);
@@ -308,13 +310,81 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   CHECK(result.text.find("goodput") != std::string::npos);
 }
 
+TEST_CASE("A calibration writes a cluster, with which a step is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = folder / "mine/cluster.json";
+  const Result calibrated = run_zrt("bench calibrate --quick --ranks 2 --out " + cluster);
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(calibrated.text.find("2 ranks per host") != std::string::npos);
+  CHECK(read_json(cluster)["inside_host"]["bytes_per_second"]["value"] > 0);
+  folder.write("config.json",
+               R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true},
+                   "zero_optimization": {"stage": 3}, "model": {"preset": "gpt2-tiny"}})");
+  const Result predicted = run_zrt("bench predict " + (folder / "config.json") + " --cluster " + cluster +
+                                   " --ranks 2 --rounds 2 --set model.sequence=16 --json");
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  const auto json = nlohmann::json::parse(predicted.text);
+  CHECK(json["predicted_seconds"] > 0);
+  CHECK(json["measured_seconds"]["median"] > 0);
+  CHECK(json["error"].get<double>() ==
+        Approx(json["predicted_seconds"].get<double>() / json["measured_seconds"]["median"].get<double>() - 1));
+}
+
+TEST_CASE("Bench calibrate and predict say what is missing or not a cluster") {
+  const Folder folder("predict");
+  folder.write("config.json", R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})");
+  for (const auto& [arguments, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"bench calibrate", "--out is missing"},
+           {"bench calibrate --quick --threads 0 --out " + (folder / "x.json"), "--threads"},
+           {"bench predict --cluster dgx-a100", "config is missing"},
+           {"bench predict " + (folder / "config.json"), "--cluster is missing"},
+           {"bench predict " + (folder / "config.json") + " --cluster dgx-a1000", "did you mean 'dgx-a100'"},
+           {"bench predict " + (folder / "config.json") + " --cluster " + (folder / "config.json"), "has no key"}}) {
+    const Result result = run_zrt(arguments);
+    INFO(arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(expected) != std::string::npos);
+  }
+}
+
 TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
                                 "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
-                                "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1"}) {
+                                "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1",
+                                "bench overlap --model gpt2-tiny --accumulation 2 --dtype fp32 --rounds 1"}) {
     const Result result = run_zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);
     REQUIRE(result.code == 0);
     CHECK(nlohmann::json::accept(result.text));
   }
+}
+
+TEST_CASE("The computation of a step is measured beside traffic at the step's pace, which ends with the measurement") {
+  const Folder folder("traffic");
+  const std::string pace = folder / "pace", zrt = std::string(ZRT_BINARY_DIR) + "/zrt ";
+  const Result result = run_command("timeout 60 " + zrt + "bench traffic --ranks 2 --pace " + pace + " & timeout 60 " +
+                                    zrt + "bench overlap --ranks 2 --model gpt2-tiny --layers 3 --rounds 2 --json " +
+                                    "--traffic " + pace + " && wait $!");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  CHECK(json["layers"] == 3);
+  CHECK(json["beside_traffic"] == true);
+  for (const char* part :
+       {"communication", "computation", "computation_beside_traffic", "step_with_overlap", "step_without_overlap"}) {
+    CHECK(json[part]["seconds"]["median"] > 0);
+    CHECK(json[part]["cpu_seconds"]["low"] <= json[part]["cpu_seconds"]["high"]);
+  }
+  CHECK(json["step_bytes_per_rank"] > 0);
+  CHECK(json["traffic_asked_bytes_per_second"]["low"] > 0);
+}
+
+TEST_CASE("A measurement beside traffic that does not flow is refused") {
+  const Folder folder("no_traffic");
+  const Result result = run_zrt("bench overlap --ranks 2 --model gpt2-tiny --rounds 1 --traffic " + (folder / "pace"));
+  INFO(result.text);
+  CHECK(result.code == 1);
+  CHECK(result.text.find("no traffic flows; start `zrt bench traffic --pace ") != std::string::npos);
 }

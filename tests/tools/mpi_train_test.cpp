@@ -135,11 +135,21 @@ TEST_CASE("the trace of processes holds every rank on one clock, and one process
   CHECK(std::distance(fs::directory_iterator(folder.path / "board/DeepSpeedJobName"), fs::directory_iterator()) == 1);
 }
 
+TEST_CASE("the script of two hosts says what it lacks") {
+  const std::string script = std::string(ZRT_SOURCE_DIR) + "/tools/two_hosts.sh ";
+  CHECK(run_shell(script).code == 2);
+  CHECK(run_shell(script + "--rats 1 -- true").text.find("unknown option --rats") != std::string::npos);
+  const JobResult alone = run_shell("PATH=/nonexistent /bin/bash " + script + "-- true");
+  CHECK(alone.code == 77);
+  CHECK(alone.text.find("was not found; install iproute2 and openmpi-bin") != std::string::npos);
+}
+
 TEST_CASE("two machines joined by a cable train to the bits that threads train to") {
   const Folder folder("cable");
   const JobResult threads = run_shell(folder.train("--ranks 4 --set zero_optimization.stage=3", "threads"));
-  const JobResult machines = run_shell(std::string(ZRT_SOURCE_DIR) + "/tests/tools/two_machines.sh " +
-                                       folder.train("--set zero_optimization.stage=3", "machines"));
+  const JobResult machines =
+      run_shell("timeout -k 5 60 " ZRT_SOURCE_DIR "/tools/two_hosts.sh --ranks-per-host 2 --rate none -- " +
+                folder.train("--set zero_optimization.stage=3", "machines"));
   if (machines.code == 77) {
     WARN("not run: " << machines.text);
     return;

@@ -1,38 +1,35 @@
-#include "runtime/bench/bench.h"
+#include "tools/commands/bench.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/ledger.h"
-#include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 
 namespace zrt::tools {
-namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json spread_json(const runtime::Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
 }
 
-std::string range(const runtime::Spread& s, double unit) {
+std::string spread_text(const runtime::Spread& s, double unit) {
   return fmt::format("{:.2f} ({:.2f} – {:.2f})", s.median / unit, s.low / unit, s.high / unit);
 }
 
-runtime::Progress progress() {
-  if (!isatty(STDERR_FILENO)) return [](const std::string&) {};
+runtime::Progress bench_progress(bool shown) {
+  if (!shown || !isatty(STDERR_FILENO)) return [](const std::string&) {};
   return [](const std::string& what) { std::cerr << "\r\033[K" << what << std::flush; };
 }
 
-void end_progress() {
+void end_bench_progress() {
   if (isatty(STDERR_FILENO)) std::cerr << "\r\033[K";
 }
+
+namespace {
 
 int bench_train(const Args& args) {
   po::options_description options("options");
@@ -67,8 +64,8 @@ int bench_train(const Args& args) {
   std::vector<std::string> sets;
   if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
   const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
-  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, progress());
-  end_progress();
+  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
+  end_bench_progress();
   Json rows = Json::array();
   for (const auto& s : bench.stages) {
     rows.push_back({{"stage", s.stage},
@@ -94,13 +91,13 @@ int bench_train(const Args& args) {
   }
   std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
                            dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
-  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", range(bench.ceiling, 1e9));
+  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", spread_text(bench.ceiling, 1e9));
   std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>10}  {:>20}  {:>12}  {:>10}\n", "stage", "step s",
                            "tokens/s", "model GFLOP/s", "of ceiling", "of first stage", "exposed comm", "per rank");
   for (const auto& s : bench.stages) {
     std::cout << fmt::format("{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>10.3f}  {:>20}  {:>10.3f} s  {:>10}\n", s.stage,
-                             range(s.step_seconds, 1), s.tokens_per_second, s.model_flops_per_second / 1e9,
-                             s.model_flops_per_second / bench.ceiling_flops_per_second, range(s.of_first, 1),
+                             spread_text(s.step_seconds, 1), s.tokens_per_second, s.model_flops_per_second / 1e9,
+                             s.model_flops_per_second / bench.ceiling_flops_per_second, spread_text(s.of_first, 1),
                              s.exposed_comm_seconds, core::format_bytes(s.rank_bytes));
   }
   return 0;
@@ -129,8 +126,9 @@ int bench_save(const Args& args) {
                   {"zero_optimization", {{"stage", values["stage"].as<int>()}}},
                   {"model", {{"preset", values["model"].as<std::string>()}}}};
   const runtime::Config config = runtime::parse_config(file.dump(), "bench", sets, ranks);
-  const runtime::SaveBench bench = runtime::bench_save(config, rounds, values["folder"].as<std::string>(), progress());
-  end_progress();
+  const runtime::SaveBench bench =
+      runtime::bench_save(config, rounds, values["folder"].as<std::string>(), bench_progress());
+  end_bench_progress();
   const double share = bench.extra_seconds.median / (interval * bench.step_seconds.median);
   if (values.count("json")) {
     std::cout << Json{{"bytes", bench.bytes},
@@ -158,10 +156,10 @@ int bench_save(const Args& args) {
       "training at one in {} steps\nto resume             {:.2f} s to verify, {:.2f} s to load\nhost memory of a rank  "
       " {} "
       "bytes planned, {} measured\n",
-      core::format_bytes(bench.bytes), ranks, range(bench.step_seconds, 1), range(bench.stall_seconds, 1),
-      range(bench.write_seconds, 1), bench.write_bytes_per_second / 1e9,
+      core::format_bytes(bench.bytes), ranks, spread_text(bench.step_seconds, 1), spread_text(bench.stall_seconds, 1),
+      spread_text(bench.write_seconds, 1), bench.write_bytes_per_second / 1e9,
       bench.write_bytes_per_second / bench.disk_bytes_per_second, bench.disk_bytes_per_second / 1e9,
-      range(bench.extra_seconds, 1), 100 * share, interval, bench.verify_seconds, bench.load_seconds,
+      spread_text(bench.extra_seconds, 1), 100 * share, interval, bench.verify_seconds, bench.load_seconds,
       bench.host_planned, bench.host_measured);
   return 0;
 }
@@ -183,16 +181,17 @@ int bench_adam(const Args& args) {
   Json rows = Json::array();
   std::string text = fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", "gradients", "AdamW GB/s", "triad GB/s", "ratio");
   for (const bool bf16 : {false, true}) {
-    const runtime::AdamBench bench = runtime::bench_adam(parameters, bf16, ranks, rounds, progress());
+    const runtime::AdamBench bench = runtime::bench_adam(parameters, bf16, ranks, rounds, bench_progress());
     rows.push_back({{"gradients", bench.grad_type},
                     {"parameters_per_rank", parameters},
                     {"adam_bytes_per_second", spread_json(bench.adam_bytes_per_second)},
                     {"triad_bytes_per_second", spread_json(bench.triad_bytes_per_second)},
                     {"of_triad", spread_json(bench.ratio)}});
-    text += fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", bench.grad_type, range(bench.adam_bytes_per_second, 1e9),
-                        range(bench.triad_bytes_per_second, 1e9), range(bench.ratio, 1));
+    text +=
+        fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", bench.grad_type, spread_text(bench.adam_bytes_per_second, 1e9),
+                    spread_text(bench.triad_bytes_per_second, 1e9), spread_text(bench.ratio, 1));
   }
-  end_progress();
+  end_bench_progress();
   std::cout << (values.count("json") ? Json{{"ranks", ranks}, {"rows", rows}}.dump(1) + "\n"
                                      : fmt::format("{} parameters on each of {} ranks\n", parameters, ranks) + text);
   return 0;
@@ -214,8 +213,7 @@ int bench_comm(const Args& args) {
           "--ranks must lie between 1 and 1024, --rounds be positive, --bytes at least 4 for each rank and at most "
           "2^40");
     }
-    const runtime::Progress watched = progress(), unwatched = [](const std::string&) {};
-    const auto measured = runtime::bench_comm(bytes, *transport, rounds, transport->leads() ? watched : unwatched);
+    const auto measured = runtime::bench_comm(bytes, *transport, rounds, bench_progress(transport->leads()));
     if (!transport->leads()) return 0;
     Json rows = Json::array();
     std::string text = fmt::format("{:>20}  {:>26}  {:>20}\n", "operation", "GB/s", "of copy");
@@ -223,10 +221,10 @@ int bench_comm(const Args& args) {
       rows.push_back({{"operation", row.operation},
                       {"bytes_per_second", spread_json(row.bytes_per_second)},
                       {"of_copy", spread_json(row.of_copy)}});
-      text += fmt::format("{:>20}  {:>26}  {:>20}\n", row.operation, range(row.bytes_per_second, 1e9),
-                          range(row.of_copy, 1));
+      text += fmt::format("{:>20}  {:>26}  {:>20}\n", row.operation, spread_text(row.bytes_per_second, 1e9),
+                          spread_text(row.of_copy, 1));
     }
-    end_progress();
+    end_bench_progress();
     const std::string head = fmt::format("{} bytes on each of {} ranks ({}); copy: every rank copies as much at once\n",
                                          bytes, ranks, transport->name());
     std::cout << (values.count("json")
@@ -243,16 +241,21 @@ int bench_comm(const Args& args) {
 int bench_command(const Args& args) {
   const std::string what = args.empty() ? "" : args[0];
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
-  if (what != "comm") need_single_process("bench " + what);
+  if (what == "comm") return bench_comm(rest);
+  if (what == "overlap") return bench_overlap(rest);
+  if (what == "traffic") return bench_traffic(rest);
+  if (what == "calibrate") return bench_calibrate(rest);
+  if (what == "predict") return bench_predict(rest);
+  constexpr const char* legal = "train, save, adam, comm, overlap, traffic, calibrate and predict";
+  if (what == "--help" || what == "-h") {
+    std::cout << "usage: zrt bench WHAT [options]; WHAT is one of " << legal << "; each takes --help and --json\n";
+    return 0;
+  }
+  need_single_process("bench " + what);
   if (what == "train") return bench_train(rest);
   if (what == "save") return bench_save(rest);
   if (what == "adam") return bench_adam(rest);
-  if (what == "comm") return bench_comm(rest);
-  if (what == "--help" || what == "-h") {
-    std::cout << "usage: zrt bench train|save|adam|comm [options]; each takes --help and --json\n";
-    return 0;
-  }
-  throw core::UsageError(fmt::format("zrt bench '{}': legal are train, save, adam and comm", what));
+  throw core::UsageError(fmt::format("zrt bench '{}': legal are {}", what, legal));
 }
 
 }  // namespace zrt::tools

@@ -9,6 +9,7 @@ namespace zrt::tools {
 using Args = std::vector<std::string>;
 
 int train_command(const Args& args);
+int plan_command(const Args& args);
 int launch_command(const Args& args);
 int checkpoint_command(const Args& args);
 int data_command(const Args& args);

@@ -1,0 +1,120 @@
+#include "runtime/bench/calibrate.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "core/file.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+double rounded(double value) {
+  return std::stod(fmt::format("{:.4g}", value));
+}
+
+// One file, written and synced.
+double disk_rate(const fs::path& folder, uint64_t bytes) {
+  const fs::path path = folder / fmt::format(".zrt-calibrate-{}", getpid());
+  const std::vector<char> piece(1 << 20, 'x');
+  const double seconds = time_ranks(1, 1, [&](int) {
+    core::NewFile file(path);
+    for (uint64_t done = 0; done < bytes; done += piece.size()) file.write(piece.data(), piece.size());
+    file.keep();
+  });
+  fs::remove(path);
+  return static_cast<double>(bytes) / seconds;
+}
+
+// Everything measured becomes a figure with what was measured as its source.
+class Sheet {
+ public:
+  explicit Sheet(std::string setting) : setting_(std::move(setting)) {}
+  Json figure(double value, const std::string& what) const {
+    return {{"value", rounded(value)}, {"source", "measured: " + what + setting_}};
+  }
+  Json whole(uint64_t value, const std::string& what) const { return {{"value", value}, {"source", what}}; }
+  Json curve(const std::vector<Curve::Point>& points, double peak, const std::string& what) const {
+    Json pairs = Json::array();
+    for (const Curve::Point& point : points) pairs.push_back({point.at, rounded(std::min(1.0, point.value / peak))});
+    return {{"points", pairs}, {"source", "measured: " + what + setting_}};
+  }
+  Json link(const Link& link, const std::string& what) const {
+    return {{"latency_seconds", figure(link.latency_seconds, "gathers of 64 bytes per rank" + what)},
+            {"bytes_per_second", figure(link.bytes_per_second, "large gathers" + what)}};
+  }
+  Json overlap(const Overlap& overlap) const {
+    return {{"compute", figure(overlap.compute, "products beside gathers, relative to alone")},
+            {"comm", figure(overlap.comm, "gathers beside products, relative to alone")}};
+  }
+
+ private:
+  std::string setting_;
+};
+
+Json compute_json(const Sheet& sheet, const MeasuredCompute& measured, double sum_rate) {
+  const auto faster = [](const Curve::Point& a, const Curve::Point& b) { return a.value < b.value; };
+  const double peak = std::max_element(measured.gemm.begin(), measured.gemm.end(), faster)->value;
+  return {
+      {"peak_flops_per_second", sheet.figure(peak, "the fastest of the products below")},
+      {"gemm_efficiency", sheet.curve(measured.gemm, peak, "products of a layer and its gradients by width")},
+      {"attention_forward_efficiency", sheet.curve(measured.attention_forward, peak, "causal attention, heads of 64")},
+      {"attention_backward_efficiency",
+       sheet.curve(measured.attention_backward, peak, "causal attention, heads of 64")},
+      {"pass_bytes_per_second",
+       sheet.figure(measured.pass_bytes_per_second, "norms, GELU, residual sums and bias gradients of a layer")},
+      {"sum_bytes_per_second", sheet.figure(sum_rate, "large reduce-scatters less what gathers cost")}};
+}
+
+}  // namespace
+
+std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
+                      const Progress& progress) {
+  Rig rig(transport, threads, effort, progress);
+  const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}",
+                                rig.world(), threads, threads == 1 ? "" : "s", transport.name()));
+  const MeasuredLanes lanes = measure_lanes(rig);
+  Json compute;
+  for (const core::DType type : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
+    compute[std::string(core::dtype_name(type))] =
+        compute_json(sheet, measure_compute(rig, type), lanes.sum_bytes_per_second[static_cast<size_t>(type)]);
+  }
+  progress("disk");
+  const double disk = disk_rate(folder, effort.disk_bytes);
+
+  const auto ranks = static_cast<uint64_t>(rig.on_host());
+  const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  Json file;
+  file["ranks_per_host"] = sheet.whole(ranks, "ranks of this calibration on one machine");
+  file["compute"] = compute;
+  file["memory"] = {
+      {"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")},
+      {"host_bytes", sheet.whole(memory, "this machine's memory")},
+      {"nvme_bytes", sheet.whole(fs::space(folder).available, "free space beside this file")},
+      {"bytes_per_second", sheet.figure(lanes.update_bytes_per_second,
+                                        fmt::format("AdamW of {} parameters per rank; STREAM's triad, reads of what it "
+                                                    "writes included, ran at {:.4g}",
+                                                    effort.parameters, lanes.triad_bytes_per_second))}};
+  file["op_seconds"] = sheet.figure(lanes.op_seconds, "empty ops on two lanes that wait for each other every other op");
+  file["inside_host"] = sheet.link(lanes.inside.value_or(Link{0, lanes.copy_bytes_per_second}),
+                                   lanes.inside ? "" : ": none possible with one rank per machine, so copies");
+  if (lanes.between) {
+    file["between_hosts"] = sheet.link(*lanes.between, "");
+    file["between_hosts"]["exchange"] = {{"value", "once_per_rank"}, {"source", "zrt's mpi transport"}};
+  }
+  file["overlap"]["inside_host"] = sheet.overlap(lanes.overlap_inside);
+  if (lanes.between) file["overlap"]["between_hosts"] = sheet.overlap(lanes.overlap_between);
+  file["host_link"] = {{"latency_seconds", sheet.figure(lanes.op_seconds, "see op_seconds")},
+                       {"bytes_per_second", sheet.figure(lanes.copy_bytes_per_second, "large copies")}};
+  file["disk"] = {{"latency_seconds", sheet.figure(0, "not separately")},
+                  {"bytes_per_second", sheet.figure(disk, "one file written and synced")}};
+  return file.dump(1) + "\n";
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,38 @@
+#include "runtime/bench/predict.h"
+
+#include <fmt/format.h>
+
+#include "runtime/setup.h"
+
+namespace zrt::runtime {
+
+PredictBench bench_predict(const Config& config, const Cluster& cluster, comm::Transport& transport, int rounds,
+                           const Progress& progress) {
+  const models::Model model = make_model(config.model);
+  const Layout layout = make_layout(config, model);
+  uint32_t step = 0;
+  progress("compiling");
+  Compiled compiled = compile_within_budget(config, layout, {"init", "step"}, transport.host_count());
+  PredictBench bench;
+  bench.predicted = simulate(compiled.set, compiled.set.program("step"), layout, cluster);
+  Session session(layout, std::move(compiled), session_options(config), SessionHooks{random_batches(layout, step), {}},
+                  transport);
+  session.run("init", {});
+  std::vector<double> seconds, exposed;
+  for (int round = 0; round <= rounds; ++round) {
+    progress(fmt::format("step {} of {}", round, rounds));
+    StepInputs inputs;
+    inputs.seed = 1;
+    inputs.rates.lr = 1e-4;
+    inputs.step = step++;
+    const double elapsed = time_ranks(1, 1, [&](int) { session.run("step", inputs); });
+    if (round == 0) continue;
+    seconds.push_back(elapsed);
+    exposed.push_back(session.executor(0).exposed_comm_seconds());
+  }
+  bench.step_seconds = spread(seconds);
+  bench.exposed_comm_seconds = spread(exposed);
+  return bench;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,45 @@
+// What one op costs on a cluster: seconds with its lane alone busy, and what it shares with other lanes meanwhile.
+#pragma once
+#include "runtime/cluster.h"
+#include "runtime/layout.h"
+#include "runtime/program.h"
+
+namespace zrt::runtime {
+
+enum class Resource : uint8_t { compute, inside_host, between_hosts, host_link };
+
+struct OpCost {
+  double seconds = 0;
+  Resource resource = Resource::compute;
+};
+
+// Throws ConfigError when the cluster has no rates for the run's type, and when a collective spans hosts but the
+// cluster has no link between them.
+OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
+
+// What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
+struct Volume {
+  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
+  double rounds = 1;   // an all-reduce is a reduction and a gather
+  bool copies = true;  // a gather's own part lies elsewhere
+};
+Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout);
+
+// Forward and backward of one block over one microbatch. The rest of an op's cost follows from its buffers.
+struct BlockCost {
+  double forward_seconds = 0, backward_seconds = 0;
+};
+BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
+                     double memory_bytes_per_second);
+
+// How the ranks of a collective lie on hosts.
+struct Placement {
+  int ranks = 1;   // of the collective
+  int hosts = 1;   // that it spans
+  int local = 1;   // ranks of it on a full host
+  int fewest = 1;  // … on the host that has fewest
+  int groups = 1;  // collectives like it on each host at the same time
+};
+Placement placement(Span span, const Layout& layout, int ranks_per_host);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,27 @@
+#include "runtime/plan/comm_bytes.h"
+
+#include "runtime/op_cost.h"
+
+namespace zrt::runtime {
+
+CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout& layout) {
+  CommBytes bytes;
+  for (const Segment& segment : program.segments) {
+    for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+      const Op& op = program.ops[id];
+      if (set.lanes[op.lane].kind != LaneKind::comm) continue;
+      const Volume volume = collective_volume(set, op, layout);
+      const auto ranks = static_cast<uint64_t>(layout.ranks(op.span));
+      bytes[op.kind] += static_cast<uint64_t>(volume.bytes * volume.rounds) / ranks * (ranks - 1) * segment.repeat;
+    }
+  }
+  return bytes;
+}
+
+uint64_t total(const CommBytes& bytes) {
+  uint64_t sum = 0;
+  for (const auto& [kind, count] : bytes) sum += count;
+  return sum;
+}
+
+}  // namespace zrt::runtime

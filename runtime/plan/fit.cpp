@@ -1,0 +1,85 @@
+#include "runtime/plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+namespace zrt::runtime {
+
+TierBytes peak_bytes(const MemoryPlan& plan) {
+  TierBytes peaks{};
+  for (size_t t = 0; t < core::tier_count; ++t) peaks[t] = plan.tiers[t].peak_bytes;
+  return peaks;
+}
+
+bool Limits::hold(const TierBytes& peaks) const {
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    if (tiers[t] && peaks[t] > tiers[t]->bytes) return false;
+  }
+  return true;
+}
+
+Limits memory_limits(const Config& config, const Cluster* cluster) {
+  Limits limits;
+  const auto limit = [&](core::Tier tier, uint64_t bytes, std::string from) {
+    std::optional<Limit>& known = limits.of(tier);
+    if (!known || bytes < known->bytes) known = Limit{bytes, std::move(from)};
+  };
+  if (config.memory.device_budget_bytes) {
+    limit(core::Tier::device, static_cast<uint64_t>(*config.memory.device_budget_bytes), "memory.device_budget_bytes");
+  }
+  if (config.memory.host_budget_bytes) {
+    limit(core::Tier::host, static_cast<uint64_t>(*config.memory.host_budget_bytes), "memory.host_budget_bytes");
+  }
+  if (!cluster) return limits;
+  const auto sharing = static_cast<uint64_t>(std::min(cluster->ranks_per_host, config.mesh.world()));
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const auto tier = static_cast<core::Tier>(t);
+    if (tier == core::Tier::device) {
+      limit(tier, cluster->tier_bytes[t], fmt::format("a device of {}", cluster->name));
+    } else {
+      limit(tier, cluster->tier_bytes[t] / sharing,
+            fmt::format("the share of each of {} ranks of a host of {}", sharing, cluster->name));
+    }
+  }
+  return limits;
+}
+
+std::string shortage_text(const MemoryPlan& plan, const Limits& limits) {
+  std::string text;
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const TierPlan& tier = plan.tiers[t];
+    if (!limits.tiers[t] || tier.peak_bytes <= limits.tiers[t]->bytes) continue;
+    text += fmt::format(
+        "{}{} is {} bytes ({}) but each rank needs {} bytes ({}) of its {} tier; the peak is in phase '{}' at '{}'.",
+        text.empty() ? "" : "\n", limits.tiers[t]->from, limits.tiers[t]->bytes,
+        core::format_bytes(limits.tiers[t]->bytes), tier.peak_bytes, core::format_bytes(tier.peak_bytes),
+        core::tier_names[t], tier.peak_phase, tier.peak_op);
+  }
+  return text;
+}
+
+std::string Suggestion::options() const {
+  std::string text;
+  for (const auto& [key, value] : changes) {
+    text += fmt::format("{}{}", text.empty() ? "" : " ",
+                        key == "ranks" ? "--ranks " + value : fmt::format("--set {}={}", key, value));
+  }
+  return text;
+}
+
+std::string suggestions_text(const std::vector<Suggestion>& suggestions) {
+  if (suggestions.empty()) {
+    return "No higher stage, smaller microbatch, smaller unit or larger number of ranks fits; use a smaller model, or "
+           "more memory.";
+  }
+  std::string text = "What fits, the cheapest first:";
+  for (const Suggestion& s : suggestions) {
+    text += fmt::format("\n  {}\n    peak {} bytes ({}) a rank; a rank receives {} a step", s.options(), s.peaks[0],
+                        core::format_bytes(s.peaks[0]), core::format_bytes(s.comm_bytes));
+    if (s.peaks[1] > 0) text += fmt::format("; {} of host memory", core::format_bytes(s.peaks[1]));
+    if (s.seconds_per_step) text += fmt::format("; {:.4g} s a step", *s.seconds_per_step);
+  }
+  return text;
+}
+
+}  // namespace zrt::runtime

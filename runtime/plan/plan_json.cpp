@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "runtime/memory_json.h"
+#include "runtime/plan/plan.h"
+
+namespace zrt::runtime {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Up to so many ranks are listed one by one, as in memory.json; more as ranges of equal ones.
+constexpr int listed_ranks = 64;
+
+Json by_tier(const TierBytes& bytes) {
+  Json json;
+  for (size_t t = 0; t < core::tier_count; ++t) json[std::string(core::tier_names[t])] = bytes[t];
+  return json;
+}
+
+Json by_kind(const CommBytes& bytes) {
+  Json json = Json::object();
+  for (const auto& [kind, count] : bytes) json[std::string(op_kind_name(kind))] = count;
+  return json;
+}
+
+Json group_json(const RankGroup& group, int first, int last) {
+  const MemoryPlan& plan = group.compiled.plan;
+  Json json{{"rank", first}, {"last_rank", last}};
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    json["tiers"][std::string(core::tier_names[t])] = tier_json(plan.tiers[t], std::nullopt);
+  }
+  uint64_t states = 0;
+  for (const core::Category category : {core::Category::weights, core::Category::grads, core::Category::master,
+                                        core::Category::moment1, core::Category::moment2}) {
+    states += plan.device().model_states[static_cast<size_t>(category)];
+  }
+  json["model_state_bytes"] = states;
+  json["packing_overhead"] = plan.device().packing_overhead();
+  for (const PhasePeak& phase : group.phases) {
+    json["phases"][phase.phase] = {{"live_peak_bytes", phase.live_bytes}, {"peak_op", phase.op}};
+  }
+  return json;
+}
+
+// A change as it would stand in the configuration.
+Json change_json(const std::string& value) {
+  const Json json = Json::parse(value, nullptr, false);
+  return json.is_discarded() ? Json(value) : json;
+}
+
+Json suggestion_json(const Suggestion& suggestion) {
+  Json json{{"changes", Json::object()}};
+  for (const auto& [key, value] : suggestion.changes) json["changes"][key] = change_json(value);
+  json["planned_peak_bytes"] = by_tier(suggestion.peaks);
+  json["comm_bytes"] = suggestion.comm_bytes;
+  json["seconds_per_step"] = suggestion.seconds_per_step ? Json(*suggestion.seconds_per_step) : Json();
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Plan& plan) {
+  Json ranks = Json::array(), limits, suggestions = Json::array();
+  for (const RankGroup& group : plan.groups) {
+    const bool listed = plan.layout->dp <= listed_ranks;
+    if (!listed) ranks.push_back(group_json(group, group.first, group.last));
+    for (int rank = group.first; listed && rank <= group.last; ++rank) ranks.push_back(group_json(group, rank, rank));
+  }
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const auto& limit = plan.limits.tiers[t];
+    limits[std::string(core::tier_names[t])] = limit ? Json(limit->bytes) : Json();
+  }
+  for (const Suggestion& suggestion : plan.suggestions) suggestions.push_back(suggestion_json(suggestion));
+  // The slowest and the busiest of the groups stand for the step.
+  const RankGroup& slowest = *std::max_element(
+      plan.groups.begin(), plan.groups.end(),
+      [](const RankGroup& a, const RankGroup& b) { return a.step && b.step && a.step->seconds < b.step->seconds; });
+  const auto seconds = [&](double Simulation::*field) { return slowest.step ? Json((*slowest.step).*field) : Json(); };
+  return Json{{"ranks", ranks},
+              {"processes", Json::array()},
+              {"parameters", plan.layout->model->parameters()},
+              {"comm_bytes", by_kind(slowest.comm)},
+              {"cluster", plan.cluster ? Json(plan.cluster->name) : Json()},
+              {"seconds_per_step", seconds(&Simulation::seconds)},
+              {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},
+              {"exposed_io_seconds", seconds(&Simulation::exposed_io_seconds)},
+              {"tokens_per_step", plan.tokens_per_step()},
+              {"limits", limits},
+              {"fits", plan.fits},
+              {"suggestions", suggestions}}
+      .dump(1);
+}
+
+}  // namespace zrt::runtime

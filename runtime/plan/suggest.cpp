@@ -1,0 +1,261 @@
+// The search for changes that make a run fit: every candidate is a configuration of its own, compiled as the run is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "core/error.h"
+#include "runtime/mesh.h"
+#include "runtime/plan/comm_bytes.h"
+#include "runtime/plan/fit.h"
+#include "runtime/setup.h"
+#include "runtime/simulator.h"
+
+namespace zrt::runtime {
+namespace {
+
+// What a candidate may change; what is left as it is stays out of its changes.
+struct Knobs {
+  int ranks, stage;
+  int64_t micro, every, unit_bytes, checkpoints;
+  bool overlap;
+  bool operator==(const Knobs&) const = default;
+};
+
+Knobs knobs_of(const Config& config) {
+  return {config.mesh.world(),          config.zero.stage,        config.batch.micro,
+          config.parallel.reduce_every, config.memory.unit_bytes, config.run.checkpoint_interval,
+          config.zero.overlap_comm};
+}
+
+constexpr int64_t smallest_unit_bytes = 1 << 20;
+
+// Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
+using Ladder = std::vector<Knobs>;
+
+class Search {
+ public:
+  Search(const Config& config, const models::Model& model, const std::vector<std::string>& phases, const Limits& limits,
+         const Cluster* cluster)
+      : config_(config),
+        model_(model),
+        phases_(phases),
+        limits_(limits),
+        cluster_(cluster),
+        base_(knobs_of(config)),
+        given_every_(is_given("parallel.reduce_every")) {}
+
+  std::vector<Suggestion> run() {
+    std::vector<Knobs> found;
+    const auto take = [&](const std::optional<Knobs>& knobs) {
+      if (knobs) found.push_back(*knobs);
+      return knobs.has_value();
+    };
+    if (!take(mildest(stages(base_)))) {
+      for (const Knobs& higher : stages(base_)) take(mildest(microbatches(higher)));
+    }
+    for (const Ladder& ladder : {microbatches(base_), windows(base_), units(base_), overlaps(base_), copies(base_)}) {
+      take(mildest(ladder));
+    }
+    take(more_ranks(base_));
+    if (found.empty()) {
+      Knobs all = strongest(base_);
+      if (fits(all) || take_ranks(all)) found.push_back(relaxed(all));
+    }
+    std::vector<Suggestion> suggestions;
+    for (const Knobs& knobs : found) suggestions.push_back(attempt(knobs)->suggestion);
+    std::stable_sort(suggestions.begin(), suggestions.end(),
+                     [](const Suggestion& a, const Suggestion& b) { return a.cost < b.cost; });
+    return suggestions;
+  }
+
+ private:
+  struct Tried {
+    Suggestion suggestion;
+    bool fits = false;
+    double excess = 0;  // bytes of all tiers above their limits
+  };
+  bool is_given(std::string_view path) const {
+    return std::any_of(config_.keys.begin(), config_.keys.end(), [&](const ResolvedKey& key) {
+      return key.path == path && (key.from == "file" || key.from == "command line");
+    });
+  }
+
+  Ladder stages(Knobs knobs) const {
+    Ladder ladder;
+    while (knobs.stage < 3) ++knobs.stage, ladder.push_back(knobs);
+    return ladder;
+  }
+  // Divisors keep the batch as it is.
+  static Ladder smaller_divisors(Knobs knobs, int64_t Knobs::*number) {
+    Ladder ladder;
+    const int64_t whole = knobs.*number;
+    for (int64_t part = whole / 2; part >= 1; --part) {
+      if (whole % part != 0) continue;
+      knobs.*number = part;
+      ladder.push_back(knobs);
+    }
+    return ladder;
+  }
+  static Ladder microbatches(const Knobs& knobs) { return smaller_divisors(knobs, &Knobs::micro); }
+  static Ladder windows(const Knobs& knobs) { return smaller_divisors(knobs, &Knobs::every); }
+  static Ladder units(Knobs knobs) {
+    Ladder ladder;
+    while (knobs.unit_bytes / 2 >= smallest_unit_bytes) knobs.unit_bytes /= 2, ladder.push_back(knobs);
+    return ladder;
+  }
+  static Ladder overlaps(Knobs knobs) {
+    if (!knobs.overlap) return {};
+    knobs.overlap = false;
+    return {knobs};
+  }
+  static Ladder copies(Knobs knobs) {
+    if (knobs.checkpoints == 0) return {};
+    knobs.checkpoints = 0;
+    return {knobs};
+  }
+  Knobs strongest(const Knobs& knobs) const {
+    Knobs all = knobs;
+    for (auto ladder : {stages(all), microbatches(all), units(all), overlaps(all), copies(all)}) {
+      if (ladder.empty()) continue;
+      const Knobs& end = ladder.back();
+      all = {end.ranks,
+             std::max(all.stage, end.stage),
+             std::min(all.micro, end.micro),
+             all.every,
+             std::min(all.unit_bytes, end.unit_bytes),
+             std::min(all.checkpoints, end.checkpoints),
+             all.overlap && end.overlap};
+    }
+    if (given_every_) all.every = 1;
+    return all;
+  }
+
+  // Undoes each change that is not needed.
+  Knobs relaxed(Knobs knobs) {
+    const auto undo = [&](auto member) {
+      Knobs milder = knobs;
+      milder.*member = base_.*member;
+      if (!(milder == knobs) && fits(milder)) knobs = milder;
+    };
+    undo(&Knobs::overlap), undo(&Knobs::checkpoints), undo(&Knobs::unit_bytes), undo(&Knobs::every);
+    undo(&Knobs::micro), undo(&Knobs::stage);
+    return knobs;
+  }
+
+  std::optional<Knobs> mildest(const Ladder& ladder) {
+    if (ladder.empty() || !fits(ladder.back())) return std::nullopt;
+    return *std::partition_point(ladder.begin(), ladder.end() - 1, [&](const Knobs& knobs) { return !fits(knobs); });
+  }
+
+  // Twice as many until they suffice, or cannot: what a doubling saves is at least what all further ones would.
+  std::optional<Knobs> more_ranks(Knobs knobs) {
+    if (!limits_.more_ranks) return std::nullopt;
+    const Tried* last = attempt(knobs);
+    while (last && knobs.ranks <= Mesh::max_ranks / 2) {
+      knobs.ranks *= 2;
+      const Tried* next = attempt(knobs);
+      if (next && next->fits) return knobs;
+      if (!next || next->excess - (last->excess - next->excess) >= 0) return std::nullopt;
+      last = next;
+    }
+    return std::nullopt;
+  }
+  bool take_ranks(Knobs& knobs) {
+    const auto found = more_ranks(knobs);
+    if (found) knobs = *found;
+    return found.has_value();
+  }
+
+  bool fits(const Knobs& knobs) {
+    const Tried* tried = attempt(knobs);
+    return tried && tried->fits;
+  }
+
+  // Null for a configuration that is refused.
+  const Tried* attempt(const Knobs& knobs) {
+    const auto key = std::tuple(knobs.ranks, knobs.stage, knobs.micro, knobs.every, knobs.unit_bytes, knobs.checkpoints,
+                                knobs.overlap);
+    const auto [found, added] = tried_.try_emplace(key);
+    if (added) {
+      try {
+        found->second = compiled(knobs);
+      } catch (const core::ConfigError&) {
+        // For example a batch type that only some of the candidates allow.
+      }
+    }
+    return found->second ? &*found->second : nullptr;
+  }
+
+  Tried compiled(const Knobs& knobs) const {
+    Tried tried;
+    Suggestion& result = tried.suggestion;
+    auto& changes = result.changes;
+    const auto set = [&](const char* key, auto value) { changes.emplace_back(key, fmt::format("{}", value)); };
+    const int64_t times = knobs.ranks / base_.ranks;
+    int64_t accumulation = config_.batch.accumulation * (base_.micro / knobs.micro);
+    if (times > 1) set("ranks", knobs.ranks);
+    if (times > 1 && accumulation % times != 0) {
+      set("train_batch_size", config_.batch.train * times);
+    } else {
+      accumulation /= times;
+    }
+    if (knobs.stage != base_.stage) set("zero_optimization.stage", knobs.stage);
+    if (knobs.micro != base_.micro) set("train_micro_batch_size_per_gpu", knobs.micro);
+    if (accumulation != config_.batch.accumulation) set("gradient_accumulation_steps", accumulation);
+    if (knobs.every != base_.every) set("parallel.reduce_every", knobs.every);
+    if (knobs.unit_bytes != base_.unit_bytes) set("memory.unit_bytes", knobs.unit_bytes);
+    if (knobs.overlap != base_.overlap) set("zero_optimization.overlap_comm", knobs.overlap);
+    if (knobs.checkpoints != base_.checkpoints) set("run.checkpoint_interval", knobs.checkpoints);
+
+    std::vector<std::string> sets;
+    for (const auto& [key, value] : changes) {
+      if (key != "ranks") sets.push_back(key + "=" + value);
+    }
+    const Config config = reconfigured(config_, sets, knobs.ranks);
+    std::vector<std::string> phases = phases_;
+    if (knobs.checkpoints == 0) std::erase(phases, "save");
+    const Layout layout = make_layout(config, model_);
+    const Compiled compiled = compile(layout, phases, {}, false);
+    result.peaks = peak_bytes(compiled.plan);
+    // What a host gives each of its ranks depends on their number.
+    const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      if (!limits.tiers[t]) continue;
+      tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
+    }
+    tried.fits = tried.excess == 0;
+    if (!tried.fits) return tried;
+    const auto step = std::find_if(compiled.set.programs.begin(), compiled.set.programs.end(),
+                                   [](const Program& program) { return program.phase == "step"; });
+    if (step == compiled.set.programs.end()) return tried;
+    result.comm_bytes = total(comm_bytes(compiled.set, *step, layout));
+    result.cost = static_cast<double>(result.comm_bytes);
+    if (cluster_) {
+      result.seconds_per_step = simulate(compiled.set, *step, layout, *cluster_).seconds;
+      result.cost = *result.seconds_per_step;
+    }
+    result.cost *= static_cast<double>(knobs.ranks) / static_cast<double>(config.batch.train * layout.sequence);
+    return tried;
+  }
+
+  const Config& config_;
+  const models::Model& model_;
+  const std::vector<std::string>& phases_;
+  const Limits& limits_;
+  const Cluster* cluster_;
+  const Knobs base_;
+  const bool given_every_;
+  std::map<std::tuple<int, int, int64_t, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
+};
+
+}  // namespace
+
+std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
+                                     const std::vector<std::string>& phases, const Limits& limits,
+                                     const Cluster* cluster) {
+  return Search(config, model, phases, limits, cluster).run();
+}
+
+}  // namespace zrt::runtime

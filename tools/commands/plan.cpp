@@ -1,0 +1,43 @@
+#include "runtime/plan/plan.h"
+
+#include <iostream>
+
+#include "core/log.h"
+#include "runtime/metrics.h"
+#include "runtime/setup.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+
+int plan_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
+      "cluster", po::value<std::string>(),
+      "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory")(
+      "json", "print the plan as JSON")("draw", po::value<std::string>(),
+                                        "write a page with lanes and memory over the time of a step to this file");
+  po::variables_map values;
+  if (!parse(args,
+             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE]\n\n"
+             "Exit code: 0 when every rank fits its memory, 1 when one does not.",
+             options, {"CONFIG"}, values)) {
+    return 0;
+  }
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  const runtime::Config config =
+      runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
+  for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  std::optional<runtime::Cluster> cluster;
+  if (values.count("cluster")) cluster = runtime::find_cluster(values["cluster"].as<std::string>());
+
+  const models::Model model = runtime::make_model(config.model);
+  const runtime::Layout layout = runtime::make_layout(config, model);
+  const runtime::Plan plan = runtime::make_plan(config, layout, runtime::training_phases(config, "init"), cluster);
+  if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));
+  std::cout << (values.count("json") ? runtime::to_json(plan) + "\n" : runtime::plan_text(plan));
+  return plan.fits ? 0 : 1;
+}
+
+}  // namespace zrt::tools
