@@ -103,7 +103,6 @@ bool Executor::leaves_out(const Op& op) const {
 void Executor::run(const Program& program, Only only) {
   only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
-  ++runs_;
   failed_ = false;
   ++runs_;
   if (options_.serialize) {

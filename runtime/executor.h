@@ -112,7 +112,6 @@ class Executor {
   std::mutex trace_mutex_;
   std::vector<TraceEvent> trace_;
   bool tracing_ = false;
-  uint32_t runs_ = 0;
 };
 
 }  // namespace zrt::runtime

@@ -41,9 +41,9 @@ WeightRule::WeightRule(Walk& walk)
     : walk_(walk),
       version_(walk.layout.units.units.size()),
       updated_(version_.size()),
+      left_by_(walk.set.buffers.size()),
       unit_of_(walk.set.buffers.size(), none),
-      namer_(unit_of_.size()),
-      left_by_(unit_of_.size()) {
+      namer_(unit_of_.size()) {
   // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
   // is an update of a shard. A program "refresh" mends that before any other than the next step.
   std::vector<uint8_t> stale(unit_of_.size()), ends_stale(unit_of_.size());
