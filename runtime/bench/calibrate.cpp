@@ -15,23 +15,21 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr uint64_t disk_bytes = 256 << 20;
-
 double rounded(double value) {
   return std::stod(fmt::format("{:.4g}", value));
 }
 
 // One file, written and synced.
-double disk_rate(const fs::path& folder) {
+double disk_rate(const fs::path& folder, uint64_t bytes) {
   const fs::path path = folder / fmt::format(".zrt-calibrate-{}", getpid());
-  const std::vector<char> piece(8 << 20, 'x');
+  const std::vector<char> piece(1 << 20, 'x');
   const double seconds = time_ranks(1, 1, [&](int) {
     core::NewFile file(path);
-    for (uint64_t done = 0; done < disk_bytes; done += piece.size()) file.write(piece.data(), piece.size());
+    for (uint64_t done = 0; done < bytes; done += piece.size()) file.write(piece.data(), piece.size());
     file.keep();
   });
   fs::remove(path);
-  return static_cast<double>(disk_bytes) / seconds;
+  return static_cast<double>(bytes) / seconds;
 }
 
 // Everything measured becomes a figure with what was measured as its source.
@@ -49,7 +47,7 @@ class Sheet {
   }
   Json link(const Link& link, const std::string& what) const {
     return {{"latency_seconds", figure(link.latency_seconds, "gathers of 64 bytes per rank" + what)},
-            {"bytes_per_second", figure(link.bytes_per_second, "gathers of 32 MiB" + what)}};
+            {"bytes_per_second", figure(link.bytes_per_second, "large gathers" + what)}};
   }
   Json overlap(const Overlap& overlap) const {
     return {{"compute", figure(overlap.compute, "products beside gathers, relative to alone")},
@@ -71,13 +69,14 @@ Json compute_json(const Sheet& sheet, const MeasuredCompute& measured, double su
        sheet.curve(measured.attention_backward, peak, "causal attention, heads of 64")},
       {"pass_bytes_per_second",
        sheet.figure(measured.pass_bytes_per_second, "norms, GELU, residual sums and bias gradients of a layer")},
-      {"sum_bytes_per_second", sheet.figure(sum_rate, "reduce-scatter of 32 MiB less what gathers cost")}};
+      {"sum_bytes_per_second", sheet.figure(sum_rate, "large reduce-scatters less what gathers cost")}};
 }
 
 }  // namespace
 
-std::string calibrate(comm::Transport& transport, int threads, const std::string& folder, const Progress& progress) {
-  Rig rig(transport, threads, progress);
+std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
+                      const Progress& progress) {
+  Rig rig(transport, threads, effort, progress);
   const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}",
                                 rig.world(), threads, threads == 1 ? "" : "s", transport.name()));
   const MeasuredLanes lanes = measure_lanes(rig);
@@ -87,21 +86,21 @@ std::string calibrate(comm::Transport& transport, int threads, const std::string
         compute_json(sheet, measure_compute(rig, type), lanes.sum_bytes_per_second[static_cast<size_t>(type)]);
   }
   progress("disk");
-  const double disk = disk_rate(folder);
+  const double disk = disk_rate(folder, effort.disk_bytes);
 
   const auto ranks = static_cast<uint64_t>(rig.on_host());
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Json file;
   file["ranks_per_host"] = sheet.whole(ranks, "ranks of this calibration on one machine");
   file["compute"] = compute;
-  file["memory"] = {{"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")},
-                    {"host_bytes", sheet.whole(memory, "this machine's memory")},
-                    {"nvme_bytes", sheet.whole(fs::space(folder).available, "free space beside this file")},
-                    {"bytes_per_second",
-                     sheet.figure(lanes.update_bytes_per_second,
-                                  fmt::format("AdamW of 16 Mi parameters per rank; STREAM's triad, reads of what it "
-                                              "writes included, ran at {:.4g}",
-                                              lanes.triad_bytes_per_second))}};
+  file["memory"] = {
+      {"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")},
+      {"host_bytes", sheet.whole(memory, "this machine's memory")},
+      {"nvme_bytes", sheet.whole(fs::space(folder).available, "free space beside this file")},
+      {"bytes_per_second", sheet.figure(lanes.update_bytes_per_second,
+                                        fmt::format("AdamW of {} parameters per rank; STREAM's triad, reads of what it "
+                                                    "writes included, ran at {:.4g}",
+                                                    effort.parameters, lanes.triad_bytes_per_second))}};
   file["op_seconds"] = sheet.figure(lanes.op_seconds, "empty ops on two lanes that wait for each other every other op");
   file["inside_host"] = sheet.link(lanes.inside.value_or(Link{0, lanes.copy_bytes_per_second}),
                                    lanes.inside ? "" : ": none possible with one rank per machine, so copies");
@@ -112,9 +111,9 @@ std::string calibrate(comm::Transport& transport, int threads, const std::string
   file["overlap"]["inside_host"] = sheet.overlap(lanes.overlap_inside);
   if (lanes.between) file["overlap"]["between_hosts"] = sheet.overlap(lanes.overlap_between);
   file["host_link"] = {{"latency_seconds", sheet.figure(lanes.op_seconds, "see op_seconds")},
-                       {"bytes_per_second", sheet.figure(lanes.copy_bytes_per_second, "copies of 64 MiB")}};
+                       {"bytes_per_second", sheet.figure(lanes.copy_bytes_per_second, "large copies")}};
   file["disk"] = {{"latency_seconds", sheet.figure(0, "not separately")},
-                  {"bytes_per_second", sheet.figure(disk, "one file of 256 MiB written and synced")}};
+                  {"bytes_per_second", sheet.figure(disk, "one file written and synced")}};
   return file.dump(1) + "\n";
 }
 

@@ -10,15 +10,26 @@
 
 namespace zrt::runtime {
 
+// How much a calibration measures. The quick one shows that all works; its figures are of no use.
+struct Effort {
+  int sweeps = 3;  // over all sizes: what disturbs the machine for a while disturbs one value of each
+  int64_t largest_width = 1024, longest_sequence = 2048;
+  int64_t parameters = 16 << 20;  // of the update, per rank
+  int64_t collective_bytes = 32 << 20;
+  uint64_t disk_bytes = 256 << 20;
+};
+inline constexpr Effort quick_effort{1, 64, 64, 1 << 20, 1 << 20, 1 << 20};
+
 // The ranks of a calibration: local ones as threads, and those of other processes, which measure at the same time.
 class Rig {
  public:
-  Rig(comm::Transport& transport, int threads, Progress progress);
+  Rig(comm::Transport& transport, int threads, Effort effort, Progress progress);
 
   int local() const { return transport_.local_count(); }
   int world() const { return transport_.world(); }
   int on_host() const { return transport_.host_count(); }
   int threads() const { return threads_; }
+  const Effort& effort() const { return effort_; }
   comm::Communicator& group(int rank) { return *group_[static_cast<size_t>(rank)]; }
   std::unique_ptr<core::Arena> arena(int rank, uint64_t bytes);  // filled with small values of any type
   void tell(const std::string& what) const { progress_(what); }
@@ -32,14 +43,15 @@ class Rig {
 
   comm::Transport& transport_;
   const int threads_;
+  const Effort effort_;
   Progress progress_;
   std::vector<std::unique_ptr<comm::Communicator>> group_;
 };
 
-// Products, attention and passes of one type. Efficiencies in the result are FLOP/s until a peak is known.
+// Products, attention and passes of one type; values in FLOP/s.
 struct MeasuredCompute {
   std::vector<Curve::Point> gemm, attention_forward, attention_backward;
-  double pass_bytes_per_second = 0, sum_bytes_per_second = 0;
+  double pass_bytes_per_second = 0;
 };
 MeasuredCompute measure_compute(Rig& rig, core::DType type);
 
@@ -55,6 +67,7 @@ struct MeasuredLanes {
 MeasuredLanes measure_lanes(Rig& rig);
 
 // The text of a cluster's file. Collective over processes; the disk is measured in `folder`.
-std::string calibrate(comm::Transport& transport, int threads, const std::string& folder, const Progress& progress);
+std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
+                      const Progress& progress);
 
 }  // namespace zrt::runtime

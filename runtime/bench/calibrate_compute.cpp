@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "core/arena.h"
 #include "models/kernels/attention.h"
@@ -118,38 +119,30 @@ double pass_rate(Rig& rig, DType type) {
 }  // namespace
 
 MeasuredCompute measure_compute(Rig& rig, DType type) {
-  constexpr std::array<int64_t, 6> widths{32, 64, 128, 256, 512, 1024};
-  constexpr std::array<int64_t, 7> lengths{32, 64, 128, 256, 512, 1024, 2048};
-  constexpr int sweeps = 3;
-  // Sweeps over all sizes: what disturbs the machine for a while disturbs one value of each.
-  std::array<std::vector<double>, widths.size()> gemm;
-  std::array<std::vector<double>, lengths.size()> forward, backward;
+  std::map<int64_t, std::vector<double>> products, forward, backward;  // rates by size, one of each sweep
   std::vector<double> passes;
-  for (int sweep = 1; sweep <= sweeps; ++sweep) {
-    const std::string name = fmt::format("{}, {} of {}", core::dtype_name(type), sweep, sweeps);
-    for (size_t i = 0; i < widths.size(); ++i) {
-      rig.tell(fmt::format("{}: products of width {}", name, widths[i]));
-      gemm[i].push_back(gemm_rate(rig, type, widths[i]));
+  const Effort& effort = rig.effort();
+  for (int sweep = 1; sweep <= effort.sweeps; ++sweep) {
+    const std::string name = fmt::format("{}, {} of {}", core::dtype_name(type), sweep, effort.sweeps);
+    for (int64_t width = 32; width <= effort.largest_width; width *= 2) {
+      rig.tell(fmt::format("{}: products of width {}", name, width));
+      products[width].push_back(gemm_rate(rig, type, width));
     }
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      rig.tell(fmt::format("{}: attention over {} tokens", name, lengths[i]));
-      const auto [rate, backward_rate] = attention_rates(rig, type, lengths[i]);
-      forward[i].push_back(rate);
-      backward[i].push_back(backward_rate);
+    for (int64_t length = 32; length <= effort.longest_sequence; length *= 2) {
+      rig.tell(fmt::format("{}: attention over {} tokens", name, length));
+      const auto [rate, backward_rate] = attention_rates(rig, type, length);
+      forward[length].push_back(rate);
+      backward[length].push_back(backward_rate);
     }
     rig.tell(name + ": norms and activation functions");
     passes.push_back(pass_rate(rig, type));
   }
-  MeasuredCompute measured;
-  for (size_t i = 0; i < widths.size(); ++i) {
-    measured.gemm.push_back({static_cast<double>(widths[i]), spread(gemm[i]).median});
-  }
-  for (size_t i = 0; i < lengths.size(); ++i) {
-    measured.attention_forward.push_back({static_cast<double>(lengths[i]), spread(forward[i]).median});
-    measured.attention_backward.push_back({static_cast<double>(lengths[i]), spread(backward[i]).median});
-  }
-  measured.pass_bytes_per_second = spread(passes).median;
-  return measured;
+  const auto points = [](const std::map<int64_t, std::vector<double>>& rates) {
+    std::vector<Curve::Point> result;
+    for (const auto& [size, values] : rates) result.push_back({static_cast<double>(size), spread(values).median});
+    return result;
+  };
+  return {points(products), points(forward), points(backward), spread(passes).median};
 }
 
 }  // namespace zrt::runtime

@@ -19,10 +19,6 @@ namespace {
 
 using core::DType;
 
-constexpr int64_t parameters = 16 << 20;    // of the update, per rank
-constexpr int64_t whole_bytes = 32 << 20;   // that a collective ends with or starts from
-constexpr int64_t overlap_bytes = 8 << 20;  // … of those that run beside a computation
-
 using Arenas = std::vector<std::unique_ptr<core::Arena>>;
 
 Arenas make_arenas(Rig& rig, uint64_t bytes) {
@@ -32,7 +28,9 @@ Arenas make_arenas(Rig& rig, uint64_t bytes) {
 }
 
 void measure_memory(Rig& rig, MeasuredLanes& measured) {
-  const Arenas arenas = make_arenas(rig, 16 * parameters);
+  const int64_t parameters = rig.effort().parameters;
+  const auto bytes = static_cast<double>(parameters);
+  const Arenas arenas = make_arenas(rig, 16 * static_cast<uint64_t>(parameters));
   const auto base = [&](int rank) { return arenas[static_cast<size_t>(rank)]->data(); };
   rig.tell("memory: AdamW");
   const double update = rig.seconds([&](int rank) {
@@ -42,7 +40,7 @@ void measure_memory(Rig& rig, MeasuredLanes& measured) {
                            master + parameters, master + 2 * parameters, grad, DType::bf16, grad + 2 * parameters,
                            DType::bf16);
   });
-  measured.update_bytes_per_second = 28.0 * parameters / update;
+  measured.update_bytes_per_second = 28 * bytes / update;
   rig.tell("memory: triad");
   const TriadKernel run_triad = triad_kernel();
   const double triad = rig.seconds([&](int rank) {
@@ -51,11 +49,11 @@ void measure_memory(Rig& rig, MeasuredLanes& measured) {
       run_triad(end - begin, a + begin, a + parameters + begin, a + 2 * parameters + begin, 1e-9f);
     });
   });
-  measured.triad_bytes_per_second = 16.0 * parameters / triad;
+  measured.triad_bytes_per_second = 16 * bytes / triad;
   rig.tell("memory: copies");
-  const double copy =
-      rig.seconds([&](int rank) { std::memcpy(base(rank), base(rank) + 8 * parameters, 4 * parameters); });
-  measured.copy_bytes_per_second = 4.0 * parameters / copy;
+  const double copy = rig.seconds(
+      [&](int rank) { std::memcpy(base(rank), base(rank) + 8 * parameters, 4 * static_cast<size_t>(parameters)); });
+  measured.copy_bytes_per_second = 4 * bytes / copy;
 }
 
 // An op costs a queued task on its lane; when it waits for one of another lane, also what passes until the lane wakes.
@@ -79,8 +77,12 @@ void measure_ops(Rig& rig, MeasuredLanes& measured) {
 
 class Collectives {
  public:
-  explicit Collectives(Rig& rig) : rig_(rig), sources_(make_arenas(rig, whole_bytes)), targets_(sources_.size()) {
-    for (int rank = 0; rank < rig.local(); ++rank) targets_[static_cast<size_t>(rank)] = rig.arena(rank, whole_bytes);
+  explicit Collectives(Rig& rig)
+      : rig_(rig),
+        sources_(make_arenas(rig, static_cast<uint64_t>(rig.effort().collective_bytes))),
+        targets_(sources_.size()) {
+    for (int rank = 0; rank < rig.local(); ++rank)
+      targets_[static_cast<size_t>(rank)] = rig.arena(rank, static_cast<uint64_t>(rig.effort().collective_bytes));
   }
   void gather(int rank, int64_t bytes) {
     const comm::GatherRange range{source(rank), target(rank), bytes / rig_.world()};
@@ -105,11 +107,13 @@ Link link_of(double latency, double seconds, double bytes) {
 }
 
 void measure_links(Rig& rig, Collectives& collectives, MeasuredLanes& measured) {
+  const int64_t bytes = rig.effort().collective_bytes;
+  const auto whole = static_cast<double>(bytes);
   rig.tell("links: latency");
   const double latency = rig.seconds([&](int rank) { collectives.gather(rank, 64 * rig.world()); }, true);
   rig.tell("links: gathers");
-  const double gather = rig.seconds([&](int rank) { collectives.gather(rank, whole_bytes); }, true);
-  const double n = rig.world(), share = whole_bytes / n, local = rig.on_host();
+  const double gather = rig.seconds([&](int rank) { collectives.gather(rank, bytes); }, true);
+  const double n = rig.world(), share = whole / n, local = rig.on_host();
   const double own = 2 * share / measured.update_bytes_per_second;
   if (n > local) {
     measured.between = link_of(latency, gather - own, share * local * (n - local));
@@ -121,9 +125,9 @@ void measure_links(Rig& rig, Collectives& collectives, MeasuredLanes& measured) 
     rate = measured.update_bytes_per_second;
     if (n > local) continue;  // the link hides it
     rig.tell("links: reductions in " + std::string(core::dtype_name(type)));
-    const double reduce = rig.seconds([&](int rank) { collectives.reduce(rank, type, whole_bytes); }, true);
+    const double reduce = rig.seconds([&](int rank) { collectives.reduce(rank, type, bytes); }, true);
     const double moving = measured.inside ? share * (n - 1) / measured.inside->bytes_per_second : 0;
-    rate = whole_bytes / std::max(reduce - latency - moving, reduce / 20);
+    rate = whole / std::max(reduce - latency - moving, reduce / 20);
   }
 }
 
@@ -142,7 +146,7 @@ Overlap measure_overlap(Rig& rig, Collectives& collectives) {
     models::find_gemm(spec).run(base, base + matrix, base + 2 * matrix, nullptr, base + 3 * matrix);
   };
   const double compute_alone = rig.seconds(compute);
-  const auto gather = [&](int rank) { collectives.gather(rank, overlap_bytes); };
+  const auto gather = [&](int rank) { collectives.gather(rank, rig.effort().collective_bytes / 4); };
   const double comm_alone = rig.seconds(gather, true);
 
   using Clock = std::chrono::steady_clock;

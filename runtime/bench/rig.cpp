@@ -12,9 +12,10 @@ constexpr int rounds = 3;
 
 }  // namespace
 
-Rig::Rig(comm::Transport& transport, int threads, Progress progress)
+Rig::Rig(comm::Transport& transport, int threads, Effort effort, Progress progress)
     : transport_(transport),
       threads_(threads),
+      effort_(effort),
       progress_(std::move(progress)),
       group_(transport.make_group("calibrate", std::chrono::minutes(2))) {}
 

@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -102,6 +104,35 @@ TEST_CASE("processes train to the bits that threads train to") {
   INFO(evaluated.text);
   CHECK(evaluated.code == 0);
   CHECK(count_of(evaluated.text, "held-out loss") == 1);
+}
+
+TEST_CASE("the trace of processes holds every rank on one clock, and one process writes the monitors") {
+  const Folder folder("trace");
+  const JobResult trained = run_shell(
+      mpirun(3) + folder.train("--set run.trace=true --set zero_optimization.stage=3 --set run.trace_steps=[2,9] "
+                               "--set tensorboard.enabled=true --set tensorboard.output_path=" +
+                               (folder.path / "board").string()));
+  INFO(trained.text);
+  REQUIRE(trained.code == 0);
+  std::map<int, std::pair<double, double>> collective;  // by rank: the exchange of step 4
+  std::map<int, std::set<int>> steps;
+  const auto trace = folder.json("run/trace.json");
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] != "X" || event["cat"] == "program") continue;
+    const int rank = event["pid"], step = event["args"]["step"];
+    steps[rank].insert(step);
+    if (step == 4 && event["cat"] == "share_control") {
+      collective[rank] = {event["ts"], event["ts"].get<double>() + event["dur"].get<double>()};
+    }
+  }
+  const std::set<int> traced{2, 3, 4};
+  CHECK(steps == std::map<int, std::set<int>>{{0, traced}, {1, traced}, {2, traced}});
+  // A collective ends nowhere before it has begun everywhere.
+  REQUIRE(collective.size() == 3);
+  for (const auto& [a, own] : collective) {
+    for (const auto& [b, other] : collective) CHECK(own.second > other.first);
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path / "board/DeepSpeedJobName"), fs::directory_iterator()) == 1);
 }
 
 TEST_CASE("the script of two hosts says what it lacks") {

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -29,7 +28,8 @@ int bench_calibrate(const Args& args) {
   po::options_description options("options");
   add_rank_options(options);
   options.add_options()("out", po::value<std::string>(), "the cluster's file")(
-      "threads", po::value<int>()->default_value(1), "threads of a rank");
+      "threads", po::value<int>()->default_value(1), "threads of a rank")(
+      "quick", "show that all works, in seconds, with figures of no use")("json", "print the file");
   po::variables_map values;
   if (!parse(args, "zrt bench calibrate --out FILE [--ranks N]", options, {}, values)) return 0;
   need(values, "out");
@@ -40,10 +40,12 @@ int bench_calibrate(const Args& args) {
     const std::filesystem::path out = values["out"].as<std::string>();
     const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
     core::make_folder(folder);
-    const std::string text = runtime::calibrate(*transport, threads, folder, bench_progress(transport->leads()));
+    const std::string text =
+        runtime::calibrate(*transport, threads, values.count("quick") ? runtime::quick_effort : runtime::Effort{},
+                           folder, bench_progress(transport->leads()));
     if (!transport->leads()) return 0;
     end_bench_progress();
-    std::ofstream(out) << text;
+    core::write_durably(out, text);
     const runtime::Cluster cluster = runtime::load_cluster(out);
     std::cout << fmt::format(
         "{}: {} ranks per host, fp32 {:.1f} and bf16 {:.1f} GFLOP/s per rank, memory {:.1f} GB/s\n", out.string(),
