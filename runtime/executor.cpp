@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <sanitizer/asan_interface.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/philox.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -26,12 +30,7 @@ struct Executor::Plan {
 };
 
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
-    : rank_(std::move(rank)),
-      set_(set),
-      arenas_(arenas),
-      options_(options),
-      control_(no_buffer),
-      epoch_(now_seconds()) {
+    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
@@ -105,6 +104,7 @@ void Executor::run(const Program& program, Only only) {
   only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
+  ++runs_;
   if (options_.serialize) {
     run_serial(program);
   } else {
@@ -137,6 +137,10 @@ void Executor::run_lanes(const Program& program) {
     stream.run([this, &program, id, iteration] { execute(program, id, iteration); });
     if (plan.signals[id]) latest[id] = stream.record();
   });
+  std::vector<double> finish_seconds(streams_.size());
+  for (size_t lane = 0; lane < streams_.size(); ++lane) {
+    streams_[lane]->run([&finish = finish_seconds[lane]] { finish = now_seconds(); });
+  }
   std::exception_ptr first;
   for (auto& stream : streams_) {
     try {
@@ -146,6 +150,19 @@ void Executor::run_lanes(const Program& program) {
     }
   }
   if (first) std::rethrow_exception(first);
+  add_tail(finish_seconds);
+}
+
+// What other lanes do after the last compute op, no computation hides either.
+void Executor::add_tail(const std::vector<double>& finish_seconds) {
+  double compute = 0, comm = 0, io = 0;
+  for (size_t lane = 0; lane < finish_seconds.size(); ++lane) {
+    const LaneKind kind = set_.lanes[lane].kind;
+    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
+    last = std::max(last, finish_seconds[lane]);
+  }
+  exposed_comm_seconds_ += std::max(0.0, comm - compute);
+  exposed_io_seconds_ += std::max(0.0, io - std::max(compute, comm));
 }
 
 void Executor::run_serial(const Program& program) {
@@ -192,18 +209,21 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
   }
 }
 
-void Executor::count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after) {
+uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after) {
   const std::lock_guard lock(comm_volume_mutex_);
   CommVolume& volume = comm_volume_[op.kind];
+  uint64_t received = 0;
   for (size_t k = 0; k < comm::op_kind_count; ++k) {
     const uint64_t elements = after.elements[k] - before.elements[k], bytes = after.bytes[k] - before.bytes[k];
     volume.calls += after.calls[k] - before.calls[k];
     volume.elements += elements;
     volume.bytes += bytes;
+    received += bytes;
     if (op.span != Span::outer) continue;
     volume.elements_between += elements;
     volume.bytes_between += bytes;
   }
+  return received;
 }
 
 void Executor::abort(const std::string& reason) {
@@ -212,11 +232,21 @@ void Executor::abort(const std::string& reason) {
   }
 }
 
+// Half of the ops start late, by a time whose logarithm is uniform.
+void Executor::delay(const Op& op, OpId id, uint32_t iteration) const {
+  const core::RngKey key{options_.stress_seed, runs_, static_cast<uint32_t>(rank_.number) << 8 | op.lane};
+  const uint32_t word = core::random_word(key, uint64_t{id} << 32 | iteration);
+  if (word % 2 == 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>(std::exp2(10 * core::uniform(word)))));
+}
+
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
+  if (options_.stress_seed != 0) delay(op, id, iteration);
   const OpCall call(rank_, set_, arenas_, op, iteration);
-  const double start = options_.trace ? now_seconds() : 0;
+  const double start = tracing_ ? now_seconds() : 0;
+  uint64_t received = 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };
   try {
@@ -231,7 +261,7 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     } else {
       run_op(call);
     }
-    if (communicates) count_traffic(op, before, call.comm().counters());
+    if (communicates) received = count_traffic(op, before, call.comm().counters());
     for (const Access& access : op.accesses) {
       if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;
       throw core::ProgramError(
@@ -247,9 +277,10 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
-  if (!options_.trace) return;
+  if (!tracing_) return;
+  const TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, received, start, now_seconds()};
   const std::lock_guard lock(trace_mutex_);
-  trace_.push_back({&program, id, op.lane, rank_.control->inputs.step, start - epoch_, now_seconds() - epoch_});
+  trace_.push_back(event);
 }
 
 }  // namespace zrt::runtime

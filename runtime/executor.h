@@ -18,7 +18,10 @@ namespace zrt::runtime {
 struct ExecutorOptions {
   int threads = 1;         // of the compute lane
   bool serialize = false;  // run op after op on the calling thread, counting live bytes and poisoning dead buffers
-  bool trace = false;      // keep start and end of every execution
+  // Not 0: ops start late at random, up to a millisecond, so that lanes and ranks meet in orders that are rare
+  // otherwise. Nothing may change but the time. The delays follow from the seed, the rank, the op, its turn and the
+  // number of the run.
+  uint64_t stress_seed = 0;
 };
 
 // For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
@@ -28,9 +31,11 @@ enum class Only : uint8_t { everything, compute, communication };
 struct TraceEvent {
   const Program* program;
   OpId op;
-  uint8_t lane;
-  uint32_t step;
-  double start_seconds, end_seconds;  // since the executor was made
+  uint32_t iteration;
+  uint32_t run;                       // of the executor: which call of run()
+  uint32_t step;                      // from 0
+  uint64_t received_bytes;            // from other ranks; of ops on comm lanes
+  double start_seconds, end_seconds;  // of the machine's steady clock
 };
 
 // What one kind of op received from other ranks, and of that through the outer level of groups.
@@ -55,15 +60,21 @@ class Executor {
   // started by then never run, because what they would read was not written.
   void run(const Program& program, Only only = Only::everything);
 
-  Control& control();                                                    // between programs
-  double exposed_comm_seconds() const { return exposed_comm_seconds_; }  // compute lane waiting for comm, last run
-  double exposed_io_seconds() const { return exposed_io_seconds_; }      // … for to_device, to_host and io lanes
+  Control& control();  // between programs
+  // Of the last run: how long this rank's compute lane stood still for comm lanes, to its very end: communication that
+  // outlasts the last compute op counts. A collective that waits for a slower rank is communication. Not of serial
+  // runs.
+  double exposed_comm_seconds() const { return exposed_comm_seconds_; }
+  double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs
   // Of serialized runs.
   const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
     return live_peak_[static_cast<size_t>(tier)];
   }
-  const std::vector<TraceEvent>& trace() const { return trace_; }
+  // Whether the runs to come are traced; between programs. Turning it off keeps what there is.
+  void set_tracing(bool on) { tracing_ = on; }
+  const std::vector<TraceEvent>& trace() const { return trace_; }  // in the order of their ends
+  void clear_trace() { trace_ = {}; }
   std::byte* buffer(std::string_view name, uint32_t slot = 0);  // for tests and hosts that read results; throws
 
  private:
@@ -71,9 +82,12 @@ class Executor {
   bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
+  void add_tail(const std::vector<double>& finish_seconds);
   void run_serial(const Program& program);
   void execute(const Program& program, OpId id, uint32_t iteration);
-  void count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
+  // Returns the bytes received between the two.
+  uint64_t count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
+  void delay(const Op& op, OpId id, uint32_t iteration) const;
   void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
   uint64_t& live(const Buffer& buffer);
@@ -89,6 +103,7 @@ class Executor {
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
   Only only_ = Only::everything;  // of the last run
+  uint32_t runs_ = 0;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
   std::array<core::CategoryBytes, core::tier_count> live_{};
@@ -96,7 +111,7 @@ class Executor {
   std::array<LivePeak, core::tier_count> live_peak_;
   std::mutex trace_mutex_;
   std::vector<TraceEvent> trace_;
-  double epoch_ = 0;
+  bool tracing_ = false;
 };
 
 }  // namespace zrt::runtime

@@ -38,6 +38,12 @@ std::string to_json(const Evaluation& evaluation) {
   return evaluation_json(evaluation).dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string to_json_line(int64_t step, const Evaluation& evaluation) {
+  Json json{{"step", step}};
+  json.update(evaluation_json(evaluation));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   const Layout& layout = session.layout();
   Executor& executor = session.executor(0);
@@ -134,31 +140,6 @@ std::string to_json(const Summary& s) {
             {"save_stall_seconds", s.save_stall_seconds}};
   if (s.validation) json["validation"] = evaluation_json(*s.validation);
   return json.dump(1);
-}
-
-std::string trace_json(Session& session, std::string_view phase) {
-  const Program& program = session.compiled().set.program(phase);
-  Json events = Json::array();
-  for (int local = 0; local < session.local_count(); ++local) {
-    const int r = session.first_local() + local;
-    const auto& lanes = session.compiled().set.lanes;
-    for (size_t lane = 0; lane < lanes.size(); ++lane) {
-      events.push_back(
-          {{"name", "thread_name"}, {"ph", "M"}, {"pid", r}, {"tid", lane}, {"args", {{"name", lanes[lane].name()}}}});
-    }
-    for (const TraceEvent& event : session.executor(local).trace()) {
-      if (event.program != &program) continue;
-      events.push_back({{"name", program.ops[event.op].name},
-                        {"cat", op_kind_name(program.ops[event.op].kind)},
-                        {"ph", "X"},
-                        {"pid", r},
-                        {"tid", event.lane},
-                        {"ts", event.start_seconds * 1e6},
-                        {"dur", (event.end_seconds - event.start_seconds) * 1e6},
-                        {"args", {{"step", event.step}}}});
-    }
-  }
-  return Json{{"traceEvents", events}}.dump();
 }
 
 void write_file(const std::filesystem::path& file, const std::string& text) {

@@ -1,4 +1,4 @@
-// What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json, trace.json.
+// What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -57,6 +57,7 @@ struct Evaluation {
   const std::string& label() const { return language.empty() ? prefix : language; }
 };
 std::string to_json(const Evaluation& evaluation);
+std::string to_json_line(int64_t step, const Evaluation& evaluation);  // of evaluations.jsonl
 
 struct Summary {
   double final_loss = 0;
@@ -75,7 +76,6 @@ struct Summary {
 std::string to_json(const StepMetrics& metrics);
 std::string to_json(const MemoryReport& report);
 std::string to_json(const Summary& summary);
-std::string trace_json(Session& session, std::string_view phase);  // Chrome trace of the local ranks
 
 // Writes a whole file through a temporary name. Throws DataError.
 void write_file(const std::filesystem::path& file, const std::string& text);

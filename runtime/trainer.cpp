@@ -14,8 +14,9 @@
 #include "models/kernels/gemm.h"
 #include "runtime/checkpoint/store.h"
 #include "runtime/resume.h"
-#include "runtime/run_log.h"
 #include "runtime/setup.h"
+#include "runtime/telemetry/records.h"
+#include "runtime/telemetry/step_trace.h"
 
 namespace zrt::runtime {
 namespace {
@@ -51,6 +52,9 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
+// The first is a warm-up; the last is what `zrt report` shows.
+constexpr int64_t default_traced_steps = 4;
+
 // One run of train(), in the order of its members.
 class Training {
  public:
@@ -61,6 +65,7 @@ class Training {
 
  private:
   void start(const checkpoint::Reader* resumed);
+  void start_trace();
   void step();
   bool after_step();  // saves and evaluations that are due; false: stop
   void save();
@@ -89,8 +94,8 @@ class Training {
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
-  std::optional<RunLog> log_;
-  std::string log_error_;
+  std::optional<RunRecords> records_;     // where rank 0 lives
+  std::optional<StepTrace> trace_;
   int64_t saved_step_ = -1;
   std::string save_error_;  // of the last save
   std::vector<double> seconds_;
@@ -129,7 +134,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     core::make_folder(out_);
     lock_.emplace(out_);
     write_file(out_ / "config.resolved.json", resolved_json(config_));
-    log_.emplace(out_ / "metrics.jsonl", step_);
+    records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
   }
 
@@ -189,17 +194,30 @@ void Training::step() {
                     config_.schedule.rates(static_cast<int64_t>(updates))};
   if (hooks_.requests) inputs.requests = hooks_.requests();
   const auto begin = std::chrono::steady_clock::now();
+  if (trace_) trace_->before_step(step_ + 1);
   session_->run("step", inputs);
   seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   ++step_;
   samples_ += batch_.step_samples();
   result_.last = read_metrics(*session_, step_, seconds_.back());
-  if (log_) {
-    log_->add(result_.last);
-    if (log_->error() != log_error_ && !log_->error().empty()) warn(log_->error() + "; lines are kept and tried again");
-    log_error_ = log_->error();
+  if (records_) {
+    records_->step(result_.last, samples_);
+    if (const std::string error = records_->new_error(); !error.empty()) warn(error + "; training goes on");
   }
   if (hooks_.step) hooks_.step(result_.last);
+}
+
+void Training::start_trace() {
+  if (!config_.run.trace) return;
+  const auto [first, last] = config_.run.trace_steps.value_or(std::pair{step_ + 1, step_ + default_traced_steps});
+  if (first > config_.run.steps || last <= step_) {
+    warn(fmt::format("run.trace_steps is [{}, {}], but this run takes the steps {} to {}: nothing is traced", first,
+                     last, step_ + 1, config_.run.steps));
+    return;
+  }
+  const StepRange range{std::max(first, step_ + 1), std::min(last, config_.run.steps)};
+  trace_.emplace(*session_, out_ / "trace.json", range);
+  if (!trace_->note().empty()) warn(trace_->note());
 }
 
 bool Training::after_step() {
@@ -233,6 +251,7 @@ void Training::save() {
 
 Evaluation Training::evaluate_now(int64_t limit) {
   Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit);
+  if (records_) records_->evaluated(step_, samples_, evaluation);
   if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
   return evaluation;
 }
@@ -262,7 +281,6 @@ void Training::finish() {
   if (!transport_.leads()) return;
   write_file(out_ / "memory.json", to_json(result_.memory));
   write_file(out_ / "summary.json", to_json(summary));
-  if (config_.run.trace) write_file(out_ / "trace.json", trace_json(*session_, "step"));
 }
 
 // The checkpoint is of the last step or later. The files that the run left, if it came so far, stay.
@@ -272,9 +290,10 @@ TrainResult Training::nothing_to_do() {
   summary.steps = step_;
   summary.state_xxh3 = session_->state_xxh3();
   summary.kernel_table_xxh3 = models::kernel_table_hash();
+  if (records_) summary.final_loss = records_->last_loss();
+  records_.reset();  // holds the evaluation of this step
   if (validation_) summary.validation = evaluate_now(0);
   if (!transport_.leads()) return result_;
-  summary.final_loss = log_->last_loss();
   if (!std::filesystem::exists(out_ / "summary.json")) write_file(out_ / "summary.json", to_json(summary));
   return result_;
 }
@@ -285,9 +304,14 @@ TrainResult Training::run() {
   if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string());
   result_.summary.exit_reason = "finished";
   if (step_ >= config_.run.steps) return nothing_to_do();
+  start_trace();
   while (step_ < config_.run.steps) {
     step();
-    if (!after_step()) break;
+    const bool more = after_step();
+    if (trace_) {
+      if (const std::string error = trace_->after_step(step_, !more); !error.empty()) warn(error);
+    }
+    if (!more) break;
   }
   finish();
   if (!save_error_.empty()) {

@@ -22,6 +22,7 @@ constexpr const char* usage =
     "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
+    "  report RUN         one page of curves, memory and a step's timeline, from a run's files\n"
     "  bench WHAT         measure train, save, adam or comm against this machine's ceilings\n\n"
     "`zrt COMMAND --help` lists a command's options.\n";
 
@@ -31,10 +32,11 @@ int run(const std::vector<std::string>& args) {
       {"train", zrt::tools::train_command},       {"plan", zrt::tools::plan_command},
       {"launch", zrt::tools::launch_command},     {"checkpoint", zrt::tools::checkpoint_command},
       {"data", zrt::tools::data_command},         {"eval", zrt::tools::eval_command},
-      {"generate", zrt::tools::generate_command}, {"bench", zrt::tools::bench_command}};
+      {"generate", zrt::tools::generate_command}, {"report", zrt::tools::report_command},
+      {"bench", zrt::tools::bench_command}};
   if (args.empty())
     throw zrt::core::UsageError(
-        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate and bench");
+        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::cout << usage;
     return 0;
@@ -46,9 +48,11 @@ int run(const std::vector<std::string>& args) {
   const auto found = commands.find(args[0]);
   if (found == commands.end()) {
     throw zrt::core::UsageError(fmt::format(
-        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate and bench", args[0]));
+        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench",
+        args[0]));
   }
-  if (args[0] == "data" || args[0] == "generate" || args[0] == "plan") zrt::tools::need_single_process(args[0]);
+  if (args[0] == "data" || args[0] == "generate" || args[0] == "plan" || args[0] == "report")
+    zrt::tools::need_single_process(args[0]);
   return found->second(Args(args.begin() + 1, args.end()));
 }
 

@@ -9,6 +9,7 @@ packages=(
   libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev
   libopenmpi-dev openmpi-bin libsentencepiece-dev
   catch2
+  chromium  # looks at the pages that zrt writes, in tests
 )
 # The quick start trains on this text.
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)

@@ -1,7 +1,6 @@
 #include "runtime/bench/overlap.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -16,13 +15,7 @@ namespace zrt::runtime {
 namespace {
 
 constexpr size_t listed_gaps = 8;
-
-double cpu_seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+constexpr auto settling = std::chrono::milliseconds(100);  // until traffic flows evenly, or rests
 
 // Measurements of one way of running, a value for each round.
 struct Series {
@@ -42,7 +35,6 @@ class Bench {
   Bench(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
-    config_.run.trace = true;
     layout_ = make_layout(config_, model);
     session_ = std::make_unique<Session>(
         layout_, compile_within_budget(config_, layout_, {"init", "step"}, transport.host_count()),
@@ -59,6 +51,8 @@ class Bench {
     inputs.step = step_;
     inputs.rates.lr = 1e-4;
     const Program& program = session_->compiled().set.program("step");
+    session_->executor(0).clear_trace();
+    session_->executor(0).set_tracing(only == Only::everything);
     transport_.exchange("start", session_->timeout());
     const double cpu = cpu_seconds();
     const double own = time_ranks(1, 1, [&](int) {
@@ -89,21 +83,19 @@ class Bench {
   std::vector<OverlapGap> gaps() {
     const Program& program = session_->compiled().set.program("step");
     const auto& lanes = session_->compiled().set.lanes;
-    std::vector<TraceEvent> events;
-    for (const TraceEvent& event : session_->executor(0).trace()) {
-      if (event.program == &program && event.step == step_) events.push_back(event);
-    }
+    auto lane = [&](const TraceEvent& event) { return program.ops[event.op].lane; };
+    std::vector<TraceEvent> events = session_->executor(0).trace();
     std::sort(events.begin(), events.end(), [](auto& a, auto& b) { return a.start_seconds < b.start_seconds; });
     std::vector<OverlapGap> gaps;
     double free_since = 0;
     for (const TraceEvent& event : events) {
-      if (lanes[event.lane].kind != LaneKind::compute) continue;
+      if (lanes[lane(event)].kind != LaneKind::compute) continue;
       if (free_since > 0 && event.start_seconds > free_since) {
         const TraceEvent* last = nullptr;  // the last to end before the op began
         for (const TraceEvent& other : events) {
           const bool ended_inside = other.end_seconds > free_since && other.end_seconds <= event.start_seconds;
-          if (other.lane != event.lane && ended_inside && (!last || other.end_seconds > last->end_seconds))
-            last = &other;
+          if (lane(other) == lane(event) || !ended_inside) continue;
+          if (!last || other.end_seconds > last->end_seconds) last = &other;
         }
         gaps.push_back(
             {program.ops[event.op].name, last ? program.ops[last->op].name : "", event.start_seconds - free_since});
@@ -117,7 +109,7 @@ class Bench {
 
   uint64_t received_bytes() const {
     uint64_t bytes = 0;
-    for (uint64_t b : session_->communicator(0).counters().bytes) bytes += b;
+    for (const auto& [kind, volume] : session_->executor(0).comm_volume()) bytes += volume.bytes;
     return bytes;
   }
   uint64_t rank_bytes() const { return session_->compiled().plan.device().peak_bytes; }
@@ -141,6 +133,20 @@ class Bench {
   std::unique_ptr<Session> session_;
 };
 
+// Returns when traffic flows evenly, with what has flowed by then.
+TrafficFile::Moved start_traffic(const TrafficFile& file, double pace) {
+  const uint64_t idle = file.moved().bytes;
+  file.ask(pace);
+  for (int i = 0; i < 100 && file.moved().bytes == idle; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (file.moved().bytes == idle) {
+    throw core::DataError(
+        fmt::format("no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", file.name()));
+  }
+  std::this_thread::sleep_for(settling);
+  return file.moved();
+}
+
 }  // namespace
 
 OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int rounds,
@@ -153,7 +159,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   Bench with(config, model, true, transport), without(config, model, false, transport);
   OverlapBench result;
   Series comm, compute, beside, overlapped, plain;
-  std::vector<double> asked, moved;
+  std::vector<double> asked, moved, traffic_cpu;
   for (int round = 0; round <= rounds; ++round) {
     auto run = [&](const char* what, Bench& bench, Only only, Series& series) {
       progress(fmt::format("round {} of {}, {}", round, rounds, what));
@@ -167,23 +173,17 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
     run("computation alone", with, Only::compute, compute);
     if (traffic) {
       const double pace = static_cast<double>(result.step_bytes) / step;
-      uint64_t idle = 0, first = 0;
-      if (file) {
-        idle = file->moved();
-        file->ask(pace);
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it flows evenly
-        first = file->moved();
-      }
+      const TrafficFile::Moved first = file ? start_traffic(*file, pace) : TrafficFile::Moved{};
       const double seconds = run("computation beside traffic", with, Only::compute, beside);
+      if (file && round > 0) {
+        asked.push_back(pace);
+        const TrafficFile::Moved last = file->moved();
+        moved.push_back(static_cast<double>(last.bytes - first.bytes) / seconds);
+        traffic_cpu.push_back(last.cpu_seconds - first.cpu_seconds);
+      }
       if (file) {
-        const double flowed = static_cast<double>(file->moved() - first) / seconds;
         file->ask(0);
-        if (file->moved() == idle) {
-          throw core::DataError(fmt::format(
-              "no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", traffic->string()));
-        }
-        if (round > 0) asked.push_back(pace), moved.push_back(flowed);
-        std::this_thread::sleep_for(std::chrono::milliseconds(100));  // until it rests
+        std::this_thread::sleep_for(settling);
       }
     }
     run("communication alone", with, Only::communication, comm);
@@ -197,6 +197,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   result.with_of_compute = ratios(overlapped, base);
   result.without_of_compute = ratios(plain, base);
   result.traffic_asked = spread(asked), result.traffic_moved = spread(moved);
+  result.traffic_cpu_seconds = spread(traffic_cpu);
   result.rank_bytes = with.rank_bytes();
   return result;
 }

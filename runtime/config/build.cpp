@@ -192,6 +192,21 @@ MemoryConfig build_memory(const Values& values) {
   return memory;
 }
 
+MonitorConfig build_monitor(const Values& values, const std::string& section) {
+  return {values.flag(section + ".enabled"), values.text(section + ".output_path"), values.text(section + ".job_name")};
+}
+
+std::optional<std::pair<int64_t, int64_t>> build_trace_steps(const Values& values) {
+  const Value& range = values.at("run.trace_steps");
+  if (range.value.is_null()) return std::nullopt;
+  const auto& list = range.value;
+  const bool two = list.size() == 2 && list[0].is_number_integer() && list[1].is_number_integer();
+  if (!two || list[0] < 1 || list[1] < list[0]) {
+    refuse(range, "must be the first and the last step to trace, counted from 1, for example [100, 103].");
+  }
+  return std::pair{list[0].get<int64_t>(), list[1].get<int64_t>()};
+}
+
 RunConfig build_run(Values& values, const std::string& name) {
   RunConfig run;
   run.steps = values.integer("run.steps", 1, most);
@@ -209,6 +224,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.eval_batches = values.integer("run.eval_batches", 1, most);
   run.save_weights = values.flag("run.save_weights");
   run.trace = values.flag("run.trace");
+  run.trace_steps = build_trace_steps(values);
   run.checkpoint_interval = values.integer("run.checkpoint_interval", 0, most);
   run.keep_last = values.integer("run.keep_last", 2, most);
   run.keep_every = values.integer("run.keep_every", 0, most);
@@ -216,6 +232,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.load_module_only = values.flag("run.load_module_only");
   run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
+  run.stress_seed = values.integer("run.stress_seed", 0, most);
   return run;
 }
 
@@ -238,6 +255,8 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.parallel.reduce_every = reduce_every(values, config.zero, config.batch.accumulation);
   config.precision = build_precision(values, config.batch.accumulation, config.parallel.reduce_every);
   config.run = build_run(values, name);
+  config.tensorboard = build_monitor(values, "tensorboard");
+  config.csv_monitor = build_monitor(values, "csv_monitor");
   config.optimizer = build_optimizer(values);
   config.optimizer.gradient_clipping = values.real("gradient_clipping", 0, infinity);
   config.schedule = build_schedule(values, config.optimizer, config.run.steps);

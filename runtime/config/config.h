@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/dtype.h"
@@ -76,18 +77,27 @@ struct MemoryConfig {
   int64_t unit_bytes = 64 << 20;                                  // largest unit
 };
 
+// A folder of scalars over samples: job_name below output_path.
+struct MonitorConfig {
+  bool enabled = false;
+  std::string output_path, job_name;
+};
+
 struct RunConfig {
   int64_t steps = 1000, seed = 1;
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
   int64_t eval_interval = 0, eval_batches = 8;  // steps between evaluations, 0: none; microbatches of one
-  bool save_weights = true, trace = false;      // save_weights: a checkpoint after the last step
-  int64_t checkpoint_interval = 0;              // steps between checkpoints; 0: none but the last
-  int64_t keep_last = 2, keep_every = 0;        // newest checkpoints kept; and those of every so many steps, 0: none
-  std::string resume;                           // "": start from scratch; "auto"; or a run's or checkpoint's folder
-  bool load_module_only = false;                // resume takes weights alone: step 0, fresh optimizer
+  bool save_weights = true;                     // a checkpoint after the last step
+  bool trace = false;
+  std::optional<std::pair<int64_t, int64_t>> trace_steps;  // first and last; none: the first few
+  int64_t checkpoint_interval = 0;                         // steps between checkpoints; 0: none but the last
+  int64_t keep_last = 2, keep_every = 0;  // newest checkpoints kept; and those of every so many steps, 0: none
+  std::string resume;                     // "": start from scratch; "auto"; or a run's or checkpoint's folder
+  bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
+  int64_t stress_seed = 0;  // not 0: ops start late at random, for tests of what waits guarantee
 };
 
 // One line of config.resolved.json.
@@ -110,6 +120,7 @@ struct Config {
   DataConfig data;
   ParallelConfig parallel;
   MemoryConfig memory;
+  MonitorConfig tensorboard, csv_monitor;
   RunConfig run;
   std::vector<std::string> warnings;  // for the caller to log
   std::vector<ResolvedKey> keys;

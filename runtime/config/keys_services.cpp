@@ -15,15 +15,15 @@ constexpr Key flops_profiler_keys[] = {
 };
 
 constexpr Key tensorboard_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "event files are not written; metrics.jsonl holds every step"},
-    {"output_path", t_text, R"("")", Use::inert},
-    {"job_name", t_text, R"("DeepSpeedJobName")", Use::inert},
+    {"enabled", t_bool, "false", Use::implemented},
+    {"output_path", t_text, R"("")", Use::implemented},
+    {"job_name", t_text, R"("DeepSpeedJobName")", Use::implemented},
 };
 
 constexpr Key csv_monitor_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "CSV files are not written; metrics.jsonl holds every step"},
-    {"output_path", t_text, R"("")", Use::inert},
-    {"job_name", t_text, R"("DeepSpeedJobName")", Use::inert},
+    {"enabled", t_bool, "false", Use::implemented},
+    {"output_path", t_text, R"("")", Use::implemented},
+    {"job_name", t_text, R"("DeepSpeedJobName")", Use::implemented},
 };
 
 constexpr Key wandb_keys[] = {

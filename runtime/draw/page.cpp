@@ -8,16 +8,20 @@ namespace zrt::runtime::draw {
 namespace {
 
 constexpr const char* style = R"(
-body{font:14px sans-serif;margin:16px;max-width:1180px;color:#222;background:#fff}
+:root{color-scheme:light dark;--ink:#222;--paper:#fff;--soft:#444;--ground:#f4f4f4;--rule:#ddd;--alarm:#c00}
+@media(prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#181818;--soft:#aaa;--ground:#262626;--rule:#444;--alarm:#f66}}
+body{font:14px sans-serif;margin:16px;max-width:1180px;color:var(--ink);background:var(--paper)}
 h1{font-size:20px}h2{font-size:15px;margin:18px 0 2px}
-table{border-collapse:collapse;margin:8px 0}td,th{padding:2px 10px;border-bottom:1px solid #ddd;text-align:left}
+table{border-collapse:collapse;margin:8px 0}td,th{padding:2px 10px;border-bottom:1px solid var(--rule);text-align:left}
 td.n{text-align:right;font-variant-numeric:tabular-nums}
 .legend{margin:0 0 2px}.legend span{margin-right:12px;white-space:nowrap}
 .legend i{display:inline-block;width:10px;height:10px;margin-right:4px}
-svg{display:block;width:100%}svg text{font:11px sans-serif;fill:#444}
-.ground{fill:#f4f4f4}.line{fill:none;stroke-width:1.5;vector-effect:non-scaling-stroke}
-.limit{fill:none;stroke:#c00;stroke-width:1.5;stroke-dasharray:6 4;vector-effect:non-scaling-stroke}
-#tip{position:fixed;display:none;pointer-events:none;white-space:pre;background:#222;color:#fff;padding:4px 8px;
+svg{display:block;width:100%}svg text{font:11px sans-serif;fill:var(--soft)}
+.notes{padding:8px 8px 8px 24px;background:var(--ground)}.bad{color:var(--alarm)}
+.ground{fill:var(--ground)}.line{fill:none;stroke-width:1.5;stroke-linecap:round;vector-effect:non-scaling-stroke}
+.dots{stroke-width:5}
+.limit{fill:none;stroke:var(--alarm);stroke-width:1.5;stroke-dasharray:6 4;vector-effect:non-scaling-stroke}
+#tip{position:fixed;display:none;pointer-events:none;white-space:pre;background:var(--ink);color:var(--paper);padding:4px 8px;
 border-radius:3px;font-size:12px;z-index:1}
 )";
 
@@ -62,7 +66,10 @@ for(const c of charts){
 
 std::string page(std::string_view title, const std::vector<std::string>& parts) {
   std::string text = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title><style>{1}</style></head>\n"
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      // Nothing is fetched, whatever a name in the page says.
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+      "script-src 'unsafe-inline'\">\n<title>{0}</title><style>{1}</style></head>\n"
       "<body><h1>{0}</h1>\n",
       escaped(title), style);
   for (const std::string& part : parts) text += part;
@@ -70,13 +77,14 @@ std::string page(std::string_view title, const std::vector<std::string>& parts) 
 }
 
 std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {
-  std::string text = "<table><tr>";
+  std::string text = "<table>";
+  if (!head.empty()) text += "<tr>";
   for (const std::string& cell : head) text += fmt::format("<th>{}</th>", escaped(cell));
-  text += "</tr>\n";
+  if (!head.empty()) text += "</tr>\n";
   for (const auto& row : rows) {
     text += "<tr>";
     for (const std::string& cell : row) {
-      const bool number = !cell.empty() && cell[0] >= '0' && cell[0] <= '9';
+      const bool number = !head.empty() && !cell.empty() && cell[0] >= '0' && cell[0] <= '9';
       text += fmt::format("<td{}>{}</td>", number ? " class=\"n\"" : "", escaped(cell));
     }
     text += "</tr>\n";

@@ -10,7 +10,8 @@ namespace zrt::runtime::draw {
 // pointer and zooms into the common time axis of all charts with the wheel (a double click shows all of it again).
 std::string page(std::string_view title, const std::vector<std::string>& parts);
 
-// A table; cells are text and become right-aligned where they start with a digit.
+// A table. Cells are text and become right-aligned where they start with a digit. Without a head it is a list of names
+// and values, which stay on the left.
 std::string table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace zrt::runtime::draw

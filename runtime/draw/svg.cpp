@@ -30,13 +30,18 @@ const char* unit_name(Unit unit) {
   return unit == Unit::bytes ? "bytes" : unit == Unit::seconds ? "seconds" : "plain";
 }
 
+struct Name {
+  std::string text;
+  size_t colour;
+};
+
 // The frame of a chart: title, legend, axis below. `inside` is what is drawn in the stretched plot, `beside` what
 // stands left of it; `data` are attributes for the script.
-std::string frame(const std::string& title, const std::vector<std::string>& names, double from, double to, Unit unit,
+std::string frame(const std::string& title, const std::vector<Name>& names, double from, double to, Unit unit,
                   int height, const std::string& data, const std::string& inside, const std::string& beside) {
   std::string text = fmt::format("<h2>{}</h2>\n<p class=\"legend\">", escaped(title));
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour(i), escaped(names[i]));
+  for (const Name& name : names) {
+    text += fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour(name.colour), escaped(name.text));
   }
   text += fmt::format(
       "</p>\n<svg class=\"chart\" viewBox=\"0 0 {} {}\" data-from=\"{}\" data-to=\"{}\" data-unit=\"{}\"{}>\n",
@@ -84,6 +89,18 @@ std::string path(const ValueChart& chart, const std::vector<double>& top, const 
   return text + "Z";
 }
 
+// A value between gaps has no line to either side: dots, which a round end of a line of no length is.
+std::string lone_points(const ValueChart& chart, const std::vector<double>& y, const Scale& scale) {
+  std::string text;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const bool before = i > 0 && std::isfinite(y[i - 1]), after = i + 1 < y.size() && std::isfinite(y[i + 1]);
+    if (!std::isfinite(y[i]) || before || after) continue;
+    const double x = plot_width * (chart.x[i] - chart.x_start) / (chart.x_end - chart.x_start);
+    text += fmt::format("M{},{}h0", coordinate(x), scale.y(y[i]));
+  }
+  return text;
+}
+
 Scale scale_of(const ValueChart& chart) {
   double low = chart.stacked || chart.y_unit == Unit::bytes ? 0 : INFINITY, high = chart.limit.value_or(-INFINITY);
   std::vector<double> sums(chart.x.size(), 0);
@@ -96,7 +113,8 @@ Scale scale_of(const ValueChart& chart) {
     }
   }
   if (!std::isfinite(low) || !std::isfinite(high)) return {0, 1};
-  return high > low ? Scale{low, high + 0.05 * (high - low)} : Scale{low - 0.5, low + 0.5};
+  const double around = low == 0 ? 0.5 : std::abs(low) / 2;  // of a single value
+  return high > low ? Scale{low, high + 0.05 * (high - low)} : Scale{low - around, low + around};
 }
 
 }  // namespace
@@ -129,6 +147,8 @@ std::string escaped(std::string_view text) {
 
 std::string number_text(double value, Unit unit) {
   if (unit == Unit::bytes && value >= 0 && value < 0x1p63) return core::format_bytes(static_cast<uint64_t>(value));
+  // Steps and tokens per second: whole numbers as long as they are readable.
+  if (unit != Unit::seconds && std::abs(value) >= 1e4 && std::abs(value) < 1e7) return fmt::format("{:.0f}", value);
   if (unit != Unit::seconds) return fmt::format("{:.4g}", value);
   const double size = std::abs(value);
   if (size == 0 || size >= 1) return fmt::format("{:.4g} s", value);
@@ -157,7 +177,12 @@ std::string draw_lanes(const LaneChart& chart) {
                     escaped(fmt::format("{}\n{} from {}", bar.text, number_text(bar.end - bar.start, chart.x_unit),
                                         number_text(bar.start, chart.x_unit))));
   }
-  return frame(chart.title, chart.kinds, start, end, chart.x_unit, height, "", inside, beside);
+  std::vector<Name> names;  // of the kinds that occur
+  for (size_t k = 0; k < chart.kinds.size(); ++k) {
+    const auto of_kind = [&](const Bar& bar) { return bar.kind == k; };
+    if (std::any_of(chart.bars.begin(), chart.bars.end(), of_kind)) names.push_back({chart.kinds[k], k});
+  }
+  return frame(chart.title, names, start, end, chart.x_unit, height, "", inside, beside);
 }
 
 std::string draw_values(const ValueChart& chart) {
@@ -169,20 +194,25 @@ std::string draw_values(const ValueChart& chart) {
   const Scale scale = scale_of(chart);
   std::string inside, beside;
   std::vector<double> below(chart.x.size(), 0);
-  std::vector<std::string> names;
+  std::vector<Name> names;
   nlohmann::json values{
       {"x", chart.x}, {"labels", chart.labels}, {"series", nlohmann::json::array()}, {"unit", unit_name(chart.y_unit)}};
   for (size_t s = 0; s < chart.series.size(); ++s) {
     const Series& series = chart.series[s];
-    names.push_back(series.name);
+    const size_t number = series.colour.value_or(s);
+    names.push_back({series.name, number});
     values["series"].push_back({{"name", series.name}, {"y", series.y}});
     std::vector<double> top = series.y;
     if (chart.stacked) {
       for (size_t i = 0; i < top.size(); ++i) top[i] += below[i];
     }
     inside += fmt::format("<path d=\"{}\" {}=\"{}\"/>\n", path(fitted, top, chart.stacked ? &below : nullptr, scale),
-                          chart.stacked ? "fill" : "class=\"line\" stroke", colour(s));
-    if (chart.stacked) below = std::move(top);
+                          chart.stacked ? "fill" : "class=\"line\" stroke", colour(number));
+    if (chart.stacked) {
+      below = std::move(top);
+    } else if (const std::string dots = lone_points(fitted, top, scale); !dots.empty()) {
+      inside += fmt::format("<path class=\"line dots\" d=\"{}\" stroke=\"{}\"/>\n", dots, colour(number));
+    }
   }
   if (chart.limit) {
     inside += fmt::format("<path class=\"limit\" d=\"M0,{0}H{1}\" data-t=\"{2}\"/>\n", scale.y(*chart.limit),

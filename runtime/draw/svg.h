@@ -31,6 +31,8 @@ std::string draw_lanes(const LaneChart& chart);
 struct Series {
   std::string name;
   std::vector<double> y;  // one per x; NaN leaves a gap (lines only)
+  std::optional<uint32_t> colour =
+      {};  // the same number is the same colour in all charts; by default the series' place
 };
 
 struct ValueChart {

@@ -233,6 +233,7 @@ struct StallingChannel final : WrappedChannel {
 
 TEST_CASE("a rank that stops in the middle of a call is named, not those that wait for it") {
   std::atomic<bool> go_on{false};
+  std::atomic<int> failed{0};
   Group group = make_process_group({0, 0, 0}, 60s, [&](Place& place) {
     // Rank 0, which waits for rank 1 and rank 2, is the first to lose patience; rank 1 waits for rank 2 only.
     if (place.rank == 0) place.timeout = 1500ms;
@@ -249,7 +250,7 @@ TEST_CASE("a rank that stops in the middle of a call is named, not those that wa
     try {
       c.all_reduce(data, 100, DType::f32, "sum");
     } catch (...) {
-      go_on = true;
+      if (++failed == 2) go_on = true;  // else the last token could still come in time for rank 1
       throw;
     }
   });

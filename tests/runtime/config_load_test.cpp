@@ -32,7 +32,8 @@ TEST_CASE("a full file fills every struct") {
     "memory": {"device_budget_bytes": 2147483648, "host_budget_bytes": null, "unit_bytes": 1048576,
                "placement": "auto"},
     "run": {"steps": 2000, "seed": 7, "out": "runs/first", "eval_interval": 100, "eval_batches": 3,
-            "timeout_seconds": 60, "threads_per_rank": 2, "save_weights": false, "trace": true}
+            "timeout_seconds": 60, "threads_per_rank": 2, "save_weights": false, "trace": true,
+            "stress_seed": 9}
   })",
                                      "dir/ds.json", {}, 2);
   CHECK(config.warnings.empty());
@@ -81,6 +82,7 @@ TEST_CASE("a full file fills every struct") {
   CHECK(config.run.threads_per_rank == 2);
   CHECK(!config.run.save_weights);
   CHECK(config.run.trace);
+  CHECK(config.run.stress_seed == 9);
 }
 
 TEST_CASE("what is left out takes DeepSpeed's defaults") {

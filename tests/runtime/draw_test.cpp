@@ -107,6 +107,9 @@ TEST_CASE("A line has a gap where a value is missing") {
   CHECK(first_fault(svg).empty());
   CHECK(count(svg, "M666.667,") == 1);
   CHECK(contains(svg, "&quot;y&quot;:[4.0,null,2.0,3.0]"));
+  // The first value, alone between the edge and the gap, is a dot.
+  CHECK(contains(svg, "<path class=\"line dots\" d=\"M0,"));
+  CHECK(count(svg, "h0") == 1);
   chart.series[0].y = {NAN, NAN, NAN, NAN};
   CHECK(first_fault(draw_values(chart)).empty());
   CHECK(first_fault(draw_values({})).empty());
@@ -129,4 +132,5 @@ TEST_CASE("Numbers carry the unit of their axis") {
   CHECK(number_text(2e-6, Unit::seconds) == "2 µs");
   CHECK(number_text(1.5 * (1 << 30), Unit::bytes) == "1.50 GiB");
   CHECK(number_text(0.25, Unit::plain) == "0.25");
+  CHECK(number_text(123456, Unit::plain) == "123456");
 }

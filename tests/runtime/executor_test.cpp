@@ -9,6 +9,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/timeline.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
@@ -157,7 +158,6 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
   const runtime::Layout layout = make_layout(model, s);
   runtime::Compiled compiled = runtime::compile(layout, phases_of(s));
   runtime::SessionOptions options = session_options(s);
-  options.executor.trace = true;
   size_t expected = 0;
   runtime::for_each_execution(compiled.set.program("step"), ~0u, [&](runtime::OpId, uint32_t) { ++expected; });
   runtime::Session session(layout, std::move(compiled), options,
@@ -166,17 +166,30 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
                             },
                             {}});
   session.run("init", {});
-  const size_t before = session.executor(1).trace().size();
-  session.run("step", {7, 5, 0, {1e-2}});
   const auto& trace = session.executor(1).trace();
-  CHECK(trace.size() - before == expected);
-  std::array<double, 3> last{};
-  for (size_t i = before; i < trace.size(); ++i) {
-    CHECK(trace[i].step == 5);
-    CHECK(trace[i].start_seconds >= last[trace[i].lane]);
-    CHECK(trace[i].end_seconds >= trace[i].start_seconds);
-    last[trace[i].lane] = trace[i].end_seconds;
+  CHECK(trace.empty());
+  session.executor(1).set_tracing(true);
+  session.run("step", {7, 5, 0, {1e-2}});
+  session.executor(1).set_tracing(false);
+  session.run("step", {7, 6, 0, {1e-2}});
+  CHECK(session.executor(0).trace().empty());
+  REQUIRE(trace.size() == expected);
+  std::set<std::pair<runtime::OpId, uint32_t>> executions;
+  std::array<double, runtime::max_lanes> last{};
+  uint64_t received = 0;
+  for (const runtime::TraceEvent& event : trace) {
+    const uint8_t lane = event.program->ops[event.op].lane;
+    executions.insert({event.op, event.iteration});
+    CHECK(event.step == 5);
+    CHECK(event.start_seconds >= last[lane]);
+    CHECK(event.end_seconds >= event.start_seconds);
+    last[lane] = event.end_seconds;
+    received += event.received_bytes;
   }
+  CHECK(executions.size() == expected);
+  uint64_t counted = 0;  // of two equal steps
+  for (const auto& [kind, volume] : session.executor(1).comm_volume()) counted += volume.bytes;
+  CHECK(received * 2 == counted);
 }
 
 TEST_CASE("computation and communication of a step can be run alone, each whole and without the other") {

@@ -37,6 +37,25 @@ inline void swap_ops(runtime::Program& program, runtime::OpId a, runtime::OpId b
   }
 }
 
+// A copy of `op` in front of the op at `position`; waits still mean the same ops.
+inline void insert_op(runtime::Program& program, runtime::OpId position, runtime::Op op) {
+  runtime::Segment& segment = segment_of(program, position);
+  for (runtime::Segment& other : program.segments) other.first += other.first > position;
+  ++segment.count;
+  auto shift = [&](runtime::Op& of) {
+    for (runtime::OpId& wait : of.waits) wait += wait >= position;
+  };
+  shift(op);
+  for (runtime::Op& other : program.ops) shift(other);
+  program.ops.insert(program.ops.begin() + position, std::move(op));
+}
+
+// The op goes to another position of its segment; those between move up or down, waits still mean the same ops.
+inline void move_op(runtime::Program& program, runtime::OpId from, runtime::OpId to) {
+  for (; from < to; ++from) swap_ops(program, from, from + 1);
+  for (; from > to; --from) swap_ops(program, from, from - 1);
+}
+
 inline runtime::OpId find_op(const runtime::Program& program, std::string_view name) {
   for (runtime::OpId id = 0; id < program.ops.size(); ++id) {
     if (program.ops[id].name == name) return id;

@@ -2,6 +2,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/verify/checks.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/mutate.h"
 #include "tests/runtime/toy_model.h"
@@ -122,7 +123,13 @@ TEST_CASE("an op whose reduction, backward or batch is missing is rejected") {
     OpId id = segment.first;
     while (f.step().ops[id].kind != runtime::OpKind::load_batch) ++id;
     drop_op(f.step(), id);
-    f.rejects({"'forward embed'", "'tokens'", "microbatch 1", "wrote microbatch 0"});
+    f.rejects({"'backward head' (turn 0)", "'targets'", "another buffer took its bytes", "'gather linear.1.bias"});
+    // Where its bytes are still there, they are of another microbatch.
+    const uint64_t behind = f.set.bytes(core::Tier::device) + 2 * core::red_zone_bytes;
+    f.buffer("tokens").offset = behind;
+    f.buffer("targets").offset = behind + f.buffer("tokens").stride();
+    f.set.arena_bytes[0] = behind + 2 * f.buffer("tokens").stride();
+    f.rejects({"'forward embed'", "'tokens'", "microbatch 1", "'batch' (turn 0) wrote microbatch 0"});
   }
 }
 
@@ -169,8 +176,32 @@ TEST_CASE("ops that are not ordered are rejected with both ops and the buffer") 
   }
   SECTION("a write on another lane than a read before it") {
     f.repeated("batch").waits.clear();
-    f.rejects({"'batch'", "'tokens'", "'forward embed'", "a wait is missing"});
+    f.rejects({"'batch'", "'tokens'", "'backward embed'", "a wait is missing"});
   }
+}
+
+TEST_CASE("weights that an update left in parts are brought together before any other program reads them") {
+  Fixture f(1);
+  SECTION("by a program of its own") {
+    std::erase_if(f.set.programs, [](const runtime::Program& program) { return program.phase == "refresh"; });
+    f.rejects({"'eval'", "'forward embed'", "'update embed.weight' of a program before", "a gather is missing"});
+  }
+  SECTION("all of them") {
+    runtime::Program& refresh = program_of(f.set, "refresh");
+    REQUIRE(refresh.ops.size() > 1);
+    drop_op(refresh, 0);
+    f.rejects({"'refresh'", "'weight of embed.weight'", "'update embed.weight'", "not whole"});
+  }
+  SECTION("by the next step itself") {
+    drop_op(f.step(), find_op(f.step(), "gather updated linear.1.weight"));
+    f.rejects({"'step'", "'forward linear.1'", "'update linear.1.weight' of a program before"});
+  }
+}
+
+TEST_CASE("a buffer that is smaller than its ops need is rejected") {
+  Fixture f;
+  f.buffer("forward workspace of linear.0").bytes -= 1;
+  f.rejects({"'forward linear.0'", "uses 200 bytes", "'forward workspace of linear.0'", "has 199"});
 }
 
 TEST_CASE("references that lead nowhere are rejected") {
@@ -203,9 +234,10 @@ TEST_CASE("gradients are defined once and then added to") {
     for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
     swap_ops(f.step(), last, find_op(f.step(), "reduce linear.1.weight"));
     // With the waits that order the two, only the count is wrong.
-    CHECK_THROWS_WITH(runtime::verify_step(f.step(), f.layout),
-                      "'reduce linear.1.weight' reduces the gradient of 'linear.1.weight' after 3 backwards; a window "
-                      "has 4");
+    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+                      Catch::Contains("'reduce linear.1.weight' (turn 0)") &&
+                          Catch::Contains("reduces the gradient of 'linear.1.weight' after 3 backwards, the last of "
+                                          "them 'backward linear.1' (turn 0); a window has 4"));
   }
   SECTION("a reduction that adds to what the step before left") {
     Fixture f;

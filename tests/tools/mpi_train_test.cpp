@@ -3,7 +3,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -104,6 +106,35 @@ TEST_CASE("processes train to the bits that threads train to") {
   CHECK(count_of(evaluated.text, "held-out loss") == 1);
 }
 
+TEST_CASE("the trace of processes holds every rank on one clock, and one process writes the monitors") {
+  const Folder folder("trace");
+  const JobResult trained = run_shell(
+      mpirun(3) + folder.train("--set run.trace=true --set zero_optimization.stage=3 --set run.trace_steps=[2,9] "
+                               "--set tensorboard.enabled=true --set tensorboard.output_path=" +
+                               (folder.path / "board").string()));
+  INFO(trained.text);
+  REQUIRE(trained.code == 0);
+  std::map<int, std::pair<double, double>> collective;  // by rank: the exchange of step 4
+  std::map<int, std::set<int>> steps;
+  const auto trace = folder.json("run/trace.json");
+  for (const auto& event : trace["traceEvents"]) {
+    if (event["ph"] != "X" || event["cat"] == "program") continue;
+    const int rank = event["pid"], step = event["args"]["step"];
+    steps[rank].insert(step);
+    if (step == 4 && event["cat"] == "share_control") {
+      collective[rank] = {event["ts"], event["ts"].get<double>() + event["dur"].get<double>()};
+    }
+  }
+  const std::set<int> traced{2, 3, 4};
+  CHECK(steps == std::map<int, std::set<int>>{{0, traced}, {1, traced}, {2, traced}});
+  // A collective ends nowhere before it has begun everywhere.
+  REQUIRE(collective.size() == 3);
+  for (const auto& [a, own] : collective) {
+    for (const auto& [b, other] : collective) CHECK(own.second > other.first);
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path / "board/DeepSpeedJobName"), fs::directory_iterator()) == 1);
+}
+
 TEST_CASE("the script of two hosts says what it lacks") {
   const std::string script = std::string(ZRT_SOURCE_DIR) + "/tools/two_hosts.sh ";
   CHECK(run_shell(script).code == 2);
@@ -134,6 +165,34 @@ TEST_CASE("two machines joined by a cable train to the bits that threads train t
   const size_t at = machines.text.find("cable_bytes ");
   REQUIRE(at != std::string::npos);
   CHECK(std::stoull(machines.text.substr(at + 12)) > received);
+}
+
+TEST_CASE("the constants of two machines hold the link between them, and a step over it is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = (folder.path / "pair.json").string();
+  const std::string config = (folder.path / "predicted.json").string();
+  std::ofstream(config) << R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3},
+    "model": {"preset": "gpt2-tiny"}})";
+  const JobResult calibrated = run_shell(mpirun(2) + on_two_machines(zrt + "bench calibrate --quick --out " + cluster));
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(count_of(calibrated.text, "1 rank per host") == 1);
+  std::ifstream in(cluster);
+  const auto json = nlohmann::json::parse(in);
+  CHECK(json["between_hosts"]["bytes_per_second"]["value"] > 0);
+  CHECK(json["between_hosts"]["exchange"]["value"] == "once_per_rank");
+  CHECK(json["overlap"].contains("between_hosts"));
+  const JobResult predicted = run_shell(
+      mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --rounds 2 --json --cluster " + cluster));
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  CHECK(count_of(predicted.text, "predicted_seconds") == 1);
+  // What was measured on one machine says nothing about a link to another.
+  REQUIRE(run_shell(zrt + "bench calibrate --quick --ranks 1 --out " + cluster).code == 0);
+  const JobResult refused =
+      run_shell(mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --cluster " + cluster));
+  CHECK(refused.code != 0);
+  CHECK(refused.text.find("no link between_hosts") != std::string::npos);
 }
 
 TEST_CASE("processes that disagree end with one message") {

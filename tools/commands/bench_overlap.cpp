@@ -61,17 +61,22 @@ Json bench_json(const runtime::OverlapBench& bench) {
   if (bench.compute_beside_traffic) {
     json["computation_beside_traffic"] = row_json(*bench.compute_beside_traffic);
     json["traffic_asked_bytes_per_second"] = spread_json(bench.traffic_asked);
+    json["traffic_cpu_seconds_per_process"] = spread_json(bench.traffic_cpu_seconds);
     json["traffic_moved_bytes_per_second"] = spread_json(bench.traffic_moved);
   }
   json["gaps"] = gaps;
   return json;
 }
 
+std::string seconds(const runtime::Spread& s) {
+  return fmt::format("{:.3f} ({:.3f} – {:.3f})", s.median, s.low, s.high);
+}
+
 std::string bench_text(const runtime::OverlapBench& bench) {
   std::string text = fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", "", "s", "CPU s of all ranks", "exposed comm s");
   auto line = [&](const char* name, const runtime::OverlapRow& row) {
-    text += fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", name, spread_text(row.seconds, 1), spread_text(row.cpu_seconds, 1),
-                        spread_text(row.exposed_comm_seconds, 1));
+    text += fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", name, seconds(row.seconds), seconds(row.cpu_seconds),
+                        seconds(row.exposed_comm_seconds));
   };
   line("communication alone", bench.comm);
   line("computation alone", bench.compute);
@@ -84,8 +89,9 @@ std::string bench_text(const runtime::OverlapBench& bench) {
   text += fmt::format("step without overlap ÷ {}: {}\n", base, spread_text(bench.without_of_compute, 1));
   text += fmt::format("a rank receives {} in a step", core::format_bytes(bench.step_bytes));
   if (bench.compute_beside_traffic) {
-    text += fmt::format("; beside, {} MB/s flowed of {} asked for", spread_text(bench.traffic_moved, 1e6),
-                        spread_text(bench.traffic_asked, 1e6));
+    text += fmt::format("; beside, {} MB/s flowed of {} asked for, {} CPU s of each process",
+                        spread_text(bench.traffic_moved, 1e6), spread_text(bench.traffic_asked, 1e6),
+                        seconds(bench.traffic_cpu_seconds));
   }
   text += "\nwhere rank 0's computation stood still in the last step with overlap:\n";
   for (const auto& gap : bench.gaps) {

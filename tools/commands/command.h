@@ -16,5 +16,6 @@ int data_command(const Args& args);
 int eval_command(const Args& args);
 int generate_command(const Args& args);
 int bench_command(const Args& args);
+int report_command(const Args& args);
 
 }  // namespace zrt::tools

@@ -1,0 +1,43 @@
+// What the files of a run say, as far as they can be read: a report is asked for most often when something went wrong.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace zrt::runtime::report {
+
+// One line of metrics.jsonl; NaN where the line has no number.
+struct StepRow {
+  int64_t step = 0;
+  double loss = NAN, grad_norm = NAN, lr = NAN, loss_scale = NAN, tokens = NAN;
+  double step_seconds = NAN, tokens_per_second = NAN, exposed_comm_seconds = NAN, exposed_io_seconds = NAN;
+};
+
+struct EvaluationRow {
+  int64_t step = 0;
+  double loss = NAN, bits_per_byte = NAN, tokens = NAN;
+};
+
+struct RunData {
+  std::filesystem::path folder;
+  nlohmann::json config, memory, summary;  // null where there is none, or none that can be read
+  std::vector<StepRow> steps;              // ascending
+  std::vector<EvaluationRow> evaluations;  // ascending
+  nlohmann::json events;                   // of a supervisor; a list
+  double heartbeat_age_seconds = NAN;      // since the run last showed that it lives
+  std::vector<std::string> notes;          // what is missing, damaged or strange, a sentence each
+
+  // A key's value in config.resolved.json; null when there is none.
+  nlohmann::json key(const std::string& section, const std::string& name) const;
+};
+
+// Throws DataError when `folder` is no folder of a run or its metrics.jsonl cannot be opened.
+RunData read_run(const std::filesystem::path& folder);
+
+// A number among others: NaN unless `object` has it.
+double number(const nlohmann::json& object, const char* name);
+
+}  // namespace zrt::runtime::report

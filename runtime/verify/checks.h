@@ -1,0 +1,26 @@
+// The checks that verify() consists of, in order. Each takes for granted what the ones before it have shown. All throw
+// core::ProgramError and name, where there are two, both ops concerned.
+#pragma once
+#include "runtime/verifier.h"
+
+namespace zrt::runtime::verification {
+
+// Lanes, ops, units, buffers and slots exist; collectives run on the lane of their span and nothing else does.
+void check_references(const ProgramSet& set, const Program& program, const Layout& layout);
+
+// Every buffer is as large as each op that uses it needs.
+void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout);
+
+// Kept buffers share bytes with none, and no buffer ends behind its tier's arena or budget.
+void check_placement(const ProgramSet& set, const TierBytes& budgets);
+
+// On every interleaving each read sees the last write of its slot, whole, and the bytes are not in use elsewhere.
+void check_memory(const ProgramSet& set, const Program& program);
+
+// What each op reads is what it means: of the same microbatch, unit, version and level of reduction.
+void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout);
+
+// A step is whole: everything happens as often as it must, in order.
+void check_step(const Program& program, const Layout& layout);
+
+}  // namespace zrt::runtime::verification

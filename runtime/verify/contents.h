@@ -1,0 +1,76 @@
+// What the slots of all buffers hold while one walks a program's executions in program order: whose weights, of which
+// version; which microbatches' gradients, how far reduced. The rules for weights, gradients and activations share it.
+#pragma once
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runtime/layout.h"
+#include "runtime/program.h"
+#include "runtime/verify/place.h"
+
+namespace zrt::runtime::verification {
+
+inline constexpr uint32_t none = ~0u;
+inline constexpr size_t role_count = static_cast<size_t>(Role::shares) + 1;
+
+// How much of a unit is there, of what the step means by it.
+enum class Spread : uint8_t {
+  own,    // this rank's shard
+  part,   // the shards that one member of a group brings in from all groups
+  whole,  // everything
+};
+
+// Over which ranks a gradient has been summed.
+enum class Summed : uint8_t { rank, inner, all };
+
+struct Content {
+  Place made;                   // the latest execution that wrote all of it
+  Place changed;                // … that wrote any of it
+  Role role = Role::workspace;  // under which it was made
+  uint32_t unit = none;         // of weights and gradients
+  Spread spread = Spread::own;
+  uint32_t version = 0;  // weights: updates of the unit in this program that it has seen
+  // Of gradients.
+  Summed summed = Summed::rank;
+  bool used = false;                    // handed on by a reduction or an update
+  uint32_t backwards = 0, windows = 0;  // summed so far: calls on this rank, windows after a reduction
+  uint32_t window = 0;                  // the latest
+  uint32_t block = 0, microbatch = 0;   // the latest
+};
+
+// One walk: the program, where it is, and what slots hold.
+class Walk {
+ public:
+  Walk(const ProgramSet& set, const Program& program, const Layout& layout);
+
+  const ProgramSet& set;
+  const Program& program;
+  const Layout& layout;
+  Place now;
+
+  const Op& op() const { return program.ops[now.op]; }
+  uint32_t microbatch() const { return op().microbatch.at(now.turn); }
+  Content& at(const Access& access) { return contents_[first_[access.buffer] + access.slot.at(now.turn)]; }
+  Content& at(BufferId buffer, uint32_t slot) { return contents_[first_[buffer] + slot]; }
+  const std::string& unit_name(uint32_t unit) const { return layout.units.units[unit].name; }
+  // The nth access of the op with this role; null when there is none.
+  const Access* find(Role role, size_t nth);
+
+  // "program 'step' is not safe: 'forward h.3' (turn 2) uses buffer 'x' but `what`".
+  [[noreturn]] void fail(const Access& access, const std::string& what) const;
+  [[noreturn]] void fail(const std::string& what) const;
+  std::string name(Place place) const { return verification::name(program, place); }
+
+ private:
+  std::vector<uint32_t> first_;  // by buffer
+  std::vector<Content> contents_;
+  OpId indexed_ = ~0u;  // whose accesses by_role_ holds
+  std::array<std::vector<const Access*>, role_count> by_role_;
+};
+
+// The spread of what a collective over `span` makes of parts that reach as far as `from`; own where it moves nothing
+// that makes sense, as when only half of a gather on two levels has happened.
+Spread gathered(const Layout& layout, Span span, Spread from);
+
+}  // namespace zrt::runtime::verification

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include "runtime/verify/rules.h"
+
+namespace zrt::runtime::verification {
+
+void ActivationRule::read() const {
+  const Op& op = walk_.op();
+  const OpKind forward = op.kind == OpKind::backward ? OpKind::forward : op.kind;
+  for (const Access& access : op.accesses) {
+    if (access.use == Use::write) continue;
+    switch (access.role) {
+      case Role::tokens:
+      case Role::targets:
+        require_made(access, OpKind::load_batch, 0, access.role);
+        break;
+      case Role::input:
+        require_made(access, forward, op.block - 1, Role::output);
+        break;
+      case Role::d_output:
+        require_made(access, OpKind::backward, op.block + 1, Role::d_input);
+        break;
+      case Role::saved:
+        require_made(access, forward, op.block, Role::saved);
+        break;
+      case Role::shares:
+        if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
+        walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
+      default:
+        break;
+    }
+  }
+}
+
+// The bytes are of this program: nothing that these roles name is kept.
+void ActivationRule::require_made(const Access& access, OpKind kind, uint32_t block, Role role) const {
+  const Place made = walk_.at(access).made;
+  const Op& maker = walk_.program.ops[made.op];
+  if (maker.kind != kind || maker.block != block || walk_.at(access).role != role) {
+    walk_.fail(access, fmt::format("{} wrote it, where '{}' of block '{}' should have", walk_.name(made),
+                                   op_kind_name(kind), walk_.layout.model->blocks[block]->name()));
+  }
+  const uint32_t theirs = maker.microbatch.at(made.turn);
+  if (theirs == walk_.microbatch()) return;
+  walk_.fail(access, fmt::format("it works on microbatch {} and {} wrote microbatch {}", walk_.microbatch(),
+                                 walk_.name(made), theirs));
+}
+
+}  // namespace zrt::runtime::verification

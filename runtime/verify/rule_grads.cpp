@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include "runtime/verify/rules.h"
+
+namespace zrt::runtime::verification {
+namespace {
+
+// Where a collective on gradients reads one unit and where it leaves the result; equal when it works in place.
+struct Route {
+  const Access *from, *to;
+};
+
+Route route(Walk& walk, size_t i) {
+  const Access *partial = walk.find(Role::partial, i), *local = walk.find(Role::local_grad, i);
+  const Access *grad = walk.find(Role::grad, i), *whole = walk.find(Role::full_state, i);
+  auto written = [](const Access* access) { return access && access->use != Use::read; };
+  Route route{};
+  route.from = local ? local : partial && partial->use != Use::write ? partial : grad ? grad : whole;
+  route.to = written(grad) ? grad : written(whole) ? whole : written(partial) ? partial : route.from;
+  if (!route.from || route.to->use == Use::read) {
+    walk.fail(fmt::format("takes the gradient of '{}' from nowhere or to nowhere", walk.unit_name(walk.op().units[i])));
+  }
+  return route;
+}
+
+}  // namespace
+
+void GradRule::read() {
+  const Op& op = walk_.op();
+  const bool whole = op.kind == OpKind::update && walk_.layout.zero.states == optimizer::Extent::full;
+  if (op.kind != OpKind::norm && op.kind != OpKind::sum && op.kind != OpKind::update) return;
+  for (const Access& access : op.accesses) {
+    if (access.role == Role::grad) require_sum(access, op.units[0], whole);
+  }
+}
+
+void GradRule::write() {
+  const Op& op = walk_.op();
+  for (size_t i = 0; i < op.units.size(); ++i) {
+    if (op.kind == OpKind::backward) backward(i);
+    if (op.kind == OpKind::reduce_grad) reduce(i);
+    if (op.kind == OpKind::gather_grad) gather(i);
+  }
+  if (op.kind != OpKind::update) return;
+  for (const Access& access : op.accesses) {
+    if (access.role == Role::grad) walk_.at(access).used = true;
+  }
+}
+
+void GradRule::require_unit(const Access& access, const Content& content, uint32_t unit) const {
+  if (content.unit == unit) return;
+  walk_.fail(access, fmt::format("means the gradient of '{}', and {} left there that of '{}'", walk_.unit_name(unit),
+                                 walk_.name(content.changed),
+                                 content.unit == none ? "no unit" : walk_.unit_name(content.unit)));
+}
+
+// Nothing that somebody still means to reduce or to update with may be overwritten.
+void GradRule::require_dead(const Access& access) const {
+  const Content& content = walk_.at(access);
+  if (content.unit == none || content.used) return;
+  walk_.fail(access, fmt::format("must add to the gradient of '{}': it overwrites what {} left there, which no op has "
+                                 "used",
+                                 walk_.unit_name(content.unit), walk_.name(content.changed)));
+}
+
+// The first contribution of a window defines a gradient, all later ones add to it, later blocks before earlier ones
+// and microbatches in order: a sum of rounded numbers depends on it.
+void GradRule::backward(size_t i) {
+  const Op& op = walk_.op();
+  const uint32_t unit = op.units[i], microbatch = walk_.microbatch();
+  const uint32_t window = microbatch / walk_.layout.reduce_every;
+  const Access& access = *walk_.find(Role::local_grad, i);
+  Content& content = walk_.at(access);
+  const bool adds = op.accumulate[i] != 0;
+  if (adds != (access.use == Use::update)) {
+    walk_.fail(
+        access,
+        fmt::format("must {} the gradient of '{}': its flag and its access differ. What it follows is {}",
+                    adds ? "define" : "add to", walk_.unit_name(unit), walk_.name(before(walk_.program, walk_.now))));
+  }
+  if (!adds) {
+    require_dead(access);
+    content.unit = unit;
+    content.summed = Summed::rank;
+    content.spread = Spread::whole;
+    content.used = false;
+    content.backwards = content.windows = 0;
+  } else {
+    require_unit(access, content, unit);
+    if (content.used || content.summed != Summed::rank) {
+      walk_.fail(access, fmt::format("must define the gradient of '{}': {} has reduced what it adds to",
+                                     walk_.unit_name(unit), walk_.name(content.changed)));
+    }
+    if (content.window != window) {
+      walk_.fail(access, fmt::format("it works on microbatch {} and {} on microbatch {} of another window", microbatch,
+                                     walk_.name(content.changed), content.microbatch));
+    }
+    const bool in_order = op.block < content.block || (op.block == content.block && microbatch > content.microbatch);
+    if (!in_order) {
+      walk_.fail(access,
+                 fmt::format("adds microbatch {} of block {} behind {}, microbatch {} of block {}: gradients are "
+                             "summed from the last block to the first and in order of microbatches",
+                             microbatch, op.block, walk_.name(content.changed), content.microbatch, content.block));
+    }
+  }
+  ++content.backwards;
+  content.window = window;
+  content.block = op.block;
+  content.microbatch = microbatch;
+  content.changed = walk_.now;
+}
+
+void GradRule::reduce(size_t i) {
+  const Op& op = walk_.op();
+  const Layout& layout = walk_.layout;
+  const uint32_t unit = op.units[i];
+  const auto [from, to] = route(walk_, i);
+  Content& source = walk_.at(*from);
+  require_unit(*from, source, unit);
+  Content result = source;
+  if (source.summed == Summed::rank) {
+    const uint32_t expected = layout.reduce_every * static_cast<uint32_t>(layout.units.units[unit].blocks.size());
+    if (source.used || source.backwards != expected) {
+      walk_.fail(
+          *from,
+          fmt::format("reduces the gradient of '{}' after {} backwards, the last of them {}; a window has "
+                      "{}",
+                      walk_.unit_name(unit), source.used ? 0 : source.backwards, walk_.name(source.changed), expected));
+    }
+    result.windows = 1;
+    if (op.span == Span::outer && layout.groups.inner > 1) {
+      walk_.fail(*from, fmt::format("sums the gradient of '{}' over groups, and {} is not followed by a sum inside "
+                                    "them",
+                                    walk_.unit_name(unit), walk_.name(source.changed)));
+    }
+  } else if ((source.summed == Summed::all && layout.ranks(Span::outer) > 1) || op.span != Span::outer || source.used) {
+    walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
+                                  walk_.name(source.changed)));
+  }
+  const bool done = op.span != Span::inner || layout.ranks(Span::outer) == 1;
+  result.summed = done ? Summed::all : Summed::inner;
+  result.spread = layout.shards() == 1 ? Spread::whole : Spread::own;
+  result.backwards = 0;
+  const bool adds = i < op.accumulate.size() && op.accumulate[i] != 0;
+  if (from == to && adds) {
+    walk_.fail(*to, fmt::format("must define the sum of '{}': it adds to what {} left, which is part of the sum",
+                                walk_.unit_name(unit), walk_.name(source.changed)));
+  }
+  if (from != to) {
+    source.used = true;
+    Content& target = walk_.at(*to);
+    // Without adding, an update leaves the sum in a part of what it was made of.
+    const bool part = to->use == Use::update && target.unit == unit && target.used && target.summed == Summed::rank;
+    if (adds != (to->use == Use::update) && !(part && !adds)) {
+      walk_.fail(*to, fmt::format("must {} the gradient of '{}': its flag and its access differ. What it follows is {}",
+                                  adds ? "define" : "add to", walk_.unit_name(unit), walk_.name(result.changed)));
+    }
+    if (adds) {
+      require_unit(*to, target, unit);
+      if (target.used || target.summed != result.summed || target.window >= result.window) {
+        walk_.fail(*to, fmt::format("adds window {} of '{}' to what {} left, which is of window {} and not to be added "
+                                    "to",
+                                    result.window, walk_.unit_name(unit), walk_.name(target.changed), target.window));
+      }
+      result.windows += target.windows;
+    } else {
+      require_dead(*to);
+    }
+  }
+  result.used = false;
+  result.changed = walk_.now;
+  Content& target = walk_.at(*to);
+  result.made = target.made;
+  result.role = target.role;
+  target = result;
+}
+
+void GradRule::gather(size_t i) {
+  const auto [from, to] = route(walk_, i);
+  const uint32_t unit = walk_.op().units[i];
+  require_sum(*from, unit, false);
+  Content result = walk_.at(*from);
+  if (from->role == Role::partial && result.spread != Spread::part) {
+    walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
+  }
+  result.spread = gathered(walk_.layout, walk_.op().span, from->role == Role::partial ? result.spread : Spread::own);
+  result.changed = walk_.now;
+  walk_.at(*to) = result;
+}
+
+void GradRule::require_sum(const Access& access, uint32_t unit, bool whole) {
+  const Content& content = walk_.at(access);
+  require_unit(access, content, unit);
+  if (content.summed != Summed::all) {
+    walk_.fail(access, fmt::format("{} left there what is not yet summed over all ranks; a reduction is missing",
+                                   walk_.name(content.changed)));
+  }
+  if (content.windows != windows()) {
+    walk_.fail(access, fmt::format("{} left there the gradient of '{}' of {} windows; a step has {}",
+                                   walk_.name(content.changed), walk_.unit_name(unit), content.windows, windows()));
+  }
+  if (!whole || content.spread == Spread::whole) return;
+  walk_.fail(access, fmt::format("{} left only this rank's part of the gradient of '{}' there; a gather is missing",
+                                 walk_.name(content.changed), walk_.unit_name(unit)));
+}
+
+}  // namespace zrt::runtime::verification

@@ -1,0 +1,167 @@
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "runtime/verify/rules.h"
+
+namespace zrt::runtime::verification {
+namespace {
+
+bool computes(OpKind kind) {
+  return kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::evaluate || kind == OpKind::decode;
+}
+
+bool gathers(OpKind kind) {
+  return kind == OpKind::gather || kind == OpKind::gather_state;
+}
+
+// Calls visit(access, unit) for what names weights of a unit: once per unit, in the order of Op::units.
+template <class Visit>
+void for_each_weight(const Op& op, Visit visit) {
+  std::array<uint32_t, role_count> seen{};
+  for (const Access& access : op.accesses) {
+    const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
+    const bool state = access.role == Role::full_state && (gathers(op.kind) || op.kind == OpKind::export_state);
+    const bool partial = access.role == Role::partial && gathers(op.kind);
+    if (access.role == Role::weight || access.role == Role::master || state || partial) visit(access, op.units[nth]);
+  }
+}
+
+// Whether an update leaves only this rank's shard of a kept buffer current.
+bool leaves_shard(const ProgramSet& set, const Layout& layout, BufferId id, uint32_t unit) {
+  const Buffer& buffer = set.buffers[id];
+  const core::DType type = buffer.category == core::Category::master ? core::DType::f32 : layout.compute;
+  const auto whole = static_cast<uint64_t>(layout.units.units[unit].elements) * core::dtype_size(type);
+  if (layout.shards() == 1) return false;
+  return buffer.bytes < whole || layout.zero.states == optimizer::Extent::shard;
+}
+
+}  // namespace
+
+WeightRule::WeightRule(Walk& walk)
+    : walk_(walk),
+      version_(walk.layout.units.units.size()),
+      updated_(version_.size()),
+      left_by_(walk.set.buffers.size()),
+      unit_of_(walk.set.buffers.size(), none),
+      namer_(unit_of_.size()) {
+  // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
+  // is an update of a shard. A program "refresh" mends that before any other than the next step.
+  std::vector<uint8_t> stale(unit_of_.size()), ends_stale(unit_of_.size());
+  for (const Program& program : walk.set.programs) {
+    std::fill(ends_stale.begin(), ends_stale.end(), uint8_t{0});
+    for (const Op& op : program.ops) {
+      for_each_weight(op, [&](const Access& access, uint32_t unit) {
+        if (!is_kept(access.buffer)) return;
+        if (unit_of_[access.buffer] == none) unit_of_[access.buffer] = unit, namer_[access.buffer] = &op;
+        if (access.use == Use::read) return;
+        const bool shard = leaves_shard(walk.set, walk.layout, access.buffer, unit_of_[access.buffer]);
+        ends_stale[access.buffer] = op.kind == OpKind::update && shard ? 1 : 0;
+        if (ends_stale[access.buffer]) left_by_[access.buffer] = &op;
+      });
+    }
+    for (size_t b = 0; b < stale.size(); ++b) stale[b] = stale[b] | ends_stale[b];
+  }
+  for (BufferId b = 0; b < unit_of_.size(); ++b) {
+    if (unit_of_[b] == none) continue;
+    Content& content = walk.at(b, 0);
+    content.unit = unit_of_[b];
+    const Buffer& buffer = walk.set.buffers[b];
+    const core::DType type = buffer.category == core::Category::master ? core::DType::f32 : walk.layout.compute;
+    const auto whole = static_cast<uint64_t>(walk.layout.units.units[content.unit].elements) * core::dtype_size(type);
+    const bool mended = walk.program.phase != "step" && walk.program.phase != "refresh" && walk.set.has("refresh");
+    content.spread = buffer.bytes >= whole && (mended || !stale[b]) ? Spread::whole : Spread::own;
+    if (walk.program.phase == "refresh" && buffer.bytes >= whole && stale[b]) stale_.push_back(b);
+  }
+}
+
+void WeightRule::end() const {
+  for (BufferId b : stale_) {
+    if (walk_.at(b, 0).spread == Spread::whole) continue;
+    throw core::ProgramError(
+        fmt::format("program 'refresh' is not safe: it leaves '{}' as 'update {}' left it, not whole; "
+                    "its last op is '{}'",
+                    walk_.set.buffers[b].name, walk_.unit_name(unit_of_[b]),
+                    walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
+  }
+}
+
+bool WeightRule::is_kept(BufferId buffer) const {
+  return walk_.set.buffers[buffer].life == Life::carried;
+}
+
+void WeightRule::read() {
+  const Op& op = walk_.op();
+  for_each_weight(op, [&](const Access& access, uint32_t unit) {
+    if (is_kept(access.buffer) && unit_of_[access.buffer] != unit) {
+      walk_.fail(access, fmt::format("means the weights of '{}', while '{}' means those of '{}'", walk_.unit_name(unit),
+                                     namer_[access.buffer]->name, walk_.unit_name(unit_of_[access.buffer])));
+    }
+    if (access.use == Use::write) return;
+    if (computes(op.kind) || op.kind == OpKind::export_state) return require_current(access, unit, true);
+    if (op.kind == OpKind::sum || (gathers(op.kind) && access.use == Use::read)) {
+      require_current(access, unit, false);
+    }
+    const bool partial = gathers(op.kind) && access.role == Role::partial;
+    if (partial && walk_.at(access).spread != Spread::part) {
+      walk_.fail(access,
+                 fmt::format("{} left no part of a gather between groups there", walk_.name(walk_.at(access).changed)));
+    }
+  });
+}
+
+void WeightRule::require_current(const Access& access, uint32_t unit, bool whole) {
+  const Content& content = walk_.at(access);
+  if (content.unit != unit) {
+    walk_.fail(access, fmt::format("means the weights of '{}', and {} left there those of '{}'", walk_.unit_name(unit),
+                                   walk_.name(content.changed),
+                                   content.unit == none ? "no unit" : walk_.unit_name(content.unit)));
+  }
+  if (content.version != version_[unit]) {
+    walk_.fail(access, fmt::format("{} has updated '{}' since {} filled it", walk_.name(updated_[unit]),
+                                   walk_.unit_name(unit), walk_.name(content.changed)));
+  }
+  if (!whole || content.spread == Spread::whole) return;
+  const Op* left_by = content.changed.known() ? nullptr : left_by_[access.buffer];
+  walk_.fail(access,
+             fmt::format("{} left only a part of '{}' current there; a gather is missing. What this op follows "
+                         "is {}",
+                         left_by ? fmt::format("'{}' of a program before", left_by->name) : walk_.name(content.changed),
+                         walk_.unit_name(unit), walk_.name(before(walk_.program, walk_.now))));
+}
+
+void WeightRule::write() {
+  const Op& op = walk_.op();
+  if (gathers(op.kind)) return gather();
+  if (op.kind == OpKind::update) return update();
+  if (op.kind != OpKind::init && op.kind != OpKind::load) return;
+  for_each_weight(op, [&](const Access& access, uint32_t unit) { walk_.at(access).unit = unit; });
+}
+
+void WeightRule::gather() {
+  const Op& op = walk_.op();
+  for (size_t i = 0; i < op.units.size(); ++i) {
+    const Access *partial = walk_.find(Role::partial, i), *weight = walk_.find(Role::weight, i);
+    const Access* whole = walk_.find(Role::full_state, i);
+    const Access* from = partial && partial->use == Use::read ? partial : weight ? weight : whole;
+    const Access* to = partial && partial->use == Use::write ? partial : whole;
+    if (!from || !to) walk_.fail(fmt::format("gathers '{}' from nowhere or to nowhere", walk_.unit_name(op.units[i])));
+    const Content source = walk_.at(*from);
+    Content& target = walk_.at(*to);
+    target.unit = op.units[i];
+    target.version = version_[op.units[i]];
+    target.spread = gathered(walk_.layout, op.span, from == partial ? source.spread : Spread::own);
+  }
+}
+
+void WeightRule::update() {
+  const uint32_t unit = walk_.op().units[0];
+  ++version_[unit];
+  updated_[unit] = walk_.now;
+  for_each_weight(walk_.op(), [&](const Access& access, uint32_t) {
+    Content& content = walk_.at(access);
+    content.version = version_[unit];
+    if (leaves_shard(walk_.set, walk_.layout, access.buffer, unit)) content.spread = Spread::own;
+  });
+}
+
+}  // namespace zrt::runtime::verification

@@ -1,0 +1,63 @@
+// The rules of what an op may read, each for one kind of contents. A rule is told of every execution in program order:
+// `read` before anything is written, `write` after all rules have read.
+#pragma once
+#include "runtime/verify/contents.h"
+
+namespace zrt::runtime::verification {
+
+// Tokens, activations and what is saved come from the right op and are of the microbatch that reads them.
+class ActivationRule {
+ public:
+  explicit ActivationRule(Walk& walk) : walk_(walk) {}
+  void read() const;
+
+ private:
+  void require_made(const Access& access, OpKind kind, uint32_t block, Role role) const;
+  Walk& walk_;
+};
+
+// A block reads whole weights of its units as they are after the last update; so does an export. A whole copy that an
+// update leaves behind is brought together again before it is read, in whichever program that is.
+class WeightRule {
+ public:
+  explicit WeightRule(Walk& walk);
+  void read();
+  void write();
+  void end() const;  // when all executions have been told
+
+ private:
+  bool is_kept(BufferId buffer) const;
+  void require_current(const Access& access, uint32_t unit, bool whole);
+  void gather();
+  void update();
+
+  Walk& walk_;
+  std::vector<uint32_t> version_;   // by unit: updates so far
+  std::vector<Place> updated_;      // by unit
+  std::vector<const Op*> left_by_;  // by buffer: the update of a program before that leaves a part of it stale
+  std::vector<BufferId> stale_;     // what a refresh has to bring together
+  std::vector<uint32_t> unit_of_;   // by buffer: of kept weights
+  std::vector<const Op*> namer_;    // by buffer: the op that says so
+};
+
+// Every gradient is defined, summed over its backwards in one order, reduced once per window over all ranks, and what
+// norms and updates read is the sum of all windows.
+class GradRule {
+ public:
+  explicit GradRule(Walk& walk) : walk_(walk) {}
+  void read();
+  void write();
+
+ private:
+  uint32_t windows() const { return walk_.layout.microbatches / walk_.layout.reduce_every; }
+  void backward(size_t i);
+  void reduce(size_t i);
+  void gather(size_t i);
+  void require_sum(const Access& access, uint32_t unit, bool whole);
+  void require_dead(const Access& access) const;
+  void require_unit(const Access& access, const Content& content, uint32_t unit) const;
+
+  Walk& walk_;
+};
+
+}  // namespace zrt::runtime::verification

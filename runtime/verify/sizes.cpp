@@ -1,0 +1,153 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+#include "runtime/control.h"
+#include "runtime/verify/checks.h"
+#include "runtime/verify/place.h"
+
+namespace zrt::runtime::verification {
+namespace {
+
+using models::Mode;
+
+class SizeChecker {
+ public:
+  SizeChecker(const ProgramSet& set, const Program& program, const Layout& layout)
+      : set_(set), program_(program), layout_(layout), optimizer_(optimizer::make_optimizer(layout.optimizer)) {}
+
+  void check() {
+    for (OpId id = 0; id < program_.ops.size(); ++id) {
+      const Op& op = program_.ops[id];
+      std::array<uint32_t, role_count> seen{};
+      for (const Access& access : op.accesses) {
+        const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
+        const std::optional<uint64_t> needed = bytes(op, access, nth);
+        if (!needed || set_.buffers[access.buffer].bytes >= *needed) continue;
+        fail(id, access.buffer, *needed);
+      }
+    }
+  }
+
+ private:
+  static constexpr size_t role_count = static_cast<size_t>(Role::shares) + 1;
+
+  static Mode mode(const Op& op) {
+    return op.kind == OpKind::evaluate ? Mode::eval : op.kind == OpKind::decode ? Mode::decode : Mode::train;
+  }
+
+  // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
+  struct BlockBytes {
+    uint64_t saved = 0, workspace = 0, cache = 0;
+  };
+  const BlockBytes& block_bytes(const Op& op) {
+    const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
+    if (!inserted) return found->second;
+    const models::Block& block = *layout_.model->blocks[op.block];
+    const models::Shape shape = layout_.shape(mode(op));
+    BlockBytes& bytes = found->second;
+    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape);
+    if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
+    bytes.workspace =
+        op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
+    return bytes;
+  }
+
+  uint64_t width_bytes(const Op& op, uint32_t block) const {
+    const models::Shape shape = layout_.shape(mode(op));
+    const bool last = block + 1 == layout_.model->blocks.size();
+    const auto rows = static_cast<uint64_t>(shape.rows());
+    if (last) return shape.mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout_.model->vocab) : 0;
+    return rows * static_cast<uint64_t>(layout_.model->blocks[block]->output_width()) * core::dtype_size(shape.type);
+  }
+
+  // Of a unit, as a shard where the strategy says so. A buffer may always be larger.
+  uint64_t unit_bytes(uint32_t u, optimizer::Extent extent, core::DType type) const {
+    return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], extent)) * core::dtype_size(type);
+  }
+
+  core::DType type_of(const Op& op) const {
+    if (op.kind == OpKind::reduce_grad) return layout_.local_grad;
+    if (op.kind == OpKind::gather_grad) return layout_.grad;
+    const bool state = op.kind == OpKind::gather_state || op.kind == OpKind::export_state;
+    return state && layout_.has_master() ? core::DType::f32 : layout_.compute;
+  }
+
+  std::optional<uint64_t> bytes(const Op& op, const Access& access, uint32_t nth) {
+    const auto tokens = static_cast<uint64_t>(layout_.shape(mode(op)).rows()) * 4;
+    const uint32_t u =
+        op.units.empty() ? 0 : op.units[op.units.size() == 1 ? 0 : std::min<size_t>(nth, op.units.size() - 1)];
+    const bool block = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
+                       op.kind == OpKind::decode;
+    switch (access.role) {
+      case Role::tokens:
+      case Role::targets:
+        // Which mode a batch is for shows in its readers.
+        return block ? std::optional(tokens) : std::nullopt;
+      case Role::input:
+      case Role::d_input:
+        return op.block == 0 ? 0 : width_bytes(op, op.block - 1);
+      case Role::output:
+      case Role::d_output:
+        return width_bytes(op, op.block);
+      case Role::saved:
+        return block_bytes(op).saved;
+      case Role::workspace:
+        return block_bytes(op).workspace;
+      case Role::cache:
+        return block_bytes(op).cache;
+      case Role::weight:
+        return unit_bytes(u, block ? optimizer::Extent::full : optimizer::Extent::shard, type_of(op));
+      case Role::local_grad:
+        return unit_bytes(u, optimizer::Extent::full, layout_.local_grad);
+      case Role::grad:
+        return unit_bytes(u, layout_.zero.grads, layout_.grad);
+      case Role::master:
+        return unit_bytes(u, layout_.zero.states, core::DType::f32);
+      case Role::state: {
+        const auto kinds = optimizer::unit_states(layout_.optimizer, layout_.units.units[u]);
+        if (nth >= kinds.size()) return std::nullopt;
+        return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], kinds[nth])) * sizeof(float);
+      }
+      case Role::sums:
+        return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());
+      case Role::work:
+        return optimizer_->work_bytes(layout_.units.units[u]);
+      case Role::full_state:
+        if (op.kind == OpKind::snapshot) return std::nullopt;
+        return unit_bytes(u, optimizer::Extent::full, type_of(op));
+      case Role::partial:
+        return unit_bytes(u, optimizer::Extent::full, type_of(op)) / static_cast<uint64_t>(layout_.groups.inner);
+      case Role::snapshot:
+        return std::nullopt;
+      case Role::control:
+        return sizeof(Control);
+      case Role::shares:
+        return sizeof(ControlShare) * static_cast<uint64_t>(layout_.dp);
+    }
+    return std::nullopt;
+  }
+
+  [[noreturn]] void fail(OpId id, BufferId buffer, uint64_t needed) const {
+    throw core::ProgramError(fmt::format("program '{}' is not safe: '{}' uses {} bytes of buffer '{}', which has {}{}",
+                                         program_.phase, program_.ops[id].name, needed, set_.buffers[buffer].name,
+                                         set_.buffers[buffer].bytes, other_user(set_, program_.ops[id], buffer)));
+  }
+
+  const ProgramSet& set_;
+  const Program& program_;
+  const Layout& layout_;
+  std::shared_ptr<const optimizer::Optimizer> optimizer_;
+  std::map<std::pair<uint32_t, OpKind>, BlockBytes> blocks_;
+};
+
+}  // namespace
+
+void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout) {
+  SizeChecker(set, program, layout).check();
+}
+
+}  // namespace zrt::runtime::verification

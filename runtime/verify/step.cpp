@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+#include "runtime/verify/checks.h"
+#include "runtime/verify/place.h"
+
+namespace zrt::runtime::verification {
+namespace {
+
+using core::ProgramError;
+
+class StepChecker {
+ public:
+  StepChecker(const Program& program, const Layout& layout)
+      : program_(program),
+        layout_(layout),
+        exchanges_(3 * optimizer::make_optimizer(layout.optimizer)->rounds()),
+        units_(layout.units.units.size()),
+        runs_(layout.model->blocks.size() * layout.microbatches),
+        batches_(layout.microbatches) {}
+
+  void check() {
+    for_each_execution(program_, ~0u, [&](OpId id, uint32_t turn) {
+      now_ = {id, turn};
+      visit(program_.ops[id]);
+    });
+    check_microbatches();
+    for (size_t u = 0; u < units_.size(); ++u) {
+      happened(units_[u].norms, "the norm", layout_.units.units[u].name);
+      happened(units_[u].updates, "the update", layout_.units.units[u].name);
+    }
+    happened(begins_, "the begin", "a step");
+    happened(shares_, "the share of the control block", "a step");
+    happened(decisions_, "the decision", "a step");
+  }
+
+ private:
+  struct UnitState {
+    uint8_t norms = 0, updates = 0;
+    uint32_t exchanges = 0;  // sums, shares and folds so far
+  };
+  struct Runs {
+    uint8_t forward = 0, backward = 0;
+  };
+
+  void visit(const Op& op) {
+    const uint32_t microbatch = op.microbatch.at(now_.turn);
+    if (microbatch >= layout_.microbatches)
+      fail(fmt::format("is of microbatch {} of {}", microbatch, layout_.microbatches), OpKind::begin);
+    switch (op.kind) {
+      case OpKind::begin:
+        return once(begins_, "begins a step");
+      case OpKind::load_batch:
+        return once(batches_[microbatch], "loads the batch of its microbatch");
+      case OpKind::forward:
+        return once(runs_[op.block * layout_.microbatches + microbatch].forward, "runs its block and microbatch");
+      case OpKind::backward:
+        require(begins_ > 0, OpKind::begin);
+        return once(runs_[op.block * layout_.microbatches + microbatch].backward, "runs its block and microbatch");
+      case OpKind::norm:
+        require(begins_ > 0, OpKind::begin);
+        require(shares_ == 0, OpKind::share_control, "behind");
+        for (uint32_t u : op.units) once(units_[u].norms, "takes the norm of its unit");
+        return;
+      case OpKind::share_control:
+        for (uint32_t u = 0; u < units_.size(); ++u) require(units_[u].norms > 0, OpKind::norm, "before", u);
+        return once(shares_, "shares the control block");
+      case OpKind::decide:
+        require(shares_ > 0, OpKind::share_control);
+        return once(decisions_, "decides");
+      case OpKind::sum:
+      case OpKind::share_sums:
+      case OpKind::fold:
+        require(decisions_ > 0, OpKind::decide);
+        for (uint32_t u : op.units) exchange(op, u);
+        return;
+      case OpKind::update:
+        require(decisions_ > 0, OpKind::decide);
+        for (uint32_t u : op.units) {
+          require(units_[u].exchanges == exchanges_, OpKind::fold, "before", u);
+          once(units_[u].updates, "updates its unit");
+        }
+        return;
+      case OpKind::gather:
+      case OpKind::reduce_grad:
+      case OpKind::gather_grad:
+        return;
+      default:
+        fail(fmt::format("({}) has no place in a step", op_kind_name(op.kind)), OpKind::begin);
+    }
+  }
+
+  // Sum, share and fold of one round after the other.
+  void exchange(const Op& op, uint32_t u) {
+    constexpr std::array<OpKind, 3> order{OpKind::sum, OpKind::share_sums, OpKind::fold};
+    uint32_t& done = units_[u].exchanges;
+    if (done < exchanges_ && op.kind == order[done % 3] && op.round == done / 3) {
+      ++done;
+      return;
+    }
+    throw ProgramError(fmt::format(
+        "op {} is out of order behind {}: '{}' has had {} of the {} sums, shares and folds of a step",
+        name(program_, now_), name(program_, before(program_, now_)), layout_.units.units[u].name, done, exchanges_));
+  }
+
+  void once(uint8_t& count, const char* what) {
+    if (count++ == 0) return;
+    const Op& op = program_.ops[now_.op];
+    const uint32_t microbatch = op.microbatch.at(now_.turn);
+    Place first;
+    for_each_execution(program_, ~0u, [&](OpId id, uint32_t turn) {
+      const Op& other = program_.ops[id];
+      const bool same = other.kind == op.kind && other.block == op.block && other.units == op.units &&
+                        other.microbatch.at(turn) == microbatch;
+      if (same && !first.known()) first = {id, turn};
+    });
+    throw ProgramError(fmt::format("op {} {} (microbatch {}) a second time after {}", name(program_, now_), what,
+                                   microbatch, name(program_, first)));
+  }
+
+  // The op depends on one of `kind` (of a unit, where one is named), or must not come behind it.
+  void require(bool met, OpKind kind, const char* order = "before", uint32_t unit = ~0u) const {
+    if (met) return;
+    fail(fmt::format("comes {} the '{}'{} that it must {}", order, op_kind_name(kind),
+                     unit == ~0u ? "" : fmt::format(" of '{}'", layout_.units.units[unit].name),
+                     std::string_view(order) == "before" ? "follow" : "precede"),
+         kind, unit);
+  }
+
+  // Names the op that `what` is about: the first of its kind and unit, or, without one, what this op follows.
+  [[noreturn]] void fail(const std::string& what, OpKind kind, uint32_t unit = ~0u) const {
+    std::string other = name(program_, before(program_, now_)) + " is what it follows";
+    for (OpId id = 0; id < program_.ops.size(); ++id) {
+      const Op& op = program_.ops[id];
+      const bool of_unit = unit == ~0u || std::find(op.units.begin(), op.units.end(), unit) != op.units.end();
+      if (op.kind != kind || !of_unit || id == now_.op) continue;
+      other = fmt::format("that is '{}'", op.name);
+      break;
+    }
+    throw ProgramError(fmt::format("op {} {}; {}", name(program_, now_), what, other));
+  }
+
+  void happened(uint32_t count, const char* what, const std::string& of) const {
+    if (count > 0) return;
+    throw ProgramError(
+        fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of the "
+                    "step",
+                    what, of, program_.ops.front().name, program_.ops.back().name));
+  }
+
+  void check_microbatches() const {
+    for (uint32_t m = 0; m < layout_.microbatches; ++m) {
+      for (size_t b = 0; b < layout_.model->blocks.size(); ++b) {
+        const Runs& runs = runs_[b * layout_.microbatches + m];
+        const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
+        happened(runs.forward, "the forward", of);
+        happened(runs.backward, "the backward", of);
+      }
+      happened(batches_[m], "the batch", fmt::format("microbatch {}", m));
+    }
+  }
+
+  const Program& program_;
+  const Layout& layout_;
+  const uint32_t exchanges_;  // of a unit in a step
+  Place now_;
+  std::vector<UnitState> units_;
+  std::vector<Runs> runs_;        // [block][microbatch]
+  std::vector<uint8_t> batches_;  // by microbatch
+  uint8_t begins_ = 0, shares_ = 0, decisions_ = 0;
+};
+
+}  // namespace
+
+void check_step(const Program& program, const Layout& layout) {
+  StepChecker(program, layout).check();
+}
+
+}  // namespace zrt::runtime::verification

@@ -1,0 +1,72 @@
+// Exposed communication: how long computation stood still for it, up to the end of the step.
+#include "catch.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/slow_transport.h"
+#include "tests/runtime/toy_model.h"
+#include "tests/runtime/wrapped_block.h"
+
+using namespace zrt;
+using namespace zrt::testing;
+
+namespace {
+
+constexpr std::chrono::milliseconds slow{20};
+
+struct Measured {
+  double exposed_seconds, step_seconds;
+  size_t gathers;
+};
+
+// The second step of rank 0, whose gathers take `slow` longer.
+Measured measure(const models::Model& model, const Setting& s) {
+  const runtime::Layout layout = make_layout(model, s);
+  SlowTransport transport(s.ranks, slow);
+  runtime::Session session(layout, runtime::compile(layout, phases_of(s)), session_options(s),
+                           {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+                              synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
+                            },
+                            {}},
+                           transport);
+  session.run("init", {});
+  session.run("step", {s.seed, 0, 0, {1e-2}});
+  const auto begin = std::chrono::steady_clock::now();
+  session.run("step", {s.seed, 1, 0, {1e-2}});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  size_t gathers = 0;
+  runtime::for_each_execution(session.compiled().set.program("step"), ~0u, [&](runtime::OpId id, uint32_t) {
+    gathers += session.compiled().set.program("step").ops[id].kind == runtime::OpKind::gather;
+  });
+  return {session.executor(0).exposed_comm_seconds(), seconds, gathers};
+}
+
+}  // namespace
+
+TEST_CASE("A slow collective that nothing hides is exposed in full, also at the end of a step") {
+  const models::Model model = make_toy(3, 12, 17, 5, false, false);
+  // At stage 3 blocks wait for their gathers; at stages 1 and 2 the updated weights are gathered after everything else.
+  for (const int stage : {1, 2, 3}) {
+    Setting s;
+    s.stage = stage, s.ranks = 2;
+    const Measured m = measure(model, s);
+    CAPTURE(stage, m.gathers, m.exposed_seconds, m.step_seconds);
+    REQUIRE(m.gathers > 0);
+    const double least = static_cast<double>(m.gathers) * 0.020;
+    CHECK(m.exposed_seconds >= 0.98 * least);
+    CHECK(m.exposed_seconds <= m.step_seconds);
+  }
+}
+
+TEST_CASE("A collective that runs beside computation is not exposed") {
+  // Every block computes for three times as long as its gather takes.
+  const auto busy = [](const models::Block&, const Call&, bool) { std::this_thread::sleep_for(3 * slow); };
+  const models::Model model = wrap(make_toy(3, 12, 17, 5, false, false), {busy, {}});
+  Setting s;
+  s.stage = 3, s.ranks = 2, s.overlap = true;
+  const Measured m = measure(model, s);
+  const double all = static_cast<double>(m.gathers) * 0.020;
+  CAPTURE(m.gathers, m.exposed_seconds, m.step_seconds);
+  REQUIRE(m.gathers >= 5);
+  // The first gather has nothing to hide behind.
+  CHECK(m.exposed_seconds >= 0.019);
+  CHECK(m.exposed_seconds < 0.6 * all);
+}

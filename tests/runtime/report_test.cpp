@@ -1,0 +1,265 @@
+// Pages of runs in every state that their files can be in.
+#include "runtime/report/report.h"
+
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/report/decimate.h"
+#include "runtime/report/run_data.h"
+#include "runtime/report/trace_data.h"
+#include "temporary_folder.h"
+
+using namespace zrt;
+using namespace zrt::runtime::report;
+
+namespace {
+
+struct Run : testing::TemporaryFolder {
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path / name) << text; }
+  std::string page() const { return report_page(path); }
+};
+
+std::string step_line(int64_t step, const std::string& loss) {
+  return R"({"step":)" + std::to_string(step) + R"(,"loss":)" + loss +
+         R"(,"grad_norm":1.5,"lr":0.001,"loss_scale":1,"tokens":64,"step_seconds":0.5,"tokens_per_second":128,)"
+         R"("exposed_comm_seconds":0.125,"exposed_io_seconds":0})"
+         "\n";
+}
+
+std::string steps(int64_t first, int64_t last) {
+  std::string text;
+  for (int64_t s = first; s <= last; ++s) text += step_line(s, std::to_string(4 / std::sqrt(static_cast<double>(s))));
+  return text;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+size_t count(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+const std::string trace_head = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+std::string slice(int pid, int tid, const std::string& name, const std::string& cat, double ts, double dur) {
+  return R"({"pid":)" + std::to_string(pid) + R"(,"name":")" + name + R"(","cat":")" + cat + R"(","ph":"X","tid":)" +
+         std::to_string(tid) + R"(,"ts":)" + std::to_string(ts) + R"(,"dur":)" + std::to_string(dur) +
+         R"(,"args":{"step":7,"bytes":2048,"block":"h.<0>"}},)"
+         "\n";
+}
+
+}  // namespace
+
+TEST_CASE("A folder that is no run is refused by name") {
+  const Run run;
+  CHECK_THROWS_WITH(report_page(run.path / "none"), Catch::Contains("none: is no folder"));
+  CHECK_THROWS_WITH(run.page(), Catch::Contains("has no metrics.jsonl"));
+  run.write("metrics.jsonl", "");
+  CHECK(has(run.page(), "has not finished its first one"));
+}
+
+TEST_CASE("A run of which only steps are left is shown, with what is missing") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 20));
+  const std::string page = run.page();
+  for (const char* title : {"Training loss", "Throughput", "Time of a step", "Learning rate", "Gradient norm"}) {
+    CHECK(has(page, std::string("<h2>") + title));
+  }
+  CHECK(count(page, "<svg class=\"chart\"") == 5);
+  for (const char* absent : {"no config.resolved.json", "no memory.json", "no trace.json", "there is no heartbeat"}) {
+    CHECK(has(page, absent));
+  }
+  CHECK_FALSE(has(page, "Held-out"));
+}
+
+TEST_CASE("The state of a run comes from its summary, or from its heartbeat") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 5));
+  run.write("config.resolved.json", R"({"run": {"steps": {"value": 9, "from": "file"}}})");
+  run.write("heartbeat", "");
+  CHECK(has(run.page(), "running: 5 of 9 steps done"));
+  std::filesystem::last_write_time(run.path / "heartbeat",
+                                   std::filesystem::file_time_type::clock::now() - std::chrono::hours(3));
+  CHECK(has(run.page(), "not ended by itself: 5 of 9 steps done, no sign of life for 3.0 h"));
+  run.write("summary.json", R"({"exit_reason": "stopped by a signal", "steps": 5})");
+  CHECK(has(run.page(), "stopped by a signal after step 5 of 9"));
+  // It was resumed and has written more since.
+  run.write("metrics.jsonl", steps(1, 7));
+  CHECK(has(run.page(), "not ended by itself: 7 of 9 steps done"));
+}
+
+TEST_CASE("Losses that are no numbers leave a gap and a sentence") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 4) + step_line(5, "null") + step_line(6, "null") + steps(7, 9));
+  const std::string page = run.page();
+  CHECK(has(page, "The loss of 2 steps is not a number or infinite, first at step 5."));
+  CHECK_FALSE(has(page, "nan,"));
+  CHECK_FALSE(has(page, ",nan"));
+  run.write("metrics.jsonl", step_line(1, "null"));
+  CHECK(has(run.page(), "The loss of 1 step is not a number"));
+  CHECK_FALSE(has(run.page(), "<h2>Training loss"));
+}
+
+TEST_CASE("Damaged lines are left out and counted, and the line being written is none of them") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 3) + "{\"step\": 4, \"los\n[1]\n\n" + R"({"loss": 3})" + "\n" + steps(5, 6) +
+                                 R"({"step": 7, "loss": 1.)");
+  const std::string page = run.page();
+  CHECK(has(page, "metrics.jsonl: 3 lines are damaged and left out, the first of them line 4."));
+  CHECK(has(page, "1 line(s) without a step"));
+  CHECK(has(page, "1 step(s) are missing from metrics.jsonl, the first of them step 4."));
+  CHECK(read_run(run.path).steps.size() == 5);
+  for (const char* name : {"config.resolved.json", "memory.json", "summary.json"}) {
+    run.write(name, "{\"cut");
+    CHECK(has(run.page(), std::string(name) + " is damaged"));
+    run.write(name, "[]");
+    CHECK(has(run.page(), std::string(name) + " is damaged"));
+  }
+  // Values of other kinds than a run writes.
+  run.write("memory.json", R"({"ranks": [3, {"rank": "x", "tiers": {"device": 5}}, {"tiers": []}], "processes": [1]})");
+  run.write("summary.json", R"({"steps": "many", "exit_reason": {}, "tokens_per_second": "fast"})");
+  run.write("config.resolved.json",
+            R"({"run": 3, "model": {"preset": {"value": [1]}}, "zero_optimization": {"stage": 0}})");
+  run.write("evaluations.jsonl", R"({"step": -1, "loss": "x"})"
+                                 "\n"
+                                 R"({"step": 3, "loss": "x"})"
+                                 "\n");
+  run.write("events.jsonl", R"({"event": 3, "step": "x", "reason": null})"
+                            "\n");
+  run.write("trace.json",
+            trace_head + "{\"pid\":1e300,\"ph\":\"X\",\"cat\":\"program\",\"name\":\"step\",\"args\":[]},\n]}");
+  CHECK(has(run.page(), "</html>"));
+}
+
+TEST_CASE("A step that was taken again counts as it was taken last") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 6) + step_line(4, "0.25") + step_line(5, "0.125"));
+  const RunData data = read_run(run.path);
+  REQUIRE(data.steps.size() == 5);
+  CHECK(data.steps[3].loss == 0.25);
+  CHECK(data.steps[4].step == 5);
+}
+
+TEST_CASE("A resumed run says where it begins") {
+  const Run run;
+  run.write("metrics.jsonl", steps(101, 110));
+  run.write("config.resolved.json", R"({"run": {"resume": {"value": "runs/a & b"}}})");
+  CHECK(has(run.page(), "The first step here is 101"));
+  CHECK(has(run.page(), "runs/a &amp; b"));
+}
+
+TEST_CASE("Names from files cannot break the page") {
+  const Run run;
+  const std::string evil = R"(<script>alert(1)</script>\"'>&)";
+  run.write("metrics.jsonl", steps(1, 2));
+  run.write("config.resolved.json",
+            R"({"run": {"name": {"value": ")" + evil + R"("}}, "model": {"preset": {"value": ")" + evil + R"("}}})");
+  run.write("memory.json", R"({"ranks": [{"rank": 0, "tiers": {")" + evil +
+                               R"(": {"planned_peak_bytes": 5, "measured_peak_bytes": 6, "peak_op": ")" + evil +
+                               R"(", "peak_phase": "step"}}}], "processes": [{"ranks": [")" + evil + R"("]}]})");
+  run.write("summary.json", R"({"steps": 2, "exit_reason": ")" + evil + R"("})");
+  run.write("trace.json", trace_head + slice(0, 0, "step", "program", 0, 9) + slice(0, 1, evil, evil, 1, 2) + "]}");
+  const std::string page = run.page();
+  CHECK(count(page, "<script>") == 1);
+  CHECK(count(page, "alert(1)") == count(page, "&lt;script&gt;alert(1)&lt;/script&gt;"));
+  CHECK(count(page, "&lt;script&gt;alert(1)") >= 6);
+  CHECK(has(page, "A measured peak differs"));
+}
+
+TEST_CASE("A long run makes a small page on which its spikes are seen") {
+  const Run run;
+  std::string lines;
+  for (int64_t s = 1; s <= 20000; ++s) lines += step_line(s, s == 12345 ? "77.25" : s == 777 ? "null" : "2.5");
+  run.write("metrics.jsonl", lines);
+  const std::string page = run.page();
+  CHECK(page.size() < 1000000);
+  CHECK(has(page, "77.25"));
+  CHECK(has(page, "first at step 777"));
+}
+
+TEST_CASE("Fewer points keep the smallest and largest value of every stretch") {
+  Points points;
+  points.y.resize(2);
+  for (int i = 0; i < 1000; ++i) {
+    points.x.push_back(i);
+    points.y[0].push_back(i == 501 ? -5 : i == 507 ? 9 : 1);
+    points.y[1].push_back(i < 500 ? static_cast<double>(NAN) : i);
+  }
+  const Points fewer = decimate(points, 20);
+  REQUIRE(fewer.x.size() == 20);
+  CHECK(fewer.x.front() == 0);
+  CHECK(fewer.x.back() == 999);
+  CHECK(fewer.y[0][10] == -5);  // of 500 … 599, in their order
+  CHECK(fewer.y[0][11] == 9);
+  CHECK(std::isnan(fewer.y[1][9]));
+  CHECK(fewer.y[1][10] == 500);
+  CHECK(fewer.y[1][11] == 599);
+  CHECK(fewer.labels[10] == "500 to 599: lowest and highest");
+  const Points same = decimate(points, 1000);
+  CHECK(same.y[0] == points.y[0]);
+  CHECK(same.labels == std::vector<std::string>(1000));
+}
+
+TEST_CASE("The last step of a trace is shown, of each rank, from its own start") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 7));
+  const std::string counter =
+      R"({"pid":1,"name":"device memory","ph":"C","tid":0,"ts":60.0,"args":{"weights":4096,"activations":512}},)"
+      "\n";
+  const std::string text = trace_head +
+                           R"({"pid":1,"name":"thread_name","ph":"M","tid":1,"args":{"name":"compute"}},)"
+                           "\n" +
+                           slice(1, 0, "step", "program", 10, 30) + slice(1, 1, "old op", "forward", 10, 30) +
+                           slice(1, 0, "step", "program", 50, 40) + slice(1, 1, "new op", "forward", 50, 20) +
+                           slice(1, 1, "last op", "backward", 75, 15) + counter +
+                           slice(1, 0, "eval", "program", 95, 9) + slice(1, 1, "eval op", "evaluate", 95, 9);
+  run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})"
+                                 "\n]}\n");
+  std::vector<std::string> notes;
+  const auto ranks = read_trace(run.path / "trace.json", notes);
+  CHECK(notes.empty());
+  REQUIRE(ranks.size() == 2);
+  CHECK(ranks[0].ops.empty());
+  REQUIRE(ranks[1].ops.size() == 2);
+  CHECK(ranks[1].step == 7);
+  CHECK(ranks[1].lanes.at(1) == "compute");
+  CHECK(ranks[1].ops[0].name == "new op");
+  CHECK(ranks[1].ops[0].start_seconds == Approx(0).margin(1e-12));
+  CHECK(ranks[1].ops[1].end_seconds == Approx(40e-6));
+  CHECK(ranks[1].ops[0].details == "block h.<0>, 2.00 KiB");
+  CHECK(ranks[1].memory.at("device").at(0).bytes.at("activations") == 512);
+  const std::string page = run.page();
+  CHECK(has(page, "<h2>Step 7: what each lane of each rank did"));
+  CHECK(has(page, "rank 1 compute"));
+  CHECK(has(page, "new op\nblock h.&lt;0&gt;"));
+  CHECK(has(page, "Live device memory of rank 1 over this step"));
+  CHECK_FALSE(has(page, "eval op"));
+  // Cut anywhere, it shows what is whole.
+  run.write("trace.json", text.substr(0, text.size() - 300));
+  CHECK(has(run.page(), "trace.json is damaged from line"));
+  CHECK(has(run.page(), "new op"));
+  run.write("trace.json", trace_head);
+  CHECK(has(run.page(), "trace.json ends too early."));
+}
+
+TEST_CASE("A trace of very many ops makes a small page") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 2));
+  std::string text = trace_head + slice(0, 0, "step", "program", 0, 100000);
+  for (int i = 0; i < 50000; ++i) text += slice(0, 1, "op", "forward", 2 * i, 1.5);
+  for (int i = 0; i < 50000; ++i) {
+    text += R"({"pid":0,"name":"device memory","ph":"C","tid":0,"ts":)" + std::to_string(2 * i) +
+            R"(,"args":{"weights":100,"activations":)" + std::to_string(i == 31313 ? 987654321 : i % 7) + "}},\n";
+  }
+  run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})"
+                                 "\n]}\n");
+  const std::string page = run.page();
+  CHECK(page.size() < 1500000);
+  CHECK(has(page, " ops, the last of them op"));
+  CHECK(has(page, "987654321"));  // the peak is not lost
+}

@@ -1,0 +1,24 @@
+#include "runtime/report/report.h"
+
+#include <filesystem>
+#include <iostream>
+
+#include "core/file.h"
+#include "tools/commands/arguments.h"
+
+namespace zrt::tools {
+
+int report_command(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("out", po::value<std::string>(), "file of the page; default: report.html in RUN");
+  po::variables_map values;
+  if (!parse(args, "zrt report RUN [--out FILE]", options, {"RUN"}, values)) return 0;
+  const std::filesystem::path run = values["RUN"].as<std::string>();
+  const std::filesystem::path out =
+      values.count("out") ? std::filesystem::path(values["out"].as<std::string>()) : run / "report.html";
+  core::write_durably(out, runtime::report::report_page(run));
+  std::cout << out.string() << "\n";
+  return 0;
+}
+
+}  // namespace zrt::tools
