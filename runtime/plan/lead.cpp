@@ -49,6 +49,7 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
   if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
   const std::vector<Lead> all = leads(layout, cluster.has_value());
   Layout chosen = layout;
+  chosen.prefetch = 0;  // where nothing fits, a refusal speaks of the smallest
   double best = 0;
   for (const Lead& lead : all) {
     Layout candidate = layout;
