@@ -139,7 +139,8 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
 TEST_CASE("A key that an object of a cluster's file does not have is refused wherever it stands") {
   const json whole = good();
   std::vector<json::json_pointer> objects{json::json_pointer("")};
-  for (const auto& [pointer, unused] : whole.flatten().items()) {
+  const json flat = whole.flatten();
+  for (const auto& [pointer, unused] : flat.items()) {
     for (json::json_pointer at = json::json_pointer(pointer).parent_pointer(); !at.empty(); at = at.parent_pointer()) {
       if (whole[at].is_object()) objects.push_back(at);
     }
