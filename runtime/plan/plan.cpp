@@ -43,7 +43,7 @@ Plan make_plan(const Config& config, const Layout& layout, const std::vector<std
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);
-  if (known) group.step = simulate(group.compiled.set, step, layout, *known, true);
+  if (known) group.step = simulate(group.compiled.set, step, layout, *known);
   plan.fits = plan.limits.hold(peak_bytes(group.compiled.plan));
   if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, phases, plan.limits, known);
   return plan;

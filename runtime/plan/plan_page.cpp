@@ -126,7 +126,9 @@ std::string plan_page(const Plan& plan) {
   std::vector<std::string> parts;
   for (const RankGroup& group : plan.groups) {
     const Program& program = group.compiled.set.program("step");
-    const auto timeline = group.step ? group.step->timeline : in_program_order(program);
+    const auto timeline = plan.cluster
+                              ? simulate(group.compiled.set, program, *plan.layout, *plan.cluster, true).timeline
+                              : in_program_order(program);
     const draw::Unit unit = group.step ? draw::Unit::seconds : draw::Unit::plain;
     parts.push_back(fmt::format(
         "<h2>Ranks {} to {}</h2>\n<p>{}</p>\n", group.first, group.last,

@@ -130,15 +130,18 @@ class Search {
     return all;
   }
 
-  // Undoes each change that is not needed.
+  // Undoes each change that is not needed; what one frees may make another needless.
   Knobs relaxed(Knobs knobs) {
     const auto undo = [&](auto member) {
       Knobs milder = knobs;
       milder.*member = base_.*member;
       if (!(milder == knobs) && fits(milder)) knobs = milder;
     };
-    undo(&Knobs::overlap), undo(&Knobs::checkpoints), undo(&Knobs::unit_bytes), undo(&Knobs::every);
-    undo(&Knobs::micro), undo(&Knobs::stage);
+    for (Knobs before = base_; !(before == knobs);) {
+      before = knobs;
+      undo(&Knobs::overlap), undo(&Knobs::checkpoints), undo(&Knobs::unit_bytes), undo(&Knobs::every);
+      undo(&Knobs::micro), undo(&Knobs::stage);
+    }
     return knobs;
   }
 
