@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "core/philox.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -100,8 +103,8 @@ bool Executor::leaves_out(const Op& op) const {
 void Executor::run(const Program& program, Only only) {
   only_ = only;
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
-  ++runs_;
   failed_ = false;
+  ++runs_;
   if (options_.serialize) {
     run_serial(program);
   } else {
@@ -229,9 +232,18 @@ void Executor::abort(const std::string& reason) {
   }
 }
 
+// Half of the ops start late, by a time whose logarithm is uniform.
+void Executor::delay(const Op& op, OpId id, uint32_t iteration) const {
+  const core::RngKey key{options_.stress_seed, runs_, static_cast<uint32_t>(rank_.number) << 8 | op.lane};
+  const uint32_t word = core::random_word(key, uint64_t{id} << 32 | iteration);
+  if (word % 2 == 0) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>(std::exp2(10 * core::uniform(word)))));
+}
+
 void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
   if (failed_) return;
   const Op& op = program.ops[id];
+  if (options_.stress_seed != 0) delay(op, id, iteration);
   const OpCall call(rank_, set_, arenas_, op, iteration);
   const double start = tracing_ ? now_seconds() : 0;
   uint64_t received = 0;

@@ -18,6 +18,10 @@ namespace zrt::runtime {
 struct ExecutorOptions {
   int threads = 1;         // of the compute lane
   bool serialize = false;  // run op after op on the calling thread, counting live bytes and poisoning dead buffers
+  // Not 0: ops start late at random, up to a millisecond, so that lanes and ranks meet in orders that are rare
+  // otherwise. Nothing may change but the time. The delays follow from the seed, the rank, the op, its turn and the
+  // number of the run.
+  uint64_t stress_seed = 0;
 };
 
 // For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
@@ -83,6 +87,7 @@ class Executor {
   void execute(const Program& program, OpId id, uint32_t iteration);
   // Returns the bytes received between the two.
   uint64_t count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
+  void delay(const Op& op, OpId id, uint32_t iteration) const;
   void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
   uint64_t& live(const Buffer& buffer);
@@ -98,6 +103,7 @@ class Executor {
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
   Only only_ = Only::everything;  // of the last run
+  uint32_t runs_ = 0;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;
   std::atomic<bool> failed_ = false;  // an op of this run threw
   std::array<core::CategoryBytes, core::tier_count> live_{};
@@ -106,7 +112,6 @@ class Executor {
   std::mutex trace_mutex_;
   std::vector<TraceEvent> trace_;
   bool tracing_ = false;
-  uint32_t runs_ = 0;
 };
 
 }  // namespace zrt::runtime

@@ -82,7 +82,7 @@ SessionOptions session_options(const Config& config) {
   options.clip = config.optimizer.gradient_clipping;
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
-  options.executor = {config.run.threads_per_rank, false};
+  options.executor = {config.run.threads_per_rank, false, static_cast<uint64_t>(config.run.stress_seed)};
   return options;
 }
 

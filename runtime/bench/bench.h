@@ -17,6 +17,8 @@ struct Spread {
 };
 Spread spread(std::vector<double> values);
 
+double cpu_seconds();  // of this process so far, in user and kernel mode
+
 // Calls body(rank) on `ranks` threads that start together; returns the seconds until the last is done.
 double time_ranks(int ranks, int threads_per_rank, const std::function<void(int rank)>& body);
 

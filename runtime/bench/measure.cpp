@@ -1,3 +1,5 @@
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -16,6 +18,13 @@ Spread spread(std::vector<double> values) {
   const size_t middle = values.size() / 2;
   const double median = values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
   return {median, values.front(), values.back()};
+}
+
+double cpu_seconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 double time_ranks(int ranks, int threads_per_rank, const std::function<void(int)>& body) {

@@ -1,7 +1,6 @@
 #include "runtime/bench/overlap.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -17,13 +16,6 @@ namespace {
 
 constexpr size_t listed_gaps = 8;
 constexpr auto settling = std::chrono::milliseconds(100);  // until traffic flows evenly, or rests
-
-double cpu_seconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 // Measurements of one way of running, a value for each round.
 struct Series {
@@ -48,7 +40,6 @@ class Bench {
         layout_, compile_within_budget(config_, layout_, {"init", "step"}, transport.host_count()),
         session_options(config_), SessionHooks{random_batches(layout_, step_), {}}, transport);
     session_->run("init", {});
-    session_->executor(0).set_tracing(true);
   }
 
   // Seconds of the slowest rank; all start together. Collective over processes.
@@ -143,11 +134,12 @@ class Bench {
 };
 
 // Returns when traffic flows evenly, with what has flowed by then.
-uint64_t start_traffic(const TrafficFile& file, double pace) {
-  const uint64_t idle = file.moved();
+TrafficFile::Moved start_traffic(const TrafficFile& file, double pace) {
+  const uint64_t idle = file.moved().bytes;
   file.ask(pace);
-  for (int i = 0; i < 100 && file.moved() == idle; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  if (file.moved() == idle) {
+  for (int i = 0; i < 100 && file.moved().bytes == idle; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  if (file.moved().bytes == idle) {
     throw core::DataError(
         fmt::format("no traffic flows; start `zrt bench traffic --pace {}` on as many ranks beside this", file.name()));
   }
@@ -167,7 +159,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   Bench with(config, model, true, transport), without(config, model, false, transport);
   OverlapBench result;
   Series comm, compute, beside, overlapped, plain;
-  std::vector<double> asked, moved;
+  std::vector<double> asked, moved, traffic_cpu;
   for (int round = 0; round <= rounds; ++round) {
     auto run = [&](const char* what, Bench& bench, Only only, Series& series) {
       progress(fmt::format("round {} of {}, {}", round, rounds, what));
@@ -181,11 +173,13 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
     run("computation alone", with, Only::compute, compute);
     if (traffic) {
       const double pace = static_cast<double>(result.step_bytes) / step;
-      const uint64_t first = file ? start_traffic(*file, pace) : 0;
+      const TrafficFile::Moved first = file ? start_traffic(*file, pace) : TrafficFile::Moved{};
       const double seconds = run("computation beside traffic", with, Only::compute, beside);
       if (file && round > 0) {
         asked.push_back(pace);
-        moved.push_back(static_cast<double>(file->moved() - first) / seconds);
+        const TrafficFile::Moved last = file->moved();
+        moved.push_back(static_cast<double>(last.bytes - first.bytes) / seconds);
+        traffic_cpu.push_back(last.cpu_seconds - first.cpu_seconds);
       }
       if (file) {
         file->ask(0);
@@ -203,6 +197,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   result.with_of_compute = ratios(overlapped, base);
   result.without_of_compute = ratios(plain, base);
   result.traffic_asked = spread(asked), result.traffic_moved = spread(moved);
+  result.traffic_cpu_seconds = spread(traffic_cpu);
   result.rank_bytes = with.rank_bytes();
   return result;
 }

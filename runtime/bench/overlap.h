@@ -31,6 +31,7 @@ struct OverlapBench {
   Spread comm_of_compute, with_of_compute, without_of_compute;
   uint64_t step_bytes = 0;              // that a rank receives in a step
   Spread traffic_asked, traffic_moved;  // bytes per second into each idle process
+  Spread traffic_cpu_seconds;           // of one of them, beside the computation
   std::vector<OverlapGap> gaps;         // of rank 0 in the last step with overlap, longest first
   uint64_t rank_bytes = 0;              // of the device arena, with overlap
 };

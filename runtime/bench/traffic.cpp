@@ -8,6 +8,7 @@
 
 #include "core/arena.h"
 #include "core/error.h"
+#include "runtime/bench/bench.h"
 #include "runtime/crew.h"
 
 namespace zrt::runtime {
@@ -21,9 +22,10 @@ constexpr uint64_t most_bytes = 16 << 20;              // in a slice
 // Others read either the old content or the new.
 void replace(const std::filesystem::path& file, const std::string& text) {
   const std::filesystem::path draft = file.string() + ".new";
+  std::error_code error;
+  if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path(), error);
   std::ofstream out(draft);
   out << text << std::flush;
-  std::error_code error;
   if (out) std::filesystem::rename(draft, file, error);
   if (!out || error) throw core::DataError(fmt::format("{} cannot be written; choose another file", file.string()));
 }
@@ -42,7 +44,7 @@ void serve(comm::Communicator& group, core::Arena& arena, const TrafficFile& fil
       const comm::Message in{(rank + size - 1) % size, arena.data() + most_bytes, bytes};
       group.send_recv({&out, 1}, {&in, 1}, "traffic");
       moved += bytes;
-      if (rank == 0) file.report(moved);
+      if (rank == 0) file.report({moved, cpu_seconds()});
     }
     // A slice that took too long shortens the next, but no pause is made up for later.
     next = std::max(next + slice, Clock::now() - slice);
@@ -62,14 +64,14 @@ double TrafficFile::asked() const {
   return text == "stop" ? stop : std::max(0.0, std::strtod(text.c_str(), nullptr));
 }
 
-void TrafficFile::report(uint64_t bytes) const {
-  replace(file_.string() + ".moved", std::to_string(bytes));
+void TrafficFile::report(const Moved& moved) const {
+  replace(file_.string() + ".moved", fmt::format("{} {}", moved.bytes, moved.cpu_seconds));
 }
 
-uint64_t TrafficFile::moved() const {
-  uint64_t bytes = 0;
-  std::ifstream(file_.string() + ".moved") >> bytes;
-  return bytes;
+TrafficFile::Moved TrafficFile::moved() const {
+  Moved moved;
+  std::ifstream(file_.string() + ".moved") >> moved.bytes >> moved.cpu_seconds;
+  return moved;
 }
 
 void make_traffic(comm::Transport& transport, const TrafficFile& file) {

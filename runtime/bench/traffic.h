@@ -7,8 +7,8 @@
 
 namespace zrt::runtime {
 
-// The file holds the pace in bytes per second, 0 for none, or "stop". Beside it, in FILE.moved, stands what every
-// process has received so far.
+// The file holds the pace in bytes per second, 0 for none, or "stop". Beside it, in FILE.moved, stands what the process
+// of rank 0 has done so far.
 class TrafficFile {
  public:
   static constexpr double stop = -1;
@@ -16,8 +16,12 @@ class TrafficFile {
 
   void ask(double bytes_per_second) const;  // throws DataError when it cannot be written
   double asked() const;                     // 0 when there is no such file
-  void report(uint64_t bytes) const;
-  uint64_t moved() const;
+  struct Moved {
+    uint64_t bytes = 0;  // received by a rank
+    double cpu_seconds = 0;
+  };
+  void report(const Moved& moved) const;
+  Moved moved() const;
   std::string name() const { return file_.string(); }
 
  private:

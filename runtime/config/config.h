@@ -97,6 +97,7 @@ struct RunConfig {
   bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
+  int64_t stress_seed = 0;  // not 0: ops start late at random, for tests of what waits guarantee
 };
 
 // One line of config.resolved.json.

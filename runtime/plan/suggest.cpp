@@ -58,11 +58,9 @@ class Search {
     for (const Ladder& ladder : {microbatches(base_), windows(base_), units(base_), overlaps(base_), copies(base_)}) {
       take(mildest(ladder));
     }
-    take(more_ranks(base_));
-    if (found.empty()) {
-      Knobs all = strongest(base_);
-      if (fits(all) || take_ranks(all)) found.push_back(relaxed(all));
-    }
+    Knobs all = strongest(base_);
+    if (found.empty() && fits(all)) found.push_back(relaxed(all));
+    if (!take(more_ranks(base_)) && found.empty() && take_ranks(all)) found.push_back(relaxed(all));
     std::vector<Suggestion> suggestions;
     for (const Knobs& knobs : found) suggestions.push_back(attempt(knobs)->suggestion);
     std::stable_sort(suggestions.begin(), suggestions.end(),

@@ -41,6 +41,7 @@ WeightRule::WeightRule(Walk& walk)
     : walk_(walk),
       version_(walk.layout.units.units.size()),
       updated_(version_.size()),
+      left_by_(walk.set.buffers.size()),
       unit_of_(walk.set.buffers.size(), none),
       namer_(unit_of_.size()) {
   // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
@@ -55,6 +56,7 @@ WeightRule::WeightRule(Walk& walk)
         if (access.use == Use::read) return;
         const bool shard = leaves_shard(walk.set, walk.layout, access.buffer, unit_of_[access.buffer]);
         ends_stale[access.buffer] = op.kind == OpKind::update && shard ? 1 : 0;
+        if (ends_stale[access.buffer]) left_by_[access.buffer] = &op;
       });
     }
     for (size_t b = 0; b < stale.size(); ++b) stale[b] = stale[b] | ends_stale[b];
@@ -119,10 +121,12 @@ void WeightRule::require_current(const Access& access, uint32_t unit, bool whole
                                    walk_.unit_name(unit), walk_.name(content.changed)));
   }
   if (!whole || content.spread == Spread::whole) return;
-  walk_.fail(access, fmt::format("{} left only a part of '{}' current there; a gather is missing. What this op follows "
-                                 "is {}",
-                                 walk_.name(content.changed), walk_.unit_name(unit),
-                                 walk_.name(before(walk_.program, walk_.now))));
+  const Op* left_by = content.changed.known() ? nullptr : left_by_[access.buffer];
+  walk_.fail(access,
+             fmt::format("{} left only a part of '{}' current there; a gather is missing. What this op follows "
+                         "is {}",
+                         left_by ? fmt::format("'{}' of a program before", left_by->name) : walk_.name(content.changed),
+                         walk_.unit_name(unit), walk_.name(before(walk_.program, walk_.now))));
 }
 
 void WeightRule::write() {

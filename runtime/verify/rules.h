@@ -32,11 +32,12 @@ class WeightRule {
   void update();
 
   Walk& walk_;
-  std::vector<uint32_t> version_;  // by unit: updates so far
-  std::vector<Place> updated_;     // by unit
-  std::vector<BufferId> stale_;    // what a refresh has to bring together
-  std::vector<uint32_t> unit_of_;  // by buffer: of kept weights
-  std::vector<const Op*> namer_;   // by buffer: the op that says so
+  std::vector<uint32_t> version_;   // by unit: updates so far
+  std::vector<Place> updated_;      // by unit
+  std::vector<const Op*> left_by_;  // by buffer: the update of a program before that leaves a part of it stale
+  std::vector<BufferId> stale_;     // what a refresh has to bring together
+  std::vector<uint32_t> unit_of_;   // by buffer: of kept weights
+  std::vector<const Op*> namer_;    // by buffer: the op that says so
 };
 
 // Every gradient is defined, summed over its backwards in one order, reduced once per window over all ranks, and what

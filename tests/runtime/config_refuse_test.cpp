@@ -92,6 +92,7 @@ TEST_CASE("a value out of range is refused with the range") {
       {R"("run": {"steps": 0},)", {"run.steps = 0", "1 to"}},
       {R"("run": {"seed": -1},)", {"run.seed = -1", "at least 0"}},
       {R"("run": {"threads_per_rank": 0},)", {"run.threads_per_rank = 0"}},
+      {R"("run": {"stress_seed": -1},)", {"run.stress_seed = -1", "at least 0"}},
       {R"("run": {"timeout_seconds": 0},)", {"run.timeout_seconds = 0"}},
       {R"("run": {"eval_batches": 0},)", {"run.eval_batches = 0"}},
       {R"("run": {"name": "a/b"},)", {"run.name = \"a/b\""}},

@@ -23,6 +23,7 @@ struct Setting {
   int64_t max_live = INT64_MAX, persistence = 0;
   runtime::Grouping groups;
   int steps = 5, threads = 1;
+  uint64_t stress_seed = 0;
   uint64_t seed = 7;
   optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
@@ -120,7 +121,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.loss_scale = s.loss_scale;
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
-  options.executor = {s.threads, s.serialize};
+  options.executor = {s.threads, s.serialize, s.stress_seed};
   return options;
 }
 

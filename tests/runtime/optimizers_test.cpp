@@ -4,7 +4,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "optimizer/optimizer.h"
-#include "runtime/verifier.h"
+#include "runtime/verify/checks.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -163,11 +163,11 @@ TEST_CASE("the verifier refuses a step whose sums are missing, out of order or a
     }
     throw core::ProgramError("no such op");
   };
-  CHECK_NOTHROW(runtime::verify_step(good, layout));
+  CHECK_NOTHROW(runtime::verification::check_step(good, layout));
   const auto refuses = [&](const std::function<void(std::vector<runtime::Op>&)>& fault, const std::string& message) {
     runtime::Program bad = good;
     fault(bad.ops);
-    CHECK_THROWS_WITH(runtime::verify_step(bad, layout), Catch::Contains(message));
+    CHECK_THROWS_WITH(runtime::verification::check_step(bad, layout), Catch::Contains(message));
   };
   using Ops = std::vector<runtime::Op>;
   const size_t sum0 = position(OpKind::sum, 0), share0 = position(OpKind::share_sums, 0),
@@ -177,5 +177,5 @@ TEST_CASE("the verifier refuses a step whose sums are missing, out of order or a
   refuses([&](Ops& ops) { std::swap(ops[fold0], ops[fold1]); }, "out of order");
   refuses([&](Ops& ops) { ops[share1] = ops[share0]; }, "out of order");
   refuses([&](Ops& ops) { ops[sum0].round = 1; }, "out of order");
-  refuses([&](Ops& ops) { std::swap(ops[fold1], ops[update]); }, "exchange of its sums");
+  refuses([&](Ops& ops) { std::swap(ops[fold1], ops[update]); }, "comes before the 'fold'");
 }

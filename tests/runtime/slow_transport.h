@@ -55,10 +55,10 @@ class SlowTransport : public comm::Transport {
   int first_local() const override { return 0; }
   int local_count() const override { return inner_->local_count(); }
   int host_count() const override { return inner_->host_count(); }
-  std::vector<std::unique_ptr<comm::Communicator>> make_groups(const std::string& group,
+  std::vector<std::unique_ptr<comm::Communicator>> make_groups(const std::string& name,
                                                                const comm::Partition& partition,
                                                                std::chrono::milliseconds timeout) override {
-    auto members = inner_->make_groups(group, partition, timeout);
+    auto members = inner_->make_groups(name, partition, timeout);
     for (auto& member : members) member = std::make_unique<SlowCommunicator>(std::move(member), gather_);
     return members;
   }

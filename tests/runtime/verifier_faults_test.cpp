@@ -39,6 +39,15 @@ std::vector<Subject> subjects() {
   add(3, 3, 1, true, true);
   add(3, 4, 2, true, false);
   add(3, 1, 1, false, false);
+  auto add_groups = [&](int stage, uint32_t accumulation, uint32_t every, const runtime::Grouping& groups) {
+    add(stage, accumulation, every, true, stage == 3);
+    all.back().setting.ranks = 4;
+    all.back().setting.groups = groups;
+    all.back().setting.persistence = stage == 3 ? 20 : 0;
+  };
+  add_groups(2, 4, 2, {2, true});
+  add_groups(3, 3, 1, {2, false, true});
+  add_groups(3, 1, 1, {2, false, false, true});
   return all;
 }
 

@@ -180,6 +180,30 @@ TEST_CASE("ops that are not ordered are rejected with both ops and the buffer") 
   }
 }
 
+TEST_CASE("weights that an update left in parts are brought together before any other program reads them") {
+  Fixture f(1);
+  SECTION("by a program of its own") {
+    std::erase_if(f.set.programs, [](const runtime::Program& program) { return program.phase == "refresh"; });
+    f.rejects({"'eval'", "'forward embed'", "'update embed.weight' of a program before", "a gather is missing"});
+  }
+  SECTION("all of them") {
+    runtime::Program& refresh = program_of(f.set, "refresh");
+    REQUIRE(refresh.ops.size() > 1);
+    drop_op(refresh, 0);
+    f.rejects({"'refresh'", "'weight of embed.weight'", "'update embed.weight'", "not whole"});
+  }
+  SECTION("by the next step itself") {
+    drop_op(f.step(), find_op(f.step(), "gather updated linear.1.weight"));
+    f.rejects({"'step'", "'forward linear.1'", "'update linear.1.weight' of a program before"});
+  }
+}
+
+TEST_CASE("a buffer that is smaller than its ops need is rejected") {
+  Fixture f;
+  f.buffer("forward workspace of linear.0").bytes -= 1;
+  f.rejects({"'forward linear.0'", "uses 200 bytes", "'forward workspace of linear.0'", "has 199"});
+}
+
 TEST_CASE("references that lead nowhere are rejected") {
   Fixture f;
   SECTION("wait") {

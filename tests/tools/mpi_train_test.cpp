@@ -167,6 +167,34 @@ TEST_CASE("two machines joined by a cable train to the bits that threads train t
   CHECK(std::stoull(machines.text.substr(at + 12)) > received);
 }
 
+TEST_CASE("the constants of two machines hold the link between them, and a step over it is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = (folder.path / "pair.json").string();
+  const std::string config = (folder.path / "predicted.json").string();
+  std::ofstream(config) << R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3},
+    "model": {"preset": "gpt2-tiny"}})";
+  const JobResult calibrated = run_shell(mpirun(2) + on_two_machines(zrt + "bench calibrate --quick --out " + cluster));
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(count_of(calibrated.text, "1 rank per host") == 1);
+  std::ifstream in(cluster);
+  const auto json = nlohmann::json::parse(in);
+  CHECK(json["between_hosts"]["bytes_per_second"]["value"] > 0);
+  CHECK(json["between_hosts"]["exchange"]["value"] == "once_per_rank");
+  CHECK(json["overlap"].contains("between_hosts"));
+  const JobResult predicted = run_shell(
+      mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --rounds 2 --json --cluster " + cluster));
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  CHECK(count_of(predicted.text, "predicted_seconds") == 1);
+  // What was measured on one machine says nothing about a link to another.
+  REQUIRE(run_shell(zrt + "bench calibrate --quick --ranks 1 --out " + cluster).code == 0);
+  const JobResult refused =
+      run_shell(mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --cluster " + cluster));
+  CHECK(refused.code != 0);
+  CHECK(refused.text.find("no link between_hosts") != std::string::npos);
+}
+
 TEST_CASE("processes that disagree end with one message") {
   const Folder folder("disagree");
   struct Bad {

@@ -61,6 +61,7 @@ Json bench_json(const runtime::OverlapBench& bench) {
   if (bench.compute_beside_traffic) {
     json["computation_beside_traffic"] = row_json(*bench.compute_beside_traffic);
     json["traffic_asked_bytes_per_second"] = spread_json(bench.traffic_asked);
+    json["traffic_cpu_seconds_per_process"] = spread_json(bench.traffic_cpu_seconds);
     json["traffic_moved_bytes_per_second"] = spread_json(bench.traffic_moved);
   }
   json["gaps"] = gaps;
@@ -88,8 +89,9 @@ std::string bench_text(const runtime::OverlapBench& bench) {
   text += fmt::format("step without overlap ÷ {}: {}\n", base, spread_text(bench.without_of_compute, 1));
   text += fmt::format("a rank receives {} in a step", core::format_bytes(bench.step_bytes));
   if (bench.compute_beside_traffic) {
-    text += fmt::format("; beside, {} MB/s flowed of {} asked for", spread_text(bench.traffic_moved, 1e6),
-                        spread_text(bench.traffic_asked, 1e6));
+    text += fmt::format("; beside, {} MB/s flowed of {} asked for, {} CPU s of each process",
+                        spread_text(bench.traffic_moved, 1e6), spread_text(bench.traffic_asked, 1e6),
+                        seconds(bench.traffic_cpu_seconds));
   }
   text += "\nwhere rank 0's computation stood still in the last step with overlap:\n";
   for (const auto& gap : bench.gaps) {

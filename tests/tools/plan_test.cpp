@@ -1,0 +1,243 @@
+// `zrt plan` from outside: exit codes, the keys of its JSON, and that it needs neither data nor ranks.
+#include "program.h"
+
+using namespace zrt::testing;
+using nlohmann::json;
+
+namespace {
+
+// A dataset that is not there: planning must not look.
+std::string config(const std::string& more = "") {
+  return R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 1}, "model": {"preset": "gpt2-10m"},
+  "data": {"train": "/nonexistent/train", "validation": "/nonexistent/validation"}, "run": {"checkpoint_interval": 3})" +
+         more + "}";
+}
+
+Result plan(const Folder& folder, const std::string& arguments) {
+  folder.write("plan.json", config());
+  return run_zrt("plan " + (folder / "plan.json") + " " + arguments);
+}
+
+// Types: integer, number, text, boolean; "?" in front allows null; a list holds items like its only one; an object with
+// the key "*" holds any number of values like it.
+std::string first_difference(const json& value, const json& schema, const std::string& path) {
+  if (schema.is_string()) {
+    std::string type = schema.get<std::string>();
+    if (type[0] == '?') {
+      if (value.is_null()) return "";
+      type = type.substr(1);
+    }
+    const bool right = type == "integer"   ? value.is_number_unsigned()
+                       : type == "number"  ? value.is_number()
+                       : type == "text"    ? value.is_string()
+                       : type == "boolean" ? value.is_boolean()
+                       : type == "value"   ? value.is_primitive()
+                                           : value.is_null();
+    return right ? "" : path + " is no " + type + ": " + value.dump();
+  }
+  if (schema.is_array()) {
+    if (!value.is_array()) return path + " is no list";
+    for (size_t i = 0; !schema.empty() && i < value.size(); ++i) {
+      const std::string found = first_difference(value[i], schema[0], path + "[" + std::to_string(i) + "]");
+      if (!found.empty()) return found;
+    }
+    return schema.empty() && !value.empty() ? path + " is not empty" : "";
+  }
+  if (!value.is_object()) return path + " is no object";
+  for (const auto& [key, inner] : schema.items()) {
+    if (key != "*" && !value.contains(key)) return path + "." + key + " is missing";
+  }
+  for (const auto& [key, inner] : value.items()) {
+    const auto known = schema.find(schema.contains("*") ? "*" : key);
+    if (known == schema.end()) return path + "." + key + " is not documented";
+    const std::string found = first_difference(inner, *known, path + "." + key);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+// What docs/plan.md says.
+json schema() {
+  json categories;
+  for (const char* name : {"weights", "grads", "master", "moment1", "moment2", "gathered", "activations", "recompute",
+                           "comm", "staging", "workspace"}) {
+    categories[name] = "integer";
+  }
+  const json used{
+      {"planned_peak_bytes", "integer"}, {"measured_peak_bytes", "null"}, {"peak_op", "text"}, {"peak_phase", "text"},
+      {"live_peak_bytes", "integer"},    {"categories", categories}};
+  const json unused{{"planned_peak_bytes", "integer"}, {"measured_peak_bytes", "null"}};
+  const json bytes{{"device", "integer"}, {"host", "integer"}, {"nvme", "integer"}};
+  const json limits{{"device", "?integer"}, {"host", "?integer"}, {"nvme", "?integer"}};
+  return {{"ranks",
+           {{{"rank", "integer"},
+             {"last_rank", "integer"},
+             {"tiers", {{"device", used}, {"host", used}, {"nvme", unused}}},
+             {"model_state_bytes", "integer"},
+             {"packing_overhead", "number"},
+             {"phases", {{"*", {{"live_peak_bytes", "integer"}, {"peak_op", "text"}}}}}}}},
+          {"processes", json::array()},
+          {"parameters", "integer"},
+          {"comm_bytes", {{"*", "integer"}}},
+          {"cluster", "?text"},
+          {"seconds_per_step", "?number"},
+          {"exposed_comm_seconds", "?number"},
+          {"exposed_io_seconds", "?number"},
+          {"tokens_per_step", "integer"},
+          {"limits", limits},
+          {"fits", "boolean"},
+          {"suggestions",
+           {{{"changes", {{"*", "value"}}},
+             {"planned_peak_bytes", bytes},
+             {"comm_bytes", "integer"},
+             {"seconds_per_step", "?number"}}}}};
+}
+
+json parsed(const Result& result) {
+  INFO(result.text);
+  REQUIRE(result.text.find('{') == 0);
+  return json::parse(result.text);
+}
+
+}  // namespace
+
+TEST_CASE("The JSON of a plan has exactly the documented keys, with the documented types") {
+  const Folder folder("plan_schema");
+  for (const char* arguments : {"--json", "--json --ranks 8", "--json --ranks 4 --cluster dgx-a100",
+                                "--json --ranks 2 --set memory.device_budget_bytes=100000000",
+                                "--json --ranks 2 --set memory.device_budget_bytes=100000000 --cluster dgx-h100",
+                                "--json --ranks 1048576 "
+                                "--set train_batch_size=null"}) {
+    const Result result = plan(folder, std::string(arguments) + " 2>/dev/null");
+    INFO(arguments);
+    CHECK(first_difference(parsed(result), schema(), "plan") == "");
+  }
+  // The check itself finds a key too few, one too many and a wrong type.
+  json changed = parsed(plan(folder, "--json --ranks 2 2>/dev/null"));
+  CHECK(first_difference(changed, schema(), "plan") == "");
+  json fewer = changed, more = changed, other = changed;
+  fewer["ranks"][1]["tiers"]["host"].erase("peak_op");
+  more["ranks"][0]["extra"] = 1;
+  other["fits"] = "yes";
+  CHECK(first_difference(fewer, schema(), "plan") == "plan.ranks[1].tiers.host.peak_op is missing");
+  CHECK(first_difference(more, schema(), "plan") == "plan.ranks[0].extra is not documented");
+  CHECK(first_difference(other, schema(), "plan") == "plan.fits is no boolean: \"yes\"");
+}
+
+TEST_CASE("Every rank is in the JSON once: by itself up to 64, in ranges beyond") {
+  const Folder folder("plan_ranks");
+  for (const int ranks : {1, 8, 64, 65, 4096}) {
+    const json result =
+        parsed(plan(folder, "--json --set train_batch_size=null --ranks " + std::to_string(ranks) + " 2>/dev/null"));
+    int next = 0;
+    for (const json& rank : result["ranks"]) {
+      CHECK(rank["rank"] == next);
+      next = rank["last_rank"].get<int>() + 1;
+    }
+    CHECK(next == ranks);
+    CHECK(result["ranks"].size() == (ranks <= 64 ? static_cast<size_t>(ranks) : 1));
+  }
+}
+
+TEST_CASE("The exit code says whether the run fits") {
+  const Folder folder("plan_codes");
+  const Result fits = plan(folder, "--ranks 2");
+  INFO(fits.text);
+  CHECK(fits.code == 0);
+  CHECK(fits.text.find("fits (no limit is known") != std::string::npos);
+  // Bytes with their unit, exactly and for reading.
+  CHECK(fits.text.find(" bytes (") != std::string::npos);
+  CHECK(fits.text.find("MiB)") != std::string::npos);
+  const Result does_not = plan(folder, "--ranks 2 --set memory.device_budget_bytes=140000000");
+  INFO(does_not.text);
+  CHECK(does_not.code == 1);
+  CHECK(does_not.text.find("does not fit: memory.device_budget_bytes is 140000000") != std::string::npos);
+  CHECK(does_not.text.find("--set zero_optimization.stage=") != std::string::npos);
+  const Result never = plan(folder, "--ranks 2 --set memory.device_budget_bytes=1");
+  CHECK(never.code == 1);
+  CHECK(never.text.find("smaller model") != std::string::npos);
+}
+
+TEST_CASE("What no run could be is refused with 2, named") {
+  const Folder folder("plan_bad");
+  struct Bad {
+    const char* arguments;
+    std::vector<std::string> expected;
+  };
+  folder.write("broken.json", "{\"ranks_per_host\": 0");
+  folder.write("nonsense.json", "{\"ranks_per_host\": -8}");
+  for (const Bad& bad : std::vector<Bad>{
+           {"--set model.preset=null --set model.layers=0 --set model.hidden=64 --set model.heads=2 "
+            "--set model.sequence=16 --set model.vocab=300",
+            {"model.layers", "0"}},
+           {"--ranks 3", {"train_batch_size", "3"}},
+           {"--ranks 0", {"ranks"}},
+           {"--ranks 1048577 --set train_batch_size=null", {"1048577", "1048576"}},
+           {"--set zero_optimization.stage=5", {"stage", "5"}},
+           {"--cluster no-such-cluster", {"no-such-cluster", "dgx-a100"}},
+           {"--cluster FOLDER/broken.json", {"broken.json"}},
+           {"--cluster FOLDER/nonsense.json", {"nonsense.json", "ranks_per_host"}},
+           {"--cluster", {"cluster"}},
+           {"--nonsense", {"nonsense"}},
+       }) {
+    std::string arguments = bad.arguments;
+    if (const size_t at = arguments.find("FOLDER"); at != std::string::npos) {
+      arguments.replace(at, 6, folder.path.string());
+    }
+    const Result result = plan(folder, arguments);
+    INFO(arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    for (const std::string& expected : bad.expected) CHECK(result.text.find(expected) != std::string::npos);
+  }
+  CHECK(run_zrt("plan").code == 2);
+  CHECK(run_zrt("plan /nonexistent.json").code != 0);
+  CHECK(run_zrt("plan --help").code == 0);
+}
+
+TEST_CASE("A page with everything inside is drawn") {
+  const Folder folder("plan_draw");
+  const Result drawn = plan(folder, "--ranks 2 --cluster dgx-a100 --draw " + (folder / "plan.html"));
+  INFO(drawn.text);
+  REQUIRE(drawn.code == 0);
+  std::ifstream in(folder / "plan.html");
+  const std::string page((std::istreambuf_iterator<char>(in)), {});
+  for (const char* part :
+       {"<svg", "forward h.5, microbatch 3", "activations", "Live bytes of the host tier", "comm:dp"}) {
+    INFO(part);
+    CHECK(page.find(part) != std::string::npos);
+  }
+  for (const char* outside : {"http:", "https:", "src=", "href="}) CHECK(page.find(outside) == std::string::npos);
+  CHECK(plan(folder, "--draw /nonexistent/plan.html").code == 1);
+}
+
+TEST_CASE("Train is refused with what plan suggests, and runs when a suggestion is followed") {
+  const Folder folder("plan_train");
+  build_data(folder);
+  folder.write("run.json", folder.config());
+  const std::string budget = " --ranks 2 --set zero_optimization.stage=0 --set memory.device_budget_bytes=";
+  const json free = parsed(run_zrt("plan " + (folder / "run.json") + " --json" + budget + "1000000000 2>/dev/null"));
+  const auto peak = free["ranks"][0]["tiers"]["device"]["planned_peak_bytes"].get<uint64_t>();
+  const std::string arguments = (folder / "run.json") + budget + std::to_string(peak - 1);
+  const Result refused = run_zrt("train " + arguments);
+  INFO(refused.text);
+  CHECK(refused.code == 1);
+  const auto plan = nlohmann::ordered_json::parse(run_zrt("plan " + arguments + " --json 2>/dev/null").text);
+  REQUIRE_FALSE(plan["suggestions"].empty());
+  for (const auto& suggestion : plan["suggestions"]) {
+    std::string options;
+    for (const auto& [key, value] : suggestion["changes"].items()) {
+      const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+      options += key == "ranks" ? " --ranks " + text : " --set " + key + "=" + text;
+    }
+    CHECK(refused.text.find(options.substr(1)) != std::string::npos);
+    if (suggestion["changes"].contains("ranks")) continue;
+    const Result followed = run_zrt("train " + arguments + options);
+    INFO(options << "\n" << followed.text);
+    REQUIRE(followed.code == 0);
+    const json memory = read_json(folder / "run/memory.json");
+    CHECK(memory["ranks"][0]["tiers"]["device"]["measured_peak_bytes"].get<uint64_t>() ==
+          suggestion["planned_peak_bytes"]["device"].get<uint64_t>());
+    fs::remove_all(folder.path / "run");
+  }
+}
