@@ -1,6 +1,7 @@
 #include "runtime/plan/plan.h"
 
 #include "core/parallel.h"
+#include "runtime/plan/lead.h"
 
 namespace zrt::runtime {
 namespace {
@@ -38,7 +39,7 @@ Plan make_plan(const Config& config, const Layout& layout, const std::vector<std
   // Data-parallel ranks all run the same programs.
   RankGroup& group = plan.groups.emplace_back();
   group.last = layout.dp - 1;
-  group.compiled = compile(layout, phases);
+  group.compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);

@@ -136,6 +136,24 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
   }
 }
 
+TEST_CASE("A key that an object of a cluster's file does not have is refused wherever it stands") {
+  const json whole = good();
+  std::vector<json::json_pointer> objects{json::json_pointer("")};
+  const json flat = whole.flatten();
+  for (const auto& [pointer, unused] : flat.items()) {
+    for (json::json_pointer at = json::json_pointer(pointer).parent_pointer(); !at.empty(); at = at.parent_pointer()) {
+      if (whole[at].is_object()) objects.push_back(at);
+    }
+  }
+  CHECK(objects.size() > 50);
+  for (const json::json_pointer& object : objects) {
+    json changed = whole;
+    changed[object]["xyzzy"] = 1;
+    INFO(object.to_string());
+    contains(refusal(changed.dump()), {"has no key 'xyzzy'"});
+  }
+}
+
 TEST_CASE("Every key of a cluster's file but the link between hosts must be there") {
   const json whole = good();
   CHECK(refusal(whole.dump()).empty());

@@ -88,6 +88,22 @@ TEST_CASE("A reduction adds what the sum costs, a gather the copy of the rank's 
   CHECK(apart.cost(cluster).seconds == Approx(6 + 2 * 200 / 50.0));
 }
 
+TEST_CASE("A reduction in place moves the whole gradient; between replicas it is an all-reduce of the shard") {
+  const Cluster cluster = cluster_of(2);
+  Collective in_place(OpKind::reduce_grad, 2, 800);
+  in_place.op.accesses[0].role = Role::grad;
+  CHECK(in_place.cost(cluster).seconds == Approx(400 / 100.0));
+
+  // Four ranks on two hosts, states cut inside each: a shard of 800 bytes goes there and back by half.
+  Collective replicas(OpKind::reduce_grad, 4, 800, Span::outer, 2);
+  replicas.op.accesses[0].role = Role::grad;
+  replicas.layout.groups.replicated = true;
+  replicas.layout.zero = optimizer::zero_strategy(3);
+  CHECK(replicas.cost(cluster).seconds == Approx(2 * 2 * 400 / 10.0));
+  replicas.layout.zero = optimizer::zero_strategy(1);  // the gradient is held whole, a shard of it travels
+  CHECK(replicas.cost(cluster).seconds == Approx(2 * 2 * 200 / 10.0));
+}
+
 TEST_CASE("Between hosts the ranks of one share its link: each byte once, or once for every rank") {
   Cluster cluster = cluster_of(2);
   const Collective gather(OpKind::gather, 6, 600);

@@ -51,6 +51,7 @@ struct Case {
   int stage, ranks;
   bool bf16, two_machines;
   const char* preset = "gpt2-tiny";
+  const char* more = "";
 };
 
 std::vector<Case> cases() {
@@ -60,7 +61,10 @@ std::vector<Case> cases() {
             {2, 4, false, true, "llama-tiny"},
             {3, 4, true, false},
             {3, 3, false, true},
-            {3, 2, true, false, "llama-tiny"}};
+            {3, 2, true, false, "llama-tiny"},
+            {2, 4, false, true, "llama-tiny", " --set parallel.hierarchical_ranks=2"},
+            {3, 4, true, true, "gpt2-tiny", " --set zero_optimization.zero_hpz_partition_size=2"},
+            {3, 4, false, false, "gpt2-tiny", " --set zero_optimization.mics_shard_size=2"}};
   }
   std::vector<Case> all;
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
@@ -73,14 +77,15 @@ TEST_CASE("processes train to the bits that threads train to") {
   const Folder folder("equal");
   for (const Case& c : cases()) {
     const std::string set = "--set zero_optimization.stage=" + std::to_string(c.stage) +
-                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false") + " --set model.preset=" + c.preset;
+                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false") + " --set model.preset=" + c.preset +
+                            c.more;
     fs::remove_all(folder.path / "threads");
     fs::remove_all(folder.path / "processes");
     const JobResult threads = run_shell(folder.train(set + " --ranks " + std::to_string(c.ranks), "threads"));
     const std::string command = folder.train(set, "processes");
     const JobResult processes = run_shell(mpirun(c.ranks) + (c.two_machines ? on_two_machines(command) : command));
-    INFO(c.preset << ", stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16 << ", two machines "
-                  << c.two_machines << "\n"
+    INFO(c.preset << c.more << ", stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16
+                  << ", two machines " << c.two_machines << "\n"
                   << threads.text << processes.text);
     REQUIRE(threads.code == 0);
     REQUIRE(processes.code == 0);
@@ -165,6 +170,34 @@ TEST_CASE("two machines joined by a cable train to the bits that threads train t
   const size_t at = machines.text.find("cable_bytes ");
   REQUIRE(at != std::string::npos);
   CHECK(std::stoull(machines.text.substr(at + 12)) > received);
+}
+
+TEST_CASE("the constants of two machines hold the link between them, and a step over it is predicted and measured") {
+  const Folder folder("calibrate");
+  const std::string cluster = (folder.path / "pair.json").string();
+  const std::string config = (folder.path / "predicted.json").string();
+  std::ofstream(config) << R"({"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 3},
+    "model": {"preset": "gpt2-tiny"}})";
+  const JobResult calibrated = run_shell(mpirun(2) + on_two_machines(zrt + "bench calibrate --quick --out " + cluster));
+  INFO(calibrated.text);
+  REQUIRE(calibrated.code == 0);
+  CHECK(count_of(calibrated.text, "1 rank per host") == 1);
+  std::ifstream in(cluster);
+  const auto json = nlohmann::json::parse(in);
+  CHECK(json["between_hosts"]["bytes_per_second"]["value"] > 0);
+  CHECK(json["between_hosts"]["exchange"]["value"] == "once_per_rank");
+  CHECK(json["overlap"].contains("between_hosts"));
+  const JobResult predicted = run_shell(
+      mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --rounds 2 --json --cluster " + cluster));
+  INFO(predicted.text);
+  REQUIRE(predicted.code == 0);
+  CHECK(count_of(predicted.text, "predicted_seconds") == 1);
+  // What was measured on one machine says nothing about a link to another.
+  REQUIRE(run_shell(zrt + "bench calibrate --quick --ranks 1 --out " + cluster).code == 0);
+  const JobResult refused =
+      run_shell(mpirun(2) + on_two_machines(zrt + "bench predict " + config + " --cluster " + cluster));
+  CHECK(refused.code != 0);
+  CHECK(refused.text.find("no link between_hosts") != std::string::npos);
 }
 
 TEST_CASE("processes that disagree end with one message") {

@@ -47,10 +47,11 @@ int bench_calibrate(const Args& args) {
     end_bench_progress();
     core::write_durably(out, text);
     const runtime::Cluster cluster = runtime::load_cluster(out);
-    std::cout << fmt::format(
-        "{}: {} ranks per host, fp32 {:.1f} and bf16 {:.1f} GFLOP/s per rank, memory {:.1f} GB/s\n", out.string(),
-        cluster.ranks_per_host, cluster.rates(core::DType::f32).peak_flops_per_second / 1e9,
-        cluster.rates(core::DType::bf16).peak_flops_per_second / 1e9, cluster.memory_bytes_per_second / 1e9);
+    std::cout << fmt::format("{}: {} {} per host, fp32 {:.1f} and bf16 {:.1f} GFLOP/s per rank, memory {:.1f} GB/s\n",
+                             out.string(), cluster.ranks_per_host, cluster.ranks_per_host == 1 ? "rank" : "ranks",
+                             cluster.rates(core::DType::f32).peak_flops_per_second / 1e9,
+                             cluster.rates(core::DType::bf16).peak_flops_per_second / 1e9,
+                             cluster.memory_bytes_per_second / 1e9);
     return 0;
   });
 }
