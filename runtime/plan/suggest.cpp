@@ -130,17 +130,28 @@ class Search {
     return all;
   }
 
-  // Undoes each change that is not needed; what one frees may make another needless.
+  // Takes each change back as far as it is not needed; what one frees may make another needless.
   Knobs relaxed(Knobs knobs) {
-    const auto undo = [&](auto member) {
-      Knobs milder = knobs;
-      milder.*member = base_.*member;
-      if (!(milder == knobs) && fits(milder)) knobs = milder;
+    const auto weaken = [&](auto member, Ladder ladder) {
+      ladder.insert(ladder.begin(), base_);
+      for (const Knobs& rung : ladder) {
+        if (rung.*member == knobs.*member) return;
+        Knobs milder = knobs;
+        milder.*member = rung.*member;
+        if (fits(milder)) {
+          knobs = milder;
+          return;
+        }
+      }
     };
     for (Knobs before = base_; !(before == knobs);) {
       before = knobs;
-      undo(&Knobs::overlap), undo(&Knobs::checkpoints), undo(&Knobs::unit_bytes), undo(&Knobs::every);
-      undo(&Knobs::micro), undo(&Knobs::stage);
+      weaken(&Knobs::overlap, overlaps(base_));
+      weaken(&Knobs::checkpoints, copies(base_));
+      weaken(&Knobs::unit_bytes, units(base_));
+      weaken(&Knobs::every, windows(base_));
+      weaken(&Knobs::micro, microbatches(base_));
+      weaken(&Knobs::stage, stages(base_));
     }
     return knobs;
   }

@@ -275,7 +275,7 @@ TEST_CASE("of changes that are suggested together none can be left out") {
                                                       {"zero_optimization.overlap_comm"},
                                                       {"memory.unit_bytes"},
                                                       {"parallel.reduce_every"}};
-  int together = 0, with_ranks = 0;
+  int together = 0, with_ranks = 0, doubled = 0;
   for (const int stage : {0, 1, 3}) {
     for (const int64_t budget : {12000000, 16000000, 20000000, 24000000, 30000000}) {
       const std::vector<std::string> sets{fmt::format("zero_optimization.stage={}", stage),
@@ -284,6 +284,17 @@ TEST_CASE("of changes that are suggested together none can be left out") {
       const auto p = planned(sets, 2);
       for (const Suggestion& suggestion : p->plan.suggestions) {
         CAPTURE(stage, budget, suggestion.options());
+        // Nor would a larger microbatch do.
+        Suggestion larger = suggestion;
+        for (auto& [key, value] : larger.changes) {
+          if (key == "train_micro_batch_size_per_gpu") value = std::to_string(2 * std::stoll(value)), ++doubled;
+          if (key == "gradient_accumulation_steps") value = std::to_string(std::stoll(value) / 2);
+        }
+        const bool smaller = std::any_of(larger.changes.begin(), larger.changes.end(),
+                                         [](const auto& one) { return one.first == "train_micro_batch_size_per_gpu"; });
+        const bool even = std::none_of(larger.changes.begin(), larger.changes.end(),
+                                       [](const auto& one) { return one.second == "0"; });
+        if (smaller && even) CHECK_FALSE(followed(larger, sets, 2)->plan.fits);
         for (const auto& change : changes) {
           Suggestion less = suggestion;
           std::erase_if(less.changes, [&](const auto& one) {
@@ -307,6 +318,7 @@ TEST_CASE("of changes that are suggested together none can be left out") {
   }
   CHECK(together >= 10);
   CHECK(with_ranks >= 1);
+  CHECK(doubled >= 1);
 }
 
 TEST_CASE("more ranks are suggested where states are cut among them") {
