@@ -1,9 +1,11 @@
 #include "runtime/plan/lead.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "runtime/simulator.h"
+#include "runtime/verifier.h"
 
 namespace zrt::runtime {
 namespace {
@@ -41,31 +43,34 @@ std::vector<Lead> leads(const Layout& layout, bool cluster) {
 }  // namespace
 
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
-                           const Limits& limits) {
+                           const Limits& limits, bool check) {
   const bool gathers = layout.overlap && layout.zero.weights == optimizer::Extent::shard &&
                        std::find(phases.begin(), phases.end(), "step") != phases.end();
-  if (!gathers) return compile(layout, phases);
+  if (!gathers) return compile(layout, phases, {}, check);
   std::optional<Cluster> cluster;
   if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
-  const std::vector<Lead> all = leads(layout, cluster.has_value());
-  Layout chosen = layout;
-  chosen.prefetch = 0;  // where nothing fits, a refusal speaks of the smallest
-  double best = 0;
-  for (const Lead& lead : all) {
+  Compiled chosen;
+  std::optional<double> best;
+  for (const Lead& lead : leads(layout, cluster.has_value())) {
     Layout candidate = layout;
     candidate.prefetch = lead;
-    const Compiled compiled = compile(candidate, phases, {}, false);
-    if (!limits.hold(peak_bytes(compiled.plan))) continue;
-    if (!cluster) {
-      chosen = candidate;
-      break;
+    Compiled compiled = compile(candidate, phases, {}, false);
+    const bool last = lead && *lead == 0;
+    // Where nothing fits, a refusal speaks of the smallest.
+    if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
+    if (cluster) {
+      const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
+      if (best && seconds > *best * 1.005) continue;
+      best = best ? std::min(*best, seconds) : seconds;
     }
-    const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
-    if (best > 0 && seconds > best * 1.005) continue;
-    best = best > 0 ? std::min(best, seconds) : seconds;
-    chosen = candidate;
+    chosen = std::move(compiled);
+    if (!cluster) break;
   }
-  return compile(chosen, phases);
+  if (!check) return chosen;
+  const auto start = std::chrono::steady_clock::now();
+  verify(chosen.set, layout);
+  chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return chosen;
 }
 
 }  // namespace zrt::runtime

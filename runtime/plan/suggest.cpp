@@ -9,6 +9,7 @@
 #include "runtime/mesh.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/lead.h"
 #include "runtime/setup.h"
 #include "runtime/simulator.h"
 
@@ -229,7 +230,7 @@ class Search {
     std::vector<std::string> phases = phases_;
     if (knobs.checkpoints == 0) std::erase(phases, "save");
     const Layout layout = make_layout(config, model_);
-    const Compiled compiled = compile(layout, phases, {}, false);
+    const Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr), false);
     result.peaks = peak_bytes(compiled.plan);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
