@@ -153,6 +153,27 @@ TEST_CASE("packing loses little where buffers are large: two percent with overla
   }
 }
 
+TEST_CASE("packing of GPT-2 from 124m to 1.5b loses at most five percent at any stage, with overlap and leads") {
+  for (auto [layers, hidden, heads] : {std::tuple{12, 768, 12}, {24, 1024, 16}, {36, 1280, 20}, {48, 1600, 25}}) {
+    const models::Model model = models::make_gpt2({.layers = layers, .hidden = hidden, .heads = heads});
+    for (int stage = 0; stage < 4; ++stage) {
+      for (auto [micro, accumulation] : {std::pair{4, 1u}, {1, 1u}, {1, 8u}}) {
+        for (std::optional<int64_t> prefetch : {std::optional<int64_t>{}, {100'000'000}}) {
+          if (prefetch && stage < 3) continue;
+          Setting s;
+          s.ranks = 4, s.stage = stage, s.compute = core::DType::bf16, s.overlap = true, s.prefetch = prefetch;
+          s.micro_batch = micro, s.accumulation = accumulation, s.reduce_every = stage < 2 ? accumulation : 1;
+          s.unit_elements = 32 << 20, s.bucket = 500'000'000;
+          const MemoryPlan plan = plan_of(model, s);
+          CAPTURE(layers, stage, micro, accumulation, prefetch.value_or(-1), plan.device().peak_bytes,
+                  plan.device().live_peak_bytes, plan.device().peak_op);
+          CHECK(plan.device().packing_overhead() <= 0.05);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("saving holds one whole unit beside the states") {
   const models::Model model = make_toy(8, 256, 64, 4, false, false);
   for (int stage : {1, 2, 3}) {
