@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/lead.h"
 
 namespace zrt::runtime {
 
@@ -27,6 +28,7 @@ void check_sizes(const Config& config) {
 }
 
 void check_run(const Config& config) {
+  check_sizes(config);
   check("--ranks (threads of one process)", config.mesh.world(), 1024);
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
 }
@@ -115,7 +117,7 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
                                int host_ranks) {
   check_run(config);
   core::set_threads(config.run.threads_per_rank);
-  Compiled compiled = compile(layout, phases);
+  Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
   for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, ranks)}) {
     if (limits.hold(peak_bytes(compiled.plan))) continue;

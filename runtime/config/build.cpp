@@ -232,7 +232,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.load_module_only = values.flag("run.load_module_only");
   run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
-  run.stress_seed = values.integer("run.stress_seed", 0, most);
+  run.stress_seed = values.integer("run.stress_seed", 0);
   return run;
 }
 
@@ -241,6 +241,7 @@ RunConfig build_run(Values& values, const std::string& name) {
 Config build_config(Values& values, int ranks, const std::string& name) {
   Config config;
   config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor", 1, Mesh::max_ranks));
+  config.parallel.cluster = optional_text(values, "parallel.cluster");
   config.parallel.pipeline = static_cast<int>(values.integer("parallel.pipeline", 1, Mesh::max_ranks));
   config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
   config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);

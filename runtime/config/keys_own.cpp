@@ -50,6 +50,7 @@ constexpr Key parallel_keys[] = {
     {"schedule", t_text, R"("1f1b")", Use::refused, "with one pipeline stage there is no other schedule"},
     {"reduce_every", t_int | t_null, "null", Use::implemented},
     {"hierarchical_ranks", t_int, "1", Use::implemented},
+    {"cluster", t_text | t_null, "null", Use::implemented},
 };
 
 constexpr Key memory_keys[] = {

@@ -1,6 +1,7 @@
 #include "runtime/plan/plan.h"
 
 #include "core/parallel.h"
+#include "runtime/plan/lead.h"
 
 namespace zrt::runtime {
 namespace {
@@ -38,11 +39,11 @@ Plan make_plan(const Config& config, const Layout& layout, const std::vector<std
   // Data-parallel ranks all run the same programs.
   RankGroup& group = plan.groups.emplace_back();
   group.last = layout.dp - 1;
-  group.compiled = compile(layout, phases);
+  group.compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);
-  if (known) group.step = simulate(group.compiled.set, step, layout, *known, true);
+  if (known) group.step = simulate(group.compiled.set, step, layout, *known);
   plan.fits = plan.limits.hold(peak_bytes(group.compiled.plan));
   if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, phases, plan.limits, known);
   return plan;

@@ -74,13 +74,19 @@ std::string memory_chart(const Program& program, const std::vector<MemoryPoint>&
   chart.x_unit = unit, chart.y_unit = draw::Unit::bytes;
   chart.x_start = part.from, chart.x_end = part.to;
   chart.stacked = chart.steps = true;
-  if (limit) chart.limit = static_cast<double>(limit->bytes), chart.limit_name = limit->from;
   core::CategoryBytes largest{};
+  uint64_t highest = 0;
   for (const MemoryPoint& point : points) {
+    highest = std::max(highest, total(point.categories));
     for (size_t c = 0; c < core::category_count; ++c) largest[c] = std::max(largest[c], point.categories[c]);
   }
   for (size_t c = 0; c < core::category_count; ++c) {
     if (largest[c] > 0) chart.series.push_back({std::string(core::category_names[c]), {}});
+  }
+  // A limit far above would press everything else to the ground.
+  if (limit && limit->bytes < 3 * highest) {
+    chart.limit = static_cast<double>(limit->bytes);
+    chart.limit_name = limit->from;
   }
   const auto add = [&](const MemoryPoint& point, double at) {
     chart.x.push_back(at);
@@ -120,7 +126,9 @@ std::string plan_page(const Plan& plan) {
   std::vector<std::string> parts;
   for (const RankGroup& group : plan.groups) {
     const Program& program = group.compiled.set.program("step");
-    const auto timeline = group.step ? group.step->timeline : in_program_order(program);
+    const auto timeline = plan.cluster
+                              ? simulate(group.compiled.set, program, *plan.layout, *plan.cluster, true).timeline
+                              : in_program_order(program);
     const draw::Unit unit = group.step ? draw::Unit::seconds : draw::Unit::plain;
     parts.push_back(fmt::format(
         "<h2>Ranks {} to {}</h2>\n<p>{}</p>\n", group.first, group.last,

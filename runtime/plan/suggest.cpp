@@ -9,6 +9,7 @@
 #include "runtime/mesh.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/lead.h"
 #include "runtime/setup.h"
 #include "runtime/simulator.h"
 
@@ -130,15 +131,29 @@ class Search {
     return all;
   }
 
-  // Undoes each change that is not needed.
+  // Takes each change back as far as it is not needed; what one frees may make another needless.
   Knobs relaxed(Knobs knobs) {
-    const auto undo = [&](auto member) {
-      Knobs milder = knobs;
-      milder.*member = base_.*member;
-      if (!(milder == knobs) && fits(milder)) knobs = milder;
+    const auto weaken = [&](auto member, Ladder ladder) {
+      ladder.insert(ladder.begin(), base_);
+      for (const Knobs& rung : ladder) {
+        if (rung.*member == knobs.*member) return;
+        Knobs milder = knobs;
+        milder.*member = rung.*member;
+        if (fits(milder)) {
+          knobs = milder;
+          return;
+        }
+      }
     };
-    undo(&Knobs::overlap), undo(&Knobs::checkpoints), undo(&Knobs::unit_bytes), undo(&Knobs::every);
-    undo(&Knobs::micro), undo(&Knobs::stage);
+    for (Knobs before = base_; !(before == knobs);) {
+      before = knobs;
+      weaken(&Knobs::overlap, overlaps(base_));
+      weaken(&Knobs::checkpoints, copies(base_));
+      weaken(&Knobs::unit_bytes, units(base_));
+      weaken(&Knobs::every, windows(base_));
+      weaken(&Knobs::micro, microbatches(base_));
+      weaken(&Knobs::stage, stages(base_));
+    }
     return knobs;
   }
 
@@ -215,7 +230,7 @@ class Search {
     std::vector<std::string> phases = phases_;
     if (knobs.checkpoints == 0) std::erase(phases, "save");
     const Layout layout = make_layout(config, model_);
-    const Compiled compiled = compile(layout, phases, {}, false);
+    const Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr), false);
     result.peaks = peak_bytes(compiled.plan);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;

@@ -173,6 +173,38 @@ TEST_CASE("A checkpoint of any ranks and stage loads on any other to the same we
   CHECK(worst < 1e-5);
 }
 
+TEST_CASE("Shards of groups, secondary shards and persistent units save and load like others") {
+  const models::Model model = toy();
+  for (auto compute : {core::DType::f32, core::DType::bf16}) {
+    for (bool background : {false, true}) {
+      for (runtime::Grouping groups :
+           {runtime::Grouping{1, false, false, false}, runtime::Grouping{2, false, false, true},
+            runtime::Grouping{2, true, true, false}}) {
+        for (int64_t persistence : {0, 20}) {
+          Setting s = setting(4, 3, compute);
+          s.groups = groups, s.persistence = persistence;
+          INFO(core::dtype_name(compute) << ", background " << background << ", replicated " << groups.replicated
+                                         << ", secondary " << groups.secondary << ", persistence " << persistence);
+          const testing::TemporaryFolder folder;
+          Run whole(model, s, folder.path, background);
+          whole.steps(2);
+          whole.save();
+          REQUIRE(whole.saved().error.empty());
+          const std::string saved = whole.hash();
+          whole.steps(2);
+          const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+          Run again(model, s, folder.path / "again", false, &reader);
+          CHECK(again.hash() == saved);
+          again.steps(2);
+          CHECK(again.hash() == whole.hash());
+          Run plain(model, setting(2, 1, compute), folder.path / "plain", false, &reader);
+          CHECK(plain.hash() == saved);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("What a save writes beside training is what the weights were when it was asked for") {
   const models::Model model = toy();
   const testing::TemporaryFolder folder;

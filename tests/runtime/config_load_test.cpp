@@ -32,8 +32,9 @@ TEST_CASE("a full file fills every struct") {
     "memory": {"device_budget_bytes": 2147483648, "host_budget_bytes": null, "unit_bytes": 1048576,
                "placement": "auto"},
     "run": {"steps": 2000, "seed": 7, "out": "runs/first", "eval_interval": 100, "eval_batches": 3,
-            "timeout_seconds": 60, "threads_per_rank": 2, "save_weights": false, "trace": true,
-            "stress_seed": 9}
+            "timeout_seconds": 60, "threads_per_rank": 2, "save_weights": false, "trace": true, "trace_steps": [3, 5],
+            "stress_seed": 9},
+    "tensorboard": {"enabled": true, "output_path": "logs", "job_name": "first"}, "csv_monitor": {"enabled": "true"}
   })",
                                      "dir/ds.json", {}, 2);
   CHECK(config.warnings.empty());
@@ -82,6 +83,13 @@ TEST_CASE("a full file fills every struct") {
   CHECK(config.run.threads_per_rank == 2);
   CHECK(!config.run.save_weights);
   CHECK(config.run.trace);
+  CHECK(config.run.trace_steps == std::pair<int64_t, int64_t>{3, 5});
+  CHECK(config.tensorboard.enabled);
+  CHECK(config.tensorboard.output_path == "logs");
+  CHECK(config.tensorboard.job_name == "first");
+  CHECK(config.csv_monitor.enabled);
+  CHECK(config.csv_monitor.output_path.empty());
+  CHECK(config.csv_monitor.job_name == "DeepSpeedJobName");
   CHECK(config.run.stress_seed == 9);
 }
 

@@ -152,6 +152,19 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 
+TEST_CASE("groups that the ranks or the stage do not allow are refused by key") {
+  const auto refused = [](const std::string& keys, int ranks) { return parse_error(keys, {}, ranks); };
+  const std::string stage3 = R"("zero_optimization": {"stage": 3, )";
+  CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 3},)", 4), "zero_hpz_partition_size = 3"));
+  CHECK(has(refused(stage3 + R"("mics_shard_size": 3},)", 4), "must divide the 4 data-parallel ranks"));
+  CHECK(has(refused(stage3 + R"("mics_shard_size": 1},)", 4), "legal: -1 and 2 or more"));
+  CHECK(has(refused(R"("zero_optimization": {"stage": 2, "mics_shard_size": 2},)", 4), "belongs to"));
+  CHECK(has(refused(stage3 + R"("mics_shard_size": 2, "zero_hpz_partition_size": 2},)", 4), "cannot be combined"));
+  CHECK(has(refused(R"("parallel": {"hierarchical_ranks": 3},)", 4), "parallel.hierarchical_ranks = 3"));
+  CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 2}, "parallel": {"hierarchical_ranks": 4},)", 8),
+            "must equal parallel.hierarchical_ranks = 4"));
+}
+
 TEST_CASE("requests that are not supported are refused by name") {
   check_all({
       {R"("fp16": {"enabled": true, "auto_cast": true},)", {"fp16.auto_cast = true (ds.json:1)", "legal: false"}},

@@ -43,13 +43,24 @@ std::function<bool(Broken&, size_t)> change(Test suits, std::function<void(Broke
   };
 }
 
-// What a gather brings together may still be there from one before it.
-bool repeats(const Program& program, const Op& gather) {
-  if (gather.kind != OpKind::gather) return false;
-  for (const Op& op : program.ops) {
-    if (&op == &gather) return false;
+// What a gather brings together may be there already, from one before it or because it has never been apart; or
+// another gather follows before anybody reads it.
+bool repeats(const Broken& broken, const Op& gather) {
+  if (gather.kind != OpKind::gather && gather.kind != OpKind::gather_grad) return false;
+  const BufferId buffer = gather.accesses.back().buffer;
+  const bool kept = broken.set.buffers[buffer].life != runtime::Life::transient;
+  if (kept && broken.layout->shards() == 1) return true;
+  if (gather.kind == OpKind::gather_grad) return false;
+  bool behind = false;
+  for (const Op& op : broken.set.program("step").ops) {
+    if (&op == &gather) {
+      behind = true;
+      continue;
+    }
     for (const Access& access : op.accesses) {
-      if (access.use != Use::read && access.buffer == gather.accesses.back().buffer) return true;
+      if (access.buffer != buffer) continue;
+      if (access.use != Use::read) return true;
+      if (behind) return false;
     }
   }
   return false;
@@ -59,7 +70,7 @@ FaultKind removed(const char* name, const Test& suits, bool everywhere = true) {
   return {name, everywhere, [suits](Broken& broken, size_t n) {
             Program& program = step(broken);
             const OpId id = nth(
-                program, [&](const Op& op) { return suits(op) && !repeats(program, op); }, n);
+                program, [&](const Op& op) { return suits(op) && !repeats(broken, op); }, n);
             if (id == program.ops.size()) return false;
             drop_op(program, id);
             return true;
@@ -82,40 +93,31 @@ std::function<bool(Broken&, size_t)> misplaced(OpKind kind, OpKind other) {
   };
 }
 
-// Access number `n` of all of the step's ops that `suits`.
-bool change_access(Broken& broken, size_t n, const std::function<bool(const Op&, const Access&)>& suits,
-                   const std::function<void(Broken&, Op&, Access&)>& apply) {
-  for (Op& op : step(broken).ops) {
-    for (Access& access : op.accesses) {
-      if (!suits(op, access) || n-- > 0) continue;
-      apply(broken, op, access);
-      return true;
+// What an access names: for weights and gradients a unit, else a buffer.
+uint32_t meant(const Op& op, const Access& access) {
+  if (access.role != Role::weight && access.role != Role::grad) return access.buffer;
+  size_t nth = 0;
+  for (const Access* other = op.accesses.data(); other != &access; ++other) nth += other->role == access.role;
+  return op.units[nth];
+}
+
+// Puts what an op before this one uses in the same role, and means something else by, in place of the buffer.
+bool other_buffer(Broken& broken, size_t n, Role role) {
+  auto& ops = step(broken).ops;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    for (Access& access : ops[i].accesses) {
+      if (access.role != role || access.use != Use::read) continue;
+      const uint32_t right = meant(ops[i], access);
+      for (size_t j = 0; j < i; ++j) {
+        for (const Access& other : ops[j].accesses) {
+          if (other.role != role || other.use != Use::read || meant(ops[j], other) == right || n-- > 0) continue;
+          access.buffer = other.buffer;
+          return true;
+        }
+      }
     }
   }
   return false;
-}
-
-// Puts what another op of the step, before this one, uses in the same role in place of the buffer.
-bool other_buffer(Broken& broken, size_t n, Role role, Use use) {
-  return change_access(
-      broken, n,
-      [&](const Op& op, const Access& access) {
-        return access.role == role && access.use == use &&
-               std::any_of(step(broken).ops.begin(), step(broken).ops.end(), [&](const Op& other) {
-                 return std::any_of(other.accesses.begin(), other.accesses.end(), [&](const Access& a) {
-                   return &other < &op && a.role == role && a.buffer != access.buffer && a.use == use;
-                 });
-               });
-      },
-      [&](Broken& b, Op& op, Access& access) {
-        for (const Op& other : step(b).ops) {
-          for (const Access& a : other.accesses) {
-            if (&other >= &op || a.role != role || a.buffer == access.buffer || a.use != use) continue;
-            access.buffer = a.buffer;
-            return;
-          }
-        }
-      });
 }
 
 // A backward or reduction that defines adds, one that adds defines.
@@ -201,11 +203,10 @@ std::vector<FaultKind> meaning_faults() {
        change(is(OpKind::reduce_grad), [](Broken& b, Program& p, OpId id) { next_unit(b, p.ops[id]); })},
       {"update of another unit", true,
        change(is(OpKind::update), [](Broken& b, Program& p, OpId id) { next_unit(b, p.ops[id]); })},
-      {"another unit's weight", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::weight, Use::read); }},
-      {"another unit's gradient", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::grad, Use::read); }},
-      {"another block's input", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::input, Use::read); }},
-      {"another block's saved state", true,
-       [](Broken& b, size_t n) { return other_buffer(b, n, Role::saved, Use::read); }},
+      {"another unit's weight", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::weight); }},
+      {"another unit's gradient", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::grad); }},
+      {"another block's input", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::input); }},
+      {"another block's saved state", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::saved); }},
       {"microbatches swapped", false, swap_microbatches},
       {"batch of the next microbatch", true,
        change(is(OpKind::load_batch), [](Broken&, Program& p, OpId id) { ++p.ops[id].microbatch.first; })},

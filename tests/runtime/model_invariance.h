@@ -42,7 +42,7 @@ inline std::vector<Group> all_groups(const std::vector<float>& dropouts) {
   return all;
 }
 
-// Every stage, unit and bucket size of each group gives the same bits.
+// Every stage, unit and bucket size, lead, persistence and secondary shard of each group gives the same bits.
 inline void check_invariance(std::vector<Group> chosen, const MakeModel& make) {
   if (chosen.size() > group_limit) chosen.resize(group_limit);
   for (const Group& group : chosen) {
@@ -50,7 +50,7 @@ inline void check_invariance(std::vector<Group> chosen, const MakeModel& make) {
     std::string expected;
     for (int stage = 0; stage <= 3; ++stage) {
       for (int64_t unit : {3000, 1 << 20}) {
-        for (int repeat = 0; repeat < 2; ++repeat) {
+        for (int repeat = 0; repeat < (stage == 3 ? 3 : 2); ++repeat) {
           Setting s;
           s.ranks = group.ranks;
           s.stage = stage;
@@ -60,7 +60,11 @@ inline void check_invariance(std::vector<Group> chosen, const MakeModel& make) {
           s.reduce_every = group.reduce_every;
           s.unit_elements = unit;
           s.bucket = repeat == 0 ? unit : 2 * unit;
-          s.overlap = repeat == 1;
+          s.overlap = repeat > 0;
+          if (repeat == 2) {
+            s.prefetch = 5 * unit, s.persistence = 1000;
+            s.groups.inner = group.ranks % 2 == 0 ? 2 : 1, s.groups.secondary = group.ranks % 2 == 0;
+          }
           s.steps = invariance_steps;
           INFO(model.type << ", " << core::dtype_name(group.compute) << ", dropout " << group.dropout
                           << ", accumulation " << group.accumulation << "/" << group.reduce_every << ", " << group.ranks

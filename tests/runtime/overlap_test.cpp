@@ -148,3 +148,30 @@ TEST_CASE("limits bound what is gathered at a time") {
   CHECK(gathered(100000, 1000) <= std::max<uint64_t>(1000, none));
   CHECK(gathered(700, INT64_MAX) <= none + 700);
 }
+
+TEST_CASE("every optimizer steps alike on groups of ranks") {
+  const models::Model model = make_toy(3, 24, 40, 4, true, true);
+  const optimizer::AdafactorParams factored;
+  const optimizer::OptimizerParams all[] = {optimizer::SgdParams{0.9f}, optimizer::LionParams{}, factored};
+  for (const optimizer::OptimizerParams& optimizer : all) {
+    for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+      Setting s = setting(3, {2, 1}, type);
+      s.optimizer = optimizer, s.overlap = true;
+      const Outcome plain = run(model, s);
+      CAPTURE(optimizer.index(), core::dtype_name(type));
+      s.groups = {2, false, true, false};
+      check_same(run(model, s), plain);
+      for (runtime::Grouping groups :
+           {runtime::Grouping{2, true, false, false}, runtime::Grouping{2, false, false, true}}) {
+        s.groups = groups;
+        const Outcome outcome = run(model, s);
+        CAPTURE(groups.replicated);
+        // Lion steps by signs, and bf16 rounds: there a last bit of a sum may turn a step round.
+        const bool exact = type == core::DType::f32 && !std::holds_alternative<optimizer::LionParams>(optimizer);
+        CHECK(relative_l2(outcome.weights, plain.weights) < (exact ? 1e-5 : 0.05));
+        CHECK(run(model, s).state == outcome.state);
+        CHECK(outcome.planned == outcome.measured);
+      }
+    }
+  }
+}

@@ -182,6 +182,27 @@ TEST_CASE("a budget that holds the plan fits, one byte less does not") {
   CHECK_FALSE(planned({}, 2, a_cluster(peak - 1))->plan.fits);
 }
 
+TEST_CASE("ranks of a host share its memory, and of two limits the smaller counts") {
+  Cluster cluster = a_cluster(1000);
+  cluster.tier_bytes[1] = 8000;
+  const auto host = [&](int ranks) {
+    return memory_limits(parse_config(base, "plan.json", {"train_batch_size=null"}, ranks), &cluster)
+        .of(core::Tier::host)
+        ->bytes;
+  };
+  CHECK(host(1) == 8000);
+  CHECK(host(4) == 2000);
+  CHECK(host(8) == 1000);
+  CHECK(host(64) == 1000);
+  for (const int64_t budget : {500, 2000}) {
+    const Config config = parse_config(base, "plan.json", {fmt::format("memory.device_budget_bytes={}", budget)}, 2);
+    Limits limits = memory_limits(config, &cluster);
+    CHECK(limits.of(core::Tier::device)->bytes == (budget == 500 ? 500 : 1000));
+    CHECK(limits.of(core::Tier::device)->from ==
+          (budget == 500 ? "memory.device_budget_bytes" : "a device of dgx-a100"));
+  }
+}
+
 TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic and the time it states") {
   const uint64_t peak = device(*planned({}, 2)).peak_bytes;
   for (const double part : {0.97, 0.8, 0.5}) {
@@ -244,6 +265,60 @@ TEST_CASE("where one change is not enough several are suggested together, and no
   CHECK_FALSE(none->plan.fits);
   CHECK(none->plan.suggestions.empty());
   CHECK(plan_text(none->plan).find("use a smaller model, or more memory") != std::string::npos);
+}
+
+TEST_CASE("of changes that are suggested together none can be left out") {
+  // The microbatch and what keeps the batch as it is are one change, and so are the ranks and that.
+  const std::vector<std::vector<std::string>> changes{{"ranks", "gradient_accumulation_steps", "train_batch_size"},
+                                                      {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"},
+                                                      {"zero_optimization.stage"},
+                                                      {"zero_optimization.overlap_comm"},
+                                                      {"memory.unit_bytes"},
+                                                      {"parallel.reduce_every"}};
+  int together = 0, with_ranks = 0, doubled = 0;
+  for (const int stage : {0, 1, 3}) {
+    for (const int64_t budget : {12000000, 16000000, 20000000, 24000000, 30000000}) {
+      const std::vector<std::string> sets{fmt::format("zero_optimization.stage={}", stage),
+                                          "zero_optimization.overlap_comm=true", "memory.unit_bytes=4194304",
+                                          fmt::format("memory.device_budget_bytes={}", budget)};
+      const auto p = planned(sets, 2);
+      for (const Suggestion& suggestion : p->plan.suggestions) {
+        CAPTURE(stage, budget, suggestion.options());
+        // Nor would a larger microbatch do.
+        Suggestion larger = suggestion;
+        for (auto& [key, value] : larger.changes) {
+          if (key == "train_micro_batch_size_per_gpu") value = std::to_string(2 * std::stoll(value)), ++doubled;
+          if (key == "gradient_accumulation_steps") value = std::to_string(std::stoll(value) / 2);
+        }
+        const bool smaller = std::any_of(larger.changes.begin(), larger.changes.end(),
+                                         [](const auto& one) { return one.first == "train_micro_batch_size_per_gpu"; });
+        const bool even = std::none_of(larger.changes.begin(), larger.changes.end(),
+                                       [](const auto& one) { return one.second == "0"; });
+        if (smaller && even) CHECK_FALSE(followed(larger, sets, 2)->plan.fits);
+        for (const auto& change : changes) {
+          Suggestion less = suggestion;
+          std::erase_if(less.changes, [&](const auto& one) {
+            return std::find(change.begin(), change.end(), one.first) != change.end();
+          });
+          const bool has = std::any_of(suggestion.changes.begin(), suggestion.changes.end(),
+                                       [&](const auto& one) { return one.first == change[0]; });
+          if (!has || less.changes.empty()) continue;
+          ++together, with_ranks += change[0] == "ranks";
+          CAPTURE(change[0]);
+          bool fits = false;
+          try {
+            fits = followed(less, sets, 2)->plan.fits;
+          } catch (const core::ConfigError&) {
+            // Without it the batch does not come out even.
+          }
+          CHECK_FALSE(fits);
+        }
+      }
+    }
+  }
+  CHECK(together >= 10);
+  CHECK(with_ranks >= 1);
+  CHECK(doubled >= 1);
 }
 
 TEST_CASE("more ranks are suggested where states are cut among them") {

@@ -1,4 +1,5 @@
-// Random models and layouts are compiled: the verifier accepts every program and the memory plan agrees with itself.
+// Random models and layouts are compiled: the verifier accepts every program, the memory plan agrees with itself, and
+// programs with a fault at a random place are rejected.
 // ZRT_RANDOM_SEED=N repeats one; with ZRT_FULL_TESTS there are 10,000 instead of 500.
 #include <chrono>
 #include <set>
@@ -7,6 +8,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/verifier.h"
+#include "tests/runtime/fault_kinds.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -144,6 +146,30 @@ void check_plan(const runtime::ProgramSet& set, const runtime::MemoryPlan& plan)
   }
 }
 
+// One fault of each of a few kinds, at a place that is drawn.
+void check_faults(Draw& draw, const runtime::ProgramSet& set, const runtime::Layout& layout) {
+  static const auto kinds = [] {
+    std::vector<FaultKind> all = memory_faults();
+    for (FaultKind& kind : meaning_faults()) all.push_back(std::move(kind));
+    return all;
+  }();
+  for (int i = 0; i < 10; ++i) {
+    const FaultKind& kind = kinds[draw.below(kinds.size())];
+    size_t site = draw.below(60);
+    Broken broken{set, &layout, runtime::no_budgets};
+    while (!kind.apply(broken, site)) {
+      if (site == 0) break;
+      site /= 2;
+      broken.set = set;
+    }
+    if (site == 0 && !kind.apply(broken = {set, &layout, runtime::no_budgets}, 0)) continue;
+    const std::string message = verdict(broken.set, layout, broken.budgets);
+    INFO(kind.name << ", site " << site << ": " << message);
+    CHECK_FALSE(message.empty());
+    CHECK(ops_named(broken.set, message) >= 2);
+  }
+}
+
 void check_one(uint64_t seed) {
   Draw draw(seed);
   const models::Model model = draw_model(draw);
@@ -163,6 +189,7 @@ void check_one(uint64_t seed) {
   runtime::TierBytes less = compiled->set.arena_bytes;
   --less[0];
   CHECK(verdict(compiled->set, layout, less).find("above the budget of") != std::string::npos);
+  check_faults(draw, compiled->set, layout);
   if (seed % 16 != 0) return;
   // Compiled again it is the same, so that ranks need not tell each other.
   const runtime::Compiled again = runtime::compile(layout, phases);

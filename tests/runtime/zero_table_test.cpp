@@ -115,7 +115,7 @@ TEST_CASE("without one part of the partitioning exactly the cells that rest on i
     if (cell.model != "7.5B") continue;
     INFO(text(cell));
     const bool shared = cell.dp > 1;
-    CHECK(matches(cell, [](auto& zero) { zero.states = Extent::full; }) == !(shared && cell.stage >= 1));
+    CHECK(matches(cell, [](auto& zero) { zero.states = zero.grads = Extent::full; }) == !(shared && cell.stage >= 1));
     CHECK(matches(cell, [](auto& zero) { zero.grads = Extent::full; }) == !(shared && cell.stage >= 2));
     CHECK(matches(cell, [](auto& zero) { zero.weights = Extent::full; }) == !(shared && cell.stage >= 3));
   }

@@ -51,6 +51,7 @@ struct Case {
   int stage, ranks;
   bool bf16, two_machines;
   const char* preset = "gpt2-tiny";
+  const char* more = "";
 };
 
 std::vector<Case> cases() {
@@ -60,7 +61,10 @@ std::vector<Case> cases() {
             {2, 4, false, true, "llama-tiny"},
             {3, 4, true, false},
             {3, 3, false, true},
-            {3, 2, true, false, "llama-tiny"}};
+            {3, 2, true, false, "llama-tiny"},
+            {2, 4, false, true, "llama-tiny", " --set parallel.hierarchical_ranks=2"},
+            {3, 4, true, true, "gpt2-tiny", " --set zero_optimization.zero_hpz_partition_size=2"},
+            {3, 4, false, false, "gpt2-tiny", " --set zero_optimization.mics_shard_size=2"}};
   }
   std::vector<Case> all;
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
@@ -73,14 +77,15 @@ TEST_CASE("processes train to the bits that threads train to") {
   const Folder folder("equal");
   for (const Case& c : cases()) {
     const std::string set = "--set zero_optimization.stage=" + std::to_string(c.stage) +
-                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false") + " --set model.preset=" + c.preset;
+                            " --set bf16.enabled=" + (c.bf16 ? "true" : "false") + " --set model.preset=" + c.preset +
+                            c.more;
     fs::remove_all(folder.path / "threads");
     fs::remove_all(folder.path / "processes");
     const JobResult threads = run_shell(folder.train(set + " --ranks " + std::to_string(c.ranks), "threads"));
     const std::string command = folder.train(set, "processes");
     const JobResult processes = run_shell(mpirun(c.ranks) + (c.two_machines ? on_two_machines(command) : command));
-    INFO(c.preset << ", stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16 << ", two machines "
-                  << c.two_machines << "\n"
+    INFO(c.preset << c.more << ", stage " << c.stage << ", " << c.ranks << " ranks, bf16 " << c.bf16
+                  << ", two machines " << c.two_machines << "\n"
                   << threads.text << processes.text);
     REQUIRE(threads.code == 0);
     REQUIRE(processes.code == 0);

@@ -124,6 +124,18 @@ TEST_CASE("The page of a run with one step, without a trace, and of one that is 
   CHECK(has(damaged.document, "memory.json is damaged"));
 }
 
+TEST_CASE("Steps that a run does not take cannot be traced, and it says so") {
+  const Folder folder("no_trace");
+  build_data(folder);
+  folder.write("c.json", folder.config());
+  const Result trained =
+      run_zrt("train " + (folder / "c.json") + " --set run.trace=true --set run.trace_steps=[50,60] --steps 2");
+  INFO(trained.text);
+  CHECK(trained.code == 0);
+  CHECK(has(trained.text, "run.trace_steps is [50, 60], but this run takes the steps 1 to 2: nothing is traced"));
+  CHECK_FALSE(fs::exists(folder / "run/trace.json"));
+}
+
 TEST_CASE("A report of nothing, or to nowhere, is an error that says so") {
   const Folder folder("no_report");
   const Result nothing = run_zrt("report " + (folder / "none"));

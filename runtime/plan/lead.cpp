@@ -1,0 +1,76 @@
+#include "runtime/plan/lead.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "runtime/simulator.h"
+#include "runtime/verifier.h"
+
+namespace zrt::runtime {
+namespace {
+
+using Lead = std::optional<int64_t>;  // as Layout::prefetch
+
+int64_t largest_block(const Layout& layout) {
+  int64_t most = 0;
+  for (const auto& units : layout.units.blocks) {
+    int64_t elements = 0;
+    for (uint32_t u : units) {
+      const optimizer::Unit& unit = layout.units.units[u];
+      if (layout.weights(unit) == optimizer::Extent::shard) elements += unit.elements;
+    }
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
+// From the longest to the shortest.
+std::vector<Lead> leads(const Layout& layout, bool cluster) {
+  std::vector<Lead> all;
+  if (layout.prefetch) {
+    for (int64_t lead = *layout.prefetch; lead > 0; lead /= 2) all.push_back(lead);
+  } else {
+    if (cluster) {
+      for (int64_t blocks : {8, 4, 2}) all.push_back(blocks * largest_block(layout));
+    }
+    all.push_back(std::nullopt);
+  }
+  all.push_back(0);
+  return all;
+}
+
+}  // namespace
+
+Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+                           const Limits& limits, bool check) {
+  const bool gathers = layout.overlap && layout.zero.weights == optimizer::Extent::shard &&
+                       std::find(phases.begin(), phases.end(), "step") != phases.end();
+  if (!gathers) return compile(layout, phases, {}, check);
+  std::optional<Cluster> cluster;
+  if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
+  Compiled chosen;
+  std::optional<double> best;
+  for (const Lead& lead : leads(layout, cluster.has_value())) {
+    Layout candidate = layout;
+    candidate.prefetch = lead;
+    Compiled compiled = compile(candidate, phases, {}, false);
+    const bool last = lead && *lead == 0;
+    // Where nothing fits, a refusal speaks of the smallest.
+    if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
+    if (cluster) {
+      const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
+      if (best && seconds > *best * 1.005) continue;
+      best = best ? std::min(*best, seconds) : seconds;
+    }
+    chosen = std::move(compiled);
+    if (!cluster) break;
+  }
+  if (!check) return chosen;
+  const auto start = std::chrono::steady_clock::now();
+  verify(chosen.set, layout);
+  chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return chosen;
+}
+
+}  // namespace zrt::runtime
