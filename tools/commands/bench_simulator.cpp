@@ -89,10 +89,11 @@ int bench_predict(const Args& args) {
                        .dump()
                 << "\n";
     } else {
+      const runtime::Spread& step = bench.step_seconds;
       std::cout << fmt::format(
-          "a step: predicted {:.4f} s, measured {} s, error {:+.1f} %; communication exposed: "
-          "predicted {:.4f} s, measured {:.4f} s\n",
-          bench.predicted.seconds, spread_text(bench.step_seconds, 1), 100 * bench.error(),
+          "a step: predicted {:.4f} s, measured {:.4f} ({:.4f} – {:.4f}) s, error {:+.1f} %\n"
+          "communication exposed: predicted {:.4f} s, measured {:.4f} s\n",
+          bench.predicted.seconds, step.median, step.low, step.high, 100 * bench.error(),
           bench.predicted.exposed_comm_seconds, bench.exposed_comm_seconds.median);
     }
     return 0;
