@@ -41,10 +41,10 @@ std::vector<Lead> leads(const Layout& layout, bool cluster) {
 }  // namespace
 
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
-                           const Limits& limits) {
+                           const Limits& limits, bool check) {
   const bool gathers = layout.overlap && layout.zero.weights == optimizer::Extent::shard &&
                        std::find(phases.begin(), phases.end(), "step") != phases.end();
-  if (!gathers) return compile(layout, phases);
+  if (!gathers) return compile(layout, phases, {}, check);
   std::optional<Cluster> cluster;
   if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
   const std::vector<Lead> all = leads(layout, cluster.has_value());
@@ -54,9 +54,10 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
   for (const Lead& lead : all) {
     Layout candidate = layout;
     candidate.prefetch = lead;
-    const Compiled compiled = compile(candidate, phases, {}, false);
+    Compiled compiled = compile(candidate, phases, {}, false);
     if (!limits.hold(peak_bytes(compiled.plan))) continue;
     if (!cluster) {
+      if (!check) return compiled;
       chosen = candidate;
       break;
     }
@@ -65,7 +66,7 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
     best = best > 0 ? std::min(best, seconds) : seconds;
     chosen = candidate;
   }
-  return compile(chosen, phases);
+  return compile(chosen, phases, {}, check);
 }
 
 }  // namespace zrt::runtime
