@@ -12,6 +12,9 @@ mkdir -p "$work"
 cmake --install build/release --prefix "$work/first" >/dev/null
 mv "$work/first" "$work/prefix"  # an installed zrt does not know where it lies
 "$work/prefix/bin/zrt" --version
+# It finds the clusters that were installed with it.
+echo '{"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}}' >"$work/tiny.json"
+"$work/prefix/bin/zrt" bench predict "$work/tiny.json" --cluster dgx-h200 --ranks 1 --rounds 1
 
 cp -r tools/examples/custom_block "$work/project"
 cmake -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \

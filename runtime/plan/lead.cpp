@@ -1,9 +1,11 @@
 #include "runtime/plan/lead.h"
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
 
 #include "runtime/simulator.h"
+#include "runtime/verifier.h"
 
 namespace zrt::runtime {
 namespace {
@@ -47,26 +49,28 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
   if (!gathers) return compile(layout, phases, {}, check);
   std::optional<Cluster> cluster;
   if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
-  const std::vector<Lead> all = leads(layout, cluster.has_value());
-  Layout chosen = layout;
-  chosen.prefetch = 0;  // where nothing fits, a refusal speaks of the smallest
-  double best = 0;
-  for (const Lead& lead : all) {
+  Compiled chosen;
+  std::optional<double> best;
+  for (const Lead& lead : leads(layout, cluster.has_value())) {
     Layout candidate = layout;
     candidate.prefetch = lead;
     Compiled compiled = compile(candidate, phases, {}, false);
-    if (!limits.hold(peak_bytes(compiled.plan))) continue;
-    if (!cluster) {
-      if (!check) return compiled;
-      chosen = candidate;
-      break;
+    const bool last = lead && *lead == 0;
+    // Where nothing fits, a refusal speaks of the smallest.
+    if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
+    if (cluster) {
+      const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
+      if (best && seconds > *best * 1.005) continue;
+      best = best ? std::min(*best, seconds) : seconds;
     }
-    const double seconds = simulate(compiled.set, compiled.set.program("step"), layout, *cluster).seconds;
-    if (best > 0 && seconds > best * 1.005) continue;
-    best = best > 0 ? std::min(best, seconds) : seconds;
-    chosen = candidate;
+    chosen = std::move(compiled);
+    if (!cluster) break;
   }
-  return compile(chosen, phases, {}, check);
+  if (!check) return chosen;
+  const auto start = std::chrono::steady_clock::now();
+  verify(chosen.set, layout);
+  chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return chosen;
 }
 
 }  // namespace zrt::runtime

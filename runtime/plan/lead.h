@@ -9,12 +9,11 @@
 
 namespace zrt::runtime {
 
-// Compiles and verifies `phases` with the lead that the configuration leaves open:
+// Compiles and, with `check`, verifies `phases` with the lead that the configuration leaves open:
 //  - stage3_prefetch_bucket_size, where it is given, else the next block;
 //  - with parallel.cluster the one that steps fastest there, of the next 0, 1, 2, 4 and 8 blocks within that limit;
 //    of two that differ by less than 0.5 % the shorter;
 //  - in any case the longest or fastest one whose plan `limits` hold; if none does, none ahead.
-// With `check` false the verifier is left out.
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                            const Limits& limits, bool check = true);
 

@@ -14,8 +14,8 @@ int plan_command(const Args& args) {
   options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
       "cluster", po::value<std::string>(),
-      "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits "
-      "memory; by default parallel.cluster")("json", "print the plan as JSON")(
+      "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
+      "by default parallel.cluster")("json", "print the plan as JSON")(
       "draw", po::value<std::string>(), "write a page with lanes and memory over the time of a step to this file");
   po::variables_map values;
   if (!parse(args,
@@ -29,9 +29,9 @@ int plan_command(const Args& args) {
   const runtime::Config config =
       runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;
-  const std::string named = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
-  if (!named.empty()) cluster = runtime::find_cluster(named);
+  if (!name.empty()) cluster = runtime::find_cluster(name);
 
   const models::Model model = runtime::make_model(config.model);
   const runtime::Layout layout = runtime::make_layout(config, model);
