@@ -39,7 +39,7 @@ class CommError : public Error {
   using Error::Error;
 };
 
-// Planned memory does not fit its tier; what() holds the ledger and the nearest setting that fits.
+// Planned memory does not fit its tier; what() holds the ledger and the changes that would make it fit.
 class MemoryError : public Error {
  public:
   using Error::Error;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/mesh.h"
@@ -229,16 +230,21 @@ class Search {
     const Config config = reconfigured(config_, sets, knobs.ranks);
     std::vector<std::string> phases = phases_;
     if (knobs.checkpoints == 0) std::erase(phases, "save");
-    const Layout layout = make_layout(config, model_);
-    const Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr), false);
-    result.peaks = peak_bytes(compiled.plan);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
+    Layout layout = make_layout(config, model_);
+    const auto lead = std::exchange(layout.prefetch, 0);  // the least memory: most candidates need no more compiling
+    Compiled compiled = compile(layout, phases, {}, false);
+    result.peaks = peak_bytes(compiled.plan);
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (!limits.tiers[t]) continue;
       tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
     }
-    tried.fits = tried.excess == 0;
+    if (tried.excess > 0) return tried;
+    layout.prefetch = lead;
+    compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr), false);
+    result.peaks = peak_bytes(compiled.plan);
+    tried.fits = limits.hold(result.peaks);
     if (!tried.fits) return tried;
     const auto step = std::find_if(compiled.set.programs.begin(), compiled.set.programs.end(),
                                    [](const Program& program) { return program.phase == "step"; });

@@ -321,6 +321,25 @@ TEST_CASE("of changes that are suggested together none can be left out") {
   CHECK(doubled >= 1);
 }
 
+TEST_CASE("of changes that are suggested together each is as small as it can be") {
+  const auto peak = [](int micro, int ranks) {
+    return device(*planned({"zero_optimization.stage=3", "model.layers=8", "model.sequence=384",
+                            "zero_optimization.overlap_comm=false", "train_batch_size=65536",
+                            fmt::format("train_micro_batch_size_per_gpu={}", micro)},
+                           ranks))
+        .peak_bytes;
+  };
+  const uint64_t budget = peak(2, 4);
+  REQUIRE(peak(1, 2) > budget);    // the smallest microbatch alone
+  REQUIRE(peak(4, 256) > budget);  // more ranks alone
+  const auto p = planned(
+      {"zero_optimization.stage=3", "model.layers=8", "model.sequence=384", "zero_optimization.overlap_comm=false",
+       "train_batch_size=65536", fmt::format("memory.device_budget_bytes={}", budget)},
+      2);
+  REQUIRE(p->plan.suggestions.size() == 1);
+  CHECK(p->plan.suggestions[0].options() == "--ranks 4 --set train_micro_batch_size_per_gpu=2");
+}
+
 TEST_CASE("more ranks are suggested where states are cut among them") {
   const uint64_t at_eight = device(*planned({"zero_optimization.stage=3", "memory.unit_bytes=65536"}, 8)).peak_bytes;
   const auto p = planned(
