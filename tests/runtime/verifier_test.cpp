@@ -323,3 +323,47 @@ TEST_CASE("a program of many layers and microbatches stays small and quick to co
   // Where gradients stay whole, the microbatches of one window repeat too.
   CHECK(compile(0, 512, 512).set.program("step").ops.size() == compile(0, 8, 8).set.program("step").ops.size());
 }
+
+namespace {
+
+// All ops of a step with this name, in order.
+std::vector<OpId> all_named(const runtime::Program& step, std::string_view name) {
+  std::vector<OpId> ids;
+  for (OpId id = 0; id < step.ops.size(); ++id) {
+    if (step.ops[id].name == name) ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("a copy of weights that an update has overtaken is rejected") {
+  Fixture f;
+  const Op late = f.step().ops[all_named(f.step(), "forward linear.1").back()];
+  insert_op(f.step(), static_cast<OpId>(f.step().ops.size() - 1), late);
+  CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+                    Catch::Contains("'forward linear.1'") && Catch::Contains("'update linear.1.weight' (turn 0)") &&
+                        Catch::Contains("has updated"));
+}
+
+TEST_CASE("gradients that are summed in another order, over windows, or lost, are rejected") {
+  SECTION("another order") {
+    Fixture f(2, 4, 4);
+    const auto ids = all_named(f.step(), "backward linear.1");
+    swap_ops(f.step(), ids.at(1), ids.at(2));
+    f.rejects({"'backward linear.1'", "in order of microbatches"});
+  }
+  Fixture f(2, 4, 2);
+  drop_op(f.step(), find_op(f.step(), "reduce linear.1.weight"));
+  Op& op = f.step().ops[all_named(f.step(), "backward linear.1").at(2)];
+  SECTION("over windows") {
+    op.accumulate[0] = 1;
+    f.access(op, Role::local_grad).use = Use::update;
+    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+                      Catch::Contains("'backward linear.1'") && Catch::Contains("of another window"));
+  }
+  SECTION("lost") {
+    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+                      Catch::Contains("'backward linear.1'") && Catch::Contains("which no op has used"));
+  }
+}
