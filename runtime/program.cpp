@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+
 #include "core/arena.h"
 #include "core/error.h"
+#include "core/hash.h"
 
 namespace zrt::runtime {
 
@@ -41,6 +43,29 @@ const Program& ProgramSet::program(std::string_view phase) const {
 BufferId ProgramSet::add(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return static_cast<BufferId>(buffers.size() - 1);
+}
+
+std::string ProgramSet::xxh3() const {
+  core::Hash hash;
+  const auto number = [&](uint64_t value) { hash.update(&value, sizeof value); };
+  const auto text = [&](const std::string& value) {
+    number(value.size());
+    hash.update(value.data(), value.size());
+  };
+  for (const Buffer& buffer : buffers) text(buffer.name), number(buffer.bytes), number(buffer.slots);
+  for (const Lane& lane : lanes) text(lane.name());
+  for (const Program& program : programs) {
+    text(program.phase);
+    for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
+    for (const Op& op : program.ops) {
+      text(op.name);
+      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.span)}) number(value);
+      for (OpId other : op.waits) number(other);
+      for (uint32_t unit : op.units) number(unit);
+      for (const Access& access : op.accesses) number(access.buffer), number(uint64_t(access.use));
+    }
+  }
+  return hash.hex();
 }
 
 }  // namespace zrt::runtime

@@ -149,6 +149,7 @@ struct ProgramSet {
   bool has(std::string_view phase) const;
   const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
   BufferId add(Buffer buffer);
+  std::string xxh3() const;  // of everything that ranks running the same programs must agree on
 };
 
 // Calls visit(op id, iteration) in program order, each segment at most `turns` times.

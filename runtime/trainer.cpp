@@ -129,6 +129,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
   const SessionOptions options = session_options(config_);
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
+  comm::require_equal(transport_, "the programs", compiled.set.xxh3(), options.timeout);
   if (hooks_.planned) hooks_.planned(layout_, compiled);
   if (transport_.leads()) {
     core::make_folder(out_);

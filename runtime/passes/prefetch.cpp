@@ -37,10 +37,11 @@ class Prefetcher {
 
  private:
   struct Range {
-    size_t first = 0, count = 0;           // computations
-    std::vector<size_t> gathers;           // of this segment, in order
-    std::optional<size_t> previous, next;  // segments with computations
-    bool crosses = false;                  // its gathers may stand in the segment before
+    size_t first = 0, count = 0;             // computations
+    std::vector<size_t> gathers;             // of this segment, in order
+    std::optional<size_t> previous, next;    // segments with computations
+    std::map<BufferId, size_t> last_reader;  // of gathered weights: the last computation to use them
+    bool crosses = false;                    // its gathers may stand in the segment before
     std::vector<Piece> pieces;
   };
 
@@ -73,6 +74,7 @@ class Prefetcher {
         const Buffer& buffer = set_.buffers[access.buffer];
         if (access.role == Role::weight && buffer.life == Life::transient) {
           read += static_cast<int64_t>(buffer.bytes / core::dtype_size(layout_.compute));
+          range.last_reader[access.buffer] = current_.size();
         }
       }
       for (size_t g : waiting) gathers_[g].consumer = current_.size();
@@ -132,12 +134,24 @@ class Prefetcher {
     size_t last = 0;
     for (Gather& gather : gathers_) {
       const Range& range = ranges_[gather.segment];
-      const size_t floor = std::max(last, range.crosses ? ranges_[*range.previous].first : range.first);
+      const size_t floor = std::max(last, range.crosses ? earliest(gather, ranges_[*range.previous]) : range.first);
       size_t& position = gather.position = gather.consumer;
       while (position > floor && may_stand_before(position - 1, gather)) --position;
       for (size_t q = position; q < gather.consumer; ++q) ahead_[q][gather.consumer] += gather.elements;
       last = position;
     }
+  }
+
+  // In the segment before, not in front of a computation that still uses what its own gather brought to the same place.
+  static size_t earliest(const Gather& gather, const Range& previous) {
+    size_t position = previous.first;
+    for (const Access& access : gather.op.accesses) {
+      const auto found = previous.last_reader.find(access.buffer);
+      if (access.use != Use::read && found != previous.last_reader.end()) {
+        position = std::max(position, found->second + 1);
+      }
+    }
+    return position;
   }
 
   // Whether a gather may run while computation q does, which is not the one that reads it.

@@ -46,16 +46,16 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
                            const Limits& limits, bool check) {
   const bool gathers = layout.overlap && layout.zero.weights == optimizer::Extent::shard &&
                        std::find(phases.begin(), phases.end(), "step") != phases.end();
-  if (!gathers) return compile(layout, phases, {}, check);
   std::optional<Cluster> cluster;
-  if (!config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
+  if (gathers && !config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
   Compiled chosen;
   std::optional<double> best;
-  for (const Lead& lead : leads(layout, cluster.has_value())) {
+  const std::vector<Lead> all = gathers ? leads(layout, cluster.has_value()) : std::vector<Lead>{layout.prefetch};
+  for (size_t i = 0; i < all.size(); ++i) {
     Layout candidate = layout;
-    candidate.prefetch = lead;
+    candidate.prefetch = all[i];
     Compiled compiled = compile(candidate, phases, {}, false);
-    const bool last = lead && *lead == 0;
+    const bool last = i + 1 == all.size();
     // Where nothing fits, a refusal speaks of the smallest.
     if (!limits.hold(peak_bytes(compiled.plan)) && !(last && chosen.set.programs.empty())) continue;
     if (cluster) {
@@ -69,6 +69,9 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
   if (!check) return chosen;
   const auto start = std::chrono::steady_clock::now();
   verify(chosen.set, layout);
+  // All ranks run these programs, so that two members of each group stand for all.
+  const int inner = layout.groups.inner > 1 ? 2 : 1;
+  verify_collectives(std::vector<const ProgramSet*>(static_cast<size_t>(2 * inner), &chosen.set), inner);
   chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return chosen;
 }
