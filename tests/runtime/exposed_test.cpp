@@ -10,7 +10,9 @@ using namespace zrt::testing;
 
 namespace {
 
-constexpr std::chrono::milliseconds slow{20};
+// Long beside what a busy machine adds by scheduling.
+constexpr std::chrono::milliseconds slow{60};
+constexpr double slow_seconds = 0.060;
 
 struct Measured {
   double exposed_seconds, step_seconds;
@@ -50,7 +52,7 @@ TEST_CASE("A slow collective that nothing hides is exposed in full, also at the 
     const Measured m = measure(model, s);
     CAPTURE(stage, m.gathers, m.exposed_seconds, m.step_seconds);
     REQUIRE(m.gathers > 0);
-    const double least = static_cast<double>(m.gathers) * 0.020;
+    const double least = static_cast<double>(m.gathers) * slow_seconds;
     CHECK(m.exposed_seconds >= 0.98 * least);
     CHECK(m.exposed_seconds <= m.step_seconds);
   }
@@ -63,10 +65,10 @@ TEST_CASE("A collective that runs beside computation is not exposed") {
   Setting s;
   s.stage = 3, s.ranks = 2, s.overlap = true;
   const Measured m = measure(model, s);
-  const double all = static_cast<double>(m.gathers) * 0.020;
+  const double all = static_cast<double>(m.gathers) * slow_seconds;
   CAPTURE(m.gathers, m.exposed_seconds, m.step_seconds);
   REQUIRE(m.gathers >= 5);
   // The first gather has nothing to hide behind.
-  CHECK(m.exposed_seconds >= 0.019);
+  CHECK(m.exposed_seconds >= 0.95 * slow_seconds);
   CHECK(m.exposed_seconds < 0.6 * all);
 }

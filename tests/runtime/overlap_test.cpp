@@ -12,7 +12,14 @@ namespace {
 struct Schedule {
   uint32_t accumulation, every;
 };
+// Under ThreadSanitizer, twenty times slower, one schedule meets every lane already.
+#ifdef __SANITIZE_THREAD__
+constexpr bool brief = true;
+constexpr Schedule schedules[] = {{3, 1}};
+#else
+constexpr bool brief = false;
 constexpr Schedule schedules[] = {{1, 1}, {2, 1}, {5, 1}, {6, 2}, {4, 4}};
+#endif
 
 Setting setting(int stage, Schedule schedule, core::DType type) {
   Setting s;
@@ -31,15 +38,21 @@ void check_same(const Outcome& outcome, const Outcome& plain) {
 }  // namespace
 
 TEST_CASE("overlap, prefetch, persistence and secondary shards change no bit at any stage") {
+  std::vector<std::optional<int64_t>> leads{{}, {200}, {100000}};
+  std::vector<int64_t> persistences{0, 20};
+  std::vector<int> inners{1, 2};
+  if (full_tests()) leads.push_back(0), persistences.push_back(1000000), inners.push_back(4);
   for (bool tied : {false, true}) {
+    if (brief && tied) continue;
     const models::Model model = make_toy(4, 12, 17, 5, tied, false);
     for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+      if (brief && type == core::DType::bf16) continue;
       for (Schedule schedule : schedules) {
         const Outcome plain = run(model, setting(0, schedule, type));
         for (int stage = 0; stage < 4; ++stage) {
-          for (std::optional<int64_t> prefetch : {std::optional<int64_t>{}, {0}, {200}, {100000}}) {
-            for (int64_t persistence : {0, 20, 1000000}) {
-              for (int inner : {1, 2, 4}) {
+          for (std::optional<int64_t> prefetch : leads) {
+            for (int64_t persistence : persistences) {
+              for (int inner : inners) {
                 if (stage < 3 && (prefetch || persistence > 0 || inner > 1)) continue;
                 Setting s = setting(stage, schedule, type);
                 s.overlap = true, s.eval = true;
