@@ -119,6 +119,7 @@ std::shared_ptr<Segment> MpiTransport::make_segment(const std::string& what, std
   }
   const auto maker = static_cast<size_t>(here_[0]);
   if (!segment) segment = std::make_shared<Segment>(pids_[maker], std::atoi(all[maker].c_str()), host_count());
+  exchange_texts("open", timeout);  // a maker that fails at once must not close the file before all have opened it
   return segment;
 }
 
