@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -143,7 +144,16 @@ std::string to_json(const Summary& s) {
 }
 
 void write_file(const std::filesystem::path& file, const std::string& text) {
-  core::write_durably(file, text + "\n");
+  // A device, a pipe or a link stays what it is.
+  using std::filesystem::file_type;
+  const file_type type = std::filesystem::symlink_status(file).type();
+  if (type != file_type::character && type != file_type::fifo && type != file_type::symlink) {
+    core::write_durably(file, text + "\n");
+    return;
+  }
+  std::ofstream out(file);
+  out << text << "\n" << std::flush;
+  if (!out) throw core::DataError(fmt::format("{}: cannot be written", file.string()));
 }
 
 }  // namespace zrt::runtime

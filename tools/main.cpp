@@ -23,7 +23,7 @@ constexpr const char* usage =
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
     "  report RUN         one page of curves, memory and a step's timeline, from a run's files\n"
-    "  bench WHAT         measure train, save, adam or comm against this machine's ceilings\n\n"
+    "  bench WHAT         measure: train, save, adam, comm, overlap, calibrate or predict\n\n"
     "`zrt COMMAND --help` lists a command's options.\n";
 
 int run(const std::vector<std::string>& args) {

@@ -1,5 +1,8 @@
 #include "runtime/plan/plan.h"
 
+#include <cmath>
+
+#include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/plan/lead.h"
 
@@ -44,6 +47,11 @@ Plan make_plan(const Config& config, const Layout& layout, const std::vector<std
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);
   if (known) group.step = simulate(group.compiled.set, step, layout, *known);
+  if (group.step && !std::isfinite(group.step->seconds)) {
+    throw core::ConfigError(
+        "a step on " + known->name +
+        " would take longer than any number says; look for constants that are far too small or large");
+  }
   plan.fits = plan.limits.hold(peak_bytes(group.compiled.plan));
   if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, phases, plan.limits, known);
   return plan;

@@ -31,7 +31,7 @@ int plan_command(const Args& args) {
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;
-  if (!name.empty()) cluster = runtime::find_cluster(name);
+  if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);
 
   const models::Model model = runtime::make_model(config.model);
   const runtime::Layout layout = runtime::make_layout(config, model);
