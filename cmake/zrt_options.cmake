@@ -2,20 +2,21 @@
 add_library(zrt_options INTERFACE)
 target_include_directories(zrt_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 # IEEE arithmetic everywhere: contraction would make bits depend on how the compiler vectorised a loop.
-target_compile_options(zrt_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
-                       -ffp-contract=off -fno-math-errno)
+target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-ffp-contract=off;-fno-math-errno>")
 if(ZRT_WERROR)
-  target_compile_options(zrt_options INTERFACE -Werror)
+  target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(ZRT_SANITIZE)
-  target_compile_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(zrt_options INTERFACE
+                         "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ZRT_SANITIZE};-fno-omit-frame-pointer>")
   target_link_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # gcc 12 reports false positives of these kinds in sanitized standard headers.
-    target_compile_options(zrt_options INTERFACE -Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-tsan)
+    target_compile_options(zrt_options INTERFACE
+                           "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized;-Wno-stringop-overflow;-Wno-tsan>")
   else()
     # clang says which loops the sanitizers keep from vectorising.
-    target_compile_options(zrt_options INTERFACE -Wno-pass-failed)
+    target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
   endif()
 endif()
 

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/host_device.h"
+
 namespace zrt::core {
 
 enum class DType : uint8_t { f32, bf16, f16, i32, u8 };
@@ -19,15 +21,15 @@ struct f16 {
   uint16_t bits = 0;
 };
 
-inline float to_float(float x) {
+ZRT_HD inline float to_float(float x) {
   return x;
 }
-inline float to_float(bf16 x) {
+ZRT_HD inline float to_float(bf16 x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
 }
 
 // Round to nearest, ties to even; NaN stays a quiet NaN. Branch-free, so that loops vectorise.
-inline bf16 to_bf16(float x) {
+ZRT_HD inline bf16 to_bf16(float x) {
   const uint32_t u = std::bit_cast<uint32_t>(x);
   const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const uint32_t nan = (u >> 16) | 0x40u;

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace zrt::core {
 
 struct RngKey {
@@ -15,7 +17,7 @@ struct RngKey {
 inline constexpr uint32_t init_step = 0xffffffffu;
 
 // Four 32-bit words for block `index` of the key's stream. The step and the tensor share the counter with the index.
-inline std::array<uint32_t, 4> philox(const RngKey& key, uint64_t index) {
+ZRT_HD inline std::array<uint32_t, 4> philox(const RngKey& key, uint64_t index) {
   uint32_t c0 = static_cast<uint32_t>(index), c1 = static_cast<uint32_t>(index >> 32), c2 = key.tensor, c3 = key.step;
   uint32_t k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
   for (int round = 0; round < 10; ++round) {
@@ -28,12 +30,12 @@ inline std::array<uint32_t, 4> philox(const RngKey& key, uint64_t index) {
 }
 
 // Word of element `index`: element 4i + j is word j of block i.
-inline uint32_t random_word(const RngKey& key, uint64_t index) {
+ZRT_HD inline uint32_t random_word(const RngKey& key, uint64_t index) {
   return philox(key, index >> 2)[index & 3];
 }
 
 // Uniform in (0, 1), never 0 or 1. 23 bits, because half of a 24-bit step above 0.5 would round up to 1.
-inline float uniform(uint32_t word) {
+ZRT_HD inline float uniform(uint32_t word) {
   return (static_cast<float>(word >> 9) + 0.5f) * 0x1p-23f;
 }
 

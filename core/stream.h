@@ -1,54 +1,62 @@
-// Device, Stream and Event. A stream runs its tasks in order and beside other streams; an event is the completion of
-// everything queued before it. On the CPU a stream is a worker thread; on a GPU it will be a CUDA stream.
+// Stream and Event. A stream runs its tasks in order and beside other streams; an event is the completion of
+// everything queued before it. On the CPU a stream is a worker thread; on a GPU it is a CUDA stream, and a task is a
+// function that queues work on it.
 #pragma once
-#include <condition_variable>
-#include <cstdint>
-#include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
+
+#include "core/device.h"
 
 namespace zrt::core {
 
 // Completion of a point in a stream. Copies share the state. A default-made event is complete.
 class Event {
  public:
-  bool done() const;
-  void wait() const;  // blocks the calling thread; rethrows nothing: errors surface in Stream::synchronize
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool done() const = 0;
+    virtual void wait() const = 0;
+  };
+  Event() = default;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  bool done() const { return !state_ || state_->done(); }
+  void wait() const {  // blocks the calling thread; rethrows nothing: errors surface in Stream::synchronize
+    if (state_) state_->wait();
+  }
+  const std::shared_ptr<State>& state() const { return state_; }
 
  private:
-  friend class Stream;
-  struct State;
   std::shared_ptr<State> state_;
 };
 
 // One lane. Once a task throws, later tasks are skipped (their events still complete) until synchronize rethrows.
 class Stream {
  public:
-  // `threads` is the number of threads parallel_for uses inside tasks of this stream.
-  explicit Stream(std::string name, int threads = 1);
-  ~Stream();
+  virtual ~Stream() = default;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  void run(std::function<void()> task);  // queue; the captured state must live until the task has run
-  void wait(Event event);                // later tasks of this stream start after `event`
-  Event record();                        // completes when everything queued so far has run
-  void synchronize();                    // blocks until the queue is empty; rethrows the first error
+  // Queues a task; the captured state must live until it has run. Inside it, place() is this stream's. A CPU stream
+  // runs it on its thread, a CUDA stream calls it at once.
+  virtual void run(std::function<void()> task) = 0;
+  virtual void wait(const Event& event) = 0;  // later tasks of this stream start after `event`, of the same device
+  virtual Event record() = 0;                 // completes when everything queued so far has run
+  virtual void synchronize() = 0;             // blocks until the queue is empty; rethrows the first error
   const std::string& name() const { return name_; }
+  DeviceKind device() const { return device_; }
+
+ protected:
+  Stream(DeviceKind device, std::string name) : device_(device), name_(std::move(name)) {}
 
  private:
-  void work(int threads);
+  DeviceKind device_;
   std::string name_;
-  std::mutex mutex_;
-  std::condition_variable wake_, idle_;
-  std::deque<std::function<void()>> tasks_;
-  bool busy_ = false, stop_ = false;
-  std::exception_ptr error_;
-  std::thread thread_;
 };
+
+// `threads` is the number of threads parallel_for uses inside tasks of a CPU stream.
+std::unique_ptr<Stream> make_stream(DeviceKind device, std::string name, int threads = 1);
 
 }  // namespace zrt::core

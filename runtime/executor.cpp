@@ -42,7 +42,8 @@ Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas,
   if (options.serialize) return;
   for (const Lane& lane : set.lanes) {
     const int threads = lane.kind == LaneKind::compute ? options.threads : 1;
-    streams_.push_back(std::make_unique<core::Stream>(fmt::format("{}/{}", rank_.number, lane.name()), threads));
+    streams_.push_back(
+        core::make_stream(core::DeviceKind::cpu, fmt::format("{}/{}", rank_.number, lane.name()), threads));
   }
 }
 

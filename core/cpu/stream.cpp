@@ -1,111 +1,129 @@
-#include "core/stream.h"
+#include "core/cpu/stream.h"
 
 #include <pthread.h>
 
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "core/parallel.h"
 
 namespace zrt::core {
+namespace {
 
-struct Event::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
+class CpuEvent : public Event::State {
+ public:
+  bool done() const override {
+    std::lock_guard lock(mutex_);
+    return done_;
+  }
+  void wait() const override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_; });
+  }
+  void finish() {
+    {
+      std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool done_ = false;
 };
 
-bool Event::done() const {
-  if (!state_) return true;
-  std::lock_guard lock(state_->mutex);
-  return state_->done;
-}
-
-void Event::wait() const {
-  if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->done; });
-}
-
-Stream::Stream(std::string name, int threads) : name_(std::move(name)), thread_([this, threads] { work(threads); }) {}
-
-Stream::~Stream() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
+class CpuStream : public Stream {
+ public:
+  CpuStream(std::string name, int threads)
+      : Stream(DeviceKind::cpu, std::move(name)), thread_([this, threads] { work(threads); }) {}
+  ~CpuStream() override {
+    {
+      std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
   }
-  wake_.notify_all();
-  thread_.join();
-}
 
-void Stream::run(std::function<void()> task) {
-  {
-    std::lock_guard lock(mutex_);
-    tasks_.push_back([this, task = std::move(task)] {
+  void run(std::function<void()> task) override {
+    queue([this, task = std::move(task)] {
       if (!error_) task();
     });
   }
-  wake_.notify_one();
-}
 
-void Stream::wait(Event event) {
-  if (event.done()) return;
-  {
-    std::lock_guard lock(mutex_);
-    tasks_.push_back([event = std::move(event)] { event.wait(); });
+  void wait(const Event& event) override {
+    if (event.done()) return;
+    queue([event] { event.wait(); });
   }
-  wake_.notify_one();
-}
 
-Event Stream::record() {
-  Event event;
-  event.state_ = std::make_shared<Event::State>();
-  {
-    std::lock_guard lock(mutex_);
-    tasks_.push_back([state = event.state_] {
-      {
-        std::lock_guard state_lock(state->mutex);
-        state->done = true;
-      }
-      state->changed.notify_all();
-    });
+  Event record() override {
+    auto state = std::make_shared<CpuEvent>();
+    queue([state] { state->finish(); });
+    return Event(state);
   }
-  wake_.notify_one();
-  return event;
-}
 
-void Stream::synchronize() {
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return tasks_.empty() && !busy_; });
-  if (error_) {
-    std::exception_ptr error = std::exchange(error_, nullptr);
-    lock.unlock();
-    std::rethrow_exception(error);
-  }
-}
-
-void Stream::work(int threads) {
-  pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
-  set_threads(threads);
-  std::unique_lock lock(mutex_);
-  while (true) {
-    wake_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
-    if (tasks_.empty()) return;  // stopped, and everything queued has run
-    auto task = std::move(tasks_.front());
-    tasks_.pop_front();
-    busy_ = true;
-    lock.unlock();
-    std::exception_ptr thrown;
-    try {
-      task();
-    } catch (...) {
-      thrown = std::current_exception();
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [&] { return tasks_.empty() && !busy_; });
+    if (error_) {
+      std::exception_ptr error = std::exchange(error_, nullptr);
+      lock.unlock();
+      std::rethrow_exception(error);
     }
-    task = nullptr;
-    lock.lock();
-    busy_ = false;
-    if (thrown && !error_) error_ = thrown;
-    if (tasks_.empty()) idle_.notify_all();
   }
+
+ private:
+  void queue(std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+  }
+
+  void work(int threads) {
+    pthread_setname_np(pthread_self(), name().substr(0, 15).c_str());
+    set_threads(threads);
+    std::unique_lock lock(mutex_);
+    while (true) {
+      wake_.wait(lock, [&] { return stop_ || !tasks_.empty(); });
+      if (tasks_.empty()) return;  // stopped, and everything queued has run
+      auto task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+      lock.unlock();
+      std::exception_ptr thrown;
+      try {
+        task();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+      task = nullptr;
+      lock.lock();
+      busy_ = false;
+      if (thrown && !error_) error_ = thrown;
+      if (tasks_.empty()) idle_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, idle_;
+  std::deque<std::function<void()>> tasks_;
+  bool busy_ = false, stop_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_cpu_stream(std::string name, int threads) {
+  return std::make_unique<CpuStream>(std::move(name), threads);
 }
 
 }  // namespace zrt::core

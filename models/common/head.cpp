@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "core/device.h"
 #include "models/common/linear.h"
 #include "models/kernels/gemm.h"
 #include "models/layout.h"
@@ -14,7 +15,10 @@ namespace zrt::models {
 namespace {
 
 constexpr size_t norm_weight = 0;
-constexpr int64_t chunk_rows = 512;   // rows of logits held at a time
+// Rows of logits held at a time: on a GPU many, because every chunk reads and writes the whole weight gradient.
+int64_t chunk_rows() {
+  return core::place().device == core::DeviceKind::cuda ? 8192 : 512;
+}
 constexpr int64_t vocab_tile = 4096;  // rows of the weight gradient made at a time
 
 class Head : public TransformerBlock {
@@ -82,7 +86,7 @@ class Head : public TransformerBlock {
   Space backward_space(Layout& layout, const Shape& shape) const;
 
   // Whether the weight gradient is a rounded sum of several chunks.
-  static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows; }
+  static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(); }
 
   GemmSpec logits_spec(const Shape& shape, int64_t rows, DType result) const {
     const int64_t V = sizes_.vocab, C = sizes_.hidden;
@@ -122,12 +126,12 @@ Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
     return space;
   }
   uint64_t scratch = 0;
-  in_pieces(shape.rows(), chunk_rows, [&](int64_t, int64_t rows) {
+  in_pieces(shape.rows(), chunk_rows(), [&](int64_t, int64_t rows) {
     scratch = std::max(scratch, find_gemm(logits_spec(shape, rows, shape.type)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * R);
-  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows, shape.rows()) * sizes_.vocab) *
+  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * sizes_.vocab) *
                              core::dtype_size(shape.type));
   space.losses = layout.take<double>(R * 8);
   return space;
@@ -135,9 +139,9 @@ Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
 
 Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
   const int64_t V = sizes_.vocab, C = sizes_.hidden;
-  uint64_t scratch = 0;
+  uint64_t scratch = norm_.backward_scratch(shape);
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
-  in_pieces(shape.rows(), chunk_rows, [&](int64_t begin, int64_t rows) {
+  in_pieces(shape.rows(), chunk_rows(), [&](int64_t begin, int64_t rows) {
     cover(logits_spec(shape, rows, shape.type));
     cover(input_spec(shape, rows));
     if (split_sum(shape)) {
@@ -152,7 +156,7 @@ Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
   space.logits =
-      layout.take(static_cast<uint64_t>(std::min(chunk_rows, shape.rows()) * V) * core::dtype_size(shape.type));
+      layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * V) * core::dtype_size(shape.type));
   if (split_sum(shape)) {
     space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
     space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile, V) * C) * 4);
@@ -175,14 +179,13 @@ void Head::forward(const Call& call) const {
   Layout layout(call.workspace);
   const Space space = forward_space(layout, shape);
   norm_.forward(call, norm_weight, call.input, space.normed, {});
-  in_pieces(R, chunk_rows, [&](int64_t begin, int64_t rows) {
+  in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
     const void* normed = offset(space.normed, static_cast<uint64_t>(begin) * row_bytes(shape));
     find_gemm(logits_spec(shape, rows, shape.type))
         .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
     cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, 0, space.losses + begin);
   });
-  *call.loss = 0;
-  for (int64_t row = 0; row < R; ++row) *call.loss += space.losses[row];
+  sum_losses(space.losses, R, call.loss);
 }
 
 void Head::add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows,
@@ -213,7 +216,7 @@ void Head::backward(const Call& call) const {
   Layout saved_layout(call.saved), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
-  in_pieces(R, chunk_rows, [&](int64_t begin, int64_t rows) {
+  in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
     const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
     const void* normed = offset(saved.normed, at);
     find_gemm(logits_spec(shape, rows, shape.type))
@@ -224,9 +227,8 @@ void Head::backward(const Call& call) const {
         .run(space.logits, call.weights[output_weight_], offset(space.normed, at), nullptr, space.scratch);
     add_weight_gradient(call, space, begin, rows, normed);
   });
-  *call.loss = 0;
-  for (int64_t row = 0; row < R; ++row) *call.loss += space.losses[row];
-  norm_.backward(call, norm_weight, call.input, space.normed, saved.statistics, nullptr, call.d_input);
+  sum_losses(space.losses, R, call.loss);
+  norm_.backward(call, norm_weight, call.input, space.normed, saved.statistics, nullptr, call.d_input, space.scratch);
 }
 
 void Head::decode(const Call& call) const {

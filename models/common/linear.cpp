@@ -36,9 +36,9 @@ uint64_t Linear::forward_scratch(const Shape& shape) const {
 }
 
 uint64_t Linear::backward_scratch(const Shape& shape) const {
-  return std::max({find_gemm(input_spec(shape)).workspace_bytes(),
-                   find_gemm(weight_spec(shape, false)).workspace_bytes(),
-                   find_gemm(weight_spec(shape, true)).workspace_bytes()});
+  return std::max(
+      {find_gemm(input_spec(shape)).workspace_bytes(), find_gemm(weight_spec(shape, false)).workspace_bytes(),
+       find_gemm(weight_spec(shape, true)).workspace_bytes(), bias ? bias_gradient_workspace(shape.rows(), out) : 0});
 }
 
 void Linear::forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch) const {
@@ -55,7 +55,7 @@ void Linear::weight_gradients(const Call& call, size_t weight, const void* x, co
   const Gemm& gemm = find_gemm(weight_spec(call.shape, call.accumulate[weight] != 0));
   const bool turned = stored == Stored::out_in;
   gemm.run(turned ? dy : x, turned ? x : dy, call.grads[weight], nullptr, scratch);
-  if (bias) bias_gradient(call.shape.type, dy, call.shape.rows(), out, grad_target(call, weight + 1));
+  if (bias) bias_gradient(call.shape.type, dy, call.shape.rows(), out, grad_target(call, weight + 1), scratch);
 }
 
 }  // namespace zrt::models

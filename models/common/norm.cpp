@@ -24,10 +24,10 @@ void Norm::forward(const Call& call, size_t weight, const void* x, void* y, cons
 }
 
 void Norm::backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
-                    const void* add, void* dx) const {
+                    const void* add, void* dx, std::byte* scratch) const {
   const GradTarget bias = kind == NormKind::layer ? grad_target(call, weight + 1) : GradTarget{};
   norm_backward(kind, call.shape.type, x, call.weights[weight], dy, statistics.mean, statistics.rstd, add, dx,
-                grad_target(call, weight), bias, call.shape.rows(), width);
+                grad_target(call, weight), bias, call.shape.rows(), width, scratch);
 }
 
 }  // namespace zrt::models

@@ -27,7 +27,8 @@ struct Norm {
   void forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const;
   // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters.
   void backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
-                const void* add, void* dx) const;
+                const void* add, void* dx, std::byte* scratch) const;
+  uint64_t backward_scratch(const Shape& shape) const { return norm_backward_workspace(kind, shape.rows(), width); }
 };
 
 }  // namespace zrt::models

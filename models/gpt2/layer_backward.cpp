@@ -5,7 +5,7 @@
 namespace zrt::models {
 
 uint64_t Gpt2Layer::backward_scratch(const Shape& shape) const {
-  uint64_t bytes = 0;
+  uint64_t bytes = norm_.backward_scratch(shape);
   for (const Linear& linear : linears()) bytes = std::max(bytes, linear.backward_scratch(shape));
   return bytes;
 }
@@ -59,7 +59,8 @@ void Gpt2Layer::backward(const Call& call) const {
   c_fc_.weight_gradients(call, c_fc_weight, space.narrow, space.wide, space.scratch);
   c_fc_.input_gradient(call, c_fc_weight, space.wide, space.first, space.scratch);
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
-  norm_.backward(call, ln_2_weight, kept.residual, space.first, kept.second_norm, call.d_output, call.d_input);
+  norm_.backward(call, ln_2_weight, kept.residual, space.first, kept.second_norm, call.d_output, call.d_input,
+                 space.scratch);
 
   // Attention.
   const void* d_projection = undrop(call.d_input, DropoutSite::attention_output, space.second);
@@ -71,7 +72,8 @@ void Gpt2Layer::backward(const Call& call) const {
   norm_.forward(call, ln_1_weight, call.input, space.narrow, {});
   c_attn_.weight_gradients(call, c_attn_weight, space.narrow, space.wide, space.scratch);
   c_attn_.input_gradient(call, c_attn_weight, space.wide, space.first, space.scratch);
-  norm_.backward(call, ln_1_weight, call.input, space.first, kept.first_norm, call.d_input, call.d_input);
+  norm_.backward(call, ln_1_weight, call.input, space.first, kept.first_norm, call.d_input, call.d_input,
+                 space.scratch);
 }
 
 }  // namespace zrt::models

@@ -1,7 +1,8 @@
 // What the matrix products do not cover: norms, GELU, SwiGLU, rotary positions, residual sums, dropout, embedding,
 // loss, bias gradients. Raw pointers and sizes; a back end is the folder that implements them. `type` is that of every
-// void pointer unless said otherwise and is fp32, bf16 or fp16; arithmetic is fp32, rounded once on writing. Work is
-// spread over core::threads() threads; results do not depend on their number.
+// void pointer unless said otherwise and is fp32, bf16 or fp16; arithmetic is fp32, rounded once on writing. They run
+// at core::place(): on the CPU spread over core::threads() threads, on a GPU queued on its stream, all pointers (but
+// those named `frequencies`) being of device memory. Results do not depend on the number of threads or on timing.
 #pragma once
 #include <cstdint>
 
@@ -38,10 +39,12 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
 // dx = [add +] the gradient of x, and the gradients of gamma and beta. dx may be dy or add.
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
                    const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C);
+                   int64_t C, void* workspace);
+uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C);
 
 // Sum of the rows of x (rows, n).
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad);
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace);
+uint64_t bias_gradient_workspace(int64_t rows, int64_t n);
 
 void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
 // y = gelu(x) again and d = d · gelu'(x), in one pass.
@@ -84,6 +87,8 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape);
 // logits become gradient_scale · (softmax - one_hot). A row with a negative target has loss and gradient zero.
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
                    double* losses);
+// *sum = the sum of the rows' losses, in order.
+void sum_losses(const double* losses, int64_t rows, double* sum);
 
 // A sum of several fp32 products kept in a bf16 tensor `hi` and its missing low halves `lo`: no rounding until the
 // last part. The first part starts from hi (accumulate) or from nothing.

@@ -5,7 +5,7 @@
 namespace zrt::models {
 
 LlamaLayer::BackwardSpace LlamaLayer::backward_space(Layout& layout, const Shape& shape) const {
-  uint64_t scratch = 0;
+  uint64_t scratch = norm_.backward_scratch(shape);
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
@@ -47,7 +47,7 @@ void LlamaLayer::backward(const Call& call) const {
   up_.input_gradient(call, up_weight, space.up, space.narrow, space.scratch);
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
   norm_.backward(call, post_attention_norm_weight, kept.residual, space.narrow, kept.second_norm, call.d_output,
-                 call.d_input);
+                 call.d_input, space.scratch);
 
   // Attention.
   o_.weight_gradients(call, o_weight, kept.attention, call.d_input, space.scratch);
@@ -63,7 +63,8 @@ void LlamaLayer::backward(const Call& call) const {
   q_.input_gradient(call, q_weight, space.qkv, space.narrow, space.scratch);
   k_.input_gradient(call, k_weight, d_keys, space.narrow, space.scratch);
   v_.input_gradient(call, v_weight, d_values, space.narrow, space.scratch);
-  norm_.backward(call, input_norm_weight, call.input, space.narrow, kept.first_norm, call.d_input, call.d_input);
+  norm_.backward(call, input_norm_weight, call.input, space.narrow, kept.first_norm, call.d_input, call.d_input,
+                 space.scratch);
 }
 
 }  // namespace zrt::models

@@ -61,7 +61,8 @@ void measure_ops(Rig& rig, MeasuredLanes& measured) {
   rig.tell("lanes: starting ops");
   constexpr int ops = 400;
   measured.op_seconds = rig.seconds([&](int) {
-    core::Stream first("a"), second("b");
+    const auto a = core::make_stream(core::DeviceKind::cpu, "a"), b = core::make_stream(core::DeviceKind::cpu, "b");
+    core::Stream &first = *a, &second = *b;
     for (int i = 0; i < ops / 4; ++i) {
       first.run([] {});
       first.run([] {});

@@ -1,7 +1,9 @@
 #include "core/stream.h"
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "catch.h"
@@ -12,7 +14,8 @@ namespace zrt::core {
 namespace {
 
 TEST_CASE("a stream runs its tasks in order and synchronize waits for all of them") {
-  Stream stream("compute");
+  const auto made = make_stream(DeviceKind::cpu, "compute");
+  Stream& stream = *made;
   std::vector<int> order;
   for (int i = 0; i < 1000; ++i) stream.run([&order, i] { order.push_back(i); });
   stream.synchronize();
@@ -22,7 +25,8 @@ TEST_CASE("a stream runs its tasks in order and synchronize waits for all of the
 
 TEST_CASE("a task waits for the event of another stream") {
   for (int turn = 0; turn < 200; ++turn) {
-    Stream first("first"), second("second");
+    const auto first_made = make_stream(DeviceKind::cpu, "first"), second_made = make_stream(DeviceKind::cpu, "second");
+    Stream &first = *first_made, &second = *second_made;
     int value = 0;  // plain: the event alone orders the accesses
     first.run([&] {
       std::this_thread::sleep_for(std::chrono::microseconds(turn % 7 * 20));
@@ -41,7 +45,8 @@ TEST_CASE("a default-made event is complete and an event's copies share its stat
   const Event none;
   CHECK(none.done());
   none.wait();
-  Stream stream("compute");
+  const auto made = make_stream(DeviceKind::cpu, "compute");
+  Stream& stream = *made;
   std::atomic<bool> go = false;
   stream.run([&] {
     while (!go) std::this_thread::yield();
@@ -54,7 +59,8 @@ TEST_CASE("a default-made event is complete and an event's copies share its stat
 }
 
 TEST_CASE("an error skips later tasks, completes their events and is rethrown once") {
-  Stream stream("compute"), other("other");
+  const auto made = make_stream(DeviceKind::cpu, "compute"), other_made = make_stream(DeviceKind::cpu, "other");
+  Stream &stream = *made, &other = *other_made;
   std::atomic<int> ran = 0, other_ran = 0;
   stream.run([&] { ++ran; });
   stream.run([] { throw CommError("the link is down"); });
@@ -81,18 +87,20 @@ TEST_CASE("an error skips later tasks, completes their events and is rethrown on
 TEST_CASE("a stream's destructor runs what is queued, also after an error") {
   std::atomic<int> ran = 0;
   {
-    Stream stream("compute");
+    const auto made = make_stream(DeviceKind::cpu, "compute");
+    Stream& stream = *made;
     for (int i = 0; i < 50; ++i) stream.run([&] { ++ran; });
   }
   CHECK(ran == 50);
   {
-    Stream("failing").run([] { throw std::runtime_error("nobody asks"); });
+    make_stream(DeviceKind::cpu, "failing")->run([] { throw std::runtime_error("nobody asks"); });
   }
 }
 
 TEST_CASE("tasks of a stream loop with the stream's number of threads") {
   int one = 0, three = 0;
-  Stream narrow("narrow"), wide("wide", 3);
+  const auto narrow_made = make_stream(DeviceKind::cpu, "narrow"), wide_made = make_stream(DeviceKind::cpu, "wide", 3);
+  Stream &narrow = *narrow_made, &wide = *wide_made;
   narrow.run([&] { one = threads(); });
   wide.run([&] { three = threads(); });
   narrow.synchronize();

@@ -65,7 +65,7 @@ TEST_CASE("layer norm, RMS norm and their gradients match fp64 over odd sizes") 
   norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, got_y.data(), means, rstd.floats(), epsilon,
        rows, C);
   norm_backward(kind, type, x.data(), gamma.data(), got_dx.data(), means, rstd.floats(), add.data(), got_dx.data(),
-                to_dgamma, layer ? to_dbeta : GradTarget{}, rows, C);
+                to_dgamma, layer ? to_dbeta : GradTarget{}, rows, C, nullptr);
   CHECK(error_of(got_y, y) < tolerance(type));
   CHECK(error_of(got_dx, dx) < tolerance(type));
   CHECK(error_of(got_dgamma, dgamma) < tolerance(grad_type));
@@ -81,7 +81,7 @@ TEST_CASE("bias gradients are column sums") {
   Doubles expected(index(n));
   if (accumulate) expected = doubles(sums);
   for (int64_t i = 0; i < rows * n; ++i) expected[index(i % n)] += x.at(i);
-  bias_gradient(type, x.data(), rows, n, {sums.data(), type, accumulate});
+  bias_gradient(type, x.data(), rows, n, {sums.data(), type, accumulate}, nullptr);
   CHECK(error_of(sums, expected) < tolerance(type));
 }
 
@@ -300,7 +300,7 @@ TEST_CASE("results do not depend on the number of threads") {
     norm(NormKind::layer, type, x.data(), gamma.data(), gamma.data(), y.data(), mean.floats(), rstd.floats(), 1e-5f,
          rows, C);
     norm_backward(NormKind::layer, type, x.data(), gamma.data(), dy.data(), mean.floats(), rstd.floats(), nullptr,
-                  d.data(), {g.data(), type, false}, {b.data(), type, false}, rows, C);
+                  d.data(), {g.data(), type, false}, {b.data(), type, false}, rows, C, nullptr);
     add_residual(type, x.data(), y.data(), {{1, 2, 3}, 0.2f}, 5, y.data(), rows * C);
     gelu_backward(type, x.data(), d.data(), y.data(), rows * C);
     for (KernelBuffer* buffer : {&y, &mean, &rstd, &g, &b, &d}) results.push_back(*buffer);

@@ -4,15 +4,13 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/kernels/gemm.h"
 #include "models/layout.h"
 
-namespace zrt::models {
+namespace zrt::models::cpu {
 namespace {
-
-using cpu::typed_kernels;
-using cpu::with_type;
 
 constexpr int64_t query_tile = 128;
 
@@ -147,7 +145,7 @@ const float* row_mask(const AttentionShape& s, const Dropout& dropout, uint64_t 
   const uint64_t row =
       (sample * static_cast<uint64_t>(s.heads) + static_cast<uint64_t>(head)) * static_cast<uint64_t>(s.T) +
       static_cast<uint64_t>(query);
-  cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), row * static_cast<uint64_t>(s.T), mask, query + 1);
+  vector_kernels().dropout_mask(dropout_key(dropout), row * static_cast<uint64_t>(s.T), mask, query + 1);
   return mask;
 }
 
@@ -228,4 +226,4 @@ void attention_backward(const AttentionShape& s, const void* qkv, const float* l
   });
 }
 
-}  // namespace zrt::models
+}  // namespace zrt::models::cpu

@@ -2,13 +2,11 @@
 
 #include "core/parallel.h"
 #include "models/kernels/attention.h"
+#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 
-namespace zrt::models {
+namespace zrt::models::cpu {
 namespace {
-
-using cpu::typed_kernels;
-using cpu::with_type;
 
 // Heads that share keys are worked on by one thread, which adds to their cache.
 int64_t slots(const AttentionShape& s) {
@@ -52,4 +50,4 @@ void attention_decode(const AttentionShape& s, const void* qkv, void* out, int64
   });
 }
 
-}  // namespace zrt::models
+}  // namespace zrt::models::cpu

@@ -3,14 +3,12 @@
 #include <cstring>
 
 #include "core/parallel.h"
+#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/layout.h"
 
-namespace zrt::models {
+namespace zrt::models::cpu {
 namespace {
-
-using cpu::typed_kernels;
-using cpu::with_type;
 
 constexpr int64_t piece = 512;  // elements of a row handled at a time
 
@@ -45,11 +43,11 @@ void sum_rows(const T* d_out, int64_t C, const Dropout& dropout, uint64_t first,
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = row_of(i) * C + c;
       if (dropout.probability > 0) {
-        cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(at), mask, n);
+        vector_kernels().dropout_mask(dropout_key(dropout), first + static_cast<uint64_t>(at), mask, n);
       }
       typed_kernels<T>().accumulate(d_out + at, dropout.probability > 0 ? mask : nullptr, sum, n);
     }
-    cpu::write_gradient(grad, target_row * C + c, sum, n);
+    write_gradient(grad, target_row * C + c, sum, n);
   }
 }
 
@@ -83,8 +81,7 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
         }
         for (int64_t c = 0; c < C; c += piece) {
           const int64_t n = std::min(piece, C - c);
-          cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(row * C + c),
-                                             mask, n);
+          vector_kernels().dropout_mask(dropout_key(dropout), first + static_cast<uint64_t>(row * C + c), mask, n);
           typed_kernels<T>().add_then_mask(token + c, place + c, mask, to + c, n);
         }
       }
@@ -126,4 +123,4 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
   if (dwpe.data != nullptr) zero_rows(dwpe, shape.T, shape.positions, shape.C);
 }
 
-}  // namespace zrt::models
+}  // namespace zrt::models::cpu

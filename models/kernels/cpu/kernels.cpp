@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 
-namespace zrt::models {
+namespace zrt::models::cpu {
 namespace {
-
-using cpu::column_tile;
-using cpu::typed_kernels;
-using cpu::with_type;
 
 constexpr int64_t row_grain = 8;          // rows per piece of work
 constexpr int64_t element_grain = 16384;  // elements per piece of work
@@ -24,14 +21,14 @@ void with_masks(const Dropout& dropout, uint64_t first, int64_t n, const Body& b
     float mask[mask_elements];
     for (int64_t at = begin; at < end; at += mask_elements) {
       const int64_t count = std::min(mask_elements, end - at);
-      cpu::vector_kernels().dropout_mask(cpu::dropout_key(dropout), first + static_cast<uint64_t>(at), mask, count);
+      vector_kernels().dropout_mask(dropout_key(dropout), first + static_cast<uint64_t>(at), mask, count);
       body(at, count, static_cast<const float*>(mask));
     }
   });
 }
 
 template <class T>
-const cpu::NormKernels<T>& norm_kernels(NormKind kind) {
+const NormKernels<T>& norm_kernels(NormKind kind) {
   return kind == NormKind::layer ? typed_kernels<T>().layernorm : typed_kernels<T>().rmsnorm;
 }
 
@@ -52,7 +49,7 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
 
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
                    const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C) {
+                   int64_t C, void*) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     // The weights first: dx may overwrite dy.
@@ -62,8 +59,8 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
         const int64_t n = std::min(column_tile, end - at);
         norm_kernels<T>(kind).dweights(static_cast<const T*>(x), static_cast<const T*>(dy), mean, rstd, rows, C, at, n,
                                        g, b);
-        cpu::write_gradient(dgamma, at, g, n);
-        if (kind == NormKind::layer) cpu::write_gradient(dbeta, at, b, n);
+        write_gradient(dgamma, at, g, n);
+        if (kind == NormKind::layer) write_gradient(dbeta, at, b, n);
       }
     });
     core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
@@ -76,7 +73,14 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
   });
 }
 
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad) {
+uint64_t norm_backward_workspace(NormKind, int64_t, int64_t) {
+  return 0;
+}
+uint64_t bias_gradient_workspace(int64_t, int64_t) {
+  return 0;
+}
+
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void*) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(n, column_tile, [&](int64_t begin, int64_t end) {
@@ -84,7 +88,7 @@ void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarge
       for (int64_t at = begin; at < end; at += column_tile) {
         const int64_t count = std::min(column_tile, end - at);
         typed_kernels<T>().column_sums(static_cast<const T*>(x), rows, n, at, count, sums);
-        cpu::write_gradient(grad, at, sums, count);
+        write_gradient(grad, at, sums, count);
       }
     });
   });
@@ -170,11 +174,17 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
   });
 }
 
+void sum_losses(const double* losses, int64_t rows, double* sum) {
+  double total = 0;
+  for (int64_t row = 0; row < rows; ++row) total += losses[row];
+  *sum = total;
+}
+
 void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
   core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
-    cpu::vector_kernels().split_add(x + begin, hi + begin, lo + begin, part == SumPart::first, accumulate,
-                                    part == SumPart::last, end - begin);
+    vector_kernels().split_add(x + begin, hi + begin, lo + begin, part == SumPart::first, accumulate,
+                               part == SumPart::last, end - begin);
   });
 }
 
-}  // namespace zrt::models
+}  // namespace zrt::models::cpu

@@ -2,16 +2,17 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 
-namespace zrt::models {
+namespace zrt::models::cpu {
 
 // Cosines and sines are made anew for every row, once for all its heads: a table of them would be another buffer to
 // plan, and next to the row's matrix products they cost nothing that can be measured.
 void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x) {
   constexpr int64_t piece = 256;
   const int64_t half = shape.width / 2;
-  cpu::with_type(type, [&](auto zero) {
+  with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(shape.rows, 1, [&](int64_t begin, int64_t end) {
       float cosine[piece], sine[piece];
@@ -25,7 +26,7 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
             cosine[i] = static_cast<float>(std::cos(angle)), sine[i] = static_cast<float>(std::sin(angle));
           }
           for (int64_t head = 0; head < shape.heads; ++head) {
-            cpu::typed_kernels<T>().rotate(vectors + head * shape.width + at, cosine, sine, n, half);
+            typed_kernels<T>().rotate(vectors + head * shape.width + at, cosine, sine, n, half);
           }
         }
       }
@@ -33,4 +34,4 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
   });
 }
 
-}  // namespace zrt::models
+}  // namespace zrt::models::cpu

@@ -1,4 +1,4 @@
-// The kernel table: every product this process has asked for, by spec and thread count.
+// The kernel table: every product this process has asked for, by spec, device and, on the CPU, thread count.
 #include <fmt/format.h>
 
 #include <map>
@@ -6,18 +6,18 @@
 #include <set>
 #include <unordered_map>
 
+#include "core/device.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/parallel.h"
-#include "models/kernels/cpu/gemm_impl.h"
-#include "models/kernels/gemm.h"
+#include "models/kernels/backend.h"
 
 namespace zrt::models {
 namespace {
 
 struct Key {
   GemmSpec spec;
-  int threads = 1;
+  int threads = 1;  // 0 on a GPU
   bool operator==(const Key&) const = default;
 };
 
@@ -72,30 +72,36 @@ std::string GemmSpec::text() const {
 const Gemm& find_gemm(const GemmSpec& spec) {
   // Entries never move or die, so each thread may remember them without a lock.
   thread_local std::unordered_map<Key, const Gemm*, KeyHash> remembered;
-  const Key key{spec, core::threads()};
+  const core::DeviceKind device = core::place().device;
+  const Key key{spec, device == core::DeviceKind::cpu ? core::threads() : 0};
   const auto known = remembered.find(key);
   if (known != remembered.end()) return *known->second;
   check(spec);
   const std::lock_guard lock(table().mutex);
   std::unique_ptr<Gemm>& entry = table().gemms[key];
-  if (!entry) entry = cpu::tiles_pay(spec) ? cpu::make_tiled_gemm(spec) : cpu::make_dnnl_gemm(spec);
+  if (!entry) entry = backend(device).make_gemm(spec);
   remembered.emplace(key, entry.get());
   return *entry;
 }
 
 std::string kernel_table_hash() {
   std::set<std::string> lines;
+  bool on_cpu = false, on_gpu = false;
   {
     const std::lock_guard lock(table().mutex);
     for (const auto& [key, gemm] : table().gemms) {
       if (!gemm) continue;
-      lines.insert(fmt::format("{} threads {} -> {}, {}\n", key.spec.text(), key.threads, gemm->algorithm(),
-                               gemm->workspace_bytes()));
+      (key.threads > 0 ? on_cpu : on_gpu) = true;
+      const std::string where = key.threads > 0 ? fmt::format("threads {}", key.threads) : "cuda";
+      lines.insert(
+          fmt::format("{} {} -> {}, {}\n", key.spec.text(), where, gemm->algorithm(), gemm->workspace_bytes()));
     }
   }
   core::Hash hash;
-  const std::string version = "oneDNN " + cpu::dnnl_version() + "\n";
-  hash.update(version.data(), version.size());
+  for (const auto& [used, device] : {std::pair{on_cpu, core::DeviceKind::cpu}, {on_gpu, core::DeviceKind::cuda}}) {
+    const std::string version = used ? backend(device).libraries() + "\n" : "";
+    hash.update(version.data(), version.size());
+  }
   for (const std::string& line : lines) hash.update(line.data(), line.size());
   return hash.hex();
 }

@@ -1,0 +1,24 @@
+// What core needs of the GPU; implemented in cuda/ where the CUDA Toolkit is found, else in no_cuda/, where nothing but
+// the refusals can be reached.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/stream.h"
+
+namespace zrt::core::cuda {
+
+inline constexpr const char* not_built =
+    "this zrt was built without the CUDA Toolkit; build it where nvcc is found, or use --device cpu";
+
+// What keeps this build or machine from using a GPU, if anything.
+std::optional<std::string> missing();
+std::string description();
+
+std::unique_ptr<Stream> make_stream(std::string name);
+void copy_bytes(void* to, const void* from, uint64_t bytes);
+void fill_bytes(void* to, uint8_t value, uint64_t bytes);
+
+}  // namespace zrt::core::cuda

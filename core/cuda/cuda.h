@@ -1,0 +1,23 @@
+// For files of the CUDA back end alone: errors and the stream of the calling thread.
+#pragma once
+#include <cuda_runtime_api.h>
+
+namespace zrt::core::cuda {
+
+// Throws core::Error with the expression and the place in the source; MemoryError when memory ran out.
+[[noreturn]] void fail(cudaError_t code, const char* expression, const char* file, int line);
+
+inline void check(cudaError_t code, const char* expression, const char* file, int line) {
+  if (code != cudaSuccess) fail(code, expression, file, line);
+}
+#define ZRT_CUDA(expression) ::zrt::core::cuda::check((expression), #expression, __FILE__, __LINE__)
+// Behind every kernel launch: a launch that was refused (too many threads, too much shared memory).
+#define ZRT_LAUNCHED() ::zrt::core::cuda::check(cudaGetLastError(), "kernel launch", __FILE__, __LINE__)
+
+// The CUDA stream of place(). Throws core::Error on a thread without one.
+cudaStream_t stream();
+
+// Of the current device, asked once.
+int multiprocessors();
+
+}  // namespace zrt::core::cuda

@@ -1,0 +1,23 @@
+#include "core/cuda/backend.h"
+
+#include "core/error.h"
+
+namespace zrt::core::cuda {
+
+std::optional<std::string> missing() {
+  return not_built;
+}
+std::string description() {
+  throw Error(not_built);
+}
+std::unique_ptr<Stream> make_stream(std::string) {
+  throw Error(not_built);
+}
+void copy_bytes(void*, const void*, uint64_t) {
+  throw Error(not_built);
+}
+void fill_bytes(void*, uint8_t, uint64_t) {
+  throw Error(not_built);
+}
+
+}  // namespace zrt::core::cuda

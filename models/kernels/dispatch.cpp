@@ -1,0 +1,127 @@
+#include "core/device.h"
+#include "models/kernels/backend.h"
+
+namespace zrt::models {
+namespace {
+
+const Backend& here() {
+  return backend(core::place().device);
+}
+
+}  // namespace
+
+const Backend& backend(core::DeviceKind device) {
+  return device == core::DeviceKind::cuda ? cuda::backend : cpu::backend;
+}
+
+void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
+          float* rstd, float epsilon, int64_t rows, int64_t C) {
+  here().norm(kind, type, x, gamma, beta, y, mean, rstd, epsilon, rows, C);
+}
+
+void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
+                   int64_t C, void* workspace) {
+  here().norm_backward(kind, type, x, gamma, dy, mean, rstd, add, dx, dgamma, dbeta, rows, C, workspace);
+}
+
+uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C) {
+  return here().norm_backward_workspace(kind, rows, C);
+}
+
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace) {
+  here().bias_gradient(type, x, rows, n, grad, workspace);
+}
+
+uint64_t bias_gradient_workspace(int64_t rows, int64_t n) {
+  return here().bias_gradient_workspace(rows, n);
+}
+
+void gelu(DType type, const void* x, void* y, int64_t n) {
+  here().gelu(type, x, y, n);
+}
+
+void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  here().gelu_backward(type, x, d, y, n);
+}
+
+void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  here().swiglu(type, gate, up, y, n);
+}
+
+void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  here().swiglu_backward(type, gate, up, d, d_up, n);
+}
+
+void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x) {
+  here().rotary(type, shape, frequencies, position, backward, x);
+}
+
+void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y,
+                  int64_t n) {
+  here().add_residual(type, a, b, dropout, first, y, n);
+}
+
+void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n) {
+  here().apply_dropout(type, x, dropout, first, y, n);
+}
+
+void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
+           int64_t position, const Dropout& dropout, uint64_t first, void* out) {
+  here().embed(type, shape, tokens, wte, wpe, position, dropout, first, out);
+}
+
+void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
+                    const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
+  here().embed_backward(type, shape, tokens, d_out, dropout, first, dwte, dwpe, workspace);
+}
+
+uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
+  return here().embed_backward_workspace(shape);
+}
+
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
+                   double* losses) {
+  here().cross_entropy(type, logits, targets, rows, V, gradient_scale, losses);
+}
+
+void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
+  here().split_add(x, hi, lo, part, accumulate, n);
+}
+
+void sum_losses(const double* losses, int64_t rows, double* sum) {
+  here().sum_losses(losses, rows, sum);
+}
+
+uint64_t attention_forward_workspace(const AttentionShape& shape) {
+  return here().attention_forward_workspace(shape);
+}
+
+uint64_t attention_backward_workspace(const AttentionShape& shape) {
+  return here().attention_backward_workspace(shape);
+}
+
+void attention_forward(const AttentionShape& shape, const void* qkv, void* out, float* lse, const Dropout& dropout,
+                       uint64_t first_sample, std::byte* workspace) {
+  here().attention_forward(shape, qkv, out, lse, dropout, first_sample, workspace);
+}
+
+void attention_backward(const AttentionShape& shape, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
+                        const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
+  here().attention_backward(shape, qkv, lse, d_out, d_qkv, dropout, first_sample, workspace);
+}
+
+uint64_t attention_cache(const AttentionShape& shape) {
+  return here().attention_cache(shape);
+}
+
+uint64_t attention_decode_workspace(const AttentionShape& shape) {
+  return here().attention_decode_workspace(shape);
+}
+
+void attention_decode(const AttentionShape& shape, const void* qkv, void* out, int64_t position, std::byte* cache,
+                      std::byte* workspace) {
+  here().attention_decode(shape, qkv, out, position, cache, workspace);
+}
+
+}  // namespace zrt::models
