@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <exception>
 #include <utility>
 
 #include "core/cuda/cuda.h"
 #include "core/error.h"
+#include "core/ledger.h"
 
 namespace zrt::core::cuda {
 namespace {
@@ -122,6 +124,42 @@ void copy_bytes(void* to, const void* from, uint64_t bytes) {
 
 void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
   if (bytes > 0) ZRT_CUDA(cudaMemsetAsync(to, value, bytes, stream()));
+}
+
+void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
+  void* memory = nullptr;
+  const cudaError_t code = pinned ? cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) : cudaMalloc(&memory, bytes);
+  if (code != cudaSuccess) {
+    cudaGetLastError();
+    throw MemoryError(fmt::format("{} of {} could not be taken from the {}: {}", pinned ? "pinned memory" : "an arena",
+                                  format_bytes(bytes), pinned ? "host" : "GPU", cudaGetErrorString(code)));
+  }
+  if (pinned) {
+    std::memset(memory, fill, bytes);
+  } else {
+    ZRT_CUDA(cudaMemset(memory, fill, bytes));
+    ZRT_CUDA(cudaDeviceSynchronize());  // streams of our own do not wait for the default stream
+  }
+  return memory;
+}
+
+void release(void* memory, bool pinned) {
+  if (pinned) {
+    cudaFreeHost(memory);
+  } else {
+    cudaFree(memory);
+  }
+}
+
+void read(void* to, const void* from, uint64_t bytes) {
+  ZRT_CUDA(cudaDeviceSynchronize());
+  ZRT_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
+}
+
+Memory memory() {
+  size_t free = 0, total = 0;
+  ZRT_CUDA(cudaMemGetInfo(&free, &total));
+  return {free, total};
 }
 
 }  // namespace zrt::core::cuda

@@ -21,4 +21,16 @@ std::unique_ptr<Stream> make_stream(std::string name);
 void copy_bytes(void* to, const void* from, uint64_t bytes);
 void fill_bytes(void* to, uint8_t value, uint64_t bytes);
 
+// Memory of the current GPU, or of the host and pinned, filled with `fill`. Throws MemoryError.
+void* allocate(uint64_t bytes, bool pinned, uint8_t fill);
+void release(void* memory, bool pinned);
+// Waits for everything queued on the GPU, then copies to the host.
+void read(void* to, const void* from, uint64_t bytes);
+
+// Of the current GPU, as its driver says it.
+struct Memory {
+  uint64_t free = 0, total = 0;
+};
+Memory memory();
+
 }  // namespace zrt::core::cuda

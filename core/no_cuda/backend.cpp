@@ -19,5 +19,15 @@ void copy_bytes(void*, const void*, uint64_t) {
 void fill_bytes(void*, uint8_t, uint64_t) {
   throw Error(not_built);
 }
+void* allocate(uint64_t, bool, uint8_t) {
+  throw Error(not_built);
+}
+void release(void*, bool) {}
+void read(void*, const void*, uint64_t) {
+  throw Error(not_built);
+}
+Memory memory() {
+  throw Error(not_built);
+}
 
 }  // namespace zrt::core::cuda
