@@ -33,7 +33,10 @@ uint64_t last_touched(const std::byte* data, uint64_t bytes) {
 }  // namespace
 
 Arena::Arena(Tier tier, uint64_t bytes, DeviceKind device) : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes) {
-  if (device == DeviceKind::cpu) return map(-1);
+  if (device == DeviceKind::cpu) {
+    map(-1);
+    return;
+  }
   kind_ = tier == Tier::device ? Kind::gpu : Kind::pinned;
   data_ = static_cast<std::byte*>(cuda::allocate(mapped_, kind_ == Kind::pinned, canary_byte));
 }
