@@ -169,7 +169,6 @@ int bench_adam(const Args& args) {
   options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
       "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
       "rounds", po::value<int>()->default_value(9), "counted rounds")("json", "print JSON");
-  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
   const int64_t parameters = values["parameters"].as<int64_t>();
@@ -203,7 +202,6 @@ int bench_comm(const Args& args) {
   add_rank_options(options);
   options.add_options()("bytes", po::value<int64_t>()->default_value(256 << 20), "buffer of each rank")(
       "rounds", po::value<int>()->default_value(15), "counted rounds")("json", "print JSON");
-  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
   const auto transport = start_ranks(values, 2);
