@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "runtime/control_ops.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -106,11 +107,13 @@ void Executor::run(const Program& program, Only only) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
   ++runs_;
+  if (program.phase == "step") prepare_step(rank_, control());
   if (options_.serialize) {
     run_serial(program);
   } else {
     run_lanes(program);
   }
+  throw_fault(rank_, control());
 }
 
 void Executor::run_lanes(const Program& program) {

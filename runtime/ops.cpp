@@ -1,5 +1,7 @@
 #include "runtime/ops.h"
 
+#include "runtime/control_ops.h"
+
 namespace zrt::runtime {
 
 const Access* OpCall::find(Role role, size_t nth) const {
@@ -25,13 +27,8 @@ void run_op(const OpCall& call) {
     case OpKind::init:
     case OpKind::load:
       return run_init(call);
-    case OpKind::begin: {
-      auto* control = call.as<Control>(Role::control);
-      control->loss_sum = 0;
-      control->loss_tokens = 0;
-      control->norm = {};
-      return;
-    }
+    case OpKind::begin:
+      return begin_step(call.as<Control>(Role::control));
     case OpKind::load_batch:
       return call.rank.batch(call.op.microbatch.at(call.iteration), call.as<int32_t>(Role::tokens),
                              call.as<int32_t>(Role::targets));
