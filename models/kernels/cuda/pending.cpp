@@ -60,6 +60,16 @@ void split_add(const float*, core::bf16*, uint16_t*, SumPart, bool, int64_t) {
 void sum_losses(const double*, int64_t, double*) {
   throw core::Error("sum_losses: not on CUDA yet");
 }
+void residual_norm(NormKind, DType, const void*, const void*, const Dropout&, uint64_t, void*, const void*, const void*,
+                   void*, float*, float*, float, int64_t, int64_t) {
+  throw core::Error("residual_norm: not on CUDA yet");
+}
+void cast(DType, const void*, DType, void*, int64_t) {
+  throw core::Error("cast: not on CUDA yet");
+}
+void round_stochastic(const float*, core::bf16*, const core::RngKey&, uint64_t, int64_t) {
+  throw core::Error("round_stochastic: not on CUDA yet");
+}
 uint64_t attention_forward_workspace(const AttentionShape&) {
   throw core::Error("attention_forward_workspace: not on CUDA yet");
 }
