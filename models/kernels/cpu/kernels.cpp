@@ -159,8 +159,8 @@ void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t f
 void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
                    void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
                    int64_t rows, int64_t C) {
-  add_residual(type, a, b, dropout, first, sum, rows * C);
-  norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+  cpu::add_residual(type, a, b, dropout, first, sum, rows * C);
+  cpu::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
 }
 
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
