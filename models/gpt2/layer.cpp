@@ -147,11 +147,10 @@ void Gpt2Layer::run(const Call& call) const {
                       space.attention);
   }
   attention_projection_.forward(call, attn_c_proj_weight, kept.attention, kept.residual, space.scratch);
-  add_residual(shape.type, call.input, kept.residual,
-               dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
-               kept.residual, R * C);
 
-  norm_.forward(call, ln_2_weight, kept.residual, space.normed, kept.second_norm);
+  norm_.forward_of_sum(call, ln_2_weight, call.input, kept.residual,
+                       dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
+                       kept.residual, space.normed, kept.second_norm);
   c_fc_.forward(call, c_fc_weight, space.normed, kept.fc, space.scratch);
   gelu(shape.type, kept.fc, space.gelu, R * 4 * C);
   mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch);

@@ -19,6 +19,12 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
   here().norm(kind, type, x, gamma, beta, y, mean, rstd, epsilon, rows, C);
 }
 
+void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
+                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
+                   int64_t rows, int64_t C) {
+  here().residual_norm(kind, type, a, b, dropout, first, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+}
+
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
                    const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
                    int64_t C, void* workspace) {
@@ -87,6 +93,14 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
 
 void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
   here().split_add(x, hi, lo, part, accumulate, n);
+}
+
+void cast(DType from_type, const void* from, DType to_type, void* to, int64_t n) {
+  here().cast(from_type, from, to_type, to, n);
+}
+
+void round_stochastic(const float* x, core::bf16* y, const core::RngKey& key, uint64_t first, int64_t n) {
+  here().round_stochastic(x, y, key, first, n);
 }
 
 void sum_losses(const double* losses, int64_t rows, double* sum) {

@@ -169,9 +169,9 @@ void LlamaLayer::run(const Call& call) const {
                       space.attention);
   }
   o_.forward(call, o_weight, kept.attention, kept.residual, space.scratch);
-  add_residual(shape.type, call.input, kept.residual, {}, 0, kept.residual, R * C);
 
-  norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, kept.second_norm);
+  norm_.forward_of_sum(call, post_attention_norm_weight, call.input, kept.residual, {}, 0, kept.residual, space.normed,
+                       kept.second_norm);
   gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
   up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
   swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);

@@ -10,6 +10,7 @@
 
 #include "core/philox.h"
 #include "runtime/session.h"
+#include "tests/device.h"
 
 namespace zrt::testing {
 
@@ -49,6 +50,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
+  layout.device = test::test_device();
   layout.dp = s.ranks;
   layout.groups = s.groups;
   layout.units = optimizer::make_units(model, {s.ranks, layout.shards()}, s.unit_elements, {s.persistence, INT64_MAX});
@@ -89,6 +91,11 @@ inline double relative_l2(const std::vector<float>& a, const std::vector<float>&
     size += y * y;
   }
   return std::sqrt(difference / size);
+}
+
+// What lies in a rank's buffer, between programs, in memory of the host.
+inline std::vector<std::byte> read_buffer(runtime::Executor& executor, const std::string& name, uint64_t bytes) {
+  return test::read_back(executor.buffer(name), bytes);
 }
 
 // Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
