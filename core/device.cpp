@@ -58,6 +58,10 @@ void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
   std::memset(to, value, bytes);
 }
 
+std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::function<void()>& give) {
+  return cuda::record(streams, give);
+}
+
 std::unique_ptr<Stream> make_stream(DeviceKind device, std::string name, int threads) {
   if (device == DeviceKind::cuda) return cuda::make_stream(std::move(name));
   return make_cpu_stream(std::move(name), threads);

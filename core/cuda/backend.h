@@ -2,10 +2,13 @@
 // the refusals can be reached.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "core/recording.h"
 #include "core/stream.h"
 
 namespace zrt::core::cuda {
@@ -18,6 +21,7 @@ std::optional<std::string> missing();
 std::string description();
 
 std::unique_ptr<Stream> make_stream(std::string name);
+std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::function<void()>& give);
 void copy_bytes(void* to, const void* from, uint64_t bytes);
 void fill_bytes(void* to, uint8_t value, uint64_t bytes);
 

@@ -13,6 +13,9 @@ std::string description() {
 std::unique_ptr<Stream> make_stream(std::string) {
   throw Error(not_built);
 }
+std::unique_ptr<Recording> record(std::span<Stream* const>, const std::function<void()>&) {
+  throw Error(not_built);
+}
 void copy_bytes(void*, const void*, uint64_t) {
   throw Error(not_built);
 }
