@@ -52,8 +52,7 @@ void Gpt2Layer::backward(const Call& call) const {
 
   // MLP.
   const void* d_mlp = undrop(call.d_output, DropoutSite::mlp_output, space.narrow);
-  mlp_projection_.input_gradient(call, mlp_c_proj_weight, d_mlp, space.wide, space.scratch);
-  gelu_backward(type, kept.fc, space.wide, space.gelu, R * 4 * C);
+  mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_mlp, kept.fc, space.wide, space.gelu, space.scratch);
   mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_mlp, space.scratch);
   norm_.forward(call, ln_2_weight, kept.residual, space.narrow, {});
   c_fc_.weight_gradients(call, c_fc_weight, space.narrow, space.wide, space.scratch);

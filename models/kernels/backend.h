@@ -26,6 +26,7 @@ struct Backend {
   ZRT_KERNELS(ZRT_POINTER)
   std::unique_ptr<Gemm> (*make_gemm)(const GemmSpec& spec);  // throws core::Error when the library has no such product
   std::string (*libraries)();                                // with versions, for the kernel table
+  bool products_fuse;                                        // see gemm.h
 };
 
 namespace cpu {
