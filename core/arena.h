@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/device.h"
 #include "core/ledger.h"
 
 namespace zrt::core {
@@ -21,8 +22,10 @@ inline constexpr const char* shared_arena_name = "zrt arena";
 
 class Arena {
  public:
-  // Maps `bytes` plus a guard of 64 KiB that nothing may touch. Throws MemoryError when the system refuses.
-  Arena(Tier tier, uint64_t bytes);
+  // Takes `bytes` plus a guard of 64 KiB that nothing may touch. On a GPU the device tier is memory of the GPU, which
+  // the host cannot read, and the host tier is pinned memory, which both can. Throws MemoryError when the system
+  // refuses.
+  Arena(Tier tier, uint64_t bytes, DeviceKind device = DeviceKind::cpu);
   // The same in an empty file that other processes can map too; the file is sized here. `keep` is dropped before the
   // memory goes.
   Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep);
@@ -34,14 +37,17 @@ class Arena {
   uint64_t bytes() const { return bytes_; }
   uint64_t mapped_bytes() const { return mapped_; }  // with the guard; all of it is resident
   Tier tier() const { return tier_; }
+  bool on_gpu() const { return kind_ == Kind::gpu; }
 
   // One past the highest byte that no longer holds the canary, found by scanning down from the guard's end.
   uint64_t highest_touched() const;
 
  private:
+  enum class Kind : uint8_t { mapped, pinned, gpu };
   void map(int file);
 
   Tier tier_;
+  Kind kind_ = Kind::mapped;
   uint64_t bytes_ = 0, mapped_ = 0;
   std::byte* data_ = nullptr;
   std::shared_ptr<void> keep_;

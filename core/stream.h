@@ -18,6 +18,8 @@ class Event {
     virtual ~State() = default;
     virtual bool done() const = 0;
     virtual void wait() const = 0;
+    // From `earlier`, of the same device, to this one; both must be complete and have been made by record_time.
+    virtual double seconds_since(const State& earlier) const = 0;
   };
   Event() = default;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -26,6 +28,7 @@ class Event {
   void wait() const {  // blocks the calling thread; rethrows nothing: errors surface in Stream::synchronize
     if (state_) state_->wait();
   }
+  double seconds_since(const Event& earlier) const { return state_->seconds_since(*earlier.state_); }
   const std::shared_ptr<State>& state() const { return state_; }
 
  private:
@@ -44,6 +47,7 @@ class Stream {
   virtual void run(std::function<void()> task) = 0;
   virtual void wait(const Event& event) = 0;  // later tasks of this stream start after `event`, of the same device
   virtual Event record() = 0;                 // completes when everything queued so far has run
+  virtual Event record_time() = 0;            // the same, and remembers when that was
   virtual void synchronize() = 0;             // blocks until the queue is empty; rethrows the first error
   const std::string& name() const { return name_; }
   DeviceKind device() const { return device_; }

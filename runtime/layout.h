@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "core/device.h"
 #include "core/dtype.h"
 #include "models/model.h"
 #include "optimizer/state.h"
@@ -26,6 +27,7 @@ struct Layout {
   optimizer::UnitTable units;
   optimizer::ZeroStrategy zero{};
   optimizer::OptimizerParams optimizer;
+  core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
   int dp = 1;
   Grouping groups;
   core::DType compute = core::DType::f32;

@@ -4,19 +4,41 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "core/cuda/backend.h"
 #include "core/error.h"
 
 namespace zrt::core {
 namespace {
 constexpr uint64_t guard_bytes = 64 << 10;
+
+// One past the last byte of data[0 … bytes) that is no canary.
+uint64_t last_touched(const std::byte* data, uint64_t bytes) {
+  uint64_t end = bytes;
+  constexpr uint64_t word = 0x0101010101010101ull * canary_byte;
+  while (end >= 8) {
+    uint64_t value;
+    std::memcpy(&value, data + end - 8, 8);
+    if (value != word) break;
+    end -= 8;
+  }
+  while (end > 0 && data[end - 1] == std::byte{canary_byte}) --end;
+  return end;
 }
 
-Arena::Arena(Tier tier, uint64_t bytes) : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes) {
-  map(-1);
+}  // namespace
+
+Arena::Arena(Tier tier, uint64_t bytes, DeviceKind device) : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes) {
+  if (device == DeviceKind::cpu) {
+    map(-1);
+    return;
+  }
+  kind_ = tier == Tier::device ? Kind::gpu : Kind::pinned;
+  data_ = static_cast<std::byte*>(cuda::allocate(mapped_, kind_ == Kind::pinned, canary_byte));
 }
 
 Arena::Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep)
@@ -43,20 +65,23 @@ void Arena::map(int file) {
 
 Arena::~Arena() {
   keep_.reset();
-  munmap(data_, mapped_);
+  if (kind_ == Kind::mapped) {
+    munmap(data_, mapped_);
+  } else {
+    cuda::release(data_, kind_ == Kind::pinned);
+  }
 }
 
 uint64_t Arena::highest_touched() const {
-  uint64_t end = mapped_;
-  constexpr uint64_t word = 0x0101010101010101ull * canary_byte;
-  while (end >= 8) {
-    uint64_t value;
-    std::memcpy(&value, data_ + end - 8, 8);
-    if (value != word) break;
-    end -= 8;
+  if (kind_ != Kind::gpu) return last_touched(data_, mapped_);
+  std::vector<std::byte> part(std::min<uint64_t>(mapped_, 4 << 20));
+  for (uint64_t end = mapped_; end > 0;) {
+    const uint64_t begin = end - std::min<uint64_t>(end, part.size());
+    cuda::read(part.data(), data_ + begin, end - begin);
+    if (const uint64_t touched = last_touched(part.data(), end - begin)) return begin + touched;
+    end = begin;
   }
-  while (end > 0 && data_[end - 1] == std::byte{canary_byte}) --end;
-  return end;
+  return 0;
 }
 
 void paint_red_zone(std::byte* begin) {

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -24,9 +25,13 @@ class CpuEvent : public Event::State {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
   }
-  void finish() {
+  double seconds_since(const State& earlier) const override {
+    return std::chrono::duration<double>(time_ - static_cast<const CpuEvent&>(earlier).time_).count();
+  }
+  void finish(bool timed) {
     {
       std::lock_guard lock(mutex_);
+      if (timed) time_ = std::chrono::steady_clock::now();
       done_ = true;
     }
     changed_.notify_all();
@@ -36,6 +41,7 @@ class CpuEvent : public Event::State {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool done_ = false;
+  std::chrono::steady_clock::time_point time_;
 };
 
 class CpuStream : public Stream {
@@ -62,11 +68,8 @@ class CpuStream : public Stream {
     queue([event] { event.wait(); });
   }
 
-  Event record() override {
-    auto state = std::make_shared<CpuEvent>();
-    queue([state] { state->finish(); });
-    return Event(state);
-  }
+  Event record() override { return record(false); }
+  Event record_time() override { return record(true); }
 
   void synchronize() override {
     std::unique_lock lock(mutex_);
@@ -79,6 +82,12 @@ class CpuStream : public Stream {
   }
 
  private:
+  Event record(bool timed) {
+    auto state = std::make_shared<CpuEvent>();
+    queue([state, timed] { state->finish(timed); });
+    return Event(state);
+  }
+
   void queue(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);

@@ -1,0 +1,144 @@
+// Streams, events and recordings of a GPU.
+#include "core/stream.h"
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "core/cuda/backend.h"
+#include "core/cuda/cuda.h"
+#include "core/error.h"
+
+namespace zrt::core::cuda {
+namespace {
+
+bool recording(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  ZRT_CUDA(cudaStreamIsCapturing(stream, &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+class CudaEvent : public Event::State {
+ public:
+  CudaEvent(cudaStream_t stream, bool timed) {
+    ZRT_CUDA(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming));
+    // While work is being recorded, an event with a time becomes a node of the graph and gets a new time in each
+    // replay.
+    const bool external = timed && recording(stream);
+    const cudaError_t recorded =
+        external ? cudaEventRecordWithFlags(event, stream, cudaEventRecordExternal) : cudaEventRecord(event, stream);
+    if (recorded == cudaSuccess) return;
+    cudaEventDestroy(event);
+    ZRT_CUDA(recorded);
+  }
+  ~CudaEvent() override { cudaEventDestroy(event); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  bool done() const override { return cudaEventQuery(event) == cudaSuccess; }
+  void wait() const override { cudaEventSynchronize(event); }
+  double seconds_since(const State& earlier) const override {
+    float milliseconds = 0;
+    ZRT_CUDA(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event, event));
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+  cudaEvent_t event = nullptr;
+};
+
+class CudaStream : public Stream {
+ public:
+  explicit CudaStream(std::string name) : Stream(DeviceKind::cuda, std::move(name)) {
+    ZRT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  }
+  ~CudaStream() override { cudaStreamDestroy(stream); }
+
+  void run(std::function<void()> task) override {
+    if (error) return;
+    const OnPlace here({DeviceKind::cuda, this});
+    try {
+      task();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  void wait(const Event& event) override {
+    if (!event.state()) return;
+    ZRT_CUDA(cudaStreamWaitEvent(stream, static_cast<const CudaEvent&>(*event.state()).event, 0));
+  }
+  Event record() override { return Event(std::make_shared<CudaEvent>(stream, false)); }
+  Event record_time() override { return Event(std::make_shared<CudaEvent>(stream, true)); }
+  void synchronize() override {
+    const cudaError_t finished = cudaStreamSynchronize(stream);
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    check(finished, "work queued on a CUDA stream", name().c_str(), 0);
+  }
+
+  cudaStream_t stream = nullptr;
+  std::exception_ptr error;
+};
+
+class CudaRecording : public Recording {
+ public:
+  explicit CudaRecording(cudaGraph_t graph) { ZRT_CUDA(cudaGraphInstantiate(&graph_, graph, 0)); }
+  ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
+  CudaRecording(const CudaRecording&) = delete;
+  CudaRecording& operator=(const CudaRecording&) = delete;
+  void replay(Stream& stream) override { ZRT_CUDA(cudaGraphLaunch(graph_, static_cast<CudaStream&>(stream).stream)); }
+
+ private:
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+}  // namespace
+
+cudaStream_t stream() {
+  const Place& here = place();
+  if (here.device != DeviceKind::cuda || here.stream == nullptr) {
+    throw Error("a CUDA kernel was called on a thread that has no CUDA stream (core::OnPlace)");
+  }
+  return static_cast<CudaStream*>(here.stream)->stream;
+}
+
+std::unique_ptr<Stream> make_stream(std::string name) {
+  return std::make_unique<CudaStream>(std::move(name));
+}
+
+std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::function<void()>& give) {
+  cudaStream_t first = static_cast<CudaStream*>(streams[0])->stream;
+  // Other threads of this process may be ranks of their own, whose calls must not end this recording.
+  ZRT_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
+  std::exception_ptr error;
+  try {
+    const Event begin = streams[0]->record();
+    for (Stream* other : streams.subspan(1)) other->wait(begin);
+    give();
+    for (Stream* other : streams.subspan(1)) streams[0]->wait(other->record());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  cudaGraph_t graph = nullptr;
+  const cudaError_t ended = cudaStreamEndCapture(first, &graph);
+  for (Stream* stream : streams) {
+    auto& of_stream = static_cast<CudaStream*>(stream)->error;
+    if (of_stream && !error) error = of_stream;
+    of_stream = nullptr;
+  }
+  if (error || ended != cudaSuccess) {
+    cudaGetLastError();
+    if (graph) cudaGraphDestroy(graph);
+    if (error) std::rethrow_exception(error);
+    ZRT_CUDA(ended);
+  }
+  std::unique_ptr<Recording> recording;
+  try {
+    recording = std::make_unique<CudaRecording>(graph);
+  } catch (...) {
+    cudaGraphDestroy(graph);
+    throw;
+  }
+  cudaGraphDestroy(graph);
+  return recording;
+}
+
+}  // namespace zrt::core::cuda
