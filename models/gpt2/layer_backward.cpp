@@ -65,7 +65,7 @@ void Gpt2Layer::backward(const Call& call) const {
   const void* d_projection = undrop(call.d_input, DropoutSite::attention_output, space.second);
   attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_projection, space.scratch);
   attention_projection_.input_gradient(call, attn_c_proj_weight, d_projection, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape), kept.qkv, kept.lse, space.narrow, space.wide,
+  attention_backward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, space.narrow, space.wide,
                      dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
                      space.attention);
   norm_.forward(call, ln_1_weight, call.input, space.narrow, {});

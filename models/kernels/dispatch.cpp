@@ -120,9 +120,10 @@ void attention_forward(const AttentionShape& shape, const void* qkv, void* out, 
   here().attention_forward(shape, qkv, out, lse, dropout, first_sample, workspace);
 }
 
-void attention_backward(const AttentionShape& shape, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
-                        const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
-  here().attention_backward(shape, qkv, lse, d_out, d_qkv, dropout, first_sample, workspace);
+void attention_backward(const AttentionShape& shape, const void* qkv, const void* out, const float* lse,
+                        const void* d_out, void* d_qkv, const Dropout& dropout, uint64_t first_sample,
+                        std::byte* workspace) {
+  here().attention_backward(shape, qkv, out, lse, d_out, d_qkv, dropout, first_sample, workspace);
 }
 
 uint64_t attention_cache(const AttentionShape& shape) {
