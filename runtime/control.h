@@ -5,6 +5,7 @@
 #include "optimizer/host_optimizer.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/optimizer.h"
+#include "runtime/red_zones.h"
 
 namespace zrt::runtime {
 
@@ -56,6 +57,8 @@ struct Control {
   optimizer::Decision decision;
 
   Persistent persistent;
+
+  BrokenZone broken;  // of this run of a program, on a GPU
 };
 
 // What a rank tells the others before a decision.
