@@ -93,11 +93,6 @@ inline double relative_l2(const std::vector<float>& a, const std::vector<float>&
   return std::sqrt(difference / size);
 }
 
-// What lies in a rank's buffer, between programs, in memory of the host.
-inline std::vector<std::byte> read_buffer(runtime::Executor& executor, const std::string& name, uint64_t bytes) {
-  return test::read_back(executor.buffer(name), bytes);
-}
-
 // Tokens depend on (step, global sample, position) only, so that every mesh sees the same data.
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
                             int32_t* tokens, int32_t* targets) {

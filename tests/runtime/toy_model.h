@@ -10,6 +10,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "models/model.h"
+#include "tests/device.h"
 #include "tests/runtime/toy_passes.h"
 
 namespace zrt::testing {
@@ -34,6 +35,15 @@ inline void write(void* data, DType type, int64_t i, float value) {
     static_cast<core::bf16*>(data)[i] = core::to_bf16(value);
   }
 }
+// Changes one element of what a block has just computed, at place().
+inline void poke(void* data, DType type, int64_t i, float value) {
+  const size_t size = core::dtype_size(type);
+  test::Visible<std::byte> element(size);
+  write(element.data(), type, 0, value);
+  core::copy_bytes(static_cast<std::byte*>(data) + static_cast<size_t>(i) * size, element.data(), size);
+  test::settle();
+}
+
 // A program with a fault may hand a block anything.
 inline int32_t checked_id(int32_t id, int64_t vocab) {
   if (id >= vocab) throw core::DataError("id " + std::to_string(id) + " is not in the vocabulary");
@@ -67,6 +77,7 @@ class ToyBlock : public models::Block {
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
   uint64_t backward_workspace_bytes(const Shape&) const override { return 0; }
   bool backward_reads_input() const override { return true; }
+  bool draws_numbers() const override { return false; }
   void decode(const Call&) const override {}
   double forward_flops(const Shape&) const override { return 0; }
 
