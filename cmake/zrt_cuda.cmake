@@ -1,5 +1,6 @@
 # The CUDA back end: ZRT_HAS_CUDA where the toolkit is found, and zrt_cuda_sources(target file…), which adds .cu files.
-# CMake 3.25 knows neither C++20 for CUDA nor toolkit 13, so standard and architectures are passed to nvcc as options.
+# CMake 3.25 knows neither C++20 for CUDA nor toolkit 13: it is told the option of the one, and architectures are passed
+# to nvcc as options.
 include_guard(GLOBAL)
 option(ZRT_CUDA "Build the CUDA back end where the CUDA Toolkit is found" ON)
 set(ZRT_CUDA_ARCHITECTURES "" CACHE STRING "Chips to build for, for example 80;90a;100; empty: those the toolkit knows")
@@ -13,6 +14,9 @@ if(ZRT_CUDA)
       set(CMAKE_CUDA_COMPILER_LAUNCHER $ENV{CMAKE_CXX_COMPILER_LAUNCHER})
     endif()
     enable_language(CUDA)
+    foreach(kind STANDARD EXTENSION)
+      set(CMAKE_CUDA20_${kind}_COMPILE_OPTION -std=c++20)
+    endforeach()
     find_package(CUDAToolkit REQUIRED)
     set(ZRT_HAS_CUDA ON)
   endif()
@@ -28,7 +32,7 @@ if(ZRT_HAS_CUDA)
     endforeach()
     list(TRANSFORM ZRT_CUDA_ARCHITECTURES REPLACE "^90$" "90a")
   endif()
-  set(zrt_cuda_options -std=c++20 --expt-relaxed-constexpr -lineinfo "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter")
+  set(zrt_cuda_options --expt-relaxed-constexpr -lineinfo "-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter")
   foreach(arch ${ZRT_CUDA_ARCHITECTURES})
     list(APPEND zrt_cuda_options "-gencode=arch=compute_${arch},code=sm_${arch}")
   endforeach()

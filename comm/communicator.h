@@ -1,8 +1,11 @@
 // Collectives over one group of ranks. A call blocks the lane it runs on (never the host) until every member has made
 // the same call and the data has arrived; completion towards other lanes is the event the executor records after it.
+// On a GPU (the calling thread's place) the call is queued on the stream: it returns once every member has made it, and
+// what the stream runs afterwards finds the data.
 //
 // Sums run in rank order with fp32 accumulation and one final rounding, so results depend neither on the transport nor
-// on timing. Counts are elements. Buffers may be reused as soon as the call returns.
+// on timing. Counts are elements. Buffers may be reused as soon as the call returns, on a GPU by later work of the
+// stream.
 #pragma once
 #include <chrono>
 #include <cstdint>

@@ -86,13 +86,13 @@ class GroupCommunicator final : public Communicator {
     });
     try {
       for (int phase = 0; phase < phases(kind); ++phase) meeting_->work(rank_, phase);
+      meeting_->close(rank_);
     } catch (const core::CommError&) {
-      throw;  // from a meeting, which all members have left
+      throw;  // from the meeting, which this member has left
     } catch (const std::exception& error) {
       meeting_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(), op_name(kind), label,
                                         rank_, error.what()));
     }
-    meeting_->close(rank_);
   }
 
   std::shared_ptr<Meeting> meeting_;

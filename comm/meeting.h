@@ -27,7 +27,7 @@ class Meeting {
   virtual void open(int rank, const std::function<Traffic(Call&)>& fill) = 0;
   virtual void work(int rank, int phase) = 0;  // the rank's pieces of the phase
   virtual void close(int rank) = 0;            // waits until nobody reads the rank's buffers; counts the call
-  // Ends the call of a member whose work threw: the others fail with `reason`.
+  // Ends the call of a member whose work or close threw: the others fail with `reason`.
   [[noreturn]] virtual void fail(int rank, const std::string& reason) = 0;
 
   virtual void abort(const std::string& reason) = 0;

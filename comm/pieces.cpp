@@ -1,8 +1,8 @@
 #include "comm/pieces.h"
 
-#include <cstring>
-
+#include "comm/cuda/reduce.h"
 #include "comm/reduce.h"
+#include "core/device.h"
 
 namespace zrt::comm {
 namespace {
@@ -132,12 +132,16 @@ const std::byte* source_of(const Call& call, const Piece& piece) {
 void move(const Call& call, const Piece& piece, std::span<const void* const> sources, int64_t begin, int64_t count) {
   if (piece.from == Piece::everyone) {
     std::byte* target = piece.target + static_cast<size_t>(begin) * core::dtype_size(call.to);
-    reduce(sources, call.from, target, call.to, piece.accumulate, count);
+    if (core::place().device == core::DeviceKind::cuda) {
+      cuda::reduce(sources, call.from, target, call.to, piece.accumulate, count);
+    } else {
+      reduce(sources, call.from, target, call.to, piece.accumulate, count);
+    }
     return;
   }
   const size_t size = core::dtype_size(call.from);
   std::byte* target = piece.target + static_cast<size_t>(begin) * size;
-  if (target != sources[0]) std::memcpy(target, sources[0], static_cast<size_t>(count) * size);
+  if (target != sources[0]) core::copy_bytes(target, sources[0], static_cast<size_t>(count) * size);
 }
 
 }  // namespace zrt::comm

@@ -32,7 +32,8 @@ std::vector<Piece> pieces_of(Calls calls, int reader, int phase);
 // Where rank `from`'s data of a piece begins, given its call.
 const std::byte* source_of(const Call& call, const Piece& piece);
 
-// Does `count` elements of a piece from element `begin` on. `sources` are of these elements, one per rank for a sum.
+// Does `count` elements of a piece from element `begin` on, at the calling thread's place: on a GPU queued on its
+// stream. `sources` are of these elements, one per rank for a sum.
 void move(const Call& call, const Piece& piece, std::span<const void* const> sources, int64_t begin, int64_t count);
 
 }  // namespace zrt::comm

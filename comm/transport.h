@@ -18,7 +18,7 @@ namespace zrt::comm {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;  // "thread", "mpi"
+  virtual std::string_view name() const = 0;  // "thread", "mpi", "nccl"
 
   virtual int world() const = 0;        // ranks of the run
   virtual int first_local() const = 0;  // ranks first_local() … first_local() + local_count() - 1 live in this process
@@ -40,8 +40,10 @@ class Transport {
   }
 
   // Memory of a local rank that peers on the same machine read in place. Buffers elsewhere may be passed to collectives
-  // too, but may have to be copied more often. Not collective; any thread may call it. Throws MemoryError.
-  virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes) = 0;
+  // too, but may have to be copied more often. `device` is where the rank's kernels run. Not collective; any thread may
+  // call it. Throws MemoryError; ConfigError for a device on which the transport cannot connect its ranks.
+  virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes,
+                                                  core::DeviceKind device = core::DeviceKind::cpu) = 0;
 
   // Every process's text, ordered by their first ranks. Collective over processes, one at a time. Throws CommError when
   // a process does not come within `timeout`.

@@ -44,6 +44,10 @@ void require_device(DeviceKind kind) {
   if (const auto missing = cuda::missing()) throw ConfigError(fmt::format("--device cuda: {}", *missing));
 }
 
+uint64_t free_gpu_bytes() {
+  return cuda::memory().free;
+}
+
 std::string device_description(DeviceKind kind) {
   return kind == DeviceKind::cuda ? cuda::description() : "CPU";
 }
@@ -56,6 +60,11 @@ void copy_bytes(void* to, const void* from, uint64_t bytes) {
 void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
   if (current.device == DeviceKind::cuda) return cuda::fill_bytes(to, value, bytes);
   std::memset(to, value, bytes);
+}
+
+void read_bytes(void* to, const void* from, uint64_t bytes, DeviceKind device) {
+  if (device == DeviceKind::cuda) return cuda::read(to, from, bytes);
+  std::memcpy(to, from, bytes);
 }
 
 std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::function<void()>& give) {

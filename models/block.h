@@ -83,6 +83,9 @@ class Block {
   virtual void backward(const Call& call) const = 0;
   virtual void decode(const Call& call) const = 0;
 
+  // Whether forward or backward use Call::rng. Calls that do change from step to step.
+  virtual bool draws_numbers() const { return true; }
+
   // Multiply-add FLOPs of the matrices of one forward over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape) const = 0;
   // The products with weights of one forward and backward over one microbatch, without biases and with dense operands,

@@ -13,6 +13,7 @@
 namespace zrt::runtime {
 
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage, bool check) {
+  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
   Compiled compiled;
   ProgramSet& set = compiled.set;
   set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};

@@ -5,6 +5,7 @@
 #include "optimizer/exact_sum.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/optimizer.h"
+#include "runtime/red_zones.h"
 
 namespace zrt::runtime {
 
@@ -40,7 +41,7 @@ void visit_fields(P& persistent, Visit visit) {
 
 // What the optimizer decides if the step is taken; made by the host in front of a step, because it depends on the
 // progress alone and takes functions that devices compute differently.
-struct Candidate {
+struct NextStep {
   optimizer::Progress progress;
   optimizer::Decision decision;
 };
@@ -50,7 +51,7 @@ enum class Fault : uint32_t { none, loss_scale_at_minimum };
 
 struct Control {
   StepInputs inputs;
-  Candidate next;
+  NextStep next;
 
   double call_loss = 0;  // nats; of the microbatch at hand
   // Summed over the step on this rank.
@@ -68,6 +69,8 @@ struct Control {
   Fault fault = Fault::none;
 
   Persistent persistent;
+
+  BrokenZone broken;  // of this run of a program, on a GPU
 };
 
 // What a rank tells the others before a decision.

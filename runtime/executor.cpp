@@ -14,7 +14,9 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "runtime/control_ops.h"
+#include "runtime/executor_impl.h"
 #include "runtime/ops.h"
+#include "runtime/red_zones.h"
 
 namespace zrt::runtime {
 namespace {
@@ -25,37 +27,58 @@ double now_seconds() {
 
 }  // namespace
 
-struct Executor::Plan {
-  std::vector<uint8_t> signals;              // by op: another lane waits for it
-  std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
-};
+CommVolume& CommVolume::operator+=(const CommVolume& other) {
+  calls += other.calls, elements += other.elements, bytes += other.bytes;
+  elements_between += other.elements_between, bytes_between += other.bytes_between;
+  return *this;
+}
+CommVolume CommVolume::operator-(const CommVolume& other) const {
+  return {calls - other.calls, elements - other.elements, bytes - other.bytes,
+          elements_between - other.elements_between, bytes_between - other.bytes_between};
+}
 
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
-    : rank_(std::move(rank)), set_(set), arenas_(arenas), options_(options), control_(no_buffer) {
+    : rank_(std::move(rank)),
+      set_(set),
+      arenas_(arenas),
+      options_(options),
+      device_(rank_.layout->device),
+      control_(no_buffer) {
   for (BufferId b = 0; b < set.buffers.size(); ++b) {
     if (set.buffers[b].name == "control") control_ = b;
   }
+  if (on_gpu()) host_control_ = std::make_unique<core::Arena>(core::Tier::host, sizeof(Control), device_);
   rank_.control = &control();
   is_live_.resize(set.buffers.size());
   for (const Buffer& buffer : set.buffers) {
     if (buffer.life != Life::transient) live(buffer) += buffer.bytes * buffer.slots;
   }
-  if (options.serialize) return;
+  if (options.serialize && !on_gpu()) return;
   for (const Lane& lane : set.lanes) {
     const int threads = lane.kind == LaneKind::compute ? options.threads : 1;
-    streams_.push_back(
-        core::make_stream(core::DeviceKind::cpu, fmt::format("{}/{}", rank_.number, lane.name()), threads));
+    streams_.push_back(core::make_stream(device_, fmt::format("{}/{}", rank_.number, lane.name()), threads));
+    if (options.serialize) break;
   }
 }
 
 Executor::~Executor() = default;
 
 Control& Executor::control() {
+  if (host_control_) return *reinterpret_cast<Control*>(host_control_->data());
   return *reinterpret_cast<Control*>(address(set_.buffers.at(control_)));
 }
 
 std::byte* Executor::address(const Buffer& buffer) const {
   return arenas_[static_cast<size_t>(buffer.tier)]->data() + buffer.offset;
+}
+
+void Executor::poison(const Buffer& buffer, bool dead) const {
+  if (arenas_[static_cast<size_t>(buffer.tier)]->on_gpu()) return;
+  if (dead) {
+    ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
+  } else {
+    ASAN_UNPOISON_MEMORY_REGION(address(buffer), buffer.slots * buffer.stride());
+  }
 }
 
 uint64_t& Executor::live(const Buffer& buffer) {
@@ -67,6 +90,15 @@ std::byte* Executor::buffer(std::string_view name, uint32_t slot) {
     if (buffer.name == name) return address(buffer) + slot * buffer.stride();
   }
   throw core::ProgramError(fmt::format("there is no buffer '{}'", name));
+}
+
+std::vector<std::byte> Executor::read(std::string_view name, uint32_t slot) {
+  const std::byte* from = buffer(name, slot);
+  const auto found =
+      std::find_if(set_.buffers.begin(), set_.buffers.end(), [&](const Buffer& b) { return b.name == name; });
+  std::vector<std::byte> contents(found->bytes);
+  core::read_bytes(contents.data(), from, contents.size(), device_);
+  return contents;
 }
 
 Executor::Plan& Executor::plan(const Program& program) {
@@ -108,43 +140,53 @@ void Executor::run(const Program& program, Only only) {
   failed_ = false;
   ++runs_;
   if (program.phase == "step") prepare_step(rank_, control());
+  if (on_gpu()) before_program(program);
   if (options_.serialize) {
     run_serial(program);
-  } else {
-    run_lanes(program);
+  } else if (!on_gpu() || !replay(program)) {
+    Queued queued;
+    queue(program, queued);
+    wait_for_lanes();
+    account(program, queued);
   }
-  throw_fault(rank_, control());
+  if (on_gpu()) after_program(program);
+  if (program.phase == "step") throw_fault(rank_, control());
 }
 
-void Executor::run_lanes(const Program& program) {
+void Executor::queue(const Program& program, Queued& queued) {
   const Plan& plan = this->plan(program);
+  core::Stream& compute = *streams_[0];
+  compute.run([&queued] { queued.begin_seconds = now_seconds(); });
+  queued.begin = compute.record_time();
   std::vector<core::Event> latest(program.ops.size());
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
     if (leaves_out(op)) return;
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
-      if (latest[other].done()) continue;
-      if (set_.lanes[op.lane].kind != LaneKind::compute) {
+      if (!latest[other].state()) continue;  // not of this run
+      if (&stream != &compute) {
         stream.wait(latest[other]);
         continue;
       }
-      double& exposed =
-          set_.lanes[program.ops[other].lane].kind == LaneKind::comm ? exposed_comm_seconds_ : exposed_io_seconds_;
-      stream.run([event = latest[other], &exposed] {
-        if (event.done()) return;
-        const double start = now_seconds();
-        event.wait();
-        exposed += now_seconds() - start;
-      });
+      core::Event before = stream.record_time();
+      stream.wait(latest[other]);
+      const bool comm = set_.lanes[program.ops[other].lane].kind == LaneKind::comm;
+      queued.waits.push_back({std::move(before), stream.record_time(), comm});
     }
-    stream.run([this, &program, id, iteration] { execute(program, id, iteration); });
+    uint64_t* received = nullptr;
+    if (tracing_) {
+      queued.traced.push_back({id, iteration, stream.record_time(), {}, 0});
+      received = &queued.traced.back().received;
+    }
+    stream.run([this, &program, id, iteration, received] { execute(program, id, iteration, received); });
+    if (tracing_) queued.traced.back().end = stream.record_time();
     if (plan.signals[id]) latest[id] = stream.record();
   });
-  std::vector<double> finish_seconds(streams_.size());
-  for (size_t lane = 0; lane < streams_.size(); ++lane) {
-    streams_[lane]->run([&finish = finish_seconds[lane]] { finish = now_seconds(); });
-  }
+  for (auto& stream : streams_) queued.ends.push_back(stream->record_time());
+}
+
+void Executor::wait_for_lanes() {
   std::exception_ptr first;
   for (auto& stream : streams_) {
     try {
@@ -154,46 +196,67 @@ void Executor::run_lanes(const Program& program) {
     }
   }
   if (first) std::rethrow_exception(first);
-  add_tail(finish_seconds);
 }
 
-// What other lanes do after the last compute op, no computation hides either.
-void Executor::add_tail(const std::vector<double>& finish_seconds) {
+void Executor::account(const Program& program, const Queued& queued) {
+  for (const Queued::Wait& wait : queued.waits) {
+    (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) += wait.after.seconds_since(wait.before);
+  }
+  // What other lanes do after the last compute op, no computation hides either.
   double compute = 0, comm = 0, io = 0;
-  for (size_t lane = 0; lane < finish_seconds.size(); ++lane) {
+  for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
     const LaneKind kind = set_.lanes[lane].kind;
     double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
-    last = std::max(last, finish_seconds[lane]);
+    last = std::max(last, queued.ends[lane].seconds_since(queued.begin));
   }
   exposed_comm_seconds_ += std::max(0.0, comm - compute);
   exposed_io_seconds_ += std::max(0.0, io - std::max(compute, comm));
+  if (queued.traced.empty()) return;
+  const double begin = queued.begin_seconds;
+  const auto from = static_cast<std::ptrdiff_t>(trace_.size());
+  for (const Queued::Traced& op : queued.traced) {
+    trace_.push_back({&program, op.op, op.iteration, runs_, rank_.control->inputs.step, op.received,
+                      begin + op.start.seconds_since(queued.begin), begin + op.end.seconds_since(queued.begin)});
+  }
+  std::stable_sort(trace_.begin() + from, trace_.end(),
+                   [](const TraceEvent& a, const TraceEvent& b) { return a.end_seconds < b.end_seconds; });
 }
 
 void Executor::run_serial(const Program& program) {
-  core::set_threads(options_.threads);
+  if (!on_gpu()) core::set_threads(options_.threads);
   plan(program);
   // Dead buffers are poisoned until the run ends: hosts read results and scan the arena afterwards.
   struct Unpoison {
     const core::Arenas& arenas;
     ~Unpoison() {
       for (const core::Arena* arena : arenas) {
-        if (arena) ASAN_UNPOISON_MEMORY_REGION(arena->data(), arena->bytes());
+        if (arena && !arena->on_gpu()) ASAN_UNPOISON_MEMORY_REGION(arena->data(), arena->bytes());
       }
     }
   } const unpoison{arenas_};
   for (const Buffer& buffer : set_.buffers) {
-    if (buffer.life == Life::transient) ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
+    if (buffer.life == Life::transient) poison(buffer, true);
   }
   size_t position = 0;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     count_live(program, id, position);
-    if (!leaves_out(program.ops[id])) execute(program, id, iteration);
+    if (!leaves_out(program.ops[id])) {
+      TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, 0, now_seconds(), 0};
+      if (on_gpu()) {
+        streams_[0]->run([&] { execute(program, id, iteration, &event.received_bytes); });
+        streams_[0]->synchronize();
+      } else {
+        execute(program, id, iteration, &event.received_bytes);
+      }
+      event.end_seconds = now_seconds();
+      if (tracing_) trace_.push_back(event);
+    }
     for (BufferId ended : plans_[&program]->ended[position]) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
       is_live_[ended] = 0;
       live(buffer) -= buffer.bytes * buffer.slots;
-      ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
+      poison(buffer, true);
     }
     ++position;
   });
@@ -205,7 +268,7 @@ void Executor::count_live(const Program& program, OpId id, size_t) {
     if (buffer.life != Life::transient || is_live_[access.buffer]) continue;
     is_live_[access.buffer] = 1;
     live(buffer) += buffer.bytes * buffer.slots;
-    ASAN_UNPOISON_MEMORY_REGION(address(buffer), buffer.slots * buffer.stride());
+    poison(buffer, false);
   }
   for (size_t t = 0; t < core::tier_count; ++t) {
     const uint64_t total = std::accumulate(live_[t].begin(), live_[t].end(), uint64_t{0});
@@ -244,34 +307,35 @@ void Executor::delay(const Op& op, OpId id, uint32_t iteration) const {
   std::this_thread::sleep_for(std::chrono::microseconds(static_cast<int>(std::exp2(10 * core::uniform(word)))));
 }
 
-void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
+void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint64_t* received) {
   if (failed_) return;
   const Op& op = program.ops[id];
   if (options_.stress_seed != 0) delay(op, id, iteration);
   const OpCall call(rank_, set_, arenas_, op, iteration);
-  const double start = tracing_ ? now_seconds() : 0;
-  uint64_t received = 0;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
-  auto red_zone = [&](const Access& access) { return call.address(access) + set_.buffers[access.buffer].bytes; };
+  RedZones written, all;
+  for (const Access& access : op.accesses) {
+    std::byte* zone = call.address(access) + set_.buffers[access.buffer].bytes;
+    if (access.use == Use::write) written.push_back(zone);
+    if (access.use != Use::read) all.push_back(zone);
+  }
   try {
-    for (const Access& access : op.accesses) {
-      if (access.use == Use::write) core::paint_red_zone(red_zone(access));
-    }
+    paint_red_zones(written);
     const comm::Counters before = communicates ? call.comm().counters() : comm::Counters{};
     if (only_ == Only::compute && communicates) {
       for (size_t n = 0; const Access* shares = call.find(Role::shares, n); ++n) {
-        std::memset(call.address(*shares), 0, call.bytes(*shares));
+        core::fill_bytes(call.address(*shares), 0, call.bytes(*shares));
       }
     } else {
       run_op(call);
     }
-    if (communicates) received = count_traffic(op, before, call.comm().counters());
-    for (const Access& access : op.accesses) {
-      if (access.use == Use::read || core::red_zone_intact(red_zone(access))) continue;
-      throw core::ProgramError(
-          fmt::format("rank {}: op '{}' of phase '{}' wrote past the end of buffer '{}' ({} bytes)", rank_.number,
-                      op.name, program.phase, set_.buffers[access.buffer].name, set_.buffers[access.buffer].bytes));
+    if (communicates) {
+      const uint64_t bytes = count_traffic(op, before, call.comm().counters());
+      if (received) *received = bytes;
     }
+    BrokenZone broken;
+    check_red_zones(all, id, on_gpu() ? &reinterpret_cast<Control*>(address(set_.buffers[control_]))->broken : &broken);
+    if (broken.op != 0) fail_red_zone(program, id, broken.zone);
   } catch (const std::exception& error) {
     failed_ = true;
     abort(fmt::format("rank {} failed in '{}': {}", rank_.number, op.name, error.what()));
@@ -281,10 +345,18 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration) {
     abort(fmt::format("rank {} failed in '{}'", rank_.number, op.name));
     throw;
   }
-  if (!tracing_) return;
-  const TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, received, start, now_seconds()};
-  const std::lock_guard lock(trace_mutex_);
-  trace_.push_back(event);
+}
+
+// `zone` counts the buffers that the op writes.
+void Executor::fail_red_zone(const Program& program, OpId id, uint32_t zone) const {
+  const Op& op = program.ops[id];
+  for (const Access& access : op.accesses) {
+    if (access.use == Use::read || zone-- != 0) continue;
+    throw core::ProgramError(fmt::format("rank {}: op '{}' of phase '{}' wrote past the end of buffer '{}' ({} bytes)",
+                                         rank_.number, op.name, program.phase, set_.buffers[access.buffer].name,
+                                         set_.buffers[access.buffer].bytes));
+  }
+  throw core::ProgramError(fmt::format("rank {}: op '{}' wrote past the end of a buffer", rank_.number, op.name));
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,8 @@
 // Runs programs on one rank: each lane is a stream, each wait an event. Counts live bytes and watches red zones.
+//
+// On a GPU the host only queues work and waits at the end of a program. The control block lies on the device; the host
+// has a copy, which goes there before a program and comes back behind it. A program that is run again with the same
+// values in the parameters of its kernels is recorded and replayed from then on.
 #pragma once
 #include <atomic>
 #include <map>
@@ -8,6 +12,7 @@
 #include <vector>
 
 #include "core/arena.h"
+#include "core/recording.h"
 #include "core/stream.h"
 #include "runtime/control.h"
 #include "runtime/program.h"
@@ -42,6 +47,8 @@ struct TraceEvent {
 struct CommVolume {
   uint64_t calls = 0, elements = 0, bytes = 0;
   uint64_t elements_between = 0, bytes_between = 0;
+  CommVolume& operator+=(const CommVolume& other);
+  CommVolume operator-(const CommVolume& other) const;
 };
 
 struct LivePeak {
@@ -60,7 +67,7 @@ class Executor {
   // started by then never run, because what they would read was not written.
   void run(const Program& program, Only only = Only::everything);
 
-  Control& control();  // between programs
+  Control& control();  // between programs; on a GPU the host's copy
   // Of the last run: how long this rank's compute lane stood still for comm lanes, to its very end: communication that
   // outlasts the last compute op counts. A collective that waits for a slower rank is communication. Not of serial
   // runs.
@@ -75,30 +82,45 @@ class Executor {
   void set_tracing(bool on) { tracing_ = on; }
   const std::vector<TraceEvent>& trace() const { return trace_; }  // in the order of their ends
   void clear_trace() { trace_ = {}; }
-  std::byte* buffer(std::string_view name, uint32_t slot = 0);  // for tests and hosts that read results; throws
+  // Contents of a buffer between programs, for tests and hosts that read results. Throws when there is no such buffer.
+  std::vector<std::byte> read(std::string_view name, uint32_t slot = 0);
+  std::byte* buffer(std::string_view name, uint32_t slot = 0);  // its address, on a GPU in its memory
 
  private:
-  struct Plan;  // per program: which ops are waited for, where lives end
+  struct Plan;    // per program: which ops are waited for, where lives end
+  struct Queued;  // what was queued for one run: the events whose times are asked for behind it
+  bool on_gpu() const { return device_ == core::DeviceKind::cuda; }
   bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
-  void add_tail(const std::vector<double>& finish_seconds);
+  void queue(const Program& program, Queued& queued);
+  void wait_for_lanes();
+  void account(const Program& program, const Queued& queued);
+  [[noreturn]] void fail_red_zone(const Program& program, OpId id, uint32_t zone) const;
   void run_serial(const Program& program);
-  void execute(const Program& program, OpId id, uint32_t iteration);
+  void execute(const Program& program, OpId id, uint32_t iteration, uint64_t* received);
   // Returns the bytes received between the two.
   uint64_t count_traffic(const Op& op, const comm::Counters& before, const comm::Counters& after);
   void delay(const Op& op, OpId id, uint32_t iteration) const;
   void abort(const std::string& reason);
   std::byte* address(const Buffer& buffer) const;
+  void poison(const Buffer& buffer, bool dead) const;
   uint64_t& live(const Buffer& buffer);
   void count_live(const Program& program, OpId id, size_t position);
+  // Of a GPU (executor_gpu.cpp).
+  void before_program(const Program& program);
+  void after_program(const Program& program);
+  void fill_batches(const Program& program);
+  bool replay(const Program& program);
 
   Rank rank_;
   const ProgramSet& set_;
   core::Arenas arenas_;
   ExecutorOptions options_;
+  core::DeviceKind device_;
   BufferId control_;
-  std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane
+  std::unique_ptr<core::Arena> host_control_;           // of a GPU's rank
+  std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane; of a serial run on a GPU one
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
@@ -109,7 +131,6 @@ class Executor {
   std::array<core::CategoryBytes, core::tier_count> live_{};
   std::vector<uint8_t> is_live_;
   std::array<LivePeak, core::tier_count> live_peak_;
-  std::mutex trace_mutex_;
   std::vector<TraceEvent> trace_;
   bool tracing_ = false;
 };

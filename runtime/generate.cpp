@@ -65,8 +65,7 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
       {[&](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
        [&](const std::string& tensor, int64_t begin, std::span<float> out) { file.read(tensor, begin, out); }});
   session.run("load", {});
-  const auto* logits =
-      reinterpret_cast<const float*>(session.executor(0).buffer("decode output of " + model.blocks.back()->name()));
+  const std::string output = "decode output of " + model.blocks.back()->name();
   std::vector<int32_t> text;
   for (int64_t position = 0; position + 1 < config.model.sequence; ++position) {
     StepInputs inputs;
@@ -77,7 +76,9 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
       continue;
     }
     if (static_cast<int64_t>(text.size()) >= options.tokens) break;
-    token = sample(logits, config.model.vocab, options, static_cast<uint64_t>(position));
+    const std::vector<std::byte> logits = session.executor(0).read(output);
+    token = sample(reinterpret_cast<const float*>(logits.data()), config.model.vocab, options,
+                   static_cast<uint64_t>(position));
     if (token == options.stop_token) break;
     text.push_back(token);
     if (options.emit) options.emit(token);

@@ -1,5 +1,8 @@
 #include "runtime/ops.h"
 
+#include <fmt/format.h>
+
+#include "core/error.h"
 #include "runtime/control_ops.h"
 
 namespace zrt::runtime {
@@ -22,6 +25,41 @@ std::byte* OpCall::at(Role role, size_t nth) const {
   return access ? address(*access) : nullptr;
 }
 
+namespace {
+
+// On a GPU the executor has filled the staging buffer.
+void run_load_batch(const OpCall& call) {
+  const Access* staging = call.find(Role::staging);
+  if (!staging) {
+    call.rank.batch(call.op.microbatch.at(call.iteration), call.as<int32_t>(Role::tokens),
+                    call.as<int32_t>(Role::targets));
+    return;
+  }
+  const std::byte* from = call.address(*staging);
+  for (const Role role : {Role::tokens, Role::targets}) {
+    const Access* to = call.find(role);
+    if (!to) continue;
+    core::copy_bytes(call.address(*to), from, call.bytes(*to));
+    from += call.bytes(*to);
+  }
+}
+
+}  // namespace
+
+void check_batch(const models::Model& model, const int32_t* tokens, const int32_t* targets, int64_t rows) {
+  const auto check = [&](const int32_t* values, int32_t lowest, const char* what) {
+    for (int64_t i = 0; i < rows; ++i) {
+      if (values[i] >= lowest && values[i] < model.vocab) continue;
+      throw core::DataError(
+          fmt::format("A batch holds {} {} at row {}, outside the vocabulary {} to {}. The data was tokenized with "
+                      "another vocabulary: rebuild it, or raise model.vocab.",
+                      what, values[i], i, lowest, model.vocab - 1));
+    }
+  };
+  check(tokens, 0, "token");
+  if (targets) check(targets, models::not_counted, "target");
+}
+
 void run_op(const OpCall& call) {
   switch (call.op.kind) {
     case OpKind::init:
@@ -30,8 +68,7 @@ void run_op(const OpCall& call) {
     case OpKind::begin:
       return begin_step(call.as<Control>(Role::control));
     case OpKind::load_batch:
-      return call.rank.batch(call.op.microbatch.at(call.iteration), call.as<int32_t>(Role::tokens),
-                             call.as<int32_t>(Role::targets));
+      return run_load_batch(call);
     case OpKind::forward:
     case OpKind::backward:
     case OpKind::evaluate:

@@ -39,6 +39,9 @@ class OpCall {
 
 void run_op(const OpCall& call);
 
+// Throws core::DataError for tokens or targets (may be null) outside the vocabulary: a GPU's blocks do not look.
+void check_batch(const models::Model& model, const int32_t* tokens, const int32_t* targets, int64_t rows);
+
 // ops_state.cpp
 void run_init(const OpCall& call);
 void run_export(const OpCall& call);

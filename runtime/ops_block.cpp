@@ -1,4 +1,3 @@
-#include <cstring>
 #include <vector>
 
 #include "runtime/ops.h"
@@ -11,7 +10,7 @@ void clear_padding(const optimizer::Unit& unit, std::byte* grads, size_t element
   for (size_t i = 0; i < unit.params.size(); ++i) {
     const int64_t begin = unit.params[i].offset + unit.params[i].param->elements();
     const int64_t end = i + 1 < unit.params.size() ? unit.params[i + 1].offset : unit.elements;
-    std::memset(grads + static_cast<size_t>(begin) * element, 0, static_cast<size_t>(end - begin) * element);
+    core::fill_bytes(grads + static_cast<size_t>(begin) * element, 0, static_cast<size_t>(end - begin) * element);
   }
 }
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "core/parallel.h"
@@ -57,42 +56,46 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const auto kinds = optimizer::unit_states(layout.optimizer, unit);
   for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
     const optimizer::UnitState& kind = kinds[k];
-    const std::span<float> values(reinterpret_cast<float*>(call.address(*access)),
-                                  static_cast<size_t>(layout.extent(unit, kind)));
-    std::fill(values.begin(), values.end(), 0.0f);
+    const auto elements = static_cast<size_t>(layout.extent(unit, kind));
+    core::fill_bytes(call.address(*access), 0, elements * sizeof(float));
     if (!load) continue;
+    std::vector<float> values(elements);
     if (kind.sharded) {
       const int64_t begin = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
       for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
         call.rank.load(state_name(kind.kind, place.param->name), first, part);
       });
-      continue;
+    } else {
+      for (const optimizer::StateTensor& tensor : kind.tensors) {
+        call.rank.load(
+            state_name(kind.kind, tensor.param->param->name), 0,
+            std::span(values).subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
+      }
     }
-    for (const optimizer::StateTensor& tensor : kind.tensors) {
-      call.rank.load(state_name(kind.kind, tensor.param->param->name), 0,
-                     values.subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
-    }
+    core::copy_bytes(call.address(*access), values.data(), elements * sizeof(float));
   }
 }
 
 void round_into(std::span<const float> values, core::DType type, std::byte* target) {
   if (type == core::DType::f32) {
-    std::memcpy(target, values.data(), values.size_bytes());
+    core::copy_bytes(target, values.data(), values.size_bytes());
     return;
   }
-  auto* out = reinterpret_cast<uint16_t*>(target);
+  std::vector<uint16_t> rounded(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
-    out[i] = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
+    rounded[i] = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
   }
+  core::copy_bytes(target, rounded.data(), rounded.size() * sizeof(uint16_t));
 }
 
 }  // namespace
 
 void run_init(const OpCall& call) {
   if (call.op.units.empty()) {
-    auto* control = new (call.at(Role::control)) Control;
-    control->inputs.seed = call.rank.seed;
-    control->persistent.loss_scale = optimizer::initial_loss_scale(call.rank.loss_scale);
+    Control control;
+    control.inputs.seed = call.rank.seed;
+    control.persistent.loss_scale = optimizer::initial_loss_scale(call.rank.loss_scale);
+    core::copy_bytes(call.at(Role::control), &control, sizeof(control));
     return;
   }
   const Layout& layout = *call.rank.layout;
@@ -138,14 +141,20 @@ void run_snapshot(const OpCall& call) {
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
     const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
     const std::byte* source = call.address(*call.find(Role::full_state, k));
-    std::memcpy(call.address(*target), source + static_cast<size_t>(skip) * sizeof(float), call.bytes(*target));
+    core::copy_bytes(call.address(*target), source + static_cast<size_t>(skip) * sizeof(float), call.bytes(*target));
   }
 }
 
 void run_export(const OpCall& call) {
   if (!call.rank.export_unit) return;
   const optimizer::Unit& unit = call.unit(0);
-  call.rank.export_unit(unit, call.as<float>(Role::full_state));
+  if (core::place().device == core::DeviceKind::cpu) {
+    call.rank.export_unit(unit, call.as<float>(Role::full_state));
+    return;
+  }
+  std::vector<float> weights(static_cast<size_t>(unit.elements));
+  core::read_bytes(weights.data(), call.at(Role::full_state), weights.size() * sizeof(float), core::place().device);
+  call.rank.export_unit(unit, weights.data());
 }
 
 }  // namespace zrt::runtime

@@ -65,6 +65,7 @@ enum class Role : uint8_t {
   full_state,
   partial,  // between the two levels of a collective: the shards of all groups for one member of them
   snapshot,
+  staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
   control,
   shares,
 };

@@ -67,7 +67,8 @@ void Session::make_ranks(const SessionOptions& options) {
     core::Arenas arenas{};
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (compiled_.set.arena_bytes[t] == 0) continue;
-      member.arenas[t] = transport_.make_arena(number, static_cast<core::Tier>(t), compiled_.set.arena_bytes[t]);
+      member.arenas[t] =
+          transport_.make_arena(number, static_cast<core::Tier>(t), compiled_.set.arena_bytes[t], layout_.device);
       arenas[t] = member.arenas[t].get();
     }
     Rank rank;

@@ -49,6 +49,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
   layout.optimizer = config.optimizer.params;
+  layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
   layout.local_grad = config.precision.local_grad;
@@ -97,9 +98,23 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 
 namespace {
 
+// Of the GPU, which all ranks of the process share, and which libraries take some memory of.
+Limits gpu_limits(uint64_t ranks) {
+  constexpr uint64_t libraries = uint64_t{1} << 30;
+  const uint64_t free = core::free_gpu_bytes();
+  Limits limits;
+  limits.more_ranks = false;
+  limits.of(core::Tier::device) =
+      Limit{(free - std::min(free, libraries)) / ranks,
+            fmt::format("what the GPU's {} of free memory, less {} for libraries, leave each of {} rank{}",
+                        core::format_bytes(free), core::format_bytes(libraries), ranks, ranks == 1 ? "" : "s")};
+  return limits;
+}
+
 // What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
 // draws on too.
-Limits machine_limits(const Compiled& compiled, uint64_t ranks) {
+Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_t ranks) {
+  if (device == core::DeviceKind::cuda) return gpu_limits(ranks);
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
   Limits limits;
@@ -116,10 +131,11 @@ Limits machine_limits(const Compiled& compiled, uint64_t ranks) {
 Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                                int host_ranks) {
   check_run(config);
+  core::require_device(layout.device);
   core::set_threads(config.run.threads_per_rank);
   Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
-  for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, ranks)}) {
+  for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
     if (limits.hold(peak_bytes(compiled.plan))) continue;
     // Text is generated on one rank whatever the configuration says: nothing in it would help.
     const bool fixed = std::find(phases.begin(), phases.end(), "decode") != phases.end();

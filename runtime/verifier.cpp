@@ -6,6 +6,7 @@ namespace zrt::runtime {
 
 void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets) {
   using namespace verification;
+  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
   check_placement(set, budgets);
   for (const Program& program : set.programs) {
     check_references(set, program, layout);

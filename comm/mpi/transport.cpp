@@ -47,9 +47,7 @@ class MpiTransport final : public Transport {
 
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override;
-  std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes) override {
-    return arenas_.make(tier, bytes);
-  }
+  std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override;
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) override {
     return exchange_texts(text, timeout);
   }
@@ -162,6 +160,18 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
   }
   local.push_back(make_communicator(meeting, seat.rank));
   return local;
+}
+
+// Frames and shared mappings are the host's, and so are sums: only a rank that has no peers can be on a GPU.
+std::unique_ptr<core::Arena> MpiTransport::make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) {
+  if (device == core::DeviceKind::cpu) return arenas_.make(tier, bytes);
+  if (world() > 1) {
+    throw core::ConfigError(
+        fmt::format("--device {} with {} processes: ranks as processes on GPUs come with NCCL across GPUs; use --ranks "
+                    "{} (threads) or one process",
+                    core::device_name(device), world(), world()));
+  }
+  return std::make_unique<core::Arena>(tier, bytes, device);
 }
 
 std::string MpiTransport::last_calls() const {

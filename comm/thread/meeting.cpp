@@ -18,11 +18,13 @@ ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseco
       // A year stands for "never", because a deadline must be representable.
       timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
       room_(std::move(room)),
-      members_(static_cast<size_t>(size)) {
+      members_(static_cast<size_t>(size)),
+      met_(static_cast<size_t>(size)) {
   for (const Member& member : members_) calls_.push_back(&member.call);
 }
 
 void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+  core::Event reached = mark();
   Lock lock(room_->mutex);
   Member& member = members_[static_cast<size_t>(rank)];
   if (member.in_call) {
@@ -36,14 +38,16 @@ void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
     abort_locked(fmt::format("group {}: rank {} called {} with {}", group_, rank, describe(member.call), *error));
     leave(member, lock);
   }
-  arrive(rank, Stage::open, lock);
+  arrive(rank, Stage::open, std::move(reached), lock);
 }
 
 void ThreadMeeting::work(int rank, int phase) {
   if (phase > 0) {
+    core::Event reached = mark();
     Lock lock(room_->mutex);
-    arrive(rank, Stage::middle, lock);
+    arrive(rank, Stage::middle, std::move(reached), lock);
   }
+  follow(rank);
   const Call& own = members_[static_cast<size_t>(rank)].call;
   std::vector<const void*> sources;
   for (const Piece& piece : pieces_of(calls_, rank, phase)) {
@@ -57,8 +61,10 @@ void ThreadMeeting::work(int rank, int phase) {
 }
 
 void ThreadMeeting::close(int rank) {
+  core::Event reached = mark();
   Lock lock(room_->mutex);
-  arrive(rank, Stage::close, lock);
+  arrive(rank, Stage::close, std::move(reached), lock);
+  follow(rank);
   Member& member = members_[static_cast<size_t>(rank)];
   member.recorder.finish();
   member.in_call = false;
@@ -70,11 +76,32 @@ void ThreadMeeting::fail(int rank, const std::string& reason) {
   leave(members_[static_cast<size_t>(rank)], lock);
 }
 
-void ThreadMeeting::arrive(int rank, Stage stage, Lock& lock) {
+// What the calling thread's stream has been given so far; complete on the CPU, whose work is done when it arrives.
+core::Event ThreadMeeting::mark() const {
+  const core::Place& here = core::place();
+  if (here.device == core::DeviceKind::cpu || size() == 1) return {};
+  return here.stream->record();
+}
+
+// What the calling thread does from here on comes after all that the others had done when they met.
+void ThreadMeeting::follow(int rank) const {
+  for (int r = 0; r < size(); ++r) {
+    const core::Event& event = met_[static_cast<size_t>(r)];
+    if (r == rank || !event.state()) continue;
+    if (core::place().device == core::DeviceKind::cpu) {
+      event.wait();
+    } else {
+      core::place().stream->wait(event);
+    }
+  }
+}
+
+void ThreadMeeting::arrive(int rank, Stage stage, core::Event reached, Lock& lock) {
   Member& member = members_[static_cast<size_t>(rank)];
   stop_work(member);
   if (!room_->reason.empty()) leave(member, lock);
   member.arrived = true;
+  member.reached = std::move(reached);
   if (++arrived_ == size()) {
     release(stage);
   } else {
@@ -95,9 +122,10 @@ void ThreadMeeting::release(Stage stage) {
     }
   }
   arrived_ = 0;
-  for (Member& member : members_) {
-    member.arrived = false;
-    member.working = stage != Stage::close;
+  for (size_t r = 0; r < members_.size(); ++r) {
+    members_[r].arrived = false;
+    members_[r].working = stage != Stage::close;
+    met_[r] = std::move(members_[r].reached);
   }
   working_ = stage == Stage::close ? 0 : size();
   ++generation_;

@@ -1,6 +1,13 @@
 // The meeting of ranks that are threads. Between two arrivals members read each other's buffers in place, so a member
 // that has to fail waits until no other member works; only then may its caller free its buffers. That wait is short
 // because work never blocks.
+//
+// On GPUs (the place of the calling threads) a call is asynchronous: the threads meet as ever, but work is queued on
+// their streams. With its arrival each rank publishes an event of its stream, and after it each rank's stream waits for
+// the others' events, so what holds for host threads above holds for the streams. No thread waits for a GPU. Hence a
+// time-out tells of ranks that did not call, never of a GPU that hangs: that shows where the executor synchronises.
+// After a failure queued work may still read buffers; a caller may free them when the stream has come so far, which
+// freeing memory of a GPU waits for by itself.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +17,7 @@
 #include <vector>
 
 #include "comm/meeting.h"
+#include "core/stream.h"
 
 namespace zrt::comm {
 
@@ -39,11 +47,14 @@ class ThreadMeeting final : public Meeting {
     Call call;
     FlightRecorder recorder;
     bool in_call = false, arrived = false, working = false;
+    core::Event reached;  // of its stream, at its last arrival
   };
   enum class Stage : uint8_t { open, middle, close };
   using Lock = std::unique_lock<std::mutex>;
 
-  void arrive(int rank, Stage stage, Lock& lock);
+  core::Event mark() const;
+  void arrive(int rank, Stage stage, core::Event reached, Lock& lock);
+  void follow(int rank) const;
   void release(Stage stage);
   void stop_work(Member& member);
   void abort_locked(const std::string& reason);
@@ -56,6 +67,8 @@ class ThreadMeeting final : public Meeting {
                                       // open and close
   std::vector<Member> members_;
   std::vector<const Call*> calls_;  // of the members
+  std::vector<core::Event> met_;    // what they had reached at the last meeting; read without the mutex until a rank's
+                                    // next arrival
   uint64_t generation_ = 0;         // meetings held
   int arrived_ = 0, working_ = 0;
 };

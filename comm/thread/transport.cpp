@@ -22,8 +22,8 @@ class ThreadTransport final : public Transport {
                                                          std::chrono::milliseconds timeout) override {
     return make_thread_groups(name, partition, world_, timeout);
   }
-  std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes) override {
-    return std::make_unique<core::Arena>(tier, bytes);
+  std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override {
+    return std::make_unique<core::Arena>(tier, bytes, device);
   }
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds) override { return {text}; }
   void fail(const std::exception&, const std::function<void()>&, int) override {}

@@ -19,6 +19,7 @@ class TransformerBlock : public Block {
   const std::string& name() const override { return name_; }
   const std::vector<Param>& params() const override { return params_; }
   int64_t output_width() const override { return sizes_.hidden; }
+  bool draws_numbers() const override { return sizes_.dropout > 0; }
 
  protected:
   // Throws core::Error when the model cannot run the shape: an unsupported type or more positions than it has.

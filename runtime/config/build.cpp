@@ -232,6 +232,9 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.load_module_only = values.flag("run.load_module_only");
   run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
+  const auto device = core::parse_device(values.text("run.device"));
+  if (!device) refuse(values.at("run.device"), "is no device; legal are \"cpu\" and \"cuda\".");
+  run.device = *device;
   run.stress_seed = values.integer("run.stress_seed", 0);
   return run;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/device.h"
 #include "core/dtype.h"
 #include "models/model.h"
 #include "optimizer/loss_scale.h"
@@ -98,6 +99,7 @@ struct RunConfig {
   bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
+  core::DeviceKind device = core::DeviceKind::cpu;
   int64_t stress_seed = 0;  // not 0: ops start late at random, for tests of what waits guarantee
 };
 

@@ -78,6 +78,7 @@ constexpr Key run_keys[] = {
     {"save_weights", t_bool, "true", Use::implemented},
     {"timeout_seconds", t_int, "120", Use::implemented},
     {"threads_per_rank", t_int, "1", Use::implemented},
+    {"device", t_text, R"("cpu")", Use::implemented},
     {"trace", t_bool, "false", Use::implemented},
     {"trace_steps", t_list | t_null, "null", Use::implemented},
     {"stress_seed", t_int, "0", Use::implemented},

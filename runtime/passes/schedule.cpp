@@ -20,6 +20,13 @@ class Emitter {
     const uint64_t rows = static_cast<uint64_t>(shape_.rows());
     tokens_ = add(phase, "tokens", Category::staging, rows * 4, first_slots);
     if (mode != Mode::decode) targets_ = add(phase, "targets", Category::staging, rows * 4, slots);
+    if (layout.device != core::DeviceKind::cpu) {
+      // The host fills all batches of a program before it starts.
+      Buffer staging{std::string(phase) + "batches", Category::staging, Life::reserved,
+                     rows * (mode == Mode::decode ? 4 : 8), mode == Mode::train ? layout.microbatches : 1};
+      staging.tier = core::Tier::host;
+      staging_ = set.add(std::move(staging));
+    }
     for (size_t b = 0; b < blocks_.size(); ++b) {
       const Block& block = *blocks_[b];
       const bool last = b + 1 == blocks_.size();
@@ -47,6 +54,7 @@ class Emitter {
     Op op = make(OpKind::load_batch, load_lane, "batch", 0, microbatch);
     access(op, tokens_, Role::tokens, Use::write, first_slot);
     access(op, targets_, Role::targets, Use::write, slot);
+    access(op, staging_, Role::staging, Use::write, microbatch);
     segment.ops.push_back(std::move(op));
   }
 
@@ -118,7 +126,7 @@ class Emitter {
   const StateBuffers& state_;
   Shape shape_;
   const Layout& layout_;
-  BufferId tokens_ = no_buffer, targets_ = no_buffer;
+  BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
   std::vector<BufferId> output_, saved_, d_output_, forward_workspace_, backward_workspace_, cache_;
 };
 

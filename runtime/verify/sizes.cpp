@@ -122,6 +122,7 @@ class SizeChecker {
       case Role::partial:
         return unit_bytes(u, optimizer::Extent::full, type_of(op)) / static_cast<uint64_t>(layout_.groups.inner);
       case Role::snapshot:
+      case Role::staging:  // of the mode that the batch's readers have
         return std::nullopt;
       case Role::control:
         return sizeof(Control);

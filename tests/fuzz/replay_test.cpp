@@ -1,5 +1,6 @@
 // What fuzzers once found stays mended, and their starting inputs are good ones.
 #include "tests/catch.h"
+#include "tests/data_folder.h"
 #include "tests/fuzz/target.h"
 
 using namespace zrt::fuzz;
@@ -16,7 +17,7 @@ TEST_CASE("readers accept what our writers write") {
 TEST_CASE("readers survive the inputs that fuzzers found, and every seed cut short or with a byte changed") {
   for (const Target* target : {&config, &dataset, &dataset_meta, &llmc, &manifest, &safetensors, &sentencepiece}) {
     INFO(target->name);
-    const std::filesystem::path found = std::filesystem::path(ZRT_TEST_DATA) / "fuzz" / target->name;
+    const std::filesystem::path found = std::filesystem::path(zrt::test::data_folder()) / "fuzz" / target->name;
     if (std::filesystem::exists(found)) {
       for (const auto& entry : std::filesystem::directory_iterator(found)) target->accepts(read(entry.path()));
     }

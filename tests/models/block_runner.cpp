@@ -45,13 +45,15 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
   call.shape = shape;
   call.weights = weight_pointers_;
   if (block == 0) {
-    call.tokens = batch.tokens.data();
+    tokens_ = visible(batch.tokens);
+    call.tokens = tokens_.data();
   } else {
     call.input = outputs_[block - 1].data();
   }
   if (block + 1 == model_.blocks.size()) {
-    call.targets = batch.targets.data();
-    call.loss = &loss_;
+    targets_ = visible(batch.targets);
+    call.targets = targets_.data();
+    call.loss = loss_.data();
   }
   call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
   call.rng = {options.seed, options.step, 0};
@@ -98,21 +100,21 @@ void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& optio
 }
 
 double BlockRunner::train(const Batch& batch, const RunOptions& options) {
-  loss_ = std::numeric_limits<double>::quiet_NaN();
+  forget_loss();
   for (size_t b = 0; b < model_.blocks.size(); ++b) forward(b, shape_, batch, options);
   for (size_t b = model_.blocks.size(); b-- > 0;) {
     if (options.recompute) forward(b, shape_, batch, options);
     backward(b, batch, options);
   }
-  return loss_;
+  return loss();
 }
 
 double BlockRunner::evaluate(const Batch& batch) {
-  loss_ = std::numeric_limits<double>::quiet_NaN();
+  forget_loss();
   Shape shape = shape_;
   shape.mode = Mode::eval;
   for (size_t b = 0; b < model_.blocks.size(); ++b) forward(b, shape, batch, {});
-  return loss_;
+  return loss();
 }
 
 std::vector<double> BlockRunner::decode(const Batch& batch) {
@@ -164,6 +166,16 @@ void BlockRunner::check(size_t b, const char* pass) const {
     weights_.at(param.name).check(what + param.name);
     grads_.at(param.name).check(what + "the gradient of " + param.name);
   }
+}
+
+void BlockRunner::forget_loss() {
+  settle();
+  loss_[0] = std::numeric_limits<double>::quiet_NaN();
+}
+
+double BlockRunner::loss() const {
+  settle();
+  return loss_[0];
 }
 
 Tensors BlockRunner::grads() const {

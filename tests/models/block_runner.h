@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/model.h"
+#include "tests/device.h"
 #include "tests/models/guarded_buffer.h"
 #include "tests/models/reference.h"
 
@@ -52,10 +53,13 @@ class BlockRunner {
   void forward(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
   void backward(size_t block, const Batch& batch, const RunOptions& options);
   void check(size_t block, const char* pass) const;
+  void forget_loss();
+  double loss() const;
 
   const models::Model& model_;
   models::Shape shape_;
-  double loss_ = 0;
+  Visible<double> loss_ = Visible<double>(1);
+  Visible<int32_t> tokens_, targets_;
   std::map<std::string, GuardedBuffer> weights_, grads_;
   std::map<std::string, int64_t> elements_;
   std::map<std::string, bool> written_;  // gradients that hold a sum to add to

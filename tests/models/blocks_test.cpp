@@ -27,8 +27,8 @@ struct Bench {
   std::vector<const void*> weight_pointers;
   std::vector<void*> grad_pointers;
   std::vector<uint8_t> accumulate;
-  std::vector<int32_t> tokens;
-  double loss = 0;
+  Visible<int32_t> tokens;
+  Visible<double> loss = Visible<double>(1);
   uint64_t saved_bytes = 0, workspace_bytes = 0;
 
   static int64_t words(uint64_t bytes) { return static_cast<int64_t>(bytes / 2) + 32; }
@@ -57,23 +57,25 @@ struct Bench {
     call.d_output = d_output.data(), call.d_input = d_input.data();
     call.saved = static_cast<std::byte*>(saved.data()), call.workspace = static_cast<std::byte*>(workspace.data());
     call.weights = weight_pointers, call.grads = grad_pointers, call.accumulate = accumulate;
-    call.loss = &loss;
+    call.loss = loss.data();
     call.loss_scale = 0.01f;
   }
 };
 
 // One past the highest byte that is not poison any more.
 uint64_t touched(const KernelBuffer& buffer) {
+  settle();
   uint64_t end = static_cast<uint64_t>(buffer.size()) * 2;
   const auto* bytes = static_cast<const unsigned char*>(buffer.data());
   while (end > 0 && bytes[end - 1] == 0xFB) --end;
   return end;
 }
 
-// Random results end in the poison byte once in a while, so the last byte of an element may look untouched.
-void check_exact(const KernelBuffer& buffer, uint64_t bytes) {
+// Random results end in the poison byte once in a while, so the last byte of an element may look untouched. On a GPU
+// what is saved is exact too, but libraries of matrix products use of their workspaces what they like.
+void check_exact(const KernelBuffer& buffer, uint64_t bytes, bool workspace = false) {
   CHECK(touched(buffer) <= bytes);
-  CHECK(touched(buffer) + 4 > bytes);
+  if (!workspace || test_device() == zrt::core::DeviceKind::cpu) CHECK(touched(buffer) + 4 > bytes);
 }
 
 }  // namespace
@@ -169,16 +171,16 @@ TEST_CASE("blocks touch their saved memory and workspaces to the last byte and n
     Bench forward(*block, train, 24, 61, false);
     block->forward(forward.call);
     check_exact(forward.saved, forward.saved_bytes);
-    check_exact(forward.workspace, forward.workspace_bytes);
+    check_exact(forward.workspace, forward.workspace_bytes, true);
     Bench backward(*block, train, 24, 61, true);
     backward.saved = forward.saved;
     backward.call.saved = static_cast<std::byte*>(backward.saved.data());
     block->backward(backward.call);
     CHECK(backward.saved == forward.saved);
-    check_exact(backward.workspace, backward.workspace_bytes);
+    check_exact(backward.workspace, backward.workspace_bytes, true);
     Bench eval(*block, {2, T, type, type, Mode::eval}, 24, 61, false);
     block->forward(eval.call);
-    check_exact(eval.workspace, eval.workspace_bytes);
+    check_exact(eval.workspace, eval.workspace_bytes, true);
 
     const Shape one{2, T, type, type, Mode::decode};
     Bench decode(*block, one, 24, 61, false);
@@ -186,7 +188,7 @@ TEST_CASE("blocks touch their saved memory and workspaces to the last byte and n
     decode.call.cache = static_cast<std::byte*>(cache.data());
     decode.call.position = T - 1;
     block->decode(decode.call);
-    check_exact(decode.workspace, decode.workspace_bytes);
+    check_exact(decode.workspace, decode.workspace_bytes, true);
     check_exact(cache, block->cache_bytes(one));
   }
   zrt::core::set_threads(1);
@@ -214,6 +216,7 @@ TEST_CASE("a bf16 gradient of the output weights is rounded once however many ch
   head.forward(full.call);
   head.backward(half.call);
   head.backward(full.call);
+  settle();
   CHECK(half.loss == full.loss);
   for (size_t i = 0; i < half.weights.size(); ++i) {
     // The order of the fp32 sums differs a little, so a few elements next to a tie may.
@@ -276,7 +279,8 @@ TEST_CASE("contradictory sizes are refused by the name of their key") {
   CHECK_THROWS_WITH(make_gpt2(config), Contains("model.vocab is 0"));
 }
 
-TEST_CASE("blocks refuse types, lengths and tokens they cannot compute with") {
+TEST_CASE("blocks refuse types, lengths and tokens they cannot compute with", "[cpu]") {
+  ZRT_ONLY_ON_CPU();  // tokens in memory of the GPU are checked before they go there
   const Model model = make_gpt2(small());
   Bench embedding(*model.blocks[0], {2, 5}, 32, 97, false);
   embedding.tokens[7] = 97;

@@ -1,4 +1,5 @@
-// Ten AdamW steps of the real blocks with the real host optimizer against PyTorch's loss curves.
+// Ten AdamW steps of the real blocks, on the test's device, with the real optimizer on the host against PyTorch's loss
+// curves.
 #include <cmath>
 #include <cstring>
 
@@ -47,6 +48,7 @@ class CurveRun {
     const Batch batch = golden_.run.batch(number, 0, 0);
     const double loss = runner_.train(batch) / static_cast<double>(batch.tokens.size());
 
+    const zrt::core::OnPlace on_host({zrt::core::DeviceKind::cpu, nullptr});
     std::map<std::string, GuardedBuffer> grads;
     zrt::optimizer::ExactSum squares;
     for (const auto& [name, state] : states_) {

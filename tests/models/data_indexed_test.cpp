@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "data_files.h"
+#include "tests/data_folder.h"
 
 using namespace zrt::models::data;
 using test::contains;
@@ -17,7 +18,7 @@ namespace {
 
 const DocumentList small = {{1, 2, 256}, {256}, {65499, 0, 7, 8, 256}};
 const DocumentList large = {{70000, 1}, {2147483647, 5, 0}};
-const std::string golden = std::string(ZRT_TEST_DATA) + "/dataset_golden/";
+const std::string golden = zrt::test::data_folder() + "/dataset_golden/";
 
 template <class T>
 std::string bytes_of(const std::vector<T>& values) {

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "data_files.h"
 #include "models/data/numpy_random.h"
+#include "tests/data_folder.h"
 
 using zrt::models::data::numpy_sum;
 using zrt::models::data::NumpyRandom;
@@ -13,7 +14,7 @@ namespace {
 
 const nlohmann::json& golden() {
   static const nlohmann::json all =
-      nlohmann::json::parse(test::read_file(std::string(ZRT_TEST_DATA) + "/dataset_golden/numpy.json"));
+      nlohmann::json::parse(test::read_file(zrt::test::data_folder() + "/dataset_golden/numpy.json"));
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include "data_samples.h"
 #include "models/data/blended_dataset.h"
 #include "models/data/sampler.h"
+#include "tests/data_folder.h"
 
 using namespace zrt::models::data;
 using test::distinct_documents;
@@ -14,7 +15,7 @@ using test::Sample;
 using test::TemporaryFolder;
 
 TEST_CASE("samples are those of Megatron-Core's own GPTDataset and BlendedDataset", "[data]") {
-  const std::string folder = std::string(ZRT_TEST_DATA) + "/dataset_golden/";
+  const std::string folder = zrt::test::data_folder() + "/dataset_golden/";
   const auto golden_samples = nlohmann::json::parse(test::read_file(folder + "megatron.json"));
   for (const auto& item : golden_samples["cases"]) {
     std::vector<WeightedPrefix> prefixes;
@@ -38,7 +39,7 @@ TEST_CASE("samples are those of Megatron-Core's own GPTDataset and BlendedDatase
 TEST_CASE("a pair is written byte for byte as Megatron's own builder writes it", "[data]") {
   const TemporaryFolder folder;
   for (const char* name : {"megatron_0", "megatron_1", "megatron_2"}) {
-    const std::string golden_pair = std::string(ZRT_TEST_DATA) + "/dataset_golden/" + name;
+    const std::string golden_pair = zrt::test::data_folder() + "/dataset_golden/" + name;
     test::write_dataset(folder / name, 1000, test::read_dataset(golden_pair, 1000));
     CHECK(test::read_file(bin_path(folder / name)) == test::read_file(bin_path(golden_pair)));
     CHECK(test::read_file(idx_path(folder / name)) == test::read_file(idx_path(golden_pair)));

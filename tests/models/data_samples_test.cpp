@@ -12,6 +12,7 @@
 #include "models/data/blended_dataset.h"
 #include "models/data/gpt_dataset.h"
 #include "models/data/sampler.h"
+#include "tests/data_folder.h"
 
 using namespace zrt::models::data;
 using test::contains;
@@ -29,7 +30,7 @@ namespace {
 
 const nlohmann::json& golden() {
   static const nlohmann::json all =
-      nlohmann::json::parse(test::read_file(std::string(ZRT_TEST_DATA) + "/dataset_golden/index.json"));
+      nlohmann::json::parse(test::read_file(zrt::test::data_folder() + "/dataset_golden/index.json"));
   return all;
 }
 

@@ -24,8 +24,8 @@ double mask_of(const Case& c, int64_t i) {
 }
 
 // Few distinct tokens, so that most rows have duplicates.
-std::vector<int32_t> make_tokens(const EmbeddingShape& shape) {
-  std::vector<int32_t> tokens;
+Visible<int32_t> make_tokens(const EmbeddingShape& shape) {
+  Visible<int32_t> tokens;
   for (int64_t i = 0; i < shape.B * shape.T; ++i) tokens.push_back(static_cast<int32_t>((i * i + 3) % 11 % shape.V));
   tokens.back() = static_cast<int32_t>(shape.V - 1);
   return tokens;

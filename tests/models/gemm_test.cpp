@@ -91,7 +91,8 @@ TEST_CASE("products larger than a tile in every direction match fp64") {
   zrt::core::set_threads(1);
 }
 
-TEST_CASE("fp16 products of any size go through fp32 tiles") {
+TEST_CASE("fp16 products of any size go through fp32 tiles", "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   constexpr DType type = DType::f16;
   CHECK(find_gemm({1, 2, 3, false, false, 3, 2, 2, type, type, type}).algorithm().find("tiles") == 0);
   check({530, 200, 20, false, false, 20, 203, 200, type, type, type, true, false});
@@ -115,6 +116,7 @@ TEST_CASE("concurrent callers of one product get the same bits") {
   std::vector<int> equal(4);
   for (size_t t = 0; t < equal.size(); ++t) {
     threads.emplace_back([&, t] {
+      const OnTestDevice here;
       for (int i = 0; i < 20; ++i) equal[t] += run(spec, problem) == expected;
     });
   }

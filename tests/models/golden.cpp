@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "tests/data_folder.h"
+
 namespace zrt::test {
 namespace {
 
@@ -26,11 +28,11 @@ class Splitmix {
   uint64_t state_ = 0xCBF29CE484222325u;
 };
 
-const char* file_of(const models::Gpt2Config&) {
-  return ZRT_TEST_DATA "/gpt2_goldens.json";
+std::string file_of(const models::Gpt2Config&) {
+  return zrt::test::data_folder() + "/gpt2_goldens.json";
 }
-const char* file_of(const models::LlamaConfig&) {
-  return ZRT_TEST_DATA "/llama_goldens.json";
+std::string file_of(const models::LlamaConfig&) {
+  return zrt::test::data_folder() + "/llama_goldens.json";
 }
 
 void read_more(const nlohmann::json&, models::Gpt2Config&) {}
@@ -99,7 +101,7 @@ GoldenGradients<Config> golden_gradients(bool tied) {
   golden.config = read_config<Config>(all.at("gradient_case"), tied);
   golden.batch = recipe_batch(golden.config, shape.at("B"), shape.at("T"), shape.at("index"));
   golden.loss = json.at("loss");
-  std::ifstream file(ZRT_TEST_DATA "/" + json.at("file").get<std::string>(), std::ios::binary);
+  std::ifstream file(zrt::test::data_folder() + "/" + json.at("file").get<std::string>(), std::ios::binary);
   const auto read = [&](std::vector<double>& values) {
     file.read(reinterpret_cast<char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(double)));
     if (!file) throw std::runtime_error("a golden file in " ZRT_TEST_DATA " is missing or too short");

@@ -9,7 +9,7 @@ zrt_test(models/reference LINK zrt_reference)
 
 add_library(zrt_block_runner STATIC ${CMAKE_CURRENT_LIST_DIR}/block_runner.cpp
             ${CMAKE_CURRENT_LIST_DIR}/guarded_buffer.cpp)
-target_link_libraries(zrt_block_runner PUBLIC zrt_reference zrt::models)
+target_link_libraries(zrt_block_runner PUBLIC zrt_reference zrt::models zrt_catch_main)
 zrt_test(models/gradient LINK zrt_block_runner)
 zrt_test(models/gpt2_dropout LINK zrt_block_runner)
 zrt_test(models/curve LINK zrt_block_runner zrt::optimizer)

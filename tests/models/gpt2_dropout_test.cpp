@@ -121,7 +121,8 @@ TEST_CASE("dropout of one in ten keeps nine in ten elements and scales them by 1
   const Batch batch = recipe_batch(config, 4, 128, 0);
   const std::vector<const void*> weights{wte.data(), wpe.data()};
   call.weights = weights;
-  call.tokens = batch.tokens.data();
+  const Visible<int32_t> tokens = visible(batch.tokens);
+  call.tokens = tokens.data();
   call.output = output.data();
   call.saved = saved.data();
   call.workspace = workspace.data();

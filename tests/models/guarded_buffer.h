@@ -1,4 +1,5 @@
-// Memory of an exact size that shows misuse: 64-byte aligned, filled with NaN bytes, followed by a red zone.
+// Memory of an exact size that shows misuse: 64-byte aligned, filled with NaN bytes, followed by a red zone. Kernels of
+// the test's device and the host read it; every access waits for the kernels before it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@ class GuardedBuffer {
 
  private:
   struct Free {
+    uint64_t bytes;
     void operator()(std::byte* data) const;
   };
   uint64_t bytes_;

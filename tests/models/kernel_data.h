@@ -1,13 +1,14 @@
-// Buffers of an element type for kernel tests: fresh random numbers, poison, and values read back as double.
+// Buffers of an element type for kernel tests: fresh random numbers, poison, and values read back as double. On a GPU
+// they are memory that both sides read, and every access waits for the kernels before it.
 #pragma once
 #include <cmath>
 #include <cstring>
-#include <new>
 #include <random>
 #include <vector>
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "tests/device.h"
 
 namespace zrt::test {
 
@@ -18,12 +19,20 @@ class KernelBuffer {
   // Poisoned: every byte 0xFB, a large negative number in fp32 and bf16.
   KernelBuffer(DType type, int64_t elements)
       : type_(type), bytes_(static_cast<size_t>(elements) * core::dtype_size(type), std::byte{0xFB}) {}
+  KernelBuffer(const KernelBuffer& other) : type_(other.type_), bytes_(other.settled()) {}
+  KernelBuffer(KernelBuffer&&) = default;
+  KernelBuffer& operator=(const KernelBuffer& other) {
+    settle();
+    type_ = other.type_, bytes_ = other.bytes_;
+    return *this;
+  }
+  KernelBuffer& operator=(KernelBuffer&&) = default;
   // Uniform in (-scale, scale), rounded to the type.
   static KernelBuffer random(DType type, int64_t elements, double scale = 1) {
     static std::mt19937 generator{std::random_device{}()};
     std::uniform_real_distribution<float> uniform(static_cast<float>(-scale), static_cast<float>(scale));
     KernelBuffer buffer(type, elements);
-    for (int64_t i = 0; i < elements; ++i) buffer.set(i, uniform(generator));
+    for (int64_t i = 0; i < elements; ++i) buffer.put(i, uniform(generator));
     return buffer;
   }
 
@@ -32,7 +41,7 @@ class KernelBuffer {
   float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
   int64_t size() const { return static_cast<int64_t>(bytes_.size() / core::dtype_size(type_)); }
   double at(int64_t i) const {
-    const std::byte* from = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
+    const std::byte* from = settled().data() + static_cast<size_t>(i) * core::dtype_size(type_);
     if (type_ == DType::f32) {
       float value;
       std::memcpy(&value, from, sizeof value);
@@ -44,25 +53,24 @@ class KernelBuffer {
                                                     : core::to_float(core::f16{bits}));
   }
   void set(int64_t i, float value) {
+    settle();
+    put(i, value);
+  }
+  bool operator==(const KernelBuffer& other) const { return settled() == other.bytes_; }
+
+ private:
+  const Visible<std::byte>& settled() const {
+    settle();
+    return bytes_;
+  }
+  void put(int64_t i, float value) {
     std::byte* to = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
     const uint16_t half = type_ == DType::bf16 ? core::to_bf16(value).bits : core::to_f16(value).bits;
     std::memcpy(to, type_ == DType::f32 ? static_cast<const void*>(&value) : &half, core::dtype_size(type_));
   }
-  bool operator==(const KernelBuffer& other) const { return bytes_ == other.bytes_; }
 
- private:
-  template <class T>
-  struct Aligned64 {
-    using value_type = T;
-    Aligned64() = default;
-    template <class U>
-    Aligned64(const Aligned64<U>&) {}
-    T* allocate(size_t n) { return static_cast<T*>(::operator new (n * sizeof(T), std::align_val_t{64})); }
-    void deallocate(T* p, size_t) { ::operator delete (p, std::align_val_t{64}); }
-    bool operator==(const Aligned64&) const { return true; }
-  };
   DType type_;
-  std::vector<std::byte, Aligned64<std::byte>> bytes_;
+  Visible<std::byte> bytes_;
 };
 
 using Doubles = std::vector<double>;

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/llama/rotary_frequencies.h"
 #include "models/model.h"
+#include "tests/data_folder.h"
 
 using namespace zrt::models;
 using Catch::Matchers::Contains;
@@ -44,7 +45,7 @@ TEST_CASE("parameters and FLOPs of Llama 2 7B, Llama 3 8B and Llama 3.2 1B are t
 }
 
 TEST_CASE("rotary frequencies stretched by Llama 3's rule are those of transformers") {
-  std::ifstream file(ZRT_TEST_DATA "/llama_goldens.json");
+  std::ifstream file(zrt::test::data_folder() + "/llama_goldens.json");
   const nlohmann::json golden = nlohmann::json::parse(file).at("rope_scaling"), &scaling = golden.at("scaling");
   const std::vector<double> got =
       rotary_frequencies(golden.at("width"), golden.at("theta"),

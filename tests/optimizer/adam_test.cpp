@@ -11,6 +11,7 @@
 #include "core/philox.h"
 #include "optimizer/adam_kernels.h"
 #include "optimizer/adam_update.h"
+#include "tests/data_folder.h"
 #include "thread_counts.h"
 
 namespace zrt::optimizer {
@@ -201,7 +202,7 @@ TEST_CASE("ten steps stay within fp32 rounding of the same rule in fp64") {
 }
 
 TEST_CASE("the trajectories of torch.optim.AdamW and Adam are followed") {
-  std::ifstream file(std::string(ZRT_TEST_DATA) + "/adam_golden.txt");
+  std::ifstream file(zrt::test::data_folder() + "/adam_golden.txt");
   REQUIRE(file);
   std::string word;
   int cases = 0;

@@ -4,11 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/data_folder.h"
+
 namespace zrt::optimizer {
 
 inline const nlohmann::json& goldens() {
   static const nlohmann::json data = [] {
-    std::ifstream file(std::string(ZRT_TEST_DATA) + "/optimizer_goldens.json");
+    std::ifstream file(zrt::test::data_folder() + "/optimizer_goldens.json");
     return nlohmann::json::parse(file);
   }();
   return data;

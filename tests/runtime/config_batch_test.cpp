@@ -1,13 +1,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/data_folder.h"
 #include "tests/runtime/config_helpers.h"
 
 using namespace zrt::runtime;
 using nlohmann::json;
 
 TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
-  std::ifstream file(std::string(ZRT_TEST_DATA) + "/batch_triple.json");
+  std::ifstream file(zrt::test::data_folder() + "/batch_triple.json");
   const json cases = json::parse(file)["cases"];
   REQUIRE(cases.size() == 56);
   int good = 0;

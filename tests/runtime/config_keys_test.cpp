@@ -7,6 +7,7 @@
 #include "runtime/config/resolve.h"
 #include "runtime/config/tree.h"
 #include "runtime/config/values.h"
+#include "tests/data_folder.h"
 #include "tests/runtime/config_helpers.h"
 
 using namespace zrt::runtime;
@@ -17,7 +18,7 @@ namespace {
 
 const json& golden() {
   static const json data = [] {
-    std::ifstream file(std::string(ZRT_TEST_DATA) + "/deepspeed_keys.json");
+    std::ifstream file(zrt::test::data_folder() + "/deepspeed_keys.json");
     return json::parse(file);
   }();
   return data;

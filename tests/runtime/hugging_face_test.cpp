@@ -14,6 +14,7 @@
 #include "runtime/resume.h"
 #include "runtime/setup.h"
 #include "temporary_folder.h"
+#include "tests/data_folder.h"
 
 using namespace zrt;
 using namespace zrt::runtime::checkpoint;
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path goldens = fs::path(ZRT_TEST_DATA) / "hugging_face";
+const fs::path goldens = fs::path(zrt::test::data_folder()) / "hugging_face";
 
 runtime::Config config_of(const HuggingFaceModel& model) {
   return runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(), "test", {}, 1);

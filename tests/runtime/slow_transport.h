@@ -62,8 +62,8 @@ class SlowTransport : public comm::Transport {
     for (auto& member : members) member = std::make_unique<SlowCommunicator>(std::move(member), gather_);
     return members;
   }
-  std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes) override {
-    return inner_->make_arena(rank, tier, bytes);
+  std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes, core::DeviceKind device) override {
+    return inner_->make_arena(rank, tier, bytes, device);
   }
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) override {
     return inner_->exchange(text, timeout);

@@ -13,6 +13,7 @@
 #include "runtime/telemetry/event_file.h"
 #include "runtime/telemetry/records.h"
 #include "temporary_folder.h"
+#include "tests/data_folder.h"
 
 using namespace zrt;
 using namespace zrt::runtime;
@@ -72,7 +73,7 @@ TEST_CASE("Events are the bytes that TensorBoard's own writer makes of them") {
   const std::string bytes = event_record(version_event(1700000000.5)) +
                             event_record(restart_event(1700000001.25, 300)) +
                             event_record(scalar_event(1700000002, 5000000000, scalars));
-  CHECK(bytes == read(std::string(ZRT_TEST_DATA) + "/tensorboard_events.bin"));
+  CHECK(bytes == read(zrt::test::data_folder() + "/tensorboard_events.bin"));
 }
 
 TEST_CASE("Every start of a run has an event file of its own, after those before it") {

@@ -15,6 +15,7 @@
 #include "catch.h"
 #include "runtime/plan/plan.h"
 #include "runtime/setup.h"
+#include "tests/data_folder.h"
 
 using namespace zrt;
 using namespace zrt::runtime;
@@ -29,7 +30,7 @@ struct Cell {
 };
 
 std::vector<std::map<std::string, std::string>> read_csv(const std::string& name) {
-  std::ifstream file(std::string(ZRT_TEST_DATA) + "/" + name);
+  std::ifstream file(zrt::test::data_folder() + "/" + name);
   std::vector<std::map<std::string, std::string>> rows;
   std::vector<std::string> head;
   for (std::string line, field; std::getline(file, line);) {

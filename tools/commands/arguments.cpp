@@ -43,6 +43,17 @@ bool parse(const Args& args, const std::string& usage, po::options_description o
   return true;
 }
 
+void add_device_option(po::options_description& options) {
+  options.add_options()("device", po::value<std::string>(), "cpu or cuda: sets run.device");
+}
+
+std::vector<std::string> config_sets(const po::variables_map& values) {
+  std::vector<std::string> sets;
+  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  if (values.count("device")) sets.push_back("run.device=" + values["device"].as<std::string>());
+  return sets;
+}
+
 std::string default_folder(const std::string& name) {
   return fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
 }

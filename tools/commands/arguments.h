@@ -15,6 +15,10 @@ namespace po = boost::program_options;
 bool parse(const Args& args, const std::string& usage, po::options_description options,
            const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false);
 
+// --device, and what it and --set say to the configuration.
+void add_device_option(po::options_description& options);
+std::vector<std::string> config_sets(const po::variables_map& values);
+
 // Folder of a run that was given none: runs/<name>-<time>.
 std::string default_folder(const std::string& name);
 

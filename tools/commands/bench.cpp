@@ -40,6 +40,7 @@ int bench_train(const Args& args) {
       "micro-batch", po::value<int64_t>()->default_value(4), "samples per rank")(
       "rounds", po::value<int>()->default_value(5), "counted steps of each stage")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")("json", "print JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench train [--model PRESET] [--ranks N] …", options, {}, values)) return 0;
   const std::string dtype = values["dtype"].as<std::string>();
@@ -61,8 +62,7 @@ int bench_train(const Args& args) {
                   {"bf16", {{"enabled", dtype == "bf16"}}},
                   {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
                   {"model", {{"preset", values["model"].as<std::string>()}}}};
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
   const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
   end_bench_progress();
@@ -113,13 +113,13 @@ int bench_save(const Args& args) {
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key")(
       "folder", po::value<std::string>()->default_value("runs/bench_save"), "where checkpoints are written")(
       "json", "print JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench save [--model PRESET] [--ranks N] [--folder DIR]", options, {}, values)) return 0;
   const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
   const int interval = values["interval"].as<int>();
   if (rounds < 1 || interval < 1) throw core::UsageError("--rounds and --interval must be positive");
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   const Json file{{"train_micro_batch_size_per_gpu", 1},
                   {"gradient_accumulation_steps", 1},
                   {"bf16", {{"enabled", true}}},
@@ -169,6 +169,7 @@ int bench_adam(const Args& args) {
   options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
       "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
       "rounds", po::value<int>()->default_value(9), "counted rounds")("json", "print JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
   const int64_t parameters = values["parameters"].as<int64_t>();
@@ -202,6 +203,7 @@ int bench_comm(const Args& args) {
   add_rank_options(options);
   options.add_options()("bytes", po::value<int64_t>()->default_value(256 << 20), "buffer of each rank")(
       "rounds", po::value<int>()->default_value(15), "counted rounds")("json", "print JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
   const auto transport = start_ranks(values, 2);

@@ -28,8 +28,7 @@ runtime::Config overlap_config(const po::variables_map& values, int ranks) {
                   {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
                   {"zero_optimization", {{"stage", 3}}},
                   {"model", model}};
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   const runtime::Config config = runtime::parse_config(file.dump(), "bench overlap", sets, ranks);
   if (config.zero.stage != 3) {
     throw core::UsageError(

@@ -64,10 +64,10 @@ int eval_command(const Args& args) {
                         "PREFIX of a dataset; may be repeated; default: the run's data.validation")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
       "json", "print the result as JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt eval RUN [--data PREFIX]…", options, {"RUN"}, values)) return 0;
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config config = runtime::load_resolved(run.config, sets);
   const auto transport = comm::make_transport("", config.mesh.world());

@@ -21,10 +21,11 @@ int generate_command(const Args& args) {
       "temperature", po::value<double>()->default_value(0.8), "0 takes the likeliest token")(
       "top-k", po::value<int64_t>()->default_value(40), "choose among the k likeliest; 0: all")(
       "seed", po::value<uint64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  const runtime::Config config = runtime::load_resolved(run.config);
+  const runtime::Config config = runtime::load_resolved(run.config, config_sets(values));
   std::vector<std::string> prefixes;
   for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
   const auto trained = models::data::common_tokenizer(prefixes, config.model.vocab);

@@ -24,11 +24,9 @@ std::vector<std::string> words(const std::string& text) {
 // The options that `zrt train` gets as they were given here.
 Args train_options(const po::variables_map& values) {
   Args args;
-  if (values.count("set")) {
-    for (const std::string& set : values["set"].as<std::vector<std::string>>()) {
-      args.push_back("--set");
-      args.push_back(set);
-    }
+  for (const std::string& set : config_sets(values)) {
+    args.push_back("--set");
+    args.push_back(set);
   }
   if (values.count("steps")) args.push_back(fmt::format("--steps={}", values["steps"].as<int64_t>()));
   if (values.count("json")) args.push_back("--json");
@@ -51,6 +49,7 @@ int launch_command(const Args& all) {
       "seconds without a sign of life until the run is killed; 0: 2 run.timeout_seconds, or 5 times the longest step")(
       "start-timeout", po::value<double>()->default_value(900), "the same until the first sign of life")(
       "delay", po::value<double>()->default_value(1), "seconds before a restart; doubles up to 30");
+  add_device_option(options);
   po::variables_map values;
   if (!parse({all.begin(), dashes}, "zrt launch CONFIG [--ranks N] [--mpi] [--out DIR] [options] [-- train options…]",
              options, {"CONFIG"}, values)) {
@@ -62,8 +61,7 @@ int launch_command(const Args& all) {
   if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
 
   // What is wrong with the configuration is said here, once.
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   const runtime::Config config = runtime::load_config(file, sets, ranks);
   if (!config.run.resume.empty() && config.run.resume != "auto") {

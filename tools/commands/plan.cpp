@@ -17,6 +17,7 @@ int plan_command(const Args& args) {
       "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
       "by default parallel.cluster")("json", "print the plan as JSON")(
       "draw", po::value<std::string>(), "write a page with lanes and memory over the time of a step to this file");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args,
              "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE]\n\n"
@@ -24,8 +25,7 @@ int plan_command(const Args& args) {
              options, {"CONFIG"}, values)) {
     return 0;
   }
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   const runtime::Config config =
       runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);

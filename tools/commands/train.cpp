@@ -44,8 +44,7 @@ int exit_code(const runtime::TrainResult& result) {
 
 // What one process does of a training run.
 int train_ranks(const po::variables_map& values, comm::Transport& transport) {
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
+  std::vector<std::string> sets = config_sets(values);
   if (values.count("steps")) sets.push_back(fmt::format("run.steps={}", values["steps"].as<int64_t>()));
   if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
   if (values.count("resume")) sets.push_back(fmt::format("run.resume={}", values["resume"].as<std::string>()));
@@ -112,6 +111,7 @@ int train_command(const Args& args) {
       "resume", po::value<std::string>(),
       "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run or "
       "checkpoint")("json", "print summary.json and memory.json to stdout instead of the tables");
+  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},
              values)) {

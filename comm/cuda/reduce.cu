@@ -1,0 +1,126 @@
+#include <algorithm>
+
+#include "comm/cuda/reduce.h"
+#include "comm/cuda/reduce_shape.h"
+#include "core/cuda/cuda.h"
+#include "core/error.h"
+#include "core/kernel_convert.h"
+
+namespace zrt::comm::cuda {
+namespace {
+
+using core::bf16;
+using core::f16;
+
+constexpr int threads = 256;
+// Enough to fill the largest GPU; each thread then takes every so-many-th group. Sums do not depend on it.
+constexpr int64_t most_blocks = 2048;
+
+template <int Most>
+struct Sources {
+  const void* data[Most];
+  int count;
+};
+
+// Some adjacent elements, loaded and stored as one.
+template <class T, int N>
+struct alignas(sizeof(T) * N < vector_bytes ? sizeof(T) * N : vector_bytes) Pack {
+  T x[N];
+};
+
+// The N elements from element i on.
+template <class From, class To, int N, int Most>
+__device__ void sum_pack(const Sources<Most>& sources, To* target, bool accumulate, int64_t i) {
+  float sum[N];
+  const auto first = *reinterpret_cast<const Pack<From, N>*>(static_cast<const From*>(sources.data[0]) + i);
+#pragma unroll
+  for (int k = 0; k < N; ++k) sum[k] = core::widen(first.x[k]);
+#pragma unroll 4
+  for (int r = 1; r < sources.count; ++r) {
+    const auto next = *reinterpret_cast<const Pack<From, N>*>(static_cast<const From*>(sources.data[r]) + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] = sum[k] + core::widen(next.x[k]);
+  }
+  auto* out = reinterpret_cast<Pack<To, N>*>(target + i);
+  Pack<To, N> result;
+  if constexpr (sizeof(To) == sizeof(float)) {
+    if (accumulate) {
+      result = *out;
+#pragma unroll
+      for (int k = 0; k < N; ++k) sum[k] = result.x[k] + sum[k];
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) core::narrow(sum[k], result.x[k]);
+  *out = result;
+}
+
+// The target may be one of the sources: a thread reads all of an element before it writes it, and no other touches it.
+template <class From, class To, int Most>
+__global__ void __launch_bounds__(threads) sum_sources(const __grid_constant__ Sources<Most> sources, To* target,
+                                                       bool accumulate, ReduceShape shape, int64_t count) {
+  constexpr int per_vector = vector_bytes / sizeof(From);
+  const int64_t single = count - shape.vectors * per_vector, items = shape.vectors + single;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * threads;
+  for (int64_t item = static_cast<int64_t>(blockIdx.x) * threads + threadIdx.x; item < items; item += step) {
+    if (item < shape.vectors) {
+      sum_pack<From, To, per_vector>(sources, target, accumulate, shape.head + item * per_vector);
+      continue;
+    }
+    const int64_t k = item - shape.vectors;  // the heads first, then those behind the vectors
+    sum_pack<From, To, 1>(sources, target, accumulate, k < shape.head ? k : k + shape.vectors * per_vector);
+  }
+}
+
+template <class From, class To, int Most>
+void launch(std::span<const void* const> sources, To* target, bool accumulate, int64_t count) {
+  Sources<Most> list{};
+  std::copy(sources.begin(), sources.end(), list.data);
+  list.count = static_cast<int>(sources.size());
+  const ReduceShape shape = reduce_shape(sources, sizeof(From), target, sizeof(To), count);
+  const int64_t items = count - shape.vectors * static_cast<int64_t>(vector_bytes / sizeof(From) - 1);
+  const int64_t blocks = std::min(most_blocks, (items + threads - 1) / threads);
+  sum_sources<From, To, Most>
+      <<<static_cast<unsigned>(blocks), threads, 0, core::cuda::stream()>>>(list, target, accumulate, shape, count);
+  ZRT_LAUNCHED();
+}
+
+template <class From, class To>
+void sum(std::span<const void* const> sources, void* target, bool accumulate, int64_t count) {
+  // Few sources, the usual case, travel in few parameters.
+  constexpr size_t few = 16;
+  if (sources.size() <= few) {
+    launch<From, To, few>(sources, static_cast<To*>(target), accumulate, count);
+  } else {
+    launch<From, To, most_sources>(sources, static_cast<To*>(target), accumulate, count);
+  }
+}
+
+template <class From>
+void sum_into(std::span<const void* const> sources, void* target, core::DType to, bool accumulate, int64_t count) {
+  if (to == core::DType::f32) {
+    sum<From, float>(sources, target, accumulate, count);
+  } else {
+    sum<From, From>(sources, target, accumulate, count);
+  }
+}
+
+}  // namespace
+
+void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+            int64_t count) {
+  if (sources.size() > most_sources) {
+    throw core::CommError("a sum over more than 256 ranks on GPUs; legal are 1 to 256 ranks in one group");
+  }
+  if (count == 0) return;
+  switch (from) {
+    case core::DType::f32:
+      return sum_into<float>(sources, target, to, accumulate, count);
+    case core::DType::bf16:
+      return sum_into<bf16>(sources, target, to, accumulate, count);
+    default:  // can_reduce leaves fp16 alone
+      return sum_into<f16>(sources, target, to, accumulate, count);
+  }
+}
+
+}  // namespace zrt::comm::cuda

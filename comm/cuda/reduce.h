@@ -1,0 +1,19 @@
+// The ordered sum on a GPU, bit for bit that of comm/reduce.h. Implemented in cuda/ where the CUDA Toolkit is found,
+// else in no_cuda/, which refuses.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/dtype.h"
+
+namespace zrt::comm::cuda {
+
+// Sources of one sum: their addresses travel in the launch's parameters.
+inline constexpr size_t most_sources = 256;
+
+// Like comm::reduce, queued on the stream of the calling thread's place; all memory must be readable by the GPU. Throws
+// CommError beyond most_sources, core::Error when the launch is refused.
+void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+            int64_t count);
+
+}  // namespace zrt::comm::cuda

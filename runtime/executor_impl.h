@@ -1,0 +1,47 @@
+// What the files of the executor share.
+#pragma once
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "runtime/executor.h"
+
+namespace zrt::runtime {
+
+struct Executor::Queued {
+  core::Event begin;
+  double begin_seconds = 0;  // of the machine's steady clock
+  struct Wait {              // of the compute lane for another lane
+    core::Event before, after;
+    bool comm;
+  };
+  std::vector<Wait> waits;
+  std::vector<core::Event> ends;  // of the lanes
+  struct Traced {
+    OpId op;
+    uint32_t iteration;
+    core::Event start, end;
+    uint64_t received;
+  };
+  std::deque<Traced> traced;  // addresses of `received` stay
+};
+
+// Values that a GPU's kernels get as parameters and that may change from run to run.
+struct Parameters {
+  uint64_t seed = 0;
+  uint32_t step = 0;
+  int64_t position = 0;
+  double loss_scale = 0;
+  bool operator==(const Parameters&) const = default;
+};
+
+struct Executor::Plan {
+  std::vector<uint8_t> signals;              // by op: another lane waits for it
+  std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
+  std::optional<Parameters> last;            // of the last run on a GPU
+  std::unique_ptr<core::Recording> recording;
+  Queued recorded;
+  std::map<OpKind, CommVolume> traffic;  // of one replay
+};
+
+}  // namespace zrt::runtime
