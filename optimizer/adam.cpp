@@ -1,7 +1,6 @@
 #include <cmath>
 
-#include "optimizer/host_optimizer.h"
-#include "optimizer/optimizer.h"
+#include "optimizer/backend.h"
 
 namespace zrt::optimizer {
 namespace {
@@ -32,15 +31,7 @@ class Adam : public Optimizer {
     decision.bias_correction2 = params_.bias_correction ? static_cast<float>(1 - progress.beta2_power) : 1.0f;
   }
 
-  void update(const Decision& decision, const UnitPart& part) const override {
-    AdamParams params = params_;
-    params.beta1 = decision.beta1;
-    params.beta2 = decision.beta2;
-    const AdamStep step{static_cast<float>(decision.lr), decision.grad_scale, decision.bias_correction1,
-                        decision.bias_correction2};
-    adam_update(params, step, part.count, part.master, part.states[0], part.states[1], part.grad, part.grad_type,
-                part.weight, part.weight_type);
-  }
+  void update(const Decision& decision, const UnitPart& part) const override { adam_step(params_, decision, part); }
 
  private:
   AdamParams params_;

@@ -3,9 +3,10 @@
 // the result depends on neither order nor grouping.
 // (Demmel and Nguyen, "Fast Reproducible Floating-Point Summation", 2013.)
 #pragma once
-#include <array>
 #include <cmath>
 #include <cstdint>
+
+#include "core/host_device.h"
 
 namespace zrt::optimizer {
 
@@ -19,16 +20,25 @@ struct Bins {
   double at[bin_count];
 };
 
-inline Bins make_bins(double bound) {
+ZRT_HD inline Bins make_bins(double bound) {
   if (!(bound > 0)) return {{0, 0, 0}};  // all numbers are 0
   const int exponent = std::ilogb(bound) + 1;
-  auto splitter = [&](int below) { return std::ldexp(1.5, 52 + exponent - below); };
-  return {{splitter(51), splitter(80), splitter(109)}};
+  return {{std::ldexp(1.5, exponent + 1), std::ldexp(1.5, exponent - 28), std::ldexp(1.5, exponent - 57)}};
+}
+
+// The parts of one number.
+struct BinParts {
+  double part[bin_count];
+};
+ZRT_HD inline BinParts split_bins(const Bins& bins, double x) {
+  const double part0 = (x + bins.at[0]) - bins.at[0], rest = x - part0;
+  const double part1 = (rest + bins.at[1]) - bins.at[1];
+  return {{part0, part1, ((rest - part1) + bins.at[2]) - bins.at[2]}};
 }
 
 // The sum of the exact sums of parts, rounded.
-inline double binned_value(const std::array<double, bin_count>& sums) {
-  return (sums[0] + sums[1]) + sums[2];
+ZRT_HD inline double binned_value(double sum0, double sum1, double sum2) {
+  return (sum0 + sum1) + sum2;
 }
 
 }  // namespace zrt::optimizer

@@ -1,5 +1,4 @@
-#include "optimizer/lion_kernels.h"
-#include "optimizer/pieces.h"
+#include "optimizer/backend.h"
 
 namespace zrt::optimizer {
 namespace {
@@ -18,30 +17,13 @@ class Lion : public Optimizer {
     decision.beta2 = rates.betas ? static_cast<float>(rates.beta2) : params_.beta2;
   }
 
-  void update(const Decision& decision, const UnitPart& part) const override {
-    const float lr = static_cast<float>(decision.lr);
-    const LionScalars scalars{decision.beta1,
-                              1.0f - decision.beta1,
-                              decision.beta2,
-                              1.0f - decision.beta2,
-                              decision.grad_scale,
-                              1.0f - lr * params_.weight_decay,
-                              lr};
-    const LionKernel kernel = lion_kernels(core::best_isa()).step[grad_index(part)][weight_index(part)];
-    for_pieces(part, [&](int64_t first, int64_t count, const void* grad, void* weight) {
-      kernel(scalars, count, part.master + first, part.states[0] + first, grad, weight);
-    });
-  }
+  void update(const Decision& decision, const UnitPart& part) const override { lion_step(params_, decision, part); }
 
  private:
   LionParams params_;
 };
 
 }  // namespace
-
-const LionKernels& lion_kernels(core::Isa isa) {
-  return choose_isa(isa, lion_kernels_baseline, lion_kernels_v3, lion_kernels_v4);
-}
 
 std::shared_ptr<const Optimizer> make_optimizer(const LionParams& params) {
   return std::make_shared<Lion>(params);

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "core/host_device.h"
+
 namespace zrt::optimizer {
 
 // Named like the keys of the section fp16. fp32 and bf16 train with the static scale 1.
@@ -25,8 +27,31 @@ struct LossScale {
 
 LossScale initial_loss_scale(const LossScaleParams& params);
 
-// Moves the scale after a step; `overflow`: a gradient was not finite and the step was skipped. Throws
-// core::NumericError when the scale must fall but is at its minimum.
-void update_loss_scale(const LossScaleParams& params, LossScale& state, bool overflow);
+// Moves the scale after a step; `overflow`: a gradient was not finite and the step was skipped. Returns false, moving
+// nothing, when the scale must fall but is at its minimum: the run cannot go on (throw_at_minimum).
+[[nodiscard]] ZRT_HD inline bool update_loss_scale(const LossScaleParams& params, LossScale& state, bool overflow) {
+  if (!params.dynamic) return true;
+  if (overflow) {
+    if (params.hysteresis != 1 && state.hysteresis != 1) {
+      --state.hysteresis;
+    } else if (state.scale == params.minimum) {
+      return false;
+    } else {
+      state.scale = state.scale / 2 < params.minimum ? params.minimum : state.scale / 2;
+    }
+    state.last_overflow = state.iteration;
+  } else {
+    if (params.consecutive) state.hysteresis = params.hysteresis;
+    const int64_t clean = state.iteration - state.last_overflow - 1;
+    if (clean > 0 && clean % params.window == 0) {
+      state.hysteresis = params.hysteresis;
+      state.scale *= 2;
+    }
+  }
+  ++state.iteration;
+  return true;
+}
+
+[[noreturn]] void throw_at_minimum(const LossScaleParams& params);  // core::NumericError
 
 }  // namespace zrt::optimizer

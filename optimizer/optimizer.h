@@ -4,6 +4,9 @@
 //
 // A step calls decide once; then, for each unit, `rounds` times: sum on every rank's shard, an exchange of what the
 // sums wrote, fold on every rank alike; then update. On a skipped step only the exchanges happen.
+//
+// sum, fold and update run at core::place(). On a GPU the decision, like all that a part points to, lies in its memory:
+// the reference is an address that only kernels follow.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,7 +24,7 @@ struct Progress {
   double beta1_power = 1, beta2_power = 1;
 };
 
-// What one taken step decides; lies in the control block, alike on all ranks.
+// What one step decides; lies in the control block, alike on all ranks. Of a skipped one only `skip` is new.
 struct Decision {
   uint64_t updates = 0;  // this one included
   double lr = 0;
@@ -30,6 +33,8 @@ struct Decision {
   float beta1 = 0, beta2 = 0;  // of Adam and Lion, as scheduled
   float bias_correction1 = 1;  // of Adam: 1 - beta1^t, or 1
   float bias_correction2 = 1;
+  double statistics_beta = 0;  // of Adafactor: what its statistics keep
+  uint32_t skip = 0;           // 1: the gradient is not finite, sums, folds and updates do nothing
 };
 
 // The part of a unit that a call works on: elements [begin, begin + count), multiples of 64. All pointers but work and
@@ -51,8 +56,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
 
-  // Counts one more step and fills `decision`, of which grad_scale and grad_squares are set. The default takes lr
-  // alone.
+  // Counts one more step and fills `decision`, but for grad_scale, grad_squares and skip. Runs on the host before the
+  // gradients exist. The default takes lr alone.
   virtual void decide(const Rates& rates, Progress& progress, Decision& decision) const;
 
   // Sums over ranks. What a rank shares in a round has the same size on all of them; it must be written whole.
@@ -64,7 +69,6 @@ class Optimizer {
   virtual void fold(uint32_t /*round*/, const Decision&, const UnitPart&, const std::byte* /*shares*/,
                     int /*ranks*/) const {}
 
-  // Uses core::parallel_for.
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 };
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "optimizer/host_optimizer.h"
+#include "optimizer/exact_sum.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/optimizer.h"
 #include "runtime/red_zones.h"
@@ -39,9 +39,21 @@ void visit_fields(P& persistent, Visit visit) {
   visit("loss_scale_last_overflow", persistent.loss_scale.last_overflow);
 }
 
+// What the optimizer decides if the step is taken; made by the host in front of a step, because it depends on the
+// progress alone and takes functions that devices compute differently.
+struct Candidate {
+  optimizer::Progress progress;
+  optimizer::Decision decision;
+};
+
+// Why a run cannot go on; the executor throws it when a program has ended (throw_fault).
+enum class Fault : uint32_t { none, loss_scale_at_minimum };
+
 struct Control {
   StepInputs inputs;
+  Candidate next;
 
+  double call_loss = 0;  // nats; of the microbatch at hand
   // Summed over the step on this rank.
   double loss_sum = 0;  // nats
   uint64_t loss_tokens = 0;
@@ -53,8 +65,8 @@ struct Control {
   uint64_t mean_tokens = 0;  // tokens it is the mean of
   double loss_scale = 1;     // of this step
   double grad_norm = 0;      // before clipping, without the loss scale
-  uint32_t skip = 0;         // 1: the gradient is not finite, updates are the identity
   optimizer::Decision decision;
+  Fault fault = Fault::none;
 
   Persistent persistent;
 

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "runtime/control_ops.h"
 #include "runtime/executor_impl.h"
 #include "runtime/ops.h"
 #include "runtime/red_zones.h"
@@ -138,6 +139,7 @@ void Executor::run(const Program& program, Only only) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
   ++runs_;
+  if (program.phase == "step") prepare_step(rank_, control());
   if (on_gpu()) before_program(program);
   if (options_.serialize) {
     run_serial(program);
@@ -148,6 +150,7 @@ void Executor::run(const Program& program, Only only) {
     account(program, queued);
   }
   if (on_gpu()) after_program(program);
+  throw_fault(rank_, control());
 }
 
 void Executor::queue(const Program& program, Queued& queued) {

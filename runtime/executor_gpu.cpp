@@ -2,11 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/executor_impl.h"
 #include "runtime/ops.h"
+#include "runtime/passes/draft.h"
 
 namespace zrt::runtime {
 namespace {

@@ -54,7 +54,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
   // Adafactor may choose its own.
-  m.lr = control.skip ? control.inputs.rates.lr : control.decision.lr;
+  m.lr = control.decision.skip ? control.inputs.rates.lr : control.decision.lr;
   m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
@@ -62,6 +62,22 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   m.exposed_io_seconds = executor.exposed_io_seconds();
   return m;
 }
+
+namespace {
+
+Json gpu_json(const std::optional<GpuMemory>& gpu) {
+  if (!gpu) return nullptr;
+  Json json{{"used_bytes", gpu->used_bytes},
+            {"arena_bytes", gpu->arena_bytes},
+            {"outside_arena_bytes", gpu->outside_arena_bytes()},
+            {"context_bytes", gpu->context_bytes},
+            {"library_bytes", gpu->library_bytes()},
+            {"nvml_process_bytes", nullptr}};
+  if (gpu->nvml_process_bytes) json["nvml_process_bytes"] = *gpu->nvml_process_bytes;
+  return json;
+}
+
+}  // namespace
 
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
@@ -80,10 +96,12 @@ MemoryReport measure_memory(Session& session) {
   const ProcessMemory memory = read_process_memory(arenas);
   own["rss_peak"] = memory.rss_peak_bytes;
   own["outside_arena"] = memory.outside_arena_bytes;
+  own["gpu"] = gpu_json(memory.gpu);
   for (const std::string& text : session.transport().exchange(own.dump(), session.timeout())) {
     const Json json = Json::parse(text);
     ProcessReport process;
-    process.memory = {json.at("rss_peak").get<uint64_t>(), json.at("outside_arena").get<uint64_t>()};
+    process.memory = {json.at("rss_peak").get<uint64_t>(), json.at("outside_arena").get<uint64_t>(), {}};
+    process.gpu = json.at("gpu").dump();
     for (const Json& measured : json.at("measured")) {
       const int rank = json.at("first").get<int>() + static_cast<int>(process.ranks.size());
       process.ranks.push_back(rank);
@@ -115,9 +133,11 @@ std::string to_json(const MemoryReport& report) {
     ranks.push_back({{"rank", rank.rank}, {"tiers", tiers}});
   }
   for (const ProcessReport& process : report.processes) {
-    processes.push_back({{"ranks", process.ranks},
-                         {"rss_peak_bytes", process.memory.rss_peak_bytes},
-                         {"outside_arena_bytes", process.memory.outside_arena_bytes}});
+    Json entry{{"ranks", process.ranks},
+               {"rss_peak_bytes", process.memory.rss_peak_bytes},
+               {"outside_arena_bytes", process.memory.outside_arena_bytes}};
+    if (process.gpu != "null") entry["gpu"] = Json::parse(process.gpu);
+    processes.push_back(std::move(entry));
   }
   return Json{{"ranks", ranks}, {"processes", processes}}.dump(1);
 }

@@ -33,6 +33,7 @@ struct RankMemory {
 struct ProcessReport {
   std::vector<int> ranks;  // that live in it
   ProcessMemory memory;
+  std::string gpu = "null";  // as memory.json shows it
 };
 
 struct MemoryReport {

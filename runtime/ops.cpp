@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "runtime/control_ops.h"
 
 namespace zrt::runtime {
 
@@ -64,13 +65,8 @@ void run_op(const OpCall& call) {
     case OpKind::init:
     case OpKind::load:
       return run_init(call);
-    case OpKind::begin: {
-      auto* control = call.as<Control>(Role::control);
-      control->loss_sum = 0;
-      control->loss_tokens = 0;
-      control->norm = {};
-      return;
-    }
+    case OpKind::begin:
+      return begin_step(call.as<Control>(Role::control));
     case OpKind::load_batch:
       return run_load_batch(call);
     case OpKind::forward:

@@ -1,6 +1,6 @@
-#include <cmath>
 #include <vector>
 
+#include "runtime/control_ops.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -95,52 +95,19 @@ void run_norm(const OpCall& call) {
 }
 
 void run_share_control(const OpCall& call) {
-  const auto* control = call.as<Control>(Role::control);
   auto* shares = call.as<ControlShare>(Role::shares);
-  auto& own = shares[call.rank.number];
-  own = {control->loss_sum, control->loss_tokens, control->norm, control->inputs.requests};
-  const comm::GatherRange range{&own, shares, sizeof(ControlShare)};
+  auto* own = shares + call.rank.number;
+  make_share(call.as<Control>(Role::control), own);
+  const comm::GatherRange range{own, shares, sizeof(ControlShare)};
   call.comm().all_gather({&range, 1}, core::DType::u8, call.op.name);
 }
 
 void run_average(const OpCall& call) {
-  const auto* shares = call.as<ControlShare>(Role::shares);
-  auto* control = call.as<Control>(Role::control);
-  double sum = 0;
-  uint64_t tokens = 0;
-  control->requests = 0;
-  for (int r = 0; r < call.rank.layout->dp; ++r) {
-    control->requests |= shares[r].requests;
-    sum += shares[r].loss_sum;
-    tokens += shares[r].loss_tokens;
-  }
-  control->mean_tokens = tokens;
-  control->mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
+  average(call.as<ControlShare>(Role::shares), call.rank.layout->dp, call.as<Control>(Role::control));
 }
 
-// The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip, applied when it is above 1.
 void run_decide(const OpCall& call) {
-  run_average(call);
-  const auto* shares = call.as<ControlShare>(Role::shares);
-  auto* control = call.as<Control>(Role::control);
-  optimizer::ExactSum squares;
-  // The first ranks' shards are all there are; where groups have equal shards, the others repeat them.
-  for (int r = 0; r < call.rank.layout->shards(); ++r) squares.add(shares[r].norm);
-  const double scale = control->persistent.loss_scale.scale;
-  control->loss_scale = scale;
-  control->grad_norm = std::sqrt(squares.value()) / scale;
-  control->skip = std::isfinite(control->grad_norm) ? 0 : 1;
-  optimizer::update_loss_scale(call.rank.loss_scale, control->persistent.loss_scale, control->skip != 0);
-  if (control->skip) return;
-  double factor = 1 / scale;
-  if (call.rank.clip > 0) {
-    const double over = (control->grad_norm + 1e-6) / call.rank.clip;
-    if (over > 1) factor /= over;
-  }
-  control->decision = {};
-  control->decision.grad_scale = static_cast<float>(factor);
-  control->decision.grad_squares = squares.value() * factor * factor;
-  call.rank.optimizer->decide(control->inputs.rates, control->persistent.progress, control->decision);
+  decide(call.as<ControlShare>(Role::shares), decide_rules(call.rank), call.as<Control>(Role::control));
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <vector>
 
 #include "runtime/ops.h"
@@ -57,13 +56,8 @@ std::byte* own_share(const OpCall& call) {
 
 // Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
 void run_sum(const OpCall& call) {
-  const auto* control = call.as<Control>(Role::control);
-  std::byte* share = own_share(call);
-  if (control->skip) {
-    std::memset(share, 0, share_bytes(call));
-    return;
-  }
-  call.rank.optimizer->sum(call.op.round, control->decision, *Part(call, Extent::shard), share);
+  const auto& decision = call.as<Control>(Role::control)->decision;
+  call.rank.optimizer->sum(call.op.round, decision, *Part(call, Extent::shard), own_share(call));
 }
 
 void run_share_sums(const OpCall& call) {
@@ -72,16 +66,14 @@ void run_share_sums(const OpCall& call) {
 }
 
 void run_fold(const OpCall& call) {
-  const auto* control = call.as<Control>(Role::control);
-  if (control->skip) return;
+  const auto& decision = call.as<Control>(Role::control)->decision;
   const Part part(call, call.rank.layout->zero.states);
-  call.rank.optimizer->fold(call.op.round, control->decision, *part, call.at(Role::sums), call.rank.layout->shards());
+  call.rank.optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
 }
 
 void run_update(const OpCall& call) {
-  const auto* control = call.as<Control>(Role::control);
-  if (control->skip) return;
-  call.rank.optimizer->update(control->decision, *Part(call, call.rank.layout->zero.states));
+  const auto& decision = call.as<Control>(Role::control)->decision;
+  call.rank.optimizer->update(decision, *Part(call, call.rank.layout->zero.states));
 }
 
 }  // namespace zrt::runtime

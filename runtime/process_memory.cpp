@@ -7,6 +7,8 @@
 #include <fstream>
 #include <string>
 
+#include "core/cuda/backend.h"
+#include "core/cuda/nvml.h"
 #include "core/error.h"
 
 namespace zrt::runtime {
@@ -37,6 +39,15 @@ ProcessMemory read_process_memory(std::span<const core::Arena* const> arenas) {
       const uint64_t resident = kib << 10;
       memory.outside_arena_bytes += resident > inside ? resident - inside : 0;
     }
+  }
+  for (const core::Arena* arena : arenas) {
+    if (!arena->on_gpu()) continue;
+    if (!memory.gpu) {
+      const core::cuda::Memory said = core::cuda::memory();
+      memory.gpu = GpuMemory{said.total - said.free, said.context, 0, std::nullopt};
+      if (const auto nvml = core::cuda::nvml_memory()) memory.gpu->nvml_process_bytes = nvml->process_bytes;
+    }
+    memory.gpu->arena_bytes += arena->mapped_bytes();
   }
   return memory;
 }

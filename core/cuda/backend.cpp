@@ -9,6 +9,22 @@
 #include "core/ledger.h"
 
 namespace zrt::core::cuda {
+namespace {
+
+uint64_t used_bytes() {
+  size_t free = 0, total = 0;
+  ZRT_CUDA(cudaMemGetInfo(&free, &total));
+  return total - free;
+}
+
+// Taken when the context is there and nothing else.
+uint64_t context_bytes() {
+  static const uint64_t bytes = used_bytes();
+  return bytes;
+}
+
+}  // namespace
+
 void fail(cudaError_t code, const char* expression, const char* file, int line) {
   const std::string text = fmt::format("CUDA: {} ({}) from {} at {}:{}", cudaGetErrorName(code),
                                        cudaGetErrorString(code), expression, file, line);
@@ -29,7 +45,10 @@ int multiprocessors() {
 std::optional<std::string> missing() {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
-  if (code == cudaSuccess && count > 0) return std::nullopt;
+  if (code == cudaSuccess && count > 0) {
+    context_bytes();
+    return std::nullopt;
+  }
   cudaGetLastError();  // the refusal must not surface in a later check
   return fmt::format("no NVIDIA GPU can be used here ({}); use --device cpu, or a machine with a GPU and its driver",
                      code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
@@ -56,6 +75,7 @@ void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
 }
 
 void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
+  context_bytes();
   void* memory = nullptr;
   const cudaError_t code = pinned ? cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) : cudaMalloc(&memory, bytes);
   if (code != cudaSuccess) {
@@ -86,9 +106,10 @@ void read(void* to, const void* from, uint64_t bytes) {
 }
 
 Memory memory() {
+  context_bytes();
   size_t free = 0, total = 0;
   ZRT_CUDA(cudaMemGetInfo(&free, &total));
-  return {free, total};
+  return {free, total, context_bytes()};
 }
 
 }  // namespace zrt::core::cuda

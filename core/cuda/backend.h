@@ -31,9 +31,10 @@ void release(void* memory, bool pinned);
 // Waits for everything queued on the GPU, then copies to the host.
 void read(void* to, const void* from, uint64_t bytes);
 
-// Of the current GPU, as its driver says it.
+// Of the current GPU, as its driver says it. `context` was in use before this process took anything from it: its own
+// context, and whatever else lives on the GPU.
 struct Memory {
-  uint64_t free = 0, total = 0;
+  uint64_t free = 0, total = 0, context = 0;
 };
 Memory memory();
 

@@ -1,4 +1,5 @@
 #include "core/cuda/backend.h"
+#include "core/cuda/nvml.h"
 
 #include "core/error.h"
 
@@ -28,6 +29,9 @@ void* allocate(uint64_t, bool, uint8_t) {
 void release(void*, bool) {}
 void read(void*, const void*, uint64_t) {
   throw Error(not_built);
+}
+std::optional<NvmlMemory> nvml_memory() {
+  return std::nullopt;
 }
 Memory memory() {
   throw Error(not_built);

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "models/common/linear.h"
 #include "models/kernels/gemm.h"
+#include "models/kernels/rounding.h"
 #include "models/layout.h"
 
 namespace zrt::models {
@@ -19,7 +20,10 @@ constexpr size_t norm_weight = 0;
 int64_t chunk_rows() {
   return core::place().device == core::DeviceKind::cuda ? 8192 : 512;
 }
-constexpr int64_t vocab_tile = 4096;  // rows of the weight gradient made at a time
+// Rows of the weight gradient made at a time; a GPU makes all of them, in few large products.
+int64_t vocab_tile(int64_t V) {
+  return core::place().device == core::DeviceKind::cuda ? V : 4096;
+}
 
 class Head : public TransformerBlock {
  public:
@@ -145,7 +149,7 @@ Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
     cover(logits_spec(shape, rows, shape.type));
     cover(input_spec(shape, rows));
     if (split_sum(shape)) {
-      in_pieces(V, vocab_tile,
+      in_pieces(V, vocab_tile(V),
                 [&](int64_t, int64_t tokens) { cover(weight_spec(shape, tokens, rows, DType::f32, false)); });
     } else {
       if (begin == 0) cover(weight_spec(shape, V, rows, shape.grad_type, false));
@@ -159,7 +163,7 @@ Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
       layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * V) * core::dtype_size(shape.type));
   if (split_sum(shape)) {
     space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
-    space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile, V) * C) * 4);
+    space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile(V), V) * C) * 4);
   }
   space.losses = layout.take<double>(static_cast<uint64_t>(shape.rows()) * 8);
   return space;
@@ -199,7 +203,7 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
     return;
   }
   const SumPart part = begin == 0 ? SumPart::first : begin + rows == shape.rows() ? SumPart::last : SumPart::middle;
-  in_pieces(V, vocab_tile, [&](int64_t token, int64_t tokens) {
+  in_pieces(V, vocab_tile(V), [&](int64_t token, int64_t tokens) {
     find_gemm(weight_spec(shape, tokens, rows, DType::f32, false))
         .run(offset(space.logits, static_cast<uint64_t>(token) * core::dtype_size(shape.type)), normed, space.tile,
              nullptr, space.scratch);

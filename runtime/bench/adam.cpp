@@ -4,7 +4,7 @@
 #include "core/arena.h"
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "optimizer/host_optimizer.h"
+#include "optimizer/adam_update.h"
 #include "runtime/bench/bench.h"
 #include "runtime/bench/triad.h"
 

@@ -26,8 +26,11 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int 
 using Progress = std::function<void(const std::string& what)>;
 
 // Matrix products of the model's blocks (forward and both gradients, head included) at the run's shapes and types:
-// FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once.
+// FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once. On a GPU the
+// products of the ranks run one after the other, on random operands.
 double gemm_ceiling(const Config& config, int rounds);
+// Of a GPU: the FLOP/s of one large product of bf16 matrices with random elements.
+double matrix_rate(int rounds);
 
 struct TrainBenchStage {
   int stage = 0;
@@ -41,6 +44,7 @@ struct TrainBench {
   std::vector<TrainBenchStage> stages;
   double ceiling_flops_per_second = 0;  // of all ranks: median of measurements before, between and after
   Spread ceiling;
+  Spread matrix_rate;  // of a GPU, measured as often; 0 on a CPU
   double flops_per_token = 0;
   int64_t tokens_per_step = 0;
 };

@@ -75,7 +75,8 @@ std::array<double, 2> attention_rates(Rig& rig, DType type, int64_t T) {
                               buffers.at(rank, 2 * qkv + 2 * out + lse));
   };
   const auto backward = [&](int rank) {
-    models::attention_backward(shape, buffers.at(rank), reinterpret_cast<float*>(buffers.at(rank, 2 * qkv + 2 * out)),
+    models::attention_backward(shape, buffers.at(rank), buffers.at(rank, 2 * qkv),
+                               reinterpret_cast<float*>(buffers.at(rank, 2 * qkv + 2 * out)),
                                buffers.at(rank, 2 * qkv + out), buffers.at(rank, qkv), {}, 0,
                                buffers.at(rank, 2 * qkv + 2 * out + lse));
   };
@@ -106,11 +107,11 @@ double pass_rate(Rig& rig, DType type) {
     for (int i = 0; i < 2; ++i) {
       models::norm(models::NormKind::layer, type, narrow, weights, weights, other, nullptr, nullptr, 1e-5f, rows, C);
       models::norm_backward(models::NormKind::layer, type, narrow, weights, other, mean, deviation, third, fourth, grad,
-                            grad, rows, C);
-      models::bias_gradient(type, narrow, rows, C, grad);
+                            grad, rows, C, nullptr);
+      models::bias_gradient(type, narrow, rows, C, grad, nullptr);
     }
-    models::bias_gradient(type, wide, rows, 4 * C, grad);
-    models::bias_gradient(type, activated, rows, 3 * C, grad);
+    models::bias_gradient(type, wide, rows, 4 * C, grad, nullptr);
+    models::bias_gradient(type, activated, rows, 3 * C, grad, nullptr);
   });
   // As block_cost() counts them: what enters and leaves the four products and the block, three times.
   return 3 * 18 * static_cast<double>(row) / seconds;

@@ -10,7 +10,7 @@
 #include "core/parallel.h"
 #include "core/stream.h"
 #include "models/kernels/gemm.h"
-#include "optimizer/host_optimizer.h"
+#include "optimizer/adam_update.h"
 #include "runtime/bench/calibrate.h"
 #include "runtime/bench/triad.h"
 

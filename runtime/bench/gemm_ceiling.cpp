@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <vector>
 
 #include "core/arena.h"
-#include "core/parallel.h"
+#include "core/philox.h"
+#include "core/stream.h"
 #include "models/kernels/gemm.h"
 #include "runtime/bench/bench.h"
 #include "runtime/setup.h"
@@ -41,35 +43,101 @@ std::vector<Product> model_products(const Config& config) {
 
 }  // namespace
 
+namespace {
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+// Operands, result and workspace of a product in one block of memory.
+struct Room {
+  explicit Room(const GemmSpec& spec)
+      : a(aligned(static_cast<uint64_t>(spec.M * spec.K) * core::dtype_size(spec.a))),
+        b(aligned(static_cast<uint64_t>(spec.K * spec.N) * core::dtype_size(spec.b))),
+        c(aligned(static_cast<uint64_t>(spec.M * spec.N) * core::dtype_size(spec.c))),
+        workspace(models::find_gemm(spec).workspace_bytes()) {}
+  uint64_t bytes() const { return a + b + c + workspace; }
+  void run(const models::Gemm& gemm, std::byte* base) const {
+    gemm.run(base, base + a, base + a + b, nullptr, base + a + b + c);
+  }
+  uint64_t a, b, c, workspace;
+};
+
+double cpu_seconds_of(const GemmSpec& spec, int ranks, int threads, int rounds) {
+  std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(ranks));
+  std::vector<double> times;
+  for (int round = 0; round <= rounds; ++round) {
+    const double elapsed = time_ranks(ranks, threads, [&](int rank) {
+      const Room room(spec);
+      auto& arena = arenas[static_cast<size_t>(rank)];
+      if (!arena) {  // the uncounted first round
+        arena = std::make_unique<core::Arena>(core::Tier::device, room.bytes());
+        std::fill_n(arena->data(), room.a + room.b, std::byte{0x3c});  // small, finite values of either type
+      }
+      room.run(models::find_gemm(spec), arena->data());
+    });
+    if (round > 0) times.push_back(elapsed);
+  }
+  return spread(times).median;
+}
+
+// Random elements of about 1: constant operands draw less power and run faster.
+void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
+  std::vector<float> values(1 << 20);
+  core::random_normals({1, 0, 0}, 0, static_cast<int64_t>(values.size()), values.data());
+  std::vector<std::byte> block(values.size() * core::dtype_size(type));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == core::DType::f32) {
+      std::memcpy(block.data() + 4 * i, &values[i], 4);
+    } else {
+      const uint16_t bits = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
+      std::memcpy(block.data() + 2 * i, &bits, 2);
+    }
+  }
+  for (uint64_t at = 0; at < bytes; at += block.size()) {
+    core::copy_bytes(to + at, block.data(), std::min<uint64_t>(block.size(), bytes - at));
+  }
+}
+
+double gpu_seconds_of(const GemmSpec& spec, int rounds) {
+  constexpr int calls = 10;
+  const auto stream = core::make_stream(core::DeviceKind::cuda, "ceiling");
+  const core::OnPlace here({core::DeviceKind::cuda, stream.get()});
+  const Room room(spec);
+  const models::Gemm& gemm = models::find_gemm(spec);
+  const core::Arena arena(core::Tier::device, room.bytes(), core::DeviceKind::cuda);
+  fill_random(arena.data(), room.a, spec.a);
+  fill_random(arena.data() + room.a, room.b, spec.b);
+  std::vector<double> times;
+  for (int round = 0; round <= rounds; ++round) {
+    const core::Event begin = stream->record_time();
+    for (int i = 0; i < calls; ++i) room.run(gemm, arena.data());
+    const core::Event end = stream->record_time();
+    stream->synchronize();
+    if (round > 0) times.push_back(end.seconds_since(begin) / calls);
+  }
+  return spread(times).median;
+}
+
+}  // namespace
+
 double gemm_ceiling(const Config& config, int rounds) {
-  const int ranks = config.mesh.world(), threads = config.run.threads_per_rank;
+  const int ranks = config.mesh.world();
+  const bool gpu = config.run.device == core::DeviceKind::cuda;
   double flops = 0, seconds = 0;
   for (const Product& product : model_products(config)) {
-    const GemmSpec& spec = product.spec;
-    const uint64_t a = static_cast<uint64_t>(spec.M * spec.K) * core::dtype_size(spec.a);
-    const uint64_t b = static_cast<uint64_t>(spec.K * spec.N) * core::dtype_size(spec.b);
-    const uint64_t c = static_cast<uint64_t>(spec.M * spec.N) * core::dtype_size(spec.c);
-    auto align = [](uint64_t bytes) { return (bytes + 63) / 64 * 64; };
-    std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(ranks));
-    std::vector<double> times;
-    for (int round = 0; round <= rounds; ++round) {
-      const double elapsed = time_ranks(ranks, threads, [&](int rank) {
-        const models::Gemm& gemm = models::find_gemm(spec);
-        auto& arena = arenas[static_cast<size_t>(rank)];
-        if (!arena) {  // the uncounted first round
-          arena = std::make_unique<core::Arena>(core::Tier::device,
-                                                align(a) + align(b) + align(c) + gemm.workspace_bytes());
-          std::fill_n(arena->data(), align(a) + align(b), std::byte{0x3c});  // small, finite values of either type
-        }
-        std::byte* base = arena->data();
-        gemm.run(base, base + align(a), base + align(a) + align(b), nullptr, base + align(a) + align(b) + align(c));
-      });
-      if (round > 0) times.push_back(elapsed);
-    }
     flops += product.flops() * product.times * ranks;
-    seconds += spread(times).median * product.times;
+    seconds += product.times * (gpu ? ranks * gpu_seconds_of(product.spec, rounds)
+                                    : cpu_seconds_of(product.spec, ranks, config.run.threads_per_rank, rounds));
   }
   return flops / seconds;
+}
+
+double matrix_rate(int rounds) {
+  constexpr int64_t n = 8192;
+  const core::DType type = core::DType::bf16;
+  const GemmSpec spec{n, n, n, false, true, n, n, n, type, type, type, false, false, 1};
+  return 2.0 * n * n * n / gpu_seconds_of(spec, rounds);
 }
 
 }  // namespace zrt::runtime

@@ -61,11 +61,15 @@ std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(const Layo
     const int64_t rows = layout.micro_batch * layout.sequence;
     const uint64_t base = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
                           static_cast<uint64_t>(rows);
-    auto token = [&](int64_t i) {
-      return static_cast<int32_t>(core::random_word({1, step, 1}, base + static_cast<uint64_t>(i)) %
-                                  static_cast<uint32_t>(layout.model->vocab));
-    };
-    for (int64_t i = 0; i < rows; ++i) tokens[i] = token(i), targets[i] = token(i + 1);
+    const auto vocab = static_cast<uint32_t>(layout.model->vocab);
+    for (int64_t i = 0; i <= rows; i += 4) {
+      const auto words = core::philox({1, step, 1}, (base + static_cast<uint64_t>(i)) / 4);
+      for (int64_t j = 0; j < 4; ++j) {
+        const auto token = static_cast<int32_t>(words[static_cast<size_t>(j)] % vocab);
+        if (i + j < rows) tokens[i + j] = token;
+        if (i + j > 0 && i + j <= rows) targets[i + j - 1] = token;
+      }
+    }
   };
 }
 

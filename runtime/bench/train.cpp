@@ -38,10 +38,11 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   bench.flops_per_token = model.flops_per_token();
   const Layout& layout = candidates.front()->layout;
   bench.tokens_per_step = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
-  std::vector<double> ceilings;
+  std::vector<double> ceilings, rates;
   auto measure_ceiling = [&] {
     progress("measuring the GEMM ceiling");
     ceilings.push_back(gemm_ceiling(config, 3));
+    if (config.run.device == core::DeviceKind::cuda) rates.push_back(matrix_rate(3));
   };
   measure_ceiling();
   for (int round = 0; round <= rounds; ++round) {
@@ -62,6 +63,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   measure_ceiling();
   bench.ceiling = spread(ceilings);
   bench.ceiling_flops_per_second = bench.ceiling.median;
+  bench.matrix_rate = spread(rates);
   for (const auto& c : candidates) {
     TrainBenchStage row;
     row.stage = c->config.zero.stage;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "catch.h"
-#include "optimizer/host_optimizer.h"
+#include "optimizer/adam_update.h"
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 

@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "core/parallel.h"
 #include "models/kernels/cpu/vector_kernels.h"
+#include "models/kernels/rounding.h"
 #include "tests/models/kernel_data.h"
 
 using zrt::core::DType;

@@ -10,7 +10,7 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "optimizer/adam_kernels.h"
-#include "optimizer/host_optimizer.h"
+#include "optimizer/adam_update.h"
 #include "tests/data_folder.h"
 #include "thread_counts.h"
 

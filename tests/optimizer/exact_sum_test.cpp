@@ -1,3 +1,5 @@
+#include "optimizer/exact_sum.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -7,7 +9,6 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
-#include "optimizer/host_optimizer.h"
 #include "optimizer/norm_kernels.h"
 #include "thread_counts.h"
 
@@ -17,7 +18,7 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 bool equal(const ExactSum& a, const ExactSum& b) {
-  return a.limbs == b.limbs && a.non_finite == b.non_finite;
+  return a == b;
 }
 
 // Numbers of both signs over the whole range of exponents.

@@ -159,17 +159,18 @@ TEST_CASE("sums of squares are exact: any order, cut and instruction set gives t
         CHECK(columns == reference_columns);
       }
     });
-    CHECK(std::abs(static_cast<long double>(binned_value(reference)) - row_sum) < 1e-15L * row_sum);
+    CHECK(std::abs(static_cast<long double>(binned_value(reference[0], reference[1], reference[2])) - row_sum) <
+          1e-15L * row_sum);
     for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
       const size_t plane = static_cast<size_t>(n);
       const double scaled = static_cast<double>(times(grad.values[i], 0.37f)), twice = 2 * scaled * scaled;
       const double value =
-          binned_value({reference_columns[i], reference_columns[i + plane], reference_columns[i + 2 * plane]});
+          binned_value(reference_columns[i], reference_columns[i + plane], reference_columns[i + 2 * plane]);
       // 109 bits below the bound; the fp64 value itself rounds.
       CHECK(std::abs(value - twice) <= 0x1p-52 * twice + 0x1p-104 * bound);
     }
   }
-  CHECK(binned_value({0, 0, 0}) == 0);
+  CHECK(binned_value(0, 0, 0) == 0);
   CHECK(make_bins(0).at[0] == 0);
 }
 

@@ -82,14 +82,14 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
           CAPTURE(bad, stage, core::dtype_name(type), optimizer.index());
           steps.run();
           for (int r = 0; r < ranks; ++r) {
-            CHECK(steps.control(r).skip == 1);
+            CHECK(steps.control(r).decision.skip == 1);
             CHECK(std::isnan(steps.control(r).grad_norm));
             CHECK(steps.control(r).persistent.progress.updates == 1);
             CHECK(state_bytes(*steps.session, r) == before[static_cast<size_t>(r)]);
           }
           steps.run();
           for (int r = 0; r < ranks; ++r) {
-            CHECK(steps.control(r).skip == 0);
+            CHECK(steps.control(r).decision.skip == 0);
             CHECK(steps.control(r).persistent.progress.updates == 2);
             CHECK(state_bytes(*steps.session, r) != before[static_cast<size_t>(r)]);
           }

@@ -60,12 +60,14 @@ int bench_train(const Args& args) {
   const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
                   {"gradient_accumulation_steps", 1},
                   {"bf16", {{"enabled", dtype == "bf16"}}},
+                  {"gradient_clipping", 1.0},
                   {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
                   {"model", {{"preset", values["model"].as<std::string>()}}}};
   std::vector<std::string> sets = config_sets(values);
   const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
   const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
   end_bench_progress();
+  const bool gpu = config.run.device == core::DeviceKind::cuda;
   Json rows = Json::array();
   for (const auto& s : bench.stages) {
     rows.push_back({{"stage", s.stage},
@@ -73,6 +75,7 @@ int bench_train(const Args& args) {
                     {"tokens_per_second", s.tokens_per_second},
                     {"model_flops_per_second", s.model_flops_per_second},
                     {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
+                    {"of_matrix_rate", gpu ? Json(s.model_flops_per_second / bench.matrix_rate.median) : Json()},
                     {"speed_of_first_stage", spread_json(s.of_first)},
                     {"exposed_comm_seconds", s.exposed_comm_seconds},
                     {"rank_bytes", s.rank_bytes}});
@@ -84,6 +87,8 @@ int bench_train(const Args& args) {
                       {"tokens_per_step", bench.tokens_per_step},
                       {"flops_per_token", bench.flops_per_token},
                       {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling)},
+                      {"device", core::device_description(config.run.device)},
+                      {"matrix_flops_per_second", spread_json(bench.matrix_rate)},
                       {"stages", rows}}
                      .dump(1)
               << "\n";
@@ -92,6 +97,11 @@ int bench_train(const Args& args) {
   std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
                            dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
   std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", spread_text(bench.ceiling, 1e9));
+  if (gpu) {
+    std::cout << fmt::format("{}; one large bf16 product: {} TFLOP/s, of which the first stage reaches {:.3f}\n",
+                             core::device_description(config.run.device), spread_text(bench.matrix_rate, 1e12),
+                             bench.stages.front().model_flops_per_second / bench.matrix_rate.median);
+  }
   std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>10}  {:>20}  {:>12}  {:>10}\n", "stage", "step s",
                            "tokens/s", "model GFLOP/s", "of ceiling", "of first stage", "exposed comm", "per rank");
   for (const auto& s : bench.stages) {
@@ -169,7 +179,6 @@ int bench_adam(const Args& args) {
   options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
       "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
       "rounds", po::value<int>()->default_value(9), "counted rounds")("json", "print JSON");
-  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
   const int64_t parameters = values["parameters"].as<int64_t>();
@@ -203,7 +212,6 @@ int bench_comm(const Args& args) {
   add_rank_options(options);
   options.add_options()("bytes", po::value<int64_t>()->default_value(256 << 20), "buffer of each rank")(
       "rounds", po::value<int>()->default_value(15), "counted rounds")("json", "print JSON");
-  add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench comm [--bytes N] [--ranks N]", options, {}, values)) return 0;
   const auto transport = start_ranks(values, 2);

@@ -1,0 +1,106 @@
+// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column: for hosts and
+// kernels alike.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/host_device.h"
+#include "optimizer/adafactor_kernels.h"
+#include "optimizer/adafactor_layout.h"
+#include "optimizer/binned_sum.h"
+#include "optimizer/exact_sum.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::optimizer {
+
+// Of one parameter, in front of the factors in the work buffer.
+struct AdafactorScale {
+  double lr, clip;
+};
+struct AdafactorWork {
+  AdafactorScale* scales;
+  float* factors;
+};
+inline AdafactorWork adafactor_work(const UnitPart& part) {
+  auto* scales = reinterpret_cast<AdafactorScale*>(part.work);
+  return {scales, reinterpret_cast<float*>(scales + part.unit->params.size())};
+}
+
+// What a rank shares: one ExactSum per parameter, and in round 0 the sums behind them.
+inline uint64_t adafactor_sums_offset(const Unit& unit) {
+  return unit.params.size() * sizeof(ExactSum);
+}
+inline uint64_t adafactor_share_bytes(const Unit& unit, uint32_t round) {
+  const uint64_t sums = round == 0 ? static_cast<uint64_t>(adafactor_layout(unit).sums) : 0;
+  return adafactor_sums_offset(unit) + sums * sizeof(double);
+}
+
+// Elements of a parameter that lie in the part. What lies behind a parameter up to a multiple of 64 is zero.
+struct AdafactorRange {
+  int64_t from, to;
+  bool empty() const { return from >= to; }
+  int64_t padded() const { return (to - from + unit_alignment - 1) / unit_alignment * unit_alignment; }
+};
+inline AdafactorRange adafactor_range(const UnitPart& part, const UnitParam& param) {
+  return {std::max<int64_t>(part.begin - param.offset, 0),
+          std::min(part.begin + part.count - param.offset, param.param->elements())};
+}
+
+// exp_avg_sq_row and exp_avg_sq_col of a parameter, or exp_avg_sq as `columns`.
+struct AdafactorStatistics {
+  float *rows, *columns;
+};
+inline AdafactorStatistics adafactor_statistics(const AdafactorParams& params, const AdafactorPlace& place,
+                                                const UnitPart& part) {
+  if (!place.factored) return {nullptr, part.states.back() + place.column_state};
+  const size_t rows = params.momentum ? 1 : 0;
+  return {part.states[rows] + place.row_state, part.states[rows + 1] + place.column_state};
+}
+
+// What a round leaves of a parameter, whose squares are those of its weights in round 0 and of its update in round 1.
+ZRT_HD inline void fold_scale(const AdafactorParams& params, uint32_t round, const Decision& decision,
+                              const ExactSum& squares, int64_t elements, AdafactorScale& scale) {
+  const double root_mean_square = std::sqrt(squares.value() / static_cast<double>(elements));
+  if (round == 0) {
+    const double least = params.eps2 < root_mean_square ? root_mean_square : params.eps2;
+    scale.lr = decision.lr * (params.scale_parameter ? least : 1);
+  } else {
+    const double over = root_mean_square / params.clip_threshold;
+    scale.clip = 1.0 < over ? over : 1.0;
+  }
+}
+
+// The sum of a row or column over ranks: parts at `sums`, `plane` apart, shares `stride` bytes apart.
+ZRT_HD inline double fold_bins(const double* sums, int64_t plane, uint64_t stride, int ranks) {
+  double total[bin_count] = {};
+  for (int r = 0; r < ranks; ++r) {
+    const auto* of_rank =
+        reinterpret_cast<const double*>(reinterpret_cast<const std::byte*>(sums) + static_cast<uint64_t>(r) * stride);
+    for (int k = 0; k < bin_count; ++k) total[k] += of_rank[k * plane];
+  }
+  return binned_value(total[0], total[1], total[2]);
+}
+
+ZRT_HD inline float advance_statistic(const AdafactorParams& params, const Decision& decision, float statistic,
+                                      double sum, int64_t terms) {
+  const double mean = sum / static_cast<double>(terms) + params.eps1;
+  const double beta2 = decision.statistics_beta;
+  return static_cast<float>(beta2 * static_cast<double>(statistic) + (1 - beta2) * mean);
+}
+
+ZRT_HD inline float row_factor(float row, double mean) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(row) / mean));
+}
+ZRT_HD inline float column_factor(float column) {
+  return static_cast<float>(1 / std::sqrt(static_cast<double>(column)));
+}
+
+ZRT_HD inline AdafactorScalars adafactor_scalars(const AdafactorParams& params, const AdafactorScale& scale) {
+  const float beta1 = static_cast<float>(params.beta1);
+  return {static_cast<float>(scale.clip), static_cast<float>(scale.lr), beta1, 1.0f - beta1,
+          static_cast<float>(params.weight_decay * scale.lr)};
+}
+
+}  // namespace zrt::optimizer

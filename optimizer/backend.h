@@ -1,0 +1,40 @@
+// What a back end brings for the optimizers. Each function of the list exists in the namespaces cpu and cuda, with the
+// same results to the bit, and as a free function that calls the one of core::place(). Decisions, parts and sums lie
+// where the back end computes.
+#pragma once
+#include "core/device.h"
+#include "optimizer/adam_update.h"
+#include "optimizer/exact_sum.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::optimizer {
+
+// Optimizer::update, sum and fold; they do nothing on a skipped step.
+void adam_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
+void sgd_step(const SgdParams& params, const Decision& decision, const UnitPart& part);
+void lion_step(const LionParams& params, const Decision& decision, const UnitPart& part);
+void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part);
+void adafactor_sum(const AdafactorParams& params, uint32_t round, const Decision& decision, const UnitPart& shard,
+                   std::byte* share);  // which is zero
+void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decision& decision, const UnitPart& part,
+                    const std::byte* shares, int ranks);
+
+#define ZRT_OPTIMIZER_KERNELS(X) \
+  X(adam_step)                   \
+  X(sgd_step) X(lion_step) X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
+#define ZRT_OPTIMIZER_DECLARE(name) decltype(optimizer::name) name;
+#define ZRT_OPTIMIZER_POINTER(name) decltype(&optimizer::name) name;
+
+struct Backend {
+  ZRT_OPTIMIZER_KERNELS(ZRT_OPTIMIZER_POINTER)
+};
+
+namespace cpu {
+ZRT_OPTIMIZER_KERNELS(ZRT_OPTIMIZER_DECLARE)
+}
+namespace cuda {
+ZRT_OPTIMIZER_KERNELS(ZRT_OPTIMIZER_DECLARE)
+extern const Backend backend;  // empty in builds without the CUDA Toolkit
+}  // namespace cuda
+
+}  // namespace zrt::optimizer

@@ -1,0 +1,53 @@
+#include "runtime/control_ops.h"
+
+#include "core/device.h"
+
+namespace zrt::runtime {
+namespace {
+
+bool on_gpu() {
+  return core::place().device == core::DeviceKind::cuda;
+}
+
+}  // namespace
+
+void prepare_step(const Rank& rank, Control& control) {
+  control.next = {control.persistent.progress, {}};
+  rank.optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
+}
+
+void throw_fault(const Rank& rank, const Control& control) {
+  if (control.fault == Fault::loss_scale_at_minimum) optimizer::throw_at_minimum(rank.loss_scale);
+}
+
+DecideRules decide_rules(const Rank& rank) {
+  return {rank.layout->dp, static_cast<int>(rank.layout->shards()), rank.loss_scale, rank.clip};
+}
+
+void begin_step(Control* control) {
+  if (on_gpu()) return cuda::begin_step(control);
+  clear_sums(*control);
+}
+
+void count_loss(Control* control, const int32_t* targets, int64_t rows) {
+  if (on_gpu()) return cuda::count_loss(control, targets, rows);
+  for (int64_t i = 0; i < rows; ++i) control->loss_tokens += targets[i] >= 0;
+  control->loss_sum += control->call_loss;
+}
+
+void make_share(const Control* control, ControlShare* share) {
+  if (on_gpu()) return cuda::make_share(control, share);
+  *share = share_of(*control);
+}
+
+void average(const ControlShare* shares, int ranks, Control* control) {
+  if (on_gpu()) return cuda::average(shares, ranks, control);
+  average_shares(shares, ranks, *control);
+}
+
+void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {
+  if (on_gpu()) return cuda::decide(shares, rules, control);
+  decide_step(shares, rules, *control);
+}
+
+}  // namespace zrt::runtime
