@@ -47,8 +47,8 @@ std::optional<Launch> detect_launch(const Environment& environment) {
 }
 
 std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional<int> ranks, int threads) {
-  if (kind != "" && kind != "thread" && kind != "mpi") {
-    throw core::UsageError(fmt::format("--transport is '{}'; legal are thread and mpi", kind));
+  if (kind != "" && kind != "thread" && kind != "mpi" && kind != "nccl") {
+    throw core::UsageError(fmt::format("--transport is '{}'; legal are thread, mpi and nccl", kind));
   }
   const auto launch = detect_launch([](const char* name) -> const char* { return std::getenv(name); });
   const int processes = launch ? launch->world : 1;
@@ -59,6 +59,7 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
                     "out",
                     launch->launcher, processes));
   }
+  if (kind == "nccl") return make_nccl_transport(launch ? processes : ranks.value_or(threads));
   if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(threads));
   if (ranks && *ranks != processes) {
     throw core::UsageError(fmt::format(

@@ -66,6 +66,10 @@ std::unique_ptr<Transport> make_thread_transport(int world);
 // the `announced` one of the `launcher`.
 std::unique_ptr<Transport> make_mpi_transport(const std::string& launcher, int announced);
 
+// One rank on a GPU whose collectives run through NCCL. Throws ConfigError for a larger `world` and where NCCL is
+// missing.
+std::unique_ptr<Transport> make_nccl_transport(int world);
+
 // Throws ConfigError, in every process, when `text` (of any length; its hash is compared) is not the same everywhere.
 void require_equal(Transport& transport, std::string_view what, const std::string& text,
                    std::chrono::milliseconds timeout);

@@ -36,6 +36,14 @@ ZRT_HD inline bf16 to_bf16(float x) {
   return bf16{static_cast<uint16_t>((u & 0x7fffffffu) > 0x7f800000u ? nan : rounded)};
 }
 
+// Stochastic rounding: x with the low 16 bits of `random` added below those that are kept, then cut. Infinities and NaN
+// are left to rounding to nearest.
+ZRT_HD inline bf16 to_bf16(float x, uint32_t random) {
+  const uint32_t u = std::bit_cast<uint32_t>(x);
+  const bf16 cut{static_cast<uint16_t>((u + (random & 0xffffu)) >> 16)};
+  return (u & 0x7f800000u) == 0x7f800000u ? to_bf16(x) : cut;
+}
+
 float to_float(f16 x);
 f16 to_f16(float x);  // round to nearest, ties to even; overflow gives infinity
 

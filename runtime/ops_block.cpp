@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "runtime/control_ops.h"
 #include "runtime/ops.h"
 
 namespace zrt::runtime {
@@ -12,12 +13,6 @@ void clear_padding(const optimizer::Unit& unit, std::byte* grads, size_t element
     const int64_t end = i + 1 < unit.params.size() ? unit.params[i + 1].offset : unit.elements;
     core::fill_bytes(grads + static_cast<size_t>(begin) * element, 0, static_cast<size_t>(end - begin) * element);
   }
-}
-
-uint64_t counted(const int32_t* targets, int64_t rows) {
-  uint64_t count = 0;
-  for (int64_t i = 0; i < rows; ++i) count += targets[i] >= 0;
-  return count;
 }
 
 }  // namespace
@@ -74,8 +69,7 @@ void run_block(const OpCall& call) {
   c.position = inputs.position;
   const double tokens = static_cast<double>(c.shape.rows()) * layout.dp * layout.microbatches;
   c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
-  double loss = 0;
-  c.loss = head && control && call.op.kind != OpKind::decode ? &loss : nullptr;
+  c.loss = head && control && call.op.kind != OpKind::decode ? &control->call_loss : nullptr;
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);
@@ -84,10 +78,7 @@ void run_block(const OpCall& call) {
   } else {
     block.forward(c);
   }
-  if (c.loss) {
-    control->loss_sum += loss;
-    control->loss_tokens += counted(c.targets, c.shape.rows());
-  }
+  if (c.loss) count_loss(control, c.targets, c.shape.rows());
 }
 
 }  // namespace zrt::runtime

@@ -98,12 +98,4 @@ void free_visible(void* data, size_t bytes) noexcept {
   pool().give_back(static_cast<std::byte*>(data), pooled(bytes));
 }
 
-std::vector<std::byte> read_back(const void* from, size_t bytes) {
-  const OnTestDevice here;
-  Visible<std::byte> copy(bytes);
-  core::copy_bytes(copy.data(), from, bytes);
-  settle();
-  return {copy.begin(), copy.end()};
-}
-
 }  // namespace zrt::test

@@ -54,7 +54,4 @@ Visible<T> visible(const std::vector<T>& values) {
   return {values.begin(), values.end()};
 }
 
-// Bytes of any tier, the GPU's own memory too, in memory of the host.
-std::vector<std::byte> read_back(const void* from, size_t bytes);
-
 }  // namespace zrt::test

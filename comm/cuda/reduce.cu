@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 
 #include "comm/cuda/reduce.h"
 #include "comm/cuda/reduce_shape.h"
@@ -52,7 +53,11 @@ __device__ void sum_pack(const Sources<Most>& sources, To* target, bool accumula
   }
 #pragma unroll
   for (int k = 0; k < N; ++k) core::narrow(sum[k], result.x[k]);
-  *out = result;
+  if constexpr (sizeof(result) == vector_bytes) {
+    *reinterpret_cast<uint4*>(out) = std::bit_cast<uint4>(result);  // 16-bit members would be stored one by one
+  } else {
+    *out = result;
+  }
 }
 
 // The target may be one of the sources: a thread reads all of an element before it writes it, and no other touches it.

@@ -9,6 +9,7 @@
 #include "core/device.h"
 #include "models/common/linear.h"
 #include "models/kernels/gemm.h"
+#include "models/kernels/rounding.h"
 #include "models/layout.h"
 
 namespace zrt::models {

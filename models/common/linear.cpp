@@ -31,23 +31,64 @@ std::vector<GemmSpec> Linear::products(const Shape& shape) const {
   return {alone.forward_spec(shape), alone.input_spec(shape), alone.weight_spec(shape, false)};
 }
 
+GemmSpec Linear::fused_forward(const Shape& shape, bool add, Epilogue epilogue) const {
+  GemmSpec spec = forward_spec(shape);
+  spec.add = add, spec.epilogue = epilogue;
+  return spec;
+}
+
+GemmSpec Linear::fused_input(const Shape& shape) const {
+  GemmSpec spec = input_spec(shape);
+  spec.epilogue = Epilogue::gelu_gradient;
+  return spec;
+}
+
 uint64_t Linear::forward_scratch(const Shape& shape) const {
-  return find_gemm(forward_spec(shape)).workspace_bytes();
+  const uint64_t plain = find_gemm(forward_spec(shape)).workspace_bytes();
+  if (!products_fuse()) return plain;
+  return std::max({plain, find_gemm(fused_forward(shape, true, Epilogue::none)).workspace_bytes(),
+                   find_gemm(fused_forward(shape, false, Epilogue::gelu)).workspace_bytes()});
 }
 
 uint64_t Linear::backward_scratch(const Shape& shape) const {
+  const bool gelu = products_fuse() && !joined;
   return std::max(
-      {find_gemm(input_spec(shape)).workspace_bytes(), find_gemm(weight_spec(shape, false)).workspace_bytes(),
-       find_gemm(weight_spec(shape, true)).workspace_bytes(), bias ? bias_gradient_workspace(shape.rows(), out) : 0});
+      {find_gemm(input_spec(shape)).workspace_bytes(), gelu ? find_gemm(fused_input(shape)).workspace_bytes() : 0,
+       find_gemm(weight_spec(shape, false)).workspace_bytes(), find_gemm(weight_spec(shape, true)).workspace_bytes(),
+       bias ? bias_gradient_workspace(shape.rows(), out) : 0});
 }
 
-void Linear::forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch) const {
-  const void* added = bias ? call.weights[weight + 1] : nullptr;
-  find_gemm(forward_spec(call.shape)).run(x, call.weights[weight], y, added, scratch);
+void Linear::forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch,
+                     const void* add) const {
+  const void* b = bias ? call.weights[weight + 1] : nullptr;
+  const GemmSpec spec = fused_forward(call.shape, add != nullptr, Epilogue::none);
+  find_gemm(spec).run({x, call.weights[weight], y, b, add, nullptr, scratch});
+}
+
+void Linear::forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y,
+                          std::byte* scratch) const {
+  if (before == y || !products_fuse()) {
+    forward(call, weight, x, before, scratch);
+    return gelu(call.shape.type, before, y, call.shape.rows() * out);
+  }
+  const void* b = bias ? call.weights[weight + 1] : nullptr;
+  find_gemm(fused_forward(call.shape, false, Epilogue::gelu))
+      .run({x, call.weights[weight], y, b, nullptr, before, scratch});
 }
 
 void Linear::input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const {
   find_gemm(input_spec(call.shape)).run(dy, call.weights[weight], dx, nullptr, scratch);
+}
+
+void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
+                                 std::byte* scratch) const {
+  const int64_t n = call.shape.rows() * in;
+  if (products_fuse()) {
+    find_gemm(fused_input(call.shape)).run({dy, call.weights[weight], d, nullptr, nullptr, before, scratch});
+    return gelu(call.shape.type, before, x, n);
+  }
+  input_gradient(call, weight, dy, d, scratch);
+  gelu_backward(call.shape.type, before, d, x, n);
 }
 
 void Linear::weight_gradients(const Call& call, size_t weight, const void* x, const void* dy,

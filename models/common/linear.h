@@ -28,12 +28,21 @@ struct Linear {
   uint64_t forward_scratch(const Shape& shape) const;
   uint64_t backward_scratch(const Shape& shape) const;
 
-  // weight: its index among the block's parameters; the bias lies behind it.
-  void forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch) const;
+  // weight: its index among the block's parameters; the bias lies behind it. add: (rows, out) like y, perhaps y; null:
+  // nothing is added.
+  void forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch,
+               const void* add = nullptr) const;
+  // before = x W [+ b] and y = gelu(before). before may be y: then only y is left.
+  void forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y, std::byte* scratch) const;
   void input_gradient(const Call& call, size_t weight, const void* dy, void* dx, std::byte* scratch) const;
+  // For x = gelu(before): d = the gradient of `before`, and x again.
+  void input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
+                           std::byte* scratch) const;
   void weight_gradients(const Call& call, size_t weight, const void* x, const void* dy, std::byte* scratch) const;
 
  private:
+  GemmSpec fused_forward(const Shape& shape, bool add, Epilogue epilogue) const;
+  GemmSpec fused_input(const Shape& shape) const;
   int64_t row() const { return stride == 0 ? out : stride; }
 };
 

@@ -23,6 +23,13 @@ void Norm::forward(const Call& call, size_t weight, const void* x, void* y, cons
        call.shape.rows(), width);
 }
 
+void Norm::forward_of_sum(const Call& call, size_t weight, const void* a, const void* b, const Dropout& dropout,
+                          uint64_t first, void* sum, void* y, const Statistics& statistics) const {
+  const void* bias = kind == NormKind::layer ? call.weights[weight + 1] : nullptr;
+  residual_norm(kind, call.shape.type, a, b, dropout, first, sum, call.weights[weight], bias, y, statistics.mean,
+                statistics.rstd, epsilon, call.shape.rows(), width);
+}
+
 void Norm::backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
                     const void* add, void* dx, std::byte* scratch) const {
   const GradTarget bias = kind == NormKind::layer ? grad_target(call, weight + 1) : GradTarget{};

@@ -25,6 +25,9 @@ struct Norm {
 
   // weight: its index among the block's parameters. x and y (rows, width).
   void forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const;
+  // sum = a + dropout(b), of which element 0 has index `first`, and y = its norm. sum may be a or b.
+  void forward_of_sum(const Call& call, size_t weight, const void* a, const void* b, const Dropout& dropout,
+                      uint64_t first, void* sum, void* y, const Statistics& statistics) const;
   // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters.
   void backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
                 const void* add, void* dx, std::byte* scratch) const;

@@ -27,8 +27,13 @@ class TransformerBlock : public Block {
   // Throws core::DataError when a token lies outside lowest … vocabulary - 1.
   void check_tokens(const int32_t* tokens, int64_t count, int32_t lowest) const;
   Dropout dropout(const Call& call, uint32_t site) const;  // off outside training
-  uint64_t first_element(const Call& call) const;          // dropout index of element (0, 0, 0) of a (B, T, C) tensor
-  uint64_t row_bytes(const Shape& shape) const {           // of the residual stream
+  // Whether what a product adds to the residual stream is best added by the product itself: without dropout, where the
+  // back end's products can.
+  bool products_add(const Shape& shape) const {
+    return products_fuse() && (sizes_.dropout == 0 || shape.mode != Mode::train);
+  }
+  uint64_t first_element(const Call& call) const;  // dropout index of element (0, 0, 0) of a (B, T, C) tensor
+  uint64_t row_bytes(const Shape& shape) const {   // of the residual stream
     return static_cast<uint64_t>(sizes_.hidden) * core::dtype_size(shape.type);
   }
 

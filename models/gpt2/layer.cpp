@@ -146,18 +146,24 @@ void Gpt2Layer::run(const Call& call) const {
                       dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
                       space.attention);
   }
-  attention_projection_.forward(call, attn_c_proj_weight, kept.attention, kept.residual, space.scratch);
-  add_residual(shape.type, call.input, kept.residual,
-               dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
-               kept.residual, R * C);
-
-  norm_.forward(call, ln_2_weight, kept.residual, space.normed, kept.second_norm);
-  c_fc_.forward(call, c_fc_weight, space.normed, kept.fc, space.scratch);
-  gelu(shape.type, kept.fc, space.gelu, R * 4 * C);
-  mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch);
-  add_residual(shape.type, kept.residual, call.output,
-               dropout(call, layer_dropout_site(index_, DropoutSite::mlp_output)), first_element(call), call.output,
-               R * C);
+  const bool add = products_add(shape);
+  attention_projection_.forward(call, attn_c_proj_weight, kept.attention, kept.residual, space.scratch,
+                                add ? call.input : nullptr);
+  if (add) {
+    norm_.forward(call, ln_2_weight, kept.residual, space.normed, kept.second_norm);
+  } else {
+    norm_.forward_of_sum(call, ln_2_weight, call.input, kept.residual,
+                         dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
+                         kept.residual, space.normed, kept.second_norm);
+  }
+  c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
+  mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch,
+                          add ? kept.residual : nullptr);
+  if (!add) {
+    add_residual(shape.type, kept.residual, call.output,
+                 dropout(call, layer_dropout_site(index_, DropoutSite::mlp_output)), first_element(call), call.output,
+                 R * C);
+  }
 }
 
 }  // namespace zrt::models

@@ -52,8 +52,7 @@ void Gpt2Layer::backward(const Call& call) const {
 
   // MLP.
   const void* d_mlp = undrop(call.d_output, DropoutSite::mlp_output, space.narrow);
-  mlp_projection_.input_gradient(call, mlp_c_proj_weight, d_mlp, space.wide, space.scratch);
-  gelu_backward(type, kept.fc, space.wide, space.gelu, R * 4 * C);
+  mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_mlp, kept.fc, space.wide, space.gelu, space.scratch);
   mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_mlp, space.scratch);
   norm_.forward(call, ln_2_weight, kept.residual, space.narrow, {});
   c_fc_.weight_gradients(call, c_fc_weight, space.narrow, space.wide, space.scratch);
@@ -66,7 +65,7 @@ void Gpt2Layer::backward(const Call& call) const {
   const void* d_projection = undrop(call.d_input, DropoutSite::attention_output, space.second);
   attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_projection, space.scratch);
   attention_projection_.input_gradient(call, attn_c_proj_weight, d_projection, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape), kept.qkv, kept.lse, space.narrow, space.wide,
+  attention_backward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, space.narrow, space.wide,
                      dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
                      space.attention);
   norm_.forward(call, ln_1_weight, call.input, space.narrow, {});

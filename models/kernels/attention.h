@@ -22,7 +22,8 @@ struct AttentionShape {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }  // of scores
 };
 
-// Both depend on core::threads(): every thread works on a head of its own, in backward on those that share keys.
+// On the CPU both depend on core::threads(): every thread works on a head of its own, in backward on those that share
+// keys.
 uint64_t attention_forward_workspace(const AttentionShape& shape);
 uint64_t attention_backward_workspace(const AttentionShape& shape);
 
@@ -31,8 +32,10 @@ uint64_t attention_backward_workspace(const AttentionShape& shape);
 void attention_forward(const AttentionShape& shape, const void* qkv, void* out, float* lse, const Dropout& dropout,
                        uint64_t first_sample, std::byte* workspace);
 
-void attention_backward(const AttentionShape& shape, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
-                        const Dropout& dropout, uint64_t first_sample, std::byte* workspace);
+// `out` and `lse` as forward wrote them.
+void attention_backward(const AttentionShape& shape, const void* qkv, const void* out, const float* lse,
+                        const void* d_out, void* d_qkv, const Dropout& dropout, uint64_t first_sample,
+                        std::byte* workspace);
 
 // One new token per sequence at `position`; its key and value are added to the cache, which holds keys (B, kv_heads,
 // T, width), then values alike. qkv (B, row()), out (B, C). shape.T is the length of the cache.

@@ -1,22 +1,23 @@
-// The functions of kernels.h and attention.h exist once per back end, in a namespace of the same shape; the free
-// functions call those of core::place().
+// The functions of kernels.h, rounding.h and attention.h exist once per back end, in a namespace of the same shape; the
+// free functions call those of core::place().
 #pragma once
 #include "core/device.h"
 #include "models/kernels/attention.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/kernels.h"
+#include "models/kernels/rounding.h"
 
 namespace zrt::models {
 
-#define ZRT_KERNELS(X)                                                                                         \
-  X(norm)                                                                                                      \
-  X(norm_backward)                                                                                             \
-  X(norm_backward_workspace)                                                                                   \
-  X(bias_gradient) X(bias_gradient_workspace) X(gelu) X(gelu_backward) X(swiglu) X(swiglu_backward) X(rotary)  \
-      X(add_residual) X(apply_dropout) X(embed) X(embed_backward) X(embed_backward_workspace) X(cross_entropy) \
-          X(split_add) X(sum_losses) X(attention_forward_workspace) X(attention_backward_workspace)            \
-              X(attention_forward) X(attention_backward) X(attention_cache) X(attention_decode_workspace)      \
-                  X(attention_decode)
+// clang-format off
+#define ZRT_KERNELS(X)                                                                                    \
+  X(norm) X(residual_norm) X(norm_backward) X(norm_backward_workspace)                                    \
+  X(bias_gradient) X(bias_gradient_workspace) X(gelu) X(gelu_backward) X(swiglu) X(swiglu_backward)       \
+  X(rotary) X(add_residual) X(apply_dropout) X(embed) X(embed_backward) X(embed_backward_workspace)       \
+  X(cross_entropy) X(sum_losses) X(split_add) X(cast) X(round_stochastic)                                 \
+  X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \
+  X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)
+// clang-format on
 
 #define ZRT_DECLARE(name) decltype(models::name) name;
 #define ZRT_POINTER(name) decltype(&models::name) name;
@@ -25,6 +26,7 @@ struct Backend {
   ZRT_KERNELS(ZRT_POINTER)
   std::unique_ptr<Gemm> (*make_gemm)(const GemmSpec& spec);  // throws core::Error when the library has no such product
   std::string (*libraries)();                                // with versions, for the kernel table
+  bool products_fuse;                                        // see gemm.h
 };
 
 namespace cpu {

@@ -19,6 +19,12 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
   here().norm(kind, type, x, gamma, beta, y, mean, rstd, epsilon, rows, C);
 }
 
+void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
+                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
+                   int64_t rows, int64_t C) {
+  here().residual_norm(kind, type, a, b, dropout, first, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+}
+
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
                    const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
                    int64_t C, void* workspace) {
@@ -89,6 +95,14 @@ void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool 
   here().split_add(x, hi, lo, part, accumulate, n);
 }
 
+void cast(DType from_type, const void* from, DType to_type, void* to, int64_t n) {
+  here().cast(from_type, from, to_type, to, n);
+}
+
+void round_stochastic(const float* x, core::bf16* y, const core::RngKey& key, uint64_t first, int64_t n) {
+  here().round_stochastic(x, y, key, first, n);
+}
+
 void sum_losses(const double* losses, int64_t rows, double* sum) {
   here().sum_losses(losses, rows, sum);
 }
@@ -106,9 +120,10 @@ void attention_forward(const AttentionShape& shape, const void* qkv, void* out, 
   here().attention_forward(shape, qkv, out, lse, dropout, first_sample, workspace);
 }
 
-void attention_backward(const AttentionShape& shape, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
-                        const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
-  here().attention_backward(shape, qkv, lse, d_out, d_qkv, dropout, first_sample, workspace);
+void attention_backward(const AttentionShape& shape, const void* qkv, const void* out, const float* lse,
+                        const void* d_out, void* d_qkv, const Dropout& dropout, uint64_t first_sample,
+                        std::byte* workspace) {
+  here().attention_backward(shape, qkv, out, lse, d_out, d_qkv, dropout, first_sample, workspace);
 }
 
 uint64_t attention_cache(const AttentionShape& shape) {

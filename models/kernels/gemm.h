@@ -1,5 +1,6 @@
-// Matrix products through the BLAS-like library of the back end (oneDNN on CPU). A spec fixes shapes, strides and
-// types; the kernel table turns it into a primitive once, at plan time, with its workspace known to the byte.
+// Matrix products through the BLAS-like library of the back end (oneDNN on the CPU, cuBLASLt on a GPU). A spec fixes
+// shapes, strides and types; the kernel table turns it into a primitive once, at plan time, with its workspace known to
+// the byte.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,8 +12,14 @@ namespace zrt::models {
 
 using core::DType;
 
-// C (M, N) = [C +] alpha · op(A) (M, K) · op(B) (K, N) [+ bias (N)]. Leading dimensions are of the stored, row-major
-// matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32, rounded once to `c`.
+// What becomes of the product before it is written. `aux` is a matrix like C.
+//   gelu: aux = the product, C = gelu(aux).
+//   gelu_gradient: C = product · gelu'(aux).
+enum class Epilogue : uint8_t { none, gelu, gelu_gradient };
+
+// C (M, N) = [C +] [add +] alpha · op(A) (M, K) · op(B) (K, N) [+ bias (N)]. Leading dimensions are of the stored,
+// row-major matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32, rounded once
+// to `c`; with `add` or an epilogue perhaps once more in between, where the library cannot do both in one pass.
 struct GemmSpec {
   int64_t M = 0, N = 0, K = 0;
   bool trans_a = false, trans_b = false;
@@ -21,8 +28,18 @@ struct GemmSpec {
   bool bias = false;        // of type `a`
   bool accumulate = false;  // add to C
   float alpha = 1;
+  bool add = false;                    // a matrix like C, which may be C; not with accumulate
+  Epilogue epilogue = Epilogue::none;  // gelu_gradient without bias, neither with accumulate or add
   bool operator==(const GemmSpec&) const = default;
   std::string text() const;  // one line, for the kernel table and messages
+};
+
+struct GemmOperands {
+  const void *a = nullptr, *b = nullptr;
+  void* c = nullptr;
+  const void *bias = nullptr, *add = nullptr;
+  void* aux = nullptr;  // written by gelu, read by gelu_gradient
+  void* workspace = nullptr;
 };
 
 class Gemm {
@@ -30,13 +47,21 @@ class Gemm {
   virtual ~Gemm() = default;
   virtual uint64_t workspace_bytes() const = 0;
   // Thread safe: concurrent calls need workspaces of their own.
-  virtual void run(const void* a, const void* b, void* c, const void* bias, void* workspace) const = 0;
+  virtual void run(const GemmOperands& operands) const = 0;
   virtual std::string algorithm() const = 0;  // implementation name
+
+  void run(const void* a, const void* b, void* c, const void* bias, void* workspace) const {
+    run({a, b, c, bias, nullptr, nullptr, workspace});
+  }
 };
 
 // The gemm of `spec` for the calling thread's core::threads(). Made on first use and kept; thread safe. Throws
 // core::Error when the library has no such product.
 const Gemm& find_gemm(const GemmSpec& spec);
+
+// Whether products at place() add and apply epilogues while they write, so that this saves passes over memory. Where
+// they do not, the passes are better made by whoever can join them with others.
+bool products_fuse();
 
 // XXH3 over the sorted lines "spec -> algorithm, workspace" of everything found so far, with the library's version.
 std::string kernel_table_hash();

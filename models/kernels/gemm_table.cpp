@@ -1,9 +1,11 @@
 // The kernel table: every product this process has asked for, by spec, device and, on the CPU, thread count.
 #include <fmt/format.h>
 
-#include <map>
+#include <array>
+#include <bit>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/device.h"
@@ -26,9 +28,9 @@ struct KeyHash {
     const GemmSpec& s = key.spec;
     uint64_t hash = 0x9E3779B97F4A7C15ull;
     const uint64_t flags = (s.trans_a ? 1u : 0u) | (s.trans_b ? 2u : 0u) | (s.bias ? 4u : 0u) |
-                           (s.accumulate ? 8u : 0u) | (static_cast<uint64_t>(s.a) << 8) |
-                           (static_cast<uint64_t>(s.b) << 16) | (static_cast<uint64_t>(s.c) << 24) |
-                           (static_cast<uint64_t>(key.threads) << 32);
+                           (s.accumulate ? 8u : 0u) | (s.add ? 16u : 0u) | (static_cast<uint64_t>(s.epilogue) << 5) |
+                           (static_cast<uint64_t>(s.a) << 8) | (static_cast<uint64_t>(s.b) << 16) |
+                           (static_cast<uint64_t>(s.c) << 24) | (static_cast<uint64_t>(key.threads) << 32);
     const uint64_t alpha = std::bit_cast<uint32_t>(s.alpha);
     for (const uint64_t word :
          {static_cast<uint64_t>(s.M), static_cast<uint64_t>(s.N), static_cast<uint64_t>(s.K),
@@ -59,14 +61,23 @@ void check(const GemmSpec& spec) {
                     "stored row lengths (here {}, {} and {}), and a bias needs alpha = 1.",
                     spec.text(), a_row, b_row, spec.N));
   }
+  const bool epilogue = spec.epilogue != Epilogue::none;
+  if (spec.accumulate + spec.add + epilogue > 1 || (spec.epilogue == Epilogue::gelu_gradient && spec.bias)) {
+    throw core::Error(
+        fmt::format("The matrix product {} asks for more than one of accumulate, add and an epilogue, or for the "
+                    "gradient of GELU with a bias.",
+                    spec.text()));
+  }
 }
 
 }  // namespace
 
 std::string GemmSpec::text() const {
-  return fmt::format("{}x{}x{} {}{} {}{} -> {} ld {} {} {}{}{} alpha {}", M, N, K, core::dtype_name(a),
+  constexpr std::array<std::string_view, 3> epilogues{"", " gelu", " gelu gradient"};
+  return fmt::format("{}x{}x{} {}{} {}{} -> {} ld {} {} {}{}{}{}{} alpha {}", M, N, K, core::dtype_name(a),
                      trans_a ? "^T" : "", core::dtype_name(b), trans_b ? "^T" : "", core::dtype_name(c), lda, ldb, ldc,
-                     bias ? " bias" : "", accumulate ? " accumulate" : "", alpha);
+                     bias ? " bias" : "", accumulate ? " accumulate" : "", add ? " add" : "",
+                     epilogues[static_cast<size_t>(epilogue)], alpha);
 }
 
 const Gemm& find_gemm(const GemmSpec& spec) {
@@ -82,6 +93,10 @@ const Gemm& find_gemm(const GemmSpec& spec) {
   if (!entry) entry = backend(device).make_gemm(spec);
   remembered.emplace(key, entry.get());
   return *entry;
+}
+
+bool products_fuse() {
+  return backend(core::place().device).products_fuse;
 }
 
 std::string kernel_table_hash() {

@@ -36,6 +36,12 @@ enum class NormKind : uint8_t { layer, rms };
 void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
           float* rstd, float epsilon, int64_t rows, int64_t C);
 
+// sum = a + dropout(b), where sum may be a or b, and y = the norm of sum: what add_residual() and norm() give, to the
+// bit.
+void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
+                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
+                   int64_t rows, int64_t C);
+
 // dx = [add +] the gradient of x, and the gradients of gamma and beta. dx may be dy or add.
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
                    const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
@@ -87,12 +93,7 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape);
 // logits become gradient_scale · (softmax - one_hot). A row with a negative target has loss and gradient zero.
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
                    double* losses);
-// *sum = the sum of the rows' losses, in order.
+// *sum = the sum of the rows' losses, in an order that depends on `rows` alone.
 void sum_losses(const double* losses, int64_t rows, double* sum);
-
-// A sum of several fp32 products kept in a bf16 tensor `hi` and its missing low halves `lo`: no rounding until the
-// last part. The first part starts from hi (accumulate) or from nothing.
-enum class SumPart : uint8_t { first, middle, last };
-void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n);
 
 }  // namespace zrt::models

@@ -168,15 +168,20 @@ void LlamaLayer::run(const Call& call) const {
     attention_forward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, {}, call.first_sample,
                       space.attention);
   }
-  o_.forward(call, o_weight, kept.attention, kept.residual, space.scratch);
-  add_residual(shape.type, call.input, kept.residual, {}, 0, kept.residual, R * C);
+  const bool add = products_add(shape);
+  o_.forward(call, o_weight, kept.attention, kept.residual, space.scratch, add ? call.input : nullptr);
 
-  norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, kept.second_norm);
+  if (add) {
+    norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, kept.second_norm);
+  } else {
+    norm_.forward_of_sum(call, post_attention_norm_weight, call.input, kept.residual, {}, 0, kept.residual,
+                         space.normed, kept.second_norm);
+  }
   gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
   up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
   swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
-  down_.forward(call, down_weight, space.hidden, call.output, space.scratch);
-  add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, R * C);
+  down_.forward(call, down_weight, space.hidden, call.output, space.scratch, add ? kept.residual : nullptr);
+  if (!add) add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, R * C);
 }
 
 }  // namespace zrt::models

@@ -52,8 +52,8 @@ void LlamaLayer::backward(const Call& call) const {
   // Attention.
   o_.weight_gradients(call, o_weight, kept.attention, call.d_input, space.scratch);
   o_.input_gradient(call, o_weight, call.d_input, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape), kept.qkv, kept.lse, space.narrow, space.qkv, {}, call.first_sample,
-                     space.attention);
+  attention_backward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, space.narrow, space.qkv, {},
+                     call.first_sample, space.attention);
   rotate(call, true, space.qkv);
   void *d_keys = keys(shape, space.qkv), *d_values = values(shape, space.qkv);
   norm_.forward(call, input_norm_weight, call.input, space.narrow, {});

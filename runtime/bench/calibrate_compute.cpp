@@ -75,7 +75,8 @@ std::array<double, 2> attention_rates(Rig& rig, DType type, int64_t T) {
                               buffers.at(rank, 2 * qkv + 2 * out + lse));
   };
   const auto backward = [&](int rank) {
-    models::attention_backward(shape, buffers.at(rank), reinterpret_cast<float*>(buffers.at(rank, 2 * qkv + 2 * out)),
+    models::attention_backward(shape, buffers.at(rank), buffers.at(rank, 2 * qkv),
+                               reinterpret_cast<float*>(buffers.at(rank, 2 * qkv + 2 * out)),
                                buffers.at(rank, 2 * qkv + out), buffers.at(rank, qkv), {}, 0,
                                buffers.at(rank, 2 * qkv + 2 * out + lse));
   };

@@ -87,7 +87,7 @@ Result run(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer&
       KernelBuffer::random(DType::f32, static_cast<int64_t>(attention_backward_workspace(s) / 4 + 1));
   attention_forward(s, qkv.data(), r.out.data(), r.lse.floats(), dropout, first_sample,
                     static_cast<std::byte*>(forward.data()));
-  attention_backward(s, qkv.data(), r.lse.floats(), d_out.data(), r.d_qkv.data(), dropout, first_sample,
+  attention_backward(s, qkv.data(), r.out.data(), r.lse.floats(), d_out.data(), r.d_qkv.data(), dropout, first_sample,
                      static_cast<std::byte*>(backward.data()));
   return r;
 }

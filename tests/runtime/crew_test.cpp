@@ -42,7 +42,8 @@ TEST_CASE("a thread that is stuck when another has failed is reported with the o
 }
 
 // Nobody can free a thread from a callback that does not return; but the run need not wait for it in silence.
-TEST_CASE("a rank stuck in its batches is named after the time-out, while its thread still hangs") {
+TEST_CASE("a rank stuck in its batches is named after the time-out, while its thread still hangs", "[cpu]") {
+  ZRT_ONLY_ON_CPU();  // a GPU's batches are made before a program starts
   const models::Model model = testing::make_toy(4, 12, 17, 5, false, false);
   testing::Setting setting;
   setting.stage = 2, setting.ranks = 3;

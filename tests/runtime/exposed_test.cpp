@@ -43,7 +43,8 @@ Measured measure(const models::Model& model, const Setting& s) {
 
 }  // namespace
 
-TEST_CASE("A slow collective that nothing hides is exposed in full, also at the end of a step") {
+TEST_CASE("A slow collective that nothing hides is exposed in full, also at the end of a step", "[cpu]") {
+  ZRT_ONLY_ON_CPU();  // what is slow here is the host, which on a GPU only queues
   const models::Model model = make_toy(3, 12, 17, 5, false, false);
   // At stage 3 blocks wait for their gathers; at stages 1 and 2 the updated weights are gathered after everything else.
   for (const int stage : {1, 2, 3}) {
@@ -58,7 +59,8 @@ TEST_CASE("A slow collective that nothing hides is exposed in full, also at the 
   }
 }
 
-TEST_CASE("A collective that runs beside computation is not exposed") {
+TEST_CASE("A collective that runs beside computation is not exposed", "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   // Every block computes for three times as long as its gather takes.
   const auto busy = [](const models::Block&, const Call&, bool) { std::this_thread::sleep_for(3 * slow); };
   const models::Model model = wrap(make_toy(3, 12, 17, 5, false, false), {busy, {}});

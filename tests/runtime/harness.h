@@ -10,6 +10,7 @@
 
 #include "core/philox.h"
 #include "runtime/session.h"
+#include "tests/device.h"
 
 namespace zrt::testing {
 
@@ -49,6 +50,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
+  layout.device = test::test_device();
   layout.dp = s.ranks;
   layout.groups = s.groups;
   layout.units = optimizer::make_units(model, {s.ranks, layout.shards()}, s.unit_elements, {s.persistence, INT64_MAX});

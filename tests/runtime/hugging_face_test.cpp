@@ -32,7 +32,8 @@ runtime::Config config_of(const HuggingFaceModel& model) {
 std::vector<std::vector<float>> logits_of(const runtime::Config& config, const fs::path& checkpoint,
                                           const std::vector<int32_t>& tokens) {
   const models::Model model = runtime::make_model(config.model);
-  const runtime::Layout layout = runtime::make_layout(config, model);
+  runtime::Layout layout = runtime::make_layout(config, model);
+  layout.device = zrt::test::test_device();
   const Reader reader(checkpoint, true);
   runtime::require_tensors(reader, layout, false);
   int32_t token = 0;
@@ -41,15 +42,15 @@ std::vector<std::vector<float>> logits_of(const runtime::Config& config, const f
       {[&](int, uint32_t, int32_t* out, int32_t*) { out[0] = token; },
        [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
-  const auto* logits =
-      reinterpret_cast<const float*>(session.executor(0).buffer("decode output of " + model.blocks.back()->name()));
   std::vector<std::vector<float>> result;
   for (size_t position = 0; position < tokens.size(); ++position) {
     token = tokens[position];
     runtime::StepInputs inputs;
     inputs.position = static_cast<int64_t>(position);
     session.run("decode", inputs);
-    result.emplace_back(logits, logits + config.model.vocab);
+    const std::vector<std::byte> output = session.executor(0).read("decode output of " + model.blocks.back()->name());
+    std::vector<float>& logits = result.emplace_back(config.model.vocab);
+    std::memcpy(logits.data(), output.data(), logits.size() * sizeof(float));
   }
   return result;
 }

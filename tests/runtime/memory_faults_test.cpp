@@ -53,7 +53,7 @@ TEST_CASE("one byte written past the end of a buffer is an error that names the 
                                          {{}, [&](const models::Block& block, const Call& call, bool backward) {
                                             if (!enabled || block.name() != "linear.1" || backward != one.backward)
                                               return;
-                                            *static_cast<std::byte*>(one.end(call)) = std::byte{1};
+                                            core::fill_bytes(one.end(call), 1, 1);
                                           }});
         Setting s;
         s.unit_elements = 1, s.stage = stage, s.serialize = serialize, s.steps = 1;

@@ -22,7 +22,7 @@ models::Model with_bad_gradient(int ranks, float value, std::function<bool(uint3
   return wrap(make_toy(3, 12, 17, 5, false, false),
               {{}, [=](const models::Block& block, const Call& call, bool backward) {
                  const bool here = backward && block.name() == "linear.1" && rank_of(call, ranks) == ranks - 1;
-                 if (here && when(call.rng.step)) write(call.grads[0], call.shape.grad_type, 143, value);
+                 if (here && when(call.rng.step)) poke(call.grads[0], call.shape.grad_type, 143, value);
                }});
 }
 
@@ -32,8 +32,8 @@ std::vector<std::byte> state_bytes(runtime::Session& session, int rank) {
   std::vector<std::byte> bytes;
   for (const runtime::Buffer& buffer : session.compiled().set.buffers) {
     if (buffer.life != runtime::Life::carried || buffer.name == "control") continue;
-    const std::byte* data = session.executor(rank).buffer(buffer.name);
-    bytes.insert(bytes.end(), data, data + buffer.bytes);
+    const std::vector<std::byte> held = session.executor(rank).read(buffer.name);
+    bytes.insert(bytes.end(), held.begin(), held.end());
   }
   return bytes;
 }

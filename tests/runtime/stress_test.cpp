@@ -142,6 +142,8 @@ TEST_CASE("without a wait that is needed the verifier names both ops, and random
     CHECK(error.find('\'' + step.ops[id].name + '\'') != std::string::npos);
     CHECK(error.find('\'' + step.ops[wait].name + '\'') != std::string::npos);
     CHECK(error.find("a wait is missing") != std::string::npos);
+    // On a GPU delays are of the host, and the streams it queues to catch up with each other.
+    if (test::test_device() != core::DeviceKind::cpu) continue;
 #ifndef __SANITIZE_THREAD__  // which would rightly report the race
     size_t wrong = 0;
     for (uint64_t seed = 1; seed <= 8; ++seed) {

@@ -185,8 +185,8 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
   });
 }
 
-void attention_backward(const AttentionShape& s, const void* qkv, const float* lse, const void* d_out, void* d_qkv,
-                        const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
+void attention_backward(const AttentionShape& s, const void* qkv, const void*, const float* lse, const void* d_out,
+                        void* d_qkv, const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
   const Plan plan = make_plan(s, true);
   const int64_t C = s.C(), T = s.T, W = s.width, row = s.row();
   with_type(s.type, [&](auto zero) {

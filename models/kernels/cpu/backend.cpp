@@ -1,16 +1,28 @@
 #include "models/kernels/backend.h"
 
 #include "models/kernels/cpu/gemm_impl.h"
+#include "models/kernels/gemm_composed.h"
 
 namespace zrt::models::cpu {
+namespace {
+
+std::unique_ptr<Gemm> make_plain_gemm(const GemmSpec& spec) {
+  return tiles_pay(spec) ? make_tiled_gemm(spec) : make_dnnl_gemm(spec);
+}
+
+std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  const bool plain = !spec.add && spec.epilogue == Epilogue::none;
+  return plain ? make_plain_gemm(spec) : compose_gemm(spec, make_plain_gemm);
+}
+
+std::string libraries() {
+  return "oneDNN " + dnnl_version();
+}
+
+}  // namespace
 
 #define ZRT_ADDRESS(name) &cpu::name,
 
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS)[](const GemmSpec& spec){return tiles_pay(spec) ? make_tiled_gemm(spec)
-                                                                                              : make_dnnl_gemm(spec);
-}  // namespace zrt::models::cpu
-, [] { return "oneDNN " + dnnl_version(); }
-}
-;
+const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, false};
 
 }  // namespace zrt::models::cpu

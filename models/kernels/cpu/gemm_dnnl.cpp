@@ -59,12 +59,12 @@ class DnnlGemm : public Gemm {
   uint64_t workspace_bytes() const override { return scratchpad_.get_size(); }
   std::string algorithm() const override { return name_; }
 
-  void run(const void* a, const void* b, void* c, const void* bias, void* workspace) const override {
-    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, bind(a_, a)},
-                                              {DNNL_ARG_WEIGHTS, bind(b_, b)},
-                                              {DNNL_ARG_DST, bind(c_, c)},
-                                              {DNNL_ARG_SCRATCHPAD, bind(scratchpad_, workspace)}};
-    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, bind(bias_, bias));
+  void run(const GemmOperands& operands) const override {
+    std::unordered_map<int, memory> arguments{{DNNL_ARG_SRC, bind(a_, operands.a)},
+                                              {DNNL_ARG_WEIGHTS, bind(b_, operands.b)},
+                                              {DNNL_ARG_DST, bind(c_, operands.c)},
+                                              {DNNL_ARG_SCRATCHPAD, bind(scratchpad_, operands.workspace)}};
+    if (has_bias_) arguments.emplace(DNNL_ARG_BIAS, bind(bias_, operands.bias));
     matmul_.execute(thread_stream(), arguments);
     thread_stream().wait();
   }

@@ -70,8 +70,8 @@ class TiledGemm : public Gemm {
   uint64_t workspace_bytes() const override { return workspace_; }
   std::string algorithm() const override { return "tiles of " + tiles_.front().gemm->algorithm(); }
 
-  void run(const void* a, const void* b, void* c, const void* bias, void* workspace) const override {
-    Layout layout(static_cast<std::byte*>(workspace));
+  void run(const GemmOperands& operands) const override {
+    Layout layout(static_cast<std::byte*>(operands.workspace));
     const Space space = lay_out(layout);
     for (int64_t strip = 0; strip < spec_.N; strip += strip_columns) {
       const int64_t strip_end = std::min(strip + strip_columns, spec_.N);
@@ -80,14 +80,14 @@ class TiledGemm : public Gemm {
         for (int64_t k = 0; k < spec_.K; k += inner_) {
           const int64_t depth = std::min(inner_, spec_.K - k);
           const bool last = k + depth == spec_.K;
-          pack_a(a, i, k, m, depth, space.a);
+          pack_a(operands.a, i, k, m, depth, space.a);
           for (int64_t j = strip; j < strip_end; j += columns_) {
             const int64_t n = std::min(columns_, spec_.N - j);
             // With one inner block a sum is complete at once, so all share one tile.
             float* sum = space.sums + (inner_ == spec_.K ? 0 : rows_ * (j - strip));
-            pack_b(b, j, k, n, depth, space.b);
+            pack_b(operands.b, j, k, n, depth, space.b);
             find(m, n, depth, k > 0).run(space.a, space.b, sum, nullptr, space.scratch);
-            if (last) finish(sum, i, j, m, n, bias, c);
+            if (last) finish(sum, i, j, m, n, operands.bias, operands.c);
           }
         }
       }

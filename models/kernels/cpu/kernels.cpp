@@ -156,6 +156,13 @@ void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t f
   });
 }
 
+void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
+                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
+                   int64_t rows, int64_t C) {
+  cpu::add_residual(type, a, b, dropout, first, sum, rows * C);
+  cpu::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+}
+
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
                    double* losses) {
   with_type(type, [&](auto zero) {
@@ -178,13 +185,6 @@ void sum_losses(const double* losses, int64_t rows, double* sum) {
   double total = 0;
   for (int64_t row = 0; row < rows; ++row) total += losses[row];
   *sum = total;
-}
-
-void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
-  core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
-    vector_kernels().split_add(x + begin, hi + begin, lo + begin, part == SumPart::first, accumulate,
-                               part == SumPart::last, end - begin);
-  });
 }
 
 }  // namespace zrt::models::cpu

@@ -1,18 +1,19 @@
 #include "models/kernels/backend.h"
 
-#include "core/error.h"
+#include "models/kernels/cuda/gemm.h"
+#include "models/kernels/cuda/lt.h"
 
 namespace zrt::models::cuda {
+namespace {
+
+std::string libraries() {
+  return "cuBLASLt " + lt_version();
+}
+
+}  // namespace
 
 #define ZRT_ADDRESS(name) &cuda::name,
 
-std::unique_ptr<Gemm> make_gemm(const GemmSpec&) {
-  throw core::Error("gemm: not on CUDA yet");
-}
-std::string libraries() {
-  return "cuBLASLt";
-}
-
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries};
+const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, true};
 
 }  // namespace zrt::models::cuda

@@ -122,7 +122,7 @@ void dropout_mask(const DropoutKey& key, uint64_t index, float* mask, int64_t n)
     float* to = mask + done;
 #pragma omp simd
     for (int64_t i = 0; i < count; ++i) {
-      const float uniform = (static_cast<float>(static_cast<int32_t>(from[i] >> 8)) + 0.5f) * 0x1p-24f;
+      const float uniform = (static_cast<float>(static_cast<int32_t>(from[i] >> 9)) + 0.5f) * 0x1p-23f;
       to[i] = uniform >= key.probability ? scale : 0.0f;
     }
     done += count;

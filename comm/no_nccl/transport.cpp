@@ -1,0 +1,30 @@
+#include "comm/transport.h"
+
+#include "comm/nccl/communicator.h"
+#include "core/error.h"
+
+namespace zrt::comm {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw core::ConfigError(
+      "this zrt was built without NCCL; build it where nvcc and nccl.h are found, or use "
+      "--transport thread");
+}
+
+}  // namespace
+
+std::string make_nccl_id() {
+  refuse();
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string&, const std::string&, int, int, std::byte*,
+                                                     uint64_t) {
+  refuse();
+}
+
+std::unique_ptr<Transport> make_nccl_transport(int) {
+  refuse();
+}
+
+}  // namespace zrt::comm

@@ -1,0 +1,152 @@
+// GELU and SwiGLU. Exponentials of bf16 and fp16 tensors are the fast ones: their error, some 1e-6, vanishes in
+// rounding.
+#include "models/kernels/backend.h"
+#include "models/kernels/cuda/elementwise.cuh"
+
+namespace zrt::models::cuda {
+namespace {
+
+// e^x, at most e^88, so that products with its inverse stay numbers. NaN passes through.
+template <class T>
+__device__ float exponential(float x) {
+  const float limited = x > 88.0f ? 88.0f : x;
+  return sizeof(T) == 4 ? expf(limited) : __expf(limited);
+}
+
+// 1 / (1 + e)
+template <class T>
+__device__ float sigmoid_of(float e) {
+  return sizeof(T) == 4 ? 1.0f / (1.0f + e) : __fdividef(1.0f, 1.0f + e);
+}
+
+// e^-2u with u = sqrt(2/pi) (x + 0.044715 x^3); GELU is x / (1 + e^-2u).
+template <class T>
+__device__ float gelu_exp(float x) {
+  return exponential<T>(-1.5957691216057308f * (x + 0.044715f * x * x * x));
+}
+
+template <class T, bool aligned>
+struct Gelu {
+  const T* x;
+  T* y;
+  struct Inputs {
+    Raw<T> x;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw<aligned>(x + at, left)}; }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float v[group];
+    unpack<T>(in.x, v);
+#pragma unroll
+    for (int i = 0; i < group; ++i) v[i] = v[i] * sigmoid_of<T>(gelu_exp<T>(v[i]));
+    save<aligned>(y + at, left, v);
+  }
+};
+
+template <class T, bool aligned>
+struct GeluBackward {
+  const T* x;
+  T *d, *y;
+  struct Inputs {
+    Raw<T> x, d;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const {
+    return {load_raw<aligned>(x + at, left), load_raw<aligned>(d + at, left)};
+  }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float v[group], dv[group];
+    unpack<T>(in.x, v), unpack<T>(in.d, dv);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      const float x = v[i], e = gelu_exp<T>(x), s = sigmoid_of<T>(e);
+      const float slope = 1.5957691216057308f * (1.0f + 3.0f * 0.044715f * x * x);  // d(2u)/dx
+      v[i] = x * s;
+      dv[i] = dv[i] * (s + x * s * (e * s) * slope);
+    }
+    save<aligned>(y + at, left, v), save<aligned>(d + at, left, dv);
+  }
+};
+
+template <class T, bool aligned>
+struct Swiglu {
+  const T *gate, *up;
+  T* y;
+  struct Inputs {
+    Raw<T> gate, up;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const {
+    return {load_raw<aligned>(gate + at, left), load_raw<aligned>(up + at, left)};
+  }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float g[group], u[group];
+    unpack<T>(in.gate, g), unpack<T>(in.up, u);
+#pragma unroll
+    for (int i = 0; i < group; ++i) g[i] = g[i] * sigmoid_of<T>(exponential<T>(-g[i])) * u[i];
+    save<aligned>(y + at, left, g);
+  }
+};
+
+template <class T, bool aligned>
+struct SwigluBackward {
+  const T *gate, *up;
+  T *d, *d_up;
+  struct Inputs {
+    Raw<T> gate, up, d;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const {
+    return {load_raw<aligned>(gate + at, left), load_raw<aligned>(up + at, left), load_raw<aligned>(d + at, left)};
+  }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float g[group], u[group], dy[group];
+    unpack<T>(in.gate, g), unpack<T>(in.up, u), unpack<T>(in.d, dy);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      const float x = g[i], e = exponential<T>(-x), s = sigmoid_of<T>(e);
+      g[i] = dy[i] * u[i] * (s + x * s * (e * s));
+      u[i] = dy[i] * (x * s);
+    }
+    save<aligned>(d_up + at, left, u), save<aligned>(d + at, left, g);
+  }
+};
+
+}  // namespace
+
+void gelu(DType type, const void* x, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_flag(aligned16(x, y), [&](auto aligned) {
+      run_elementwise(Gelu<T, aligned()>{static_cast<const T*>(x), static_cast<T*>(y)}, n);
+    });
+  });
+}
+
+void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_flag(aligned16(x, d, y), [&](auto aligned) {
+      run_elementwise(GeluBackward<T, aligned()>{static_cast<const T*>(x), static_cast<T*>(d), static_cast<T*>(y)}, n);
+    });
+  });
+}
+
+void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_flag(aligned16(gate, up, y), [&](auto aligned) {
+      run_elementwise(Swiglu<T, aligned()>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)},
+                      n);
+    });
+  });
+}
+
+void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    with_flag(aligned16(gate, up, d, d_up), [&](auto aligned) {
+      run_elementwise(SwigluBackward<T, aligned()>{static_cast<const T*>(gate), static_cast<const T*>(up),
+                                                   static_cast<T*>(d), static_cast<T*>(d_up)},
+                      n);
+    });
+  });
+}
+
+}  // namespace zrt::models::cuda

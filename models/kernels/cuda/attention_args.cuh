@@ -1,0 +1,121 @@
+// What the attention kernels get, and which of them a shape takes.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "core/philox.h"
+#include "models/kernels/attention.h"
+#include "models/kernels/cuda/attention_order.h"
+
+namespace zrt::models::cuda {
+
+inline constexpr float log2_e = 1.4426950408889634f;
+
+struct AttentionArgs {
+  const void* qkv = nullptr;
+  void* out = nullptr;  // read in backward
+  const void* d_out = nullptr;
+  void* d_qkv = nullptr;
+  float* lse = nullptr;    // (B, heads, T), written in forward if not null
+  float* delta = nullptr;  // (B, heads, T): row sums of out · d_out
+  int B = 0, T = 0, heads = 0, kv_heads = 0, width = 0;
+  float scale = 0;
+  core::RngKey key;
+  float probability = 0, kept = 1;  // kept elements are scaled by `kept`
+  uint64_t first_sample = 0;
+  TileOrder order;
+
+  ZRT_HD int group() const { return heads / kv_heads; }
+  ZRT_HD int64_t C() const { return int64_t{heads} * width; }
+  ZRT_HD int64_t kv() const { return int64_t{kv_heads} * width; }
+  ZRT_HD int64_t row() const { return C() + 2 * kv(); }
+  // Elements from the start of qkv or d_qkv.
+  ZRT_HD int64_t queries(int b, int head) const { return int64_t{b} * T * row() + int64_t{head} * width; }
+  ZRT_HD int64_t keys(int b, int shared) const { return int64_t{b} * T * row() + C() + int64_t{shared} * width; }
+  ZRT_HD int64_t values(int b, int shared) const { return keys(b, shared) + kv(); }
+  // Of out and d_out; of lse and delta.
+  ZRT_HD int64_t output(int b, int head) const { return int64_t{b} * T * C() + int64_t{head} * width; }
+  ZRT_HD int64_t statistics(int b, int head) const { return (int64_t{b} * heads + head) * T; }
+  // Dropout index of key 0.
+  ZRT_HD uint64_t element(int b, int head, int query) const {
+    const uint64_t sample = first_sample + static_cast<uint64_t>(b);
+    return ((sample * static_cast<uint64_t>(heads) + static_cast<uint64_t>(head)) * static_cast<uint64_t>(T) +
+            static_cast<uint64_t>(query)) *
+           static_cast<uint64_t>(T);
+  }
+};
+
+inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& dropout, uint64_t first_sample) {
+  AttentionArgs a;
+  a.B = static_cast<int>(s.B), a.T = static_cast<int>(s.T), a.width = static_cast<int>(s.width);
+  a.heads = static_cast<int>(s.heads), a.kv_heads = static_cast<int>(s.kv_heads), a.scale = s.scale();
+  a.key = dropout.key, a.probability = s.dropout, a.kept = 1.0f / (1.0f - s.dropout), a.first_sample = first_sample;
+  return a;
+}
+
+// The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. To keep the number of
+// kernels small, fp16 and dropout have two widths, and both together none.
+inline int padded_width(const AttentionShape& s) {
+  if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128) return 0;
+  const bool half = s.type == DType::f16, drops = s.dropout > 0;
+  if (half && drops) return 0;
+  if (s.width <= 64) return 64;
+  if (half || drops) return 128;
+  return s.width <= 80 ? 80 : s.width <= 96 ? 96 : 128;
+}
+
+// Tiles are copied 16 bytes at a time; widths that are a multiple of 8 keep rows and heads aligned, too.
+inline bool aligned16(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+
+// attention_generic.cu: any type, width and alignment, in fp32 arithmetic.
+void generic_attention_forward(DType type, const AttentionArgs& a);
+void generic_attention_backward(DType type, const AttentionArgs& a);
+
+#if defined(__CUDACC__)
+template <class E>
+__device__ inline float read_element(E x) {
+  if constexpr (sizeof(E) == 4)
+    return x;
+  else if constexpr (std::is_same_v<E, __half>)
+    return __half2float(x);
+  else
+    return __bfloat162float(x);
+}
+template <class E>
+__device__ inline E write_element(float x) {
+  if constexpr (sizeof(E) == 4)
+    return x;
+  else if constexpr (std::is_same_v<E, __half>)
+    return __float2half_rn(x);
+  else
+    return __float2bfloat16_rn(x);
+}
+
+// Factor of a probability: 0 or `kept`.
+__device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element) {
+  const auto words = core::philox(a.key, element >> 2);
+  const uint32_t low = element & 1 ? words[1] : words[0], high = element & 1 ? words[3] : words[2];
+  return core::uniform(element & 2 ? high : low) >= a.probability ? a.kept : 0.0f;
+}
+
+__device__ inline float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+// Calls body(element of the type).
+template <class Body>
+void with_device_type(DType type, const Body& body) {
+  if (type == DType::f32)
+    body(float{});
+  else if (type == DType::bf16)
+    body(__nv_bfloat16{});
+  else
+    body(__half{});
+}
+#endif
+
+}  // namespace zrt::models::cuda

@@ -1,0 +1,287 @@
+#include "core/cuda/cuda.h"
+#include "models/kernels/backend.h"
+#include "models/kernels/cuda/attention_args.cuh"
+#include "models/kernels/cuda/attention_mma.cuh"
+
+namespace zrt::models::cuda {
+namespace {
+
+// Two kernels, both of which compute the probabilities again: one goes over the keys of a tile of queries and owns
+// their gradients, the other goes over the queries of a tile of keys and owns those of keys and values. That is seven
+// products in place of five, but no sum is shared between blocks, so that nothing depends on which block comes first.
+constexpr int warps = 4, threads = 32 * warps;
+
+// M: pieces of 16 rows that a warp owns; a block owns rows and goes over tiles of `others`.
+template <int width>
+struct QueriesShape {
+  static constexpr int M = 2, warp_rows = 16 * M, rows = warps * warp_rows, others = width <= 64 ? 64 : 32;
+  static constexpr int bytes = (2 * rows + 4 * others) * width * 2;
+};
+template <int width>
+struct KeysShape {
+  static constexpr int M = width <= 64 ? 2 : 1, warp_rows = 16 * M, rows = warps * warp_rows,
+                       others = width <= 64 ? 32 : 64;
+  static constexpr int tile_bytes = others * width * 2, stage_bytes = 2 * tile_bytes + 2 * others * 4;
+  static constexpr int bytes = 2 * rows * width * 2 + 2 * stage_bytes;
+};
+
+template <class E, int width, bool drops>
+__global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs a) {
+  using Tile = SharedTile<width>;
+  using Shape = QueriesShape<width>;
+  constexpr int M = Shape::M, N = Shape::others / 8, others = Shape::others;
+  extern __shared__ uint4 attention_shared[];
+  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  const uint32_t q_tile = shared_address(shared), do_tile = q_tile + Shape::rows * Tile::row_bytes,
+                 kv_tiles = do_tile + Shape::rows * Tile::row_bytes;
+  constexpr uint32_t kv_bytes = others * Tile::row_bytes;
+
+  const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
+  const int b = item.head / a.heads, head = item.head % a.heads, shared_head = head / a.group();
+  const int first = (a.order.tiles - 1 - item.rank) * Shape::rows;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * Shape::warp_rows;
+  const int warp_first = first + warp_row;
+  const int64_t row = a.row(), C = a.C();
+  const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
+  const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
+  const auto load_keys = [&](int tile) {
+    const uint32_t to = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes;
+    const int begin = tile * others;
+    Tile::template load<others, threads>(to, k + begin * row, row, a.T - begin, a.width);
+    Tile::template load<others, threads>(to + kv_bytes, v + begin * row, row, a.T - begin, a.width);
+  };
+  Tile::template load<Shape::rows, threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row,
+                                            row, a.T - first, a.width);
+  Tile::template load<Shape::rows, threads>(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C,
+                                            a.T - first, a.width);
+  load_keys(0);
+  wait_for_copies();
+  __syncthreads();
+
+  // The row sums of out · d_out, four threads to a row as in the accumulators.
+  float lse[M][2], delta[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int local = warp_row + 16 * m + 8 * half + lane / 4, query = first + local;
+      float total = 0;
+      if (query < a.T) {
+        const E* out = static_cast<const E*>(a.out) + a.output(b, head) + query * C;
+        for (int chunk = lane % 4; chunk * 8 < a.width; chunk += 4) {
+          const uint4 packed = *reinterpret_cast<const uint4*>(out + chunk * 8),
+                      d_packed = *reinterpret_cast<const uint4*>(shared + Shape::rows * Tile::row_bytes +
+                                                                 Tile::offset(local, chunk));
+          const E *x = reinterpret_cast<const E*>(&packed), *d = reinterpret_cast<const E*>(&d_packed);
+#pragma unroll
+          for (int i = 0; i < 8; ++i) total += read_element(x[i]) * read_element(d[i]);
+        }
+      }
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      delta[m][half] = total;
+      lse[m][half] = query < a.T ? a.lse[a.statistics(b, head) + query] * log2_e : 0;
+      if (lane % 4 == 0 && query < a.T) a.delta[a.statistics(b, head) + query] = total;
+    }
+  }
+
+  float dq[M][width / 8][4] = {};
+  const float scale = a.scale * log2_e;
+  const int tiles = (min(first + Shape::rows, a.T) + others - 1) / others;
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_for_copies();
+    __syncthreads();
+    if (tile + 1 < tiles) load_keys(tile + 1);
+    const int key = tile * others;
+    if (key > warp_first + Shape::warp_rows - 1) continue;
+    const uint32_t k_tile = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes, v_tile = k_tile + kv_bytes;
+
+    float p[M][N][4], dp[M][N][4];
+    row_products<E, width>(p, q_tile, warp_row, k_tile);
+    row_products<E, width>(dp, do_tile, warp_row, v_tile);
+    const bool edge = key + others - 1 > warp_first;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = key + 8 * n + 2 * (lane % 4) + i % 2;
+          const float probability = exp2_fast(p[m][n][i] * scale - lse[m][i / 2]);
+          if constexpr (drops) dp[m][n][i] *= dropout_factor(a, a.element(b, head, query) + static_cast<uint64_t>(at));
+          const float ds = probability * (dp[m][n][i] - delta[m][i / 2]);
+          p[m][n][i] = edge && at > query ? 0 : ds;
+        }
+      }
+    }
+    uint32_t ds[M][N / 2][4];
+    pack<E>(ds, p);
+    accumulate<E, width>(dq, ds, k_tile);
+  }
+
+  float factor[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) factor[m][0] = factor[m][1] = a.scale;
+  store_rows<E, width>(dq, factor, shared, warp_row, static_cast<E*>(a.d_qkv) + a.queries(b, head) + warp_first * row,
+                       row, a.T - warp_first, a.width);
+}
+
+template <class E, int width, bool drops>
+__global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a) {
+  using Tile = SharedTile<width>;
+  using Shape = KeysShape<width>;
+  constexpr int M = Shape::M, N = Shape::others / 8, others = Shape::others;
+  extern __shared__ uint4 attention_shared[];
+  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  constexpr int own_bytes = Shape::rows * Tile::row_bytes;
+  const uint32_t k_tile = shared_address(shared), v_tile = k_tile + own_bytes;
+
+  const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
+  const int b = item.head / a.kv_heads, shared_head = item.head % a.kv_heads;
+  const int first = item.rank * Shape::rows;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * Shape::warp_rows;
+  const int warp_first = first + warp_row;
+  const int64_t row = a.row(), C = a.C();
+
+  // Steps: the tiles of queries from the diagonal on, for one head of the group after the other.
+  const int first_tile = first / others, tiles = (a.T + others - 1) / others - first_tile, steps = tiles * a.group();
+  const auto load_queries = [&](int step) {
+    const int head = shared_head * a.group() + step / tiles, begin = (first_tile + step % tiles) * others;
+    const uint32_t to = k_tile + 2 * own_bytes + static_cast<uint32_t>(step % 2) * Shape::stage_bytes;
+    Tile::template load<others, threads>(to, static_cast<const E*>(a.qkv) + a.queries(b, head) + begin * row, row,
+                                         a.T - begin, a.width);
+    Tile::template load<others, threads>(to + Shape::tile_bytes,
+                                         static_cast<const E*>(a.d_out) + a.output(b, head) + begin * C, C, a.T - begin,
+                                         a.width);
+    // Queries behind the end are rows of zeros, so any finite statistics do.
+    const int i = static_cast<int>(threadIdx.x) % others;
+    if (threadIdx.x < 2 * others) {
+      const float* from = (threadIdx.x < others ? a.lse : a.delta) + a.statistics(b, head) + begin;
+      const bool valid = begin + i < a.T;
+      copy4_async(to + 2 * Shape::tile_bytes + threadIdx.x * 4, valid ? from + i : from, valid);
+    }
+  };
+  Tile::template load<Shape::rows, threads>(k_tile, static_cast<const E*>(a.qkv) + a.keys(b, shared_head) + first * row,
+                                            row, a.T - first, a.width);
+  Tile::template load<Shape::rows, threads>(
+      v_tile, static_cast<const E*>(a.qkv) + a.values(b, shared_head) + first * row, row, a.T - first, a.width);
+  load_queries(0);
+
+  float dk[M][width / 8][4] = {}, dv[M][width / 8][4] = {};
+  const float scale = a.scale * log2_e;
+  for (int step = 0; step < steps; ++step) {
+    wait_for_copies();
+    __syncthreads();
+    if (step + 1 < steps) load_queries(step + 1);
+    const int query = (first_tile + step % tiles) * others;
+    if (warp_first > query + others - 1) continue;
+    const int stage = 2 * own_bytes + step % 2 * Shape::stage_bytes;
+    const uint32_t q_tile = k_tile + static_cast<uint32_t>(stage), do_tile = q_tile + Shape::tile_bytes;
+    const float2* lse = reinterpret_cast<const float2*>(shared + stage + 2 * Shape::tile_bytes) + lane % 4;
+    const float2* delta = lse + others / 2;
+
+    // Rows are keys and columns queries, so that both gradients have the probabilities on the left.
+    float p[M][N][4];
+    row_products<E, width>(p, k_tile, warp_row, q_tile);
+    const bool edge = warp_first + Shape::warp_rows - 1 > query;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const float2 both = lse[4 * n];
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int key = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = query + 8 * n + 2 * (lane % 4) + i % 2;
+          const float probability = exp2_fast(p[m][n][i] * scale - (i % 2 == 0 ? both.x : both.y) * log2_e);
+          p[m][n][i] = edge && key > at ? 0 : probability;
+        }
+      }
+    }
+    uint32_t left[M][N / 2][4];
+    float kept[drops ? M : 1][drops ? N : 1][4];
+    if constexpr (drops) {
+      const int head = shared_head * a.group() + step / tiles;
+      float dropped[M][N][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int key = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = query + 8 * n + 2 * (lane % 4) + i % 2;
+            kept[m][n][i] = dropout_factor(a, a.element(b, head, at) + static_cast<uint64_t>(key));
+            dropped[m][n][i] = p[m][n][i] * kept[m][n][i];
+          }
+        }
+      }
+      pack<E>(left, dropped);
+    } else {
+      pack<E>(left, p);
+    }
+    accumulate<E, width>(dv, left, do_tile);
+
+    float dp[M][N][4];
+    row_products<E, width>(dp, v_tile, warp_row, do_tile);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const float2 both = delta[4 * n];
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          if constexpr (drops) dp[m][n][i] *= kept[m][n][i];
+          p[m][n][i] *= dp[m][n][i] - (i % 2 == 0 ? both.x : both.y);
+        }
+      }
+    }
+    pack<E>(left, p);
+    accumulate<E, width>(dk, left, q_tile);
+  }
+
+  float ones[M][2], factor[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) ones[m][0] = ones[m][1] = 1, factor[m][0] = factor[m][1] = a.scale;
+  E* const to = static_cast<E*>(a.d_qkv) + warp_first * row;
+  store_rows<E, width>(dk, factor, shared, warp_row, to + a.keys(b, shared_head), row, a.T - warp_first, a.width);
+  store_rows<E, width>(dv, ones, shared + own_bytes, warp_row, to + a.values(b, shared_head), row, a.T - warp_first,
+                       a.width);
+}
+
+template <class E, int width, bool drops>
+void launch(AttentionArgs a) {
+  const auto run = [&](auto kernel, int bytes) {
+    ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    kernel<<<static_cast<unsigned>(a.order.blocks()), threads, static_cast<size_t>(bytes), core::cuda::stream()>>>(a);
+    ZRT_LAUNCHED();
+  };
+  const int64_t tensor = int64_t{a.T} * a.width * 2;  // of one head
+  a.order = tile_order(int64_t{a.B} * a.heads, a.T, QueriesShape<width>::rows, 2 * tensor / a.group());
+  run(queries_kernel<E, width, drops>, QueriesShape<width>::bytes);
+  a.order = tile_order(int64_t{a.B} * a.kv_heads, a.T, KeysShape<width>::rows, 2 * tensor * a.group());
+  run(keys_kernel<E, width, drops>, KeysShape<width>::bytes);
+}
+
+}  // namespace
+
+uint64_t attention_backward_workspace(const AttentionShape& s) {
+  return static_cast<uint64_t>(s.B * s.heads * s.T) * 4;
+}
+
+void attention_backward(const AttentionShape& s, const void* qkv, const void* out, const float* lse, const void* d_out,
+                        void* d_qkv, const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
+  AttentionArgs a = attention_args(s, dropout, first_sample);
+  a.qkv = qkv, a.out = const_cast<void*>(out), a.lse = const_cast<float*>(lse);
+  a.d_out = d_out, a.d_qkv = d_qkv, a.delta = reinterpret_cast<float*>(workspace);
+  const bool aligned = aligned16(qkv) && aligned16(out) && aligned16(d_out) && aligned16(d_qkv);
+  const int width = aligned ? padded_width(s) : 0;
+  if (width == 0) return generic_attention_backward(s.type, a);
+  if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
+  using E = __nv_bfloat16;
+  if (s.dropout > 0) return width == 64 ? launch<E, 64, true>(a) : launch<E, 128, true>(a);
+  if (width == 64) return launch<E, 64, false>(a);
+  if (width == 80) return launch<E, 80, false>(a);
+  if (width == 96) return launch<E, 96, false>(a);
+  launch<E, 128, false>(a);
+}
+
+}  // namespace zrt::models::cuda

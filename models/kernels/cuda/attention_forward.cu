@@ -1,0 +1,166 @@
+#include <cmath>
+
+#include "core/cuda/cuda.h"
+#include "models/kernels/backend.h"
+#include "models/kernels/cuda/attention_args.cuh"
+#include "models/kernels/cuda/attention_mma.cuh"
+
+namespace zrt::models::cuda {
+namespace {
+
+// A block takes 128 queries of a head, each of its four warps 32, and goes over the keys in tiles of 64 with an online
+// softmax (Dao, "FlashAttention-2", 2023). While a tile is worked on the next one is on its way.
+constexpr int warps = 4, threads = 32 * warps;
+constexpr int M = 2, warp_rows = 16 * M, block_rows = warps * warp_rows;
+constexpr int block_keys = 64, N = block_keys / 8;
+
+template <int width>
+constexpr int shared_bytes = (block_rows + 4 * block_keys) * width * 2;
+
+template <class E, int width, bool drops>
+__global__ void __launch_bounds__(threads, width <= 64 ? 3 : 2) forward_kernel(const AttentionArgs a) {
+  using Tile = SharedTile<width>;
+  extern __shared__ uint4 attention_shared[];
+  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + block_rows * Tile::row_bytes;
+  constexpr uint32_t kv_bytes = block_keys * Tile::row_bytes;
+
+  const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
+  const int b = item.head / a.heads, head = item.head % a.heads, shared_head = head / a.group();
+  const int first = (a.order.tiles - 1 - item.rank) * block_rows;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * warp_rows;
+  const int64_t row = a.row();
+  const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
+  const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
+  const auto load_keys = [&](int tile) {
+    const uint32_t to = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes;
+    const int begin = tile * block_keys;
+    Tile::template load<block_keys, threads>(to, k + begin * row, row, a.T - begin, a.width);
+    Tile::template load<block_keys, threads>(to + kv_bytes, v + begin * row, row, a.T - begin, a.width);
+  };
+  Tile::template load<block_rows, threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
+                                           a.T - first, a.width);
+  load_keys(0);
+
+  float out[M][width / 8][4] = {};
+  float top[M][2], sum[M][2] = {};  // of the scores before scaling; of the thread's columns
+#pragma unroll
+  for (int m = 0; m < M; ++m) top[m][0] = top[m][1] = -INFINITY;
+  const float scale = a.scale * log2_e;
+  const int warp_first = first + warp_row;
+
+  const int tiles = (min(first + block_rows, a.T) + block_keys - 1) / block_keys;
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_for_copies();
+    __syncthreads();  // the tile has come, and nobody reads the one before any more
+    if (tile + 1 < tiles) load_keys(tile + 1);
+    const int key = tile * block_keys;
+    if (key > warp_first + warp_rows - 1) continue;
+    const uint32_t k_tile = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes, v_tile = k_tile + kv_bytes;
+
+    float s[M][N][4];
+    row_products<E, width>(s, q_tile, warp_row, k_tile);
+    if (key + block_keys - 1 > warp_first) {
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4;
+            if (key + 8 * n + 2 * (lane % 4) + i % 2 > query) s[m][n][i] = -INFINITY;
+          }
+        }
+      }
+    }
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // Key 0 is in the first tile and no query's future, so the maximum is finite from there on.
+        float highest = top[m][half];
+#pragma unroll
+        for (int n = 0; n < N; ++n) highest = fmaxf(highest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
+        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
+        const float shrink = exp2_fast((top[m][half] - highest) * scale), shift = highest * scale;
+        top[m][half] = highest;
+        float added = 0;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+          for (int i = 2 * half; i < 2 * half + 2; ++i) added += s[m][n][i] = exp2_fast(s[m][n][i] * scale - shift);
+        }
+        sum[m][half] = sum[m][half] * shrink + added;
+#pragma unroll
+        for (int n = 0; n < width / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
+        if constexpr (drops) {
+          const uint64_t element = a.element(b, head, warp_first + 16 * m + 8 * half + lane / 4);
+#pragma unroll 1
+          for (int n = 0; n < N; ++n) {
+            const uint64_t at = element + static_cast<uint64_t>(key + 8 * n + 2 * (lane % 4));
+            const float factors[2] = {dropout_factor(a, at), dropout_factor(a, at + 1)};
+#pragma unroll
+            for (int j = 0; j < N; ++j) {  // n is no constant here, and registers have no index
+              if (j == n) s[m][j][2 * half] *= factors[0], s[m][j][2 * half + 1] *= factors[1];
+            }
+          }
+        }
+      }
+    }
+    uint32_t p[M][N / 2][4];
+    pack<E>(p, s);
+    accumulate<E, width>(out, p, v_tile);
+  }
+
+  float factor[M][2];
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float total = sum[m][half];
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      factor[m][half] = 1 / total;
+      const int query = warp_first + 16 * m + 8 * half + lane / 4;
+      if (a.lse != nullptr && lane % 4 == 0 && query < a.T) {
+        a.lse[a.statistics(b, head) + query] = top[m][half] * a.scale + logf(total);
+      }
+    }
+  }
+  store_rows<E, width>(out, factor, shared, warp_row, static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C(),
+                       a.C(), a.T - warp_first, a.width);
+}
+
+template <class E, int width, bool drops>
+void launch(AttentionArgs a) {
+  a.order = tile_order(int64_t{a.B} * a.heads, a.T, block_rows, int64_t{a.T} * a.width * 4 / a.group());
+  const auto kernel = forward_kernel<E, width, drops>;
+  constexpr int bytes = shared_bytes<width>;
+  ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  kernel<<<static_cast<unsigned>(a.order.blocks()), threads, bytes, core::cuda::stream()>>>(a);
+  ZRT_LAUNCHED();
+}
+
+}  // namespace
+
+uint64_t attention_forward_workspace(const AttentionShape&) {
+  return 0;
+}
+
+void attention_forward(const AttentionShape& s, const void* qkv, void* out, float* lse, const Dropout& dropout,
+                       uint64_t first_sample, std::byte*) {
+  AttentionArgs a = attention_args(s, dropout, first_sample);
+  a.qkv = qkv, a.out = out, a.lse = lse;
+  const int width = aligned16(qkv) && aligned16(out) ? padded_width(s) : 0;
+  if (width == 0) return generic_attention_forward(s.type, a);
+  if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
+  using E = __nv_bfloat16;
+  if (s.dropout > 0) return width == 64 ? launch<E, 64, true>(a) : launch<E, 128, true>(a);
+  if (width == 64) return launch<E, 64, false>(a);
+  if (width == 80) return launch<E, 80, false>(a);
+  if (width == 96) return launch<E, 96, false>(a);
+  launch<E, 128, false>(a);
+}
+
+}  // namespace zrt::models::cuda

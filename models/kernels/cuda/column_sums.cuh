@@ -1,0 +1,61 @@
+// Sums over the rows of a matrix of what a Term makes of its elements, part by part of the rows.
+//   struct Term { static constexpr int sums; template <bool aligned> void add(int64_t row, int64_t c, int64_t left,
+//   float (&total)[sums][group]); };
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "core/cuda/cuda.h"
+#include "models/kernels/cuda/dispatch.h"
+#include "models/kernels/cuda/vector_io.cuh"
+
+namespace zrt::models::cuda {
+
+// A block: 32 groups of columns times 8 rows at a time.
+inline constexpr int64_t column_block = 32 * group, row_block = 8, wanted_blocks = 1056, least_rows = 32;
+
+// How many parts the rows are cut into: enough blocks for a large GPU. Depends on the sizes alone.
+inline int64_t row_parts(int64_t rows, int64_t n) {
+  const int64_t across = std::max<int64_t>(1, (n + column_block - 1) / column_block);
+  return std::clamp<int64_t>(wanted_blocks / across, 1, std::max<int64_t>(1, (rows + least_rows - 1) / least_rows));
+}
+
+// partials[(part · sums + s) · n + c]: sum s of column c over the rows of the part.
+template <class Term, bool aligned>
+__global__ void __launch_bounds__(256) column_sums(Term term, int64_t rows, int64_t n, float* partials) {
+  constexpr int sums = Term::sums;
+  __shared__ float shared[row_block][column_block];
+  const int64_t c = blockIdx.x * column_block + threadIdx.x * group, parts = gridDim.y, part = blockIdx.y;
+  const int64_t begin = rows * part / parts, end = rows * (part + 1) / parts;
+  float total[sums][group] = {};
+  if (c < n) {
+#pragma unroll 4
+    for (int64_t row = begin + threadIdx.y; row < end; row += row_block) {
+      term.template add<aligned>(row, c, n - c, total);
+    }
+  }
+#pragma unroll
+  for (int s = 0; s < sums; ++s) {
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < group; ++i) shared[threadIdx.y][i * 32 + threadIdx.x] = total[s][i];
+    __syncthreads();
+    const int thread = threadIdx.y * 32 + threadIdx.x, place = thread % group * 32 + thread / group;
+    float sum = 0;
+    for (int slice = 0; slice < row_block; ++slice) sum += shared[slice][place];
+    const int64_t column = blockIdx.x * column_block + thread;
+    if (column < n) partials[(part * sums + s) * n + column] = sum;
+  }
+}
+
+template <class Term>
+void run_column_sums(const Term& term, bool aligned, int64_t rows, int64_t n, float* partials) {
+  const dim3 grid(blocks_for(n, column_block), static_cast<unsigned>(row_parts(rows, n)));
+  const dim3 block(32, static_cast<unsigned>(row_block));
+  with_flag(aligned, [&](auto flag) {
+    column_sums<Term, flag()><<<grid, block, 0, core::cuda::stream()>>>(term, rows, n, partials);
+  });
+  ZRT_LAUNCHED();
+}
+
+}  // namespace zrt::models::cuda

@@ -1,0 +1,198 @@
+// Gradients of an embedding. The rows are sorted by token and cut into tiles of 64 places. A warp adds up the rows of a
+// tile in order: a token all of whose rows lie in one tile is then done, others leave one sum per tile, which are added
+// in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows.
+#include "models/kernels/backend.h"
+#include "models/kernels/cuda/dropout.cuh"
+#include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/cuda/gradient.cuh"
+#include "models/kernels/cuda/token_sort.h"
+
+namespace zrt::models::cuda {
+namespace {
+
+constexpr int tile = 64, unrolled = 4;
+constexpr int block_warps = 4;  // warps of a block take neighbouring columns of the same tile
+constexpr int64_t warp_columns = 32 * group, block_columns = block_warps * warp_columns;
+
+struct Space {
+  TokenSort sort;
+  float *heads,
+      *tails;  // (tiles, C): sums of a tile's first token, which began before it, and of its last, if it goes on
+};
+
+Space space_in(Layout& layout, const EmbeddingShape& shape) {
+  const int64_t rows = shape.B * shape.T, tiles = (rows + tile - 1) / tile;
+  const uint64_t bytes = static_cast<uint64_t>(tiles * shape.C) * sizeof(float);
+  const TokenSort sort = token_sort_in(layout, rows, shape.V);
+  return {sort, layout.take<float>(bytes), layout.take<float>(bytes)};
+}
+
+template <class T>
+struct Args {
+  const int32_t *tokens, *order, *starts;
+  const T* d;
+  int64_t rows, places, C;  // places: T of the shape
+  Dropout dropout;
+  uint64_t first;
+  GradTarget dwte, dwpe;
+  float *heads, *tails;
+};
+
+// sum += a row's group at column c, with the dropout of the forward pass.
+template <class T>
+__device__ void add_row(const Args<T>& args, int64_t row, int64_t c, const Raw<T>& raw, float (&sum)[group]) {
+  float v[group];
+  unpack<T>(raw, v);
+  if (args.dropout.probability != 0) {
+    float mask[group];
+    dropout_mask(args.dropout, args.first + static_cast<uint64_t>(row * args.C + c), mask);
+#pragma unroll
+    for (int i = 0; i < group; ++i) v[i] *= mask[i];
+  }
+#pragma unroll
+  for (int i = 0; i < group; ++i) sum[i] += v[i];
+}
+
+__device__ inline int64_t own_column() {
+  return static_cast<int64_t>(blockIdx.y) * block_columns + threadIdx.y * warp_columns + threadIdx.x * group;
+}
+
+template <class T, bool aligned>
+__global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
+  __shared__ int32_t rows[tile], tokens[tile];
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * tile, C = args.C, c = own_column(), left = C - c;
+  const int count = static_cast<int>(args.rows - begin < tile ? args.rows - begin : tile);
+  const int thread = threadIdx.y * 32 + threadIdx.x;
+  if (thread < count) rows[thread] = args.order[begin + thread], tokens[thread] = args.tokens[rows[thread]];
+  __syncthreads();
+  if (left <= 0) return;
+  float sum[group] = {};
+  bool began_before = args.starts[tokens[0]] < begin;  // the token at hand
+  for (int at = 0; at < count; at += unrolled) {
+    Raw<T> raw[unrolled];
+#pragma unroll
+    for (int u = 0; u < unrolled; ++u) {
+      if (at + u < count) raw[u] = load_raw<aligned>(args.d + rows[at + u] * C + c, left);
+    }
+#pragma unroll
+    for (int u = 0; u < unrolled; ++u) {
+      const int i = at + u;
+      if (i >= count) continue;
+      add_row(args, rows[i], c, raw[u], sum);
+      const bool last = i + 1 == count;
+      if (!last && tokens[i + 1] == tokens[i]) continue;
+      const bool goes_on = last && args.starts[tokens[i] + 1] > begin + count;
+      const int64_t place = blockIdx.x * C + c;
+      if (began_before) {
+        save<aligned>(args.heads + place, left, sum);
+      } else if (goes_on) {
+        save<aligned>(args.tails + place, left, sum);
+      } else {
+        write_gradients<aligned>(args.dwte, tokens[i] * C + c, left, sum);
+      }
+      began_before = false;
+#pragma unroll
+      for (int e = 0; e < group; ++e) sum[e] = 0;
+    }
+  }
+}
+
+// Tokens whose rows lie in several tiles, and those without rows.
+template <class T, bool aligned>
+__global__ void __launch_bounds__(32 * block_warps) finish_tokens(Args<T> args) {
+  const int64_t v = blockIdx.x, C = args.C, c = own_column(), left = C - c;
+  if (left <= 0) return;
+  const int64_t begin = args.starts[v], end = args.starts[v + 1];
+  float sum[group] = {};
+  if (begin == end) {
+    if (!args.dwte.accumulate) write_gradients<aligned>(args.dwte, v * C + c, left, sum);
+    return;
+  }
+  const int64_t first = begin / tile, last = (end - 1) / tile;
+  if (first == last) return;
+  load<aligned>(args.tails + first * C + c, left, sum);
+#pragma unroll 4
+  for (int64_t t = first + 1; t <= last; ++t) {
+    float part[group];
+    load<aligned>(args.heads + t * C + c, left, part);
+#pragma unroll
+    for (int i = 0; i < group; ++i) sum[i] += part[i];
+  }
+  write_gradients<aligned>(args.dwte, v * C + c, left, sum);
+}
+
+template <class T, bool aligned>
+__global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) {
+  const int64_t t = blockIdx.x, C = args.C, c = own_column(), left = C - c;
+  if (left <= 0) return;
+  float sum[group] = {};
+  if (t >= args.places && args.dwpe.accumulate) return;
+  if (t < args.places) {
+    for (int64_t row = t; row < args.rows; row += args.places * unrolled) {
+      Raw<T> raw[unrolled];
+#pragma unroll
+      for (int u = 0; u < unrolled; ++u) {
+        const int64_t r = row + u * args.places;
+        if (r < args.rows) raw[u] = load_raw<aligned>(args.d + r * C + c, left);
+      }
+#pragma unroll
+      for (int u = 0; u < unrolled; ++u) {
+        const int64_t r = row + u * args.places;
+        if (r < args.rows) add_row(args, r, c, raw[u], sum);
+      }
+    }
+  }
+  write_gradients<aligned>(args.dwpe, t * C + c, left, sum);
+}
+
+bool rows_aligned(const GradTarget& grad, int64_t C) {
+  return aligned16(grad.data) && C * static_cast<int64_t>(core::dtype_size(grad.type)) % 16 == 0;
+}
+
+}  // namespace
+
+uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
+  Layout layout;
+  space_in(layout, shape);
+  return layout.bytes();
+}
+
+void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
+                    const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
+  Layout layout(static_cast<std::byte*>(workspace));
+  const Space space = space_in(layout, shape);
+  const int64_t rows = shape.B * shape.T;
+  sort_by_token(tokens, rows, shape.V, space.sort);
+  const dim3 block(32, block_warps);
+  const unsigned across = blocks_for(shape.C, block_columns);
+  const cudaStream_t stream = core::cuda::stream();
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const Args<T> args{tokens,
+                       space.sort.order,
+                       space.sort.starts,
+                       static_cast<const T*>(d_out),
+                       rows,
+                       shape.T,
+                       shape.C,
+                       dropout,
+                       first,
+                       dwte,
+                       dwpe,
+                       space.heads,
+                       space.tails};
+    with_flag(aligned_rows<T>(shape.C, d_out) && rows_aligned(dwte, shape.C) && rows_aligned(dwpe, shape.C),
+              [&](auto aligned) {
+                sum_tiles<T, aligned()><<<dim3(blocks_for(rows, tile), across), block, 0, stream>>>(args);
+                ZRT_LAUNCHED();
+                finish_tokens<T, aligned()><<<dim3(static_cast<unsigned>(shape.V), across), block, 0, stream>>>(args);
+                ZRT_LAUNCHED();
+                if (dwpe.data == nullptr) return;
+                const auto places = static_cast<unsigned>(shape.positions);
+                sum_positions<T, aligned()><<<dim3(places, across), block, 0, stream>>>(args);
+                ZRT_LAUNCHED();
+              });
+  });
+}
+
+}  // namespace zrt::models::cuda

@@ -1,0 +1,103 @@
+// A product by one cuBLASLt call where the library has it, else by one without bias or epilogue and a pass behind it.
+#include <fmt/format.h>
+
+#include <array>
+#include <mutex>
+#include <optional>
+
+#include "core/error.h"
+#include "models/kernels/cuda/gemm.h"
+#include "models/kernels/cuda/lt.h"
+#include "models/kernels/gemm_composed.h"
+
+namespace zrt::models::cuda {
+namespace {
+
+constexpr uintptr_t wide = 16;  // bytes; fast kernels load and store so much at once
+
+GemmSpec without_bias(GemmSpec spec) {
+  spec.bias = false;
+  return spec;
+}
+
+bool plain(const GemmSpec& spec) {
+  return !spec.add && spec.epilogue == Epilogue::none;
+}
+
+class LtGemm : public Gemm {
+ public:
+  explicit LtGemm(const GemmSpec& spec)
+      : whole_(spec), unbiased_(without_bias(spec)), composed_(plain(spec) ? nullptr : compose_gemm(spec, make_gemm)) {}
+
+  uint64_t workspace_bytes() const override {
+    const uint64_t own = whole_.workspace_bytes() + 256;  // to find a multiple of 256 in it
+    return composed_ ? std::max(own, composed_->workspace_bytes()) : own;
+  }
+  std::string algorithm() const override { return "cuBLASLt"; }
+
+  void run(const GemmOperands& operands) const override {
+    const GemmSpec& spec = whole_.spec();
+    const bool aligned = alignment(operands) % wide == 0;
+    Lazy& lazy = lazy_[aligned ? 1 : 0];
+    std::call_once(lazy.once, [&] { lazy.choice = choose(aligned); });
+    const Choice& choice = lazy.choice;
+    if (!choice.algorithm) return composed_->run(operands);
+    if (!choice.bias_apart) return whole_.run(operands, *choice.algorithm);
+    unbiased_.run(operands, *choice.algorithm);
+    add_bias(spec.c, operands.c, spec.M, spec.N, spec.ldc, spec.a, operands.bias);
+  }
+
+ private:
+  struct Choice {
+    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: composed
+    bool bias_apart = false;
+  };
+  struct Lazy {
+    std::once_flag once;
+    Choice choice;
+  };
+
+  // A number that every pointer of the call is a multiple of, as every power of two that divides it is.
+  uintptr_t alignment(const GemmOperands& operands) const {
+    const GemmSpec& spec = whole_.spec();
+    const auto bits = [](bool used, const void* data) { return used ? reinterpret_cast<uintptr_t>(data) : 0; };
+    return bits(true, operands.a) | bits(true, operands.b) | bits(true, operands.c) | bits(spec.bias, operands.bias) |
+           bits(spec.add, operands.add) | bits(spec.epilogue != Epilogue::none, operands.aux);
+  }
+
+  Choice choose(bool aligned) const {
+    const GemmSpec& spec = whole_.spec();
+    const uint32_t bytes = aligned ? wide : static_cast<uint32_t>(core::dtype_size(spec.a));
+    constexpr int asked = 32;
+    if (library_has(spec, aligned)) {
+      const auto found = whole_.algorithms(bytes, asked);
+      if (!found.empty()) return {found.front(), false};
+    }
+    if (composed_) return {};
+    if (spec.bias) {
+      const auto found = unbiased_.algorithms(bytes, asked);
+      if (!found.empty()) return {found.front(), true};
+    }
+    throw core::Error(
+        fmt::format("cuBLASLt {} has no product {} for pointers on {} bytes.", lt_version(), spec.text(), bytes));
+  }
+
+  // What is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond what fp32
+  // shows, and wants rows of the matrix before GELU on 16 bytes.
+  static bool library_has(const GemmSpec& spec, bool aligned) {
+    if (spec.bias && spec.c != spec.a) return false;
+    return spec.epilogue == Epilogue::none || (spec.c != DType::f32 && aligned && spec.ldc % 8 == 0);
+  }
+
+  LtProblem whole_, unbiased_;
+  std::unique_ptr<Gemm> composed_;
+  mutable std::array<Lazy, 2> lazy_;  // for pointers on elements, on 16 bytes
+};
+
+}  // namespace
+
+std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  return std::make_unique<LtGemm>(spec);
+}
+
+}  // namespace zrt::models::cuda

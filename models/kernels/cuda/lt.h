@@ -1,0 +1,48 @@
+// cuBLASLt for one spec: descriptors, the deterministic algorithms for it, and the call. Row-major matrices are the
+// library's column-major ones transposed, so it is asked for Cᵀ = op(B)ᵀ · op(A)ᵀ: its first operand is our B.
+#pragma once
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/kernels/gemm.h"
+
+namespace zrt::models::cuda {
+
+// Throws core::Error with the expression and the place in the source.
+void check(cublasStatus_t status, const char* expression, const char* file, int line);
+#define ZRT_LT(expression) ::zrt::models::cuda::check((expression), #expression, __FILE__, __LINE__)
+
+std::string lt_version();  // "13.0.2"
+
+class LtProblem {
+ public:
+  // Throws core::Error for types the library does not multiply. Needs no GPU.
+  explicit LtProblem(const GemmSpec& spec);
+
+  const GemmSpec& spec() const { return spec_; }
+  // Of the library's own workspace, a function of the spec alone; it must lie on 256 bytes.
+  uint64_t workspace_bytes() const;
+
+  // At most `count` algorithms for pointers that are multiples of `alignment` bytes, the library's favourite first. All
+  // add in a fixed order: no part of a split sum is added by whoever comes first, or rounded before it is complete.
+  // fp32 is multiplied as fp32. Empty when the library has none.
+  std::vector<cublasLtMatmulAlgo_t> algorithms(uint32_t alignment, int count) const;
+
+  // Queues the product on the calling thread's stream.
+  void run(const GemmOperands& operands, const cublasLtMatmulAlgo_t& algorithm) const;
+
+ private:
+  struct Descriptors {
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t first, second, result;
+  };
+  Descriptors describe(const void* bias, const void* aux) const;
+  bool allowed(const cublasLtMatmulAlgo_t& algorithm) const;
+
+  GemmSpec spec_;
+};
+
+}  // namespace zrt::models::cuda

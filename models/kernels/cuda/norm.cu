@@ -1,0 +1,212 @@
+// Forward norms, also with the residual sum in front of them. A row's numbers stay in registers between its sums.
+#include "models/kernels/backend.h"
+#include "models/kernels/cuda/dropout.cuh"
+#include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/cuda/reduce.cuh"
+
+namespace zrt::models::cuda {
+namespace {
+
+template <class T>
+struct NormArgs {
+  const T *x, *b;  // b: what is added to x, or null
+  T* sum;
+  const T *gamma, *beta;
+  T* y;
+  float *mean, *rstd, epsilon;
+  int64_t rows, C;
+  Dropout dropout;
+  uint64_t first;
+};
+
+// The group at column c of a row that begins at element `row`: x, or x + dropout(b), which is kept in sum.
+template <bool aligned, bool residual, class T>
+__device__ void take(const NormArgs<T>& args, int64_t row, int64_t c, float (&v)[group]) {
+  const int64_t at = row + c, left = args.C - c;
+  load<aligned>(args.x + at, left, v);
+  if constexpr (residual) {
+    float b[group];
+    load<aligned>(args.b + at, left, b);
+    if (args.dropout.probability != 0) {
+      float mask[group];
+      dropout_mask(args.dropout, args.first + static_cast<uint64_t>(at), mask);
+#pragma unroll
+      for (int i = 0; i < group; ++i) b[i] *= mask[i];
+    }
+#pragma unroll
+    for (int i = 0; i < group; ++i) v[i] = widen(narrow<T>(v[i] + b[i]));  // as a norm would read it back
+    save<aligned>(args.sum + at, left, v);
+  }
+}
+
+// The sum over the threads of a row: a warp or the block.
+template <int threads>
+__device__ float row_sum(float x, float* shared) {
+  if constexpr (threads == 32) return warp_sum(x);
+  return block_sum(x, shared);
+}
+
+template <class T>
+__device__ void put_statistics(const NormArgs<T>& args, int64_t row, float mean, float rstd, bool centred) {
+  if (centred && args.mean != nullptr) args.mean[row] = mean;
+  if (args.rstd != nullptr) args.rstd[row] = rstd;
+}
+
+template <bool aligned, bool centred, class T>
+__device__ void put_row(const NormArgs<T>& args, int64_t row, int64_t c, float mean, float rstd, float (&v)[group]) {
+  const int64_t left = args.C - c;
+  float g[group], b[group];
+  load<aligned>(args.gamma + c, left, g);
+  if constexpr (centred) load<aligned>(args.beta + c, left, b);
+#pragma unroll
+  for (int i = 0; i < group; ++i) {
+    v[i] = centred ? (v[i] - mean) * rstd * g[i] + b[i] : v[i] * rstd * g[i];
+  }
+  save<aligned>(args.y + row + c, left, v);
+}
+
+// `threads` threads per row, each with `groups` groups of it.
+template <class T, bool aligned, bool centred, bool residual, int threads, int groups>
+__global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormArgs<T> args) {
+  __shared__ float shared[2][32];
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * (threads < 128 ? 128 / threads : 1) + threadIdx.x / threads;
+  if (row >= args.rows) return;  // whole warps, and whole blocks where these work together
+  const int thread = threadIdx.x % threads;
+  const int64_t begin = row * args.C;
+  float v[groups][group];
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < groups; ++k) {
+    const int64_t c = int64_t{group} * (thread + k * threads);
+    if (c < args.C) take<aligned, residual>(args, begin, c, v[k]);
+  }
+  float mean = 0;
+  if constexpr (centred) {
+#pragma unroll
+    for (int k = 0; k < groups; ++k) {
+      if (group * (thread + k * threads) >= args.C) continue;
+#pragma unroll
+      for (int i = 0; i < group; ++i) sum += v[k][i];  // zero behind the end of the row
+    }
+    mean = row_sum<threads>(sum, shared[0]) / static_cast<float>(args.C);
+  }
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < groups; ++k) {
+    const int64_t c = int64_t{group} * (thread + k * threads);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      if (c + i < args.C) squares += (v[k][i] - mean) * (v[k][i] - mean);
+    }
+  }
+  const float rstd = 1.0f / sqrtf(row_sum<threads>(squares, shared[1]) / static_cast<float>(args.C) + args.epsilon);
+#pragma unroll
+  for (int k = 0; k < groups; ++k) {
+    const int64_t c = int64_t{group} * (thread + k * threads);
+    if (c < args.C) put_row<aligned, centred>(args, begin, c, mean, rstd, v[k]);
+  }
+  if (thread == 0) put_statistics(args, row, mean, rstd, centred);
+}
+
+// Rows that no block can hold in its registers are read again for every sum.
+template <class T, bool aligned, bool centred, bool residual>
+__global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
+  __shared__ float shared[2][32];
+  const int64_t row = blockIdx.x, begin = row * args.C, step = int64_t{group} * 256;
+  const int64_t first = int64_t{group} * threadIdx.x;
+  const T* x = residual ? args.sum : args.x;
+  float sum = 0, squares = 0, mean = 0, v[group];
+  for (int64_t c = first; c < args.C; c += step) {
+    take<aligned, residual>(args, begin, c, v);
+#pragma unroll
+    for (int i = 0; i < group; ++i) sum += v[i];
+  }
+  if constexpr (centred) mean = block_sum(sum, shared[0]) / static_cast<float>(args.C);
+  for (int64_t c = first; c < args.C; c += step) {  // every thread reads what it wrote itself
+    load<aligned>(x + begin + c, args.C - c, v);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      if (c + i < args.C) squares += (v[i] - mean) * (v[i] - mean);
+    }
+  }
+  const float rstd = 1.0f / sqrtf(block_sum(squares, shared[1]) / static_cast<float>(args.C) + args.epsilon);
+  for (int64_t c = first; c < args.C; c += step) {
+    load<aligned>(x + begin + c, args.C - c, v);
+    put_row<aligned, centred>(args, begin, c, mean, rstd, v);
+  }
+  if (threadIdx.x == 0) put_statistics(args, row, mean, rstd, centred);
+}
+
+template <class T, bool aligned, bool centred, bool residual>
+void launch(const NormArgs<T>& args) {
+  const int64_t groups = (args.C + group - 1) / group;
+  const auto rows = static_cast<unsigned>(args.rows), warps = blocks_for(args.rows, 4);
+  const cudaStream_t stream = core::cuda::stream();
+  if (groups <= 32) {
+    norm_rows<T, aligned, centred, residual, 32, 1><<<warps, 128, 0, stream>>>(args);
+  } else if (groups <= 96) {
+    norm_rows<T, aligned, centred, residual, 32, 3><<<warps, 128, 0, stream>>>(args);
+  } else if (groups <= 256) {
+    norm_rows<T, aligned, centred, residual, 128, 2><<<rows, 128, 0, stream>>>(args);
+  } else if (groups <= 512) {
+    norm_rows<T, aligned, centred, residual, 256, 2><<<rows, 256, 0, stream>>>(args);
+  } else if (groups <= 1024) {
+    norm_rows<T, aligned, centred, residual, 256, 4><<<rows, 256, 0, stream>>>(args);
+  } else {
+    norm_long_rows<T, aligned, centred, residual><<<rows, 256, 0, stream>>>(args);
+  }
+  ZRT_LAUNCHED();
+}
+
+}  // namespace
+
+void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
+          float* rstd, float epsilon, int64_t rows, int64_t C) {
+  if (rows == 0) return;
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const NormArgs<T> args{static_cast<const T*>(x),
+                           nullptr,
+                           nullptr,
+                           static_cast<const T*>(gamma),
+                           static_cast<const T*>(beta),
+                           static_cast<T*>(y),
+                           mean,
+                           rstd,
+                           epsilon,
+                           rows,
+                           C,
+                           {},
+                           0};
+    with_flag(aligned_rows<T>(C, x, gamma, beta, y), [&](auto aligned) {
+      with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, aligned(), centred(), false>(args); });
+    });
+  });
+}
+
+void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
+                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
+                   int64_t rows, int64_t C) {
+  if (rows == 0) return;
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const NormArgs<T> args{static_cast<const T*>(a),
+                           static_cast<const T*>(b),
+                           static_cast<T*>(sum),
+                           static_cast<const T*>(gamma),
+                           static_cast<const T*>(beta),
+                           static_cast<T*>(y),
+                           mean,
+                           rstd,
+                           epsilon,
+                           rows,
+                           C,
+                           dropout,
+                           first};
+    with_flag(aligned_rows<T>(C, a, b, sum, gamma, beta, y), [&](auto aligned) {
+      with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, aligned(), centred(), true>(args); });
+    });
+  });
+}
+
+}  // namespace zrt::models::cuda
