@@ -1,15 +1,11 @@
-// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column: for hosts and
-// kernels alike.
+// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column.
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 
-#include "core/host_device.h"
 #include "optimizer/adafactor_kernels.h"
 #include "optimizer/adafactor_layout.h"
-#include "optimizer/binned_sum.h"
 #include "optimizer/exact_sum.h"
 #include "optimizer/optimizer.h"
 
