@@ -15,6 +15,8 @@
 namespace zrt::optimizer {
 namespace {
 
+using core::DType;
+
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
 bool equal(const ExactSum& a, const ExactSum& b) {
