@@ -8,7 +8,7 @@ namespace {
 
 const std::string tools = std::string(ZRT_SOURCE_DIR) + "/tools/gpu/";
 
-bool have(const std::string& program) {
+bool found(const std::string& program) {
   return run_command("command -v " + program).code == 0;
 }
 
@@ -20,8 +20,8 @@ void make_bundle(const Folder& folder) {
     folder.write("stage/bin/" + name, "#!/bin/bash\n" + text);
     fs::permissions(fs::path(bin) / name, fs::perms::owner_all);
   };
-  program("test_good", R"(echo "device $2"; echo "All tests passed (12 assertions in 3 test cases)") ");
-      program("test_bad", R"(cat <<'X'
+  program("test_good", R"sh(echo "device $2"; echo "All tests passed (12 assertions in 3 test cases)")sh");
+  program("test_bad", R"sh(cat <<'X'
 -------------------------------------------------------------------------------
 sums are right
 -------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ a_test.cpp:5: FAILED:
 test cases:  4 |  3 passed | 1 failed
 assertions: 20 | 19 passed | 1 failed
 X
-exit 1)");
+exit 1)sh");
   program("test_hang", "echo begun; sleep 60");
   program("test_crash", "echo last words; kill -SEGV $$");
   folder.write("bundle/tests.txt",
@@ -51,7 +51,7 @@ exit 1)");
 
 TEST_CASE("the scripts of the GPU bundle are scripts, and say without a GPU what there is and what is missing") {
   for (const char* script : {"run.sh", "pack.sh"}) CHECK(run_command("bash -n " + tools + script).code == 0);
-  if (!have("python3")) {
+  if (!found("python3")) {
     CHECK_THAT(run_command(tools + "run.sh --list").text, Contains("python3 is missing"));
     return;
   }
@@ -74,7 +74,7 @@ TEST_CASE("the scripts of the GPU bundle are scripts, and say without a GPU what
 }
 
 TEST_CASE("programs that fail, crash or hang are named in the table, and the rest runs all the same") {
-  if (!have("python3") || !have("xz")) return;
+  if (!found("python3") || !found("xz")) return;
   const Folder folder("gpu_bundle");
   make_bundle(folder);
   const std::string run = "TMPDIR=" + folder.path.string() + " " + (folder / "bundle/run.sh") + " --out " +
