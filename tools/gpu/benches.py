@@ -67,7 +67,7 @@ def speed(row):
 def peer_job(here, model):
     batches = ",".join(map(str, MODELS[model]["batches"]))
     return jobs.Job(f"PyTorch {model}", [sys.executable, str(here / "peer_pytorch.py"), "--model", model, "--batches",
-                                         batches, "--seconds", "145"], ours=False, json=True, seconds=155)
+                                         batches, "--seconds", "140"], ours=False, json=True, seconds=149)
 
 
 def compare(results):

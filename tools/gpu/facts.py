@@ -6,9 +6,9 @@ import subprocess
 import time
 
 
-def output(*command):
+def output(*command, **more):
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, **more})
         return done.stdout.strip() if done.returncode == 0 else f"{command[0]} exits {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"missing: {error}"
@@ -67,7 +67,8 @@ def main():
         facts = {"gpu": gpu_facts(), "nvcc": output("nvcc", "--version").split("\n")[-1],
                  "compute_sanitizer": output("compute-sanitizer", "--version").split("\n")[-1],
                  "kernel": os.uname().release, "cores": os.cpu_count(),
-                 "zrt": output(os.path.join(os.environ.get("ZRT_PROGRAMS", "."), "bin", "zrt"), "--version"),
+                 "zrt": output(os.path.join(os.environ.get("ZRT_PROGRAMS", "."), "bin", "zrt"), "--version",
+                               LD_LIBRARY_PATH=os.environ.get("ZRT_LIBRARIES", "")),
                  "libraries": os.environ.get("ZRT_LIBRARIES", "")}
     try:
         import torch

@@ -81,7 +81,8 @@ class Model(nn.Module):
         self.head = nn.Linear(s.hidden, s.vocab, bias=False)
         if not s.llama:
             self.head.weight = self.embedding.weight
-        angles = torch.outer(torch.arange(length), 1e4 ** -(torch.arange(0, s.hidden // s.heads, 2) / (s.hidden // s.heads)))
+        width = s.hidden // s.heads
+        angles = torch.outer(torch.arange(length).float(), 1e4 ** -(torch.arange(0, width, 2).float() / width))
         self.register_buffer("cos", angles.cos(), persistent=False)
         self.register_buffer("sin", angles.sin(), persistent=False)
         for weight in self.parameters():

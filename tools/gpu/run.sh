@@ -52,5 +52,5 @@ for library in libcublasLt.so.13 libcublas.so.13 libnccl.so.2; do
   fi
 done
 # Of the programs of this bundle alone: Python's own would otherwise meet libraries they were not made with.
-export ZRT_LIBRARIES=$libraries ZRT_MISSING=$missing
+export PYTHONDONTWRITEBYTECODE=1 ZRT_LIBRARIES=$libraries ZRT_MISSING=$missing
 exec python3 "$here/run_parts.py" "$@"
