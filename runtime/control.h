@@ -41,7 +41,7 @@ void visit_fields(P& persistent, Visit visit) {
 
 // What the optimizer decides if the step is taken; made by the host in front of a step, because it depends on the
 // progress alone and takes functions that devices compute differently.
-struct Candidate {
+struct NextStep {
   optimizer::Progress progress;
   optimizer::Decision decision;
 };
@@ -51,7 +51,7 @@ enum class Fault : uint32_t { none, loss_scale_at_minimum };
 
 struct Control {
   StepInputs inputs;
-  Candidate next;
+  NextStep next;
 
   double call_loss = 0;  // nats; of the microbatch at hand
   // Summed over the step on this rank.

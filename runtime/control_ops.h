@@ -10,7 +10,7 @@ namespace zrt::runtime {
 
 // By the host in front of a step, when the inputs are set: makes the candidate.
 void prepare_step(const Rank& rank, Control& control);
-// By the host behind a program. Throws core::NumericError when the run cannot go on.
+// By the host behind a step. Throws core::NumericError when the run cannot go on.
 void throw_fault(const Rank& rank, const Control& control);
 
 DecideRules decide_rules(const Rank& rank);

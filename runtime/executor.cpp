@@ -150,7 +150,7 @@ void Executor::run(const Program& program, Only only) {
     account(program, queued);
   }
   if (on_gpu()) after_program(program);
-  throw_fault(rank_, control());
+  if (program.phase == "step") throw_fault(rank_, control());
 }
 
 void Executor::queue(const Program& program, Queued& queued) {

@@ -2,6 +2,8 @@
 
 namespace zrt::optimizer::cuda {
 
-const Backend backend{};
+#define ZRT_ADDRESS(name) &cuda::name,
+
+const Backend backend{ZRT_OPTIMIZER_KERNELS(ZRT_ADDRESS)};
 
 }  // namespace zrt::optimizer::cuda

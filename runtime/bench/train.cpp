@@ -9,7 +9,7 @@ namespace zrt::runtime {
 namespace {
 
 // One stage, ready to step.
-struct Candidate {
+struct StageRun {
   Config config;
   Layout layout;
   std::unique_ptr<Session> session;
@@ -21,10 +21,10 @@ struct Candidate {
 TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress) {
   const models::Model model = make_model(config.model);
   uint32_t step = 0;
-  std::vector<std::unique_ptr<Candidate>> candidates;
+  std::vector<std::unique_ptr<StageRun>> candidates;
   for (int stage : stages) {
     progress(fmt::format("setting up stage {}", stage));
-    auto c = std::make_unique<Candidate>();
+    auto c = std::make_unique<StageRun>();
     c->config = config;
     c->config.zero.stage = stage;
     c->layout = make_layout(c->config, model);

@@ -63,10 +63,11 @@ TEST_CASE("groups of two partitions work at the same time and each sums its own 
     return [&partition, lane](Communicator& c, int rank) {
       const Seat seat = seat_of(partition, rank);
       for (int turn = 0; turn < 200 + 50 * static_cast<int>(seat.group); ++turn) {
-        float x = static_cast<float>(100 * rank + turn + lane);
-        c.all_reduce(&x, 1, DType::f32, fmt::format("sum {}", turn));
+        test::Visible<float> x(1, static_cast<float>(100 * rank + turn + lane));
+        c.all_reduce(x.data(), 1, DType::f32, fmt::format("sum {}", turn));
+        test::settle();
         const auto& ranks = partition[seat.group];
-        if (x != sum_of(ranks, turn + lane)) throw std::runtime_error(fmt::format("rank {} got {}", rank, x));
+        if (x[0] != sum_of(ranks, turn + lane)) throw std::runtime_error(fmt::format("rank {} got {}", rank, x[0]));
       }
     };
   };
@@ -77,6 +78,7 @@ TEST_CASE("groups of two partitions work at the same time and each sums its own 
       threads.emplace_back([&, rank, lane] {
         const auto r = static_cast<size_t>(rank);
         try {
+          const test::OnTestDevice here;
           lane == 0 ? body(inner, 0)(*in[r], rank) : body(outer, 7)(*out[r], rank);
         } catch (const std::exception& error) {
           errors[2 * r + static_cast<size_t>(lane)] = error.what();

@@ -41,6 +41,7 @@ TEST_CASE("a transport that contradicts what is asked for is refused") {
   CHECK_THROWS_AS(make_transport("tcp", 1), core::UsageError);
   CHECK(make_transport("thread", 3)->world() == 3);
   CHECK_THROWS_WITH(make_transport("mpi", 2), Catch::Contains("mpirun -n 2"));
+  CHECK_THROWS_AS(make_transport("nccl", 2), core::ConfigError);
   CHECK_THROWS_AS(make_thread_transport(0), core::UsageError);
 }
 

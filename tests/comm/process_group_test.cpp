@@ -87,6 +87,7 @@ std::string run_calls(Group& group, const std::vector<bool>& shared, int calls) 
 }
 
 TEST_CASE("arenas and other memory, on one machine and on several, give the bits that threads give") {
+  ZRT_ONLY_ON_CPU();
   const int calls = std::getenv("ZRT_FULL_TESTS") ? 600 : 120;
   for (int size : {2, 3, 4}) {
     const auto ranks = static_cast<size_t>(size);
@@ -116,6 +117,7 @@ struct CountingChannel final : WrappedChannel {
 };
 
 TEST_CASE("within a machine what lies in arenas travels in no frame, and what does not in the fewest") {
+  ZRT_ONLY_ON_CPU();
   std::atomic<int> frames{0};
   const auto count = [&](Place& place) {
     for (Peer& peer : place.peers) {
@@ -139,6 +141,7 @@ TEST_CASE("within a machine what lies in arenas travels in no frame, and what do
 }
 
 TEST_CASE("an address in an arena is found while the arena lives, and never read past its end") {
+  ZRT_ONLY_ON_CPU();
   SharedArenas arenas;
   auto arena = arenas.make(core::Tier::host, 1 << 20);
   std::byte* inside = arena->data() + 4096;
@@ -161,6 +164,7 @@ TEST_CASE("an address in an arena is found while the arena lives, and never read
 }
 
 TEST_CASE("a call that arrives cut short at any byte is refused") {
+  ZRT_ONLY_ON_CPU();
   SharedArenas arenas;
   auto arena = arenas.make(core::Tier::device, 4096);
   Call call;
@@ -186,6 +190,7 @@ TEST_CASE("a call that arrives cut short at any byte is refused") {
 }
 
 TEST_CASE("a ring takes frames in flight, refuses more, and keeps their order") {
+  ZRT_ONLY_ON_CPU();
   Segment segment(2);
   const auto out = segment.channel(0, 1), in = segment.channel(1, 0);
   uint8_t sent = 0, received = 0;
@@ -203,6 +208,7 @@ TEST_CASE("a ring takes frames in flight, refuses more, and keeps their order") 
 }
 
 TEST_CASE("the first reason of an abort stays, and another process's last calls can be read") {
+  ZRT_ONLY_ON_CPU();
   Segment segment(3);
   CHECK(segment.reason().empty());
   segment.abort("the disk is full");
@@ -232,6 +238,7 @@ struct StallingChannel final : WrappedChannel {
 };
 
 TEST_CASE("a rank that stops in the middle of a call is named, not those that wait for it") {
+  ZRT_ONLY_ON_CPU();
   std::atomic<bool> go_on{false};
   std::atomic<int> failed{0};
   Group group = make_process_group({0, 0, 0}, 60s, [&](Place& place) {
@@ -262,6 +269,7 @@ TEST_CASE("a rank that stops in the middle of a call is named, not those that wa
 }
 
 TEST_CASE("ranks on several machines learn a rank's failure and its reason") {
+  ZRT_ONLY_ON_CPU();
   Group group = make_process_group({0, 1, 1, 2}, 60s);
   const auto errors = run_catching(group, [](Communicator& c) {
     std::vector<float> data(200000, 1.0f);

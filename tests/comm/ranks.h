@@ -1,4 +1,5 @@
-// N ranks as threads of one test: runs `body(communicator)` on each and returns what each one threw.
+// N ranks as threads of one test: runs `body(communicator)` on each and returns what each one threw. On a GPU each rank
+// has a stream of its own, and what it passes to collectives must be Visible (tests/device.h).
 //
 // The environment variable ZRT_TEST_GROUP chooses the group under test: "thread" (default), "process" (the protocol of
 // ranks in processes of one machine) or "hosts" (the same with ranks on alternating machines; frames through memory
@@ -16,6 +17,7 @@
 
 #include "comm/process/meeting.h"
 #include "comm/thread_group.h"
+#include "tests/device.h"
 
 namespace zrt::comm {
 
@@ -73,6 +75,7 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
   return group;
 }
 
+// Ranks in processes are on the CPU only.
 inline Group make_group(int size, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   if (group_under_test() == "thread") return make_thread_group("dp", size, timeout);
   std::vector<int> hosts;
@@ -87,7 +90,9 @@ inline std::vector<std::string> run_catching(Group& group, const RankBody& body)
   for (size_t r = 0; r < group.size(); ++r) {
     threads.emplace_back([&, r] {
       try {
+        const test::OnTestDevice here;
         body(*group[r]);
+        test::settle();
       } catch (const std::exception& error) {
         errors[r] = error.what();
       }

@@ -228,7 +228,7 @@ TEST_CASE("an abort in the middle of a call lets no rank go before the others st
     });
     const auto errors = run_catching(group, [](Communicator& c) {
       for (int i = 0; i < 1000; ++i) {
-        std::vector<float> data(20000, 1.0f);
+        test::Visible<float> data(20000, 1.0f);
         c.all_reduce(data.data(), 20000, DType::f32, "sum");
       }
     });

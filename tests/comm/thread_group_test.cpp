@@ -12,6 +12,8 @@
 namespace zrt::comm {
 namespace {
 
+using Buffer = test::Visible<std::byte>;  // what collectives read and write
+
 constexpr std::byte poison{0xA5};
 
 // Every rank's values for one collective, `count` elements each.
@@ -22,14 +24,15 @@ std::vector<Bytes> all_values(int size, int64_t count, DType type, uint32_t salt
 }
 
 // Elements of `data` (from `begin`) that differ from the ordered sum rounded to `to`, plus `base`.
-int64_t wrong_sums(const Bytes& data, DType to, const std::vector<Bytes>& sources, DType from, int64_t begin,
+int64_t wrong_sums(const std::byte* data, DType to, const std::vector<Bytes>& sources, DType from, int64_t begin,
                    int64_t count, float base = 0, bool accumulate = false) {
   int64_t wrong = 0;
   for (int64_t i = 0; i < count; ++i) {
     const float sum = ordered_sum(sources, begin + i, from);
-    Bytes expected(core::dtype_size(to));
-    save(expected.data(), 0, to, accumulate ? base + sum : sum);
-    wrong += std::memcmp(expected.data(), data.data() + static_cast<size_t>(i) * expected.size(), expected.size()) != 0;
+    alignas(float) std::byte expected[sizeof(float)];
+    save(expected, 0, to, accumulate ? base + sum : sum);
+    const size_t size = core::dtype_size(to);
+    wrong += std::memcmp(expected, data + static_cast<size_t>(i) * size, size) != 0;
   }
   return wrong;
 }
@@ -57,10 +60,11 @@ TEST_CASE("all_reduce leaves the ordered sum in every rank's buffer") {
     for (int64_t count : counts()) {
       const std::vector<Bytes> sources = all_values(size, count, type, 1);
       CHECK(largest_error(sources, type, count) < 1e-5);
-      std::vector<Bytes> data = sources;
+      std::vector<Buffer> data;
+      for (const Bytes& source : sources) data.push_back(test::visible(source));
       run_ranks(group,
                 [&](Communicator& c) { c.all_reduce(data[static_cast<size_t>(c.rank())].data(), count, type, "sum"); });
-      for (const Bytes& result : data) CHECK(wrong_sums(result, type, sources, type, 0, count) == 0);
+      for (const Buffer& result : data) CHECK(wrong_sums(result.data(), type, sources, type, 0, count) == 0);
     }
   }
 }
@@ -70,37 +74,39 @@ struct ReduceCase {
   bool in_place, accumulate;
 };
 
-void check_reduce_scatter(Group& group, const ReduceCase& test, const std::vector<int64_t>& shards) {
+void check_reduce_scatter(Group& group, const ReduceCase& reduce, const std::vector<int64_t>& shards) {
   const int size = static_cast<int>(group.size());
   std::vector<std::vector<Bytes>> sources;  // by range, then rank
   for (size_t k = 0; k < shards.size(); ++k) {
-    sources.push_back(all_values(size, shards[k] * size, test.from, 10 + static_cast<uint32_t>(k)));
+    sources.push_back(all_values(size, shards[k] * size, reduce.from, 10 + static_cast<uint32_t>(k)));
   }
   run_ranks(group, [&](Communicator& c) {
     const size_t me = static_cast<size_t>(c.rank());
-    std::vector<Bytes> own, targets;
+    std::vector<Buffer> own, targets;
     std::vector<ReduceRange> ranges;
     for (size_t k = 0; k < shards.size(); ++k) {
-      own.push_back(sources[k][me]);
+      own.push_back(test::visible(sources[k][me]));
       // One element more than the shard: it must keep its value.
-      targets.emplace_back(static_cast<size_t>(shards[k] + 1) * core::dtype_size(test.to), poison);
-      for (int64_t i = 0; test.accumulate && i < shards[k]; ++i) save(targets.back().data(), i, test.to, 0.5f);
+      targets.emplace_back(static_cast<size_t>(shards[k] + 1) * core::dtype_size(reduce.to), poison);
+      for (int64_t i = 0; reduce.accumulate && i < shards[k]; ++i) save(targets.back().data(), i, reduce.to, 0.5f);
     }
     for (size_t k = 0; k < shards.size(); ++k) {
-      const size_t offset = me * static_cast<size_t>(shards[k]) * core::dtype_size(test.from);
-      void* target = test.in_place ? own[k].data() + offset : targets[k].data();
-      ranges.push_back({own[k].data(), target, shards[k], test.accumulate});
+      const size_t offset = me * static_cast<size_t>(shards[k]) * core::dtype_size(reduce.from);
+      void* target = reduce.in_place ? own[k].data() + offset : targets[k].data();
+      ranges.push_back({own[k].data(), target, shards[k], reduce.accumulate});
     }
-    c.reduce_scatter(ranges, test.from, test.to, "reduce h.0");
+    c.reduce_scatter(ranges, reduce.from, reduce.to, "reduce h.0");
+    test::settle();
     for (size_t k = 0; k < shards.size(); ++k) {
       const int64_t begin = shards[k] * c.rank();
-      Bytes result = targets[k];
-      const size_t bytes = static_cast<size_t>(shards[k]) * core::dtype_size(test.to);
-      if (test.in_place && bytes > 0) std::memcpy(result.data(), ranges[k].target, bytes);
-      if (wrong_sums(result, test.to, sources[k], test.from, begin, shards[k], 0.5f, test.accumulate) != 0) {
+      Buffer result = targets[k];
+      const size_t bytes = static_cast<size_t>(shards[k]) * core::dtype_size(reduce.to);
+      if (reduce.in_place && bytes > 0) std::memcpy(result.data(), ranges[k].target, bytes);
+      if (wrong_sums(result.data(), reduce.to, sources[k], reduce.from, begin, shards[k], 0.5f, reduce.accumulate) !=
+          0) {
         throw std::runtime_error("wrong sums");
       }
-      if (!test.in_place && own[k] != sources[k][me]) throw std::runtime_error("the source changed");
+      if (!reduce.in_place && own[k] != test::visible(sources[k][me])) throw std::runtime_error("the source changed");
       if (targets[k].back() != poison) throw std::runtime_error("an element behind the target changed");
     }
   });
@@ -126,11 +132,11 @@ TEST_CASE("all_gather fills every rank's buffer with all shards, in place and no
   const std::vector<int64_t> shards{7, 0, 1025};
   Group group = make_group(size);
   run_ranks(group, [&](Communicator& c) {
-    std::vector<Bytes> parts, targets;
+    std::vector<Buffer> parts, targets;
     std::vector<GatherRange> ranges;
     const auto part_of = [&](size_t k, int rank) {
-      return Bytes(static_cast<size_t>(shards[k]) * core::dtype_size(type),
-                   std::byte(16 * static_cast<int>(k) + rank + 1));
+      return Buffer(static_cast<size_t>(shards[k]) * core::dtype_size(type),
+                    std::byte(16 * static_cast<int>(k) + rank + 1));
     };
     for (size_t k = 0; k < shards.size(); ++k) {
       parts.push_back(part_of(k, c.rank()));
@@ -142,10 +148,11 @@ TEST_CASE("all_gather fills every rank's buffer with all shards, in place and no
       ranges.push_back({in_place ? own : parts[k].data(), targets[k].data(), shards[k]});
     }
     c.all_gather(ranges, type, "gather h.0");
+    test::settle();
     for (size_t k = 0; k < shards.size(); ++k) {
-      Bytes expected;
+      Buffer expected;
       for (int r = 0; r < size; ++r) {
-        const Bytes part = part_of(k, r);
+        const Buffer part = part_of(k, r);
         expected.insert(expected.end(), part.begin(), part.end());
       }
       expected.push_back(poison);
@@ -159,9 +166,10 @@ TEST_CASE("broadcast copies the root's buffer to all ranks") {
   Group group = make_group(size);
   run_ranks(group, [&](Communicator& c) {
     for (int root = 0; root < size; ++root) {
-      std::vector<int32_t> data(101, c.rank());
+      test::Visible<int32_t> data(101, c.rank());
       c.broadcast(data.data(), 101, DType::i32, root, "seed");
-      if (data != std::vector<int32_t>(101, root)) throw std::runtime_error("not the root's data");
+      test::settle();
+      if (data != test::Visible<int32_t>(101, root)) throw std::runtime_error("not the root's data");
     }
   });
 }
@@ -171,12 +179,13 @@ TEST_CASE("all_to_all transposes blocks between ranks") {
   Group group = make_group(size);
   run_ranks(group, [&](Communicator& c) {
     constexpr int64_t count = 33;
-    std::vector<int32_t> source, target(static_cast<size_t>(count * size), -1), expected;
+    test::Visible<int32_t> source, target(static_cast<size_t>(count * size), -1), expected;
     for (int p = 0; p < size; ++p) {
       source.insert(source.end(), count, 100 * c.rank() + p);
       expected.insert(expected.end(), count, 100 * p + c.rank());
     }
     c.all_to_all(source.data(), target.data(), count, DType::i32, "tokens");
+    test::settle();
     if (target != expected) throw std::runtime_error("a wrong block");
   });
 }
@@ -187,13 +196,14 @@ TEST_CASE("send_recv exchanges grouped messages of different sizes, to itself an
   run_ranks(group, [&](Communicator& c) {
     // Rank r sends two messages to r + 1, of r + 3 and 0 bytes, and one of 5 bytes to itself.
     const int next = (c.rank() + 1) % size, previous = (c.rank() + size - 1) % size;
-    std::vector<uint8_t> out(static_cast<size_t>(c.rank() + 3), static_cast<uint8_t>(c.rank() + 1)), self(5, 200);
-    std::vector<uint8_t> in(static_cast<size_t>(previous + 3), 0), own(5, 0);
+    test::Visible<uint8_t> out(static_cast<size_t>(c.rank() + 3), static_cast<uint8_t>(c.rank() + 1)), self(5, 200);
+    test::Visible<uint8_t> in(static_cast<size_t>(previous + 3), 0), own(5, 0);
     const std::vector<Message> sends{{next, out.data(), out.size()}, {next, nullptr, 0}, {c.rank(), self.data(), 5}};
     const std::vector<Message> receives{
         {previous, in.data(), in.size()}, {previous, nullptr, 0}, {c.rank(), own.data(), 5}};
     c.send_recv(sends, receives, "edge");
-    if (in != std::vector<uint8_t>(in.size(), static_cast<uint8_t>(previous + 1)) || own != self) {
+    test::settle();
+    if (in != test::Visible<uint8_t>(in.size(), static_cast<uint8_t>(previous + 1)) || own != self) {
       throw std::runtime_error("a wrong message");
     }
     c.send_recv({}, {}, "nothing");
@@ -206,8 +216,8 @@ TEST_CASE("counters hold what a rank receives from others in closed form") {
   Group group = make_group(size);
   constexpr int64_t shard = 100, count = 800;
   run_ranks(group, [&](Communicator& c) {
-    std::vector<float> all(static_cast<size_t>(shard * size)), part(shard), whole(count);
-    std::vector<uint16_t> half(static_cast<size_t>(shard * size));
+    test::Visible<float> all(static_cast<size_t>(shard * size)), part(shard), whole(count);
+    test::Visible<uint16_t> half(static_cast<size_t>(shard * size));
     const ReduceRange reduce_range{half.data(), part.data(), shard, false};
     const GatherRange gather_ranges[2]{{part.data(), all.data(), shard}, {nullptr, nullptr, 0}};
     c.reduce_scatter({&reduce_range, 1}, DType::bf16, DType::f32, "reduce");
@@ -237,8 +247,8 @@ TEST_CASE("flight records keep the last thousand calls, oldest first") {
   Group group = make_group(2);
   run_ranks(group, [&](Communicator& c) {
     for (int i = 0; i < 1005; ++i) c.barrier(fmt::format("b{}", i));
-    float x = 1;
-    c.all_reduce(&x, 1, DType::f32, "last");
+    test::Visible<float> x(1, 1.0f);
+    c.all_reduce(x.data(), 1, DType::f32, "last");
   });
   for (const auto& member : group) {
     const std::vector<FlightRecord> records = member->flight_records();
@@ -260,7 +270,7 @@ std::string stress(uint64_t seed) {
   Group groups[2] = {make_group(size), make_group(size)};
   std::vector<core::Hash> hashes(2 * size);
   const auto lane = [&](Communicator& c, uint32_t g) {
-    std::vector<float> a(3000), b(3000);
+    test::Visible<float> a(3000), b(3000);
     for (uint64_t i = 0; i < 500; ++i) {
       // All ranks draw the same call; the data differ by rank.
       const auto draw = core::philox({.seed = seed, .step = g, .tensor = 1}, i);
@@ -292,6 +302,7 @@ std::string stress(uint64_t seed) {
           c.send_recv({&send, 1}, {&receive, 1}, "p");
           break;
       }
+      test::settle();
       hashes[g * size + static_cast<size_t>(c.rank())].update(b.data(), b.size() * sizeof(float));
     }
   };

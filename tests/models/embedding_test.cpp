@@ -70,6 +70,42 @@ TEST_CASE("embedding forward and backward match fp64 with duplicate tokens, posi
   zrt::core::set_threads(1);
 }
 
+TEST_CASE("gradients of frequent tokens, of vocabularies of every size, match fp64 and repeat their bits") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const auto [V, C] = GENERATE(std::pair(1, 24), std::pair(600, 41), std::pair(600, 1032), std::pair(300000, 3));
+  const bool accumulate = GENERATE(false, true);
+  const EmbeddingShape s{3, 451, C, V, 460};
+  Visible<int32_t> tokens;
+  for (int64_t i = 0; i < s.B * s.T; ++i) {  // token 3 in three rows of four, in runs that cross every boundary
+    tokens.push_back(static_cast<int32_t>((i / 7 % 4 != 0 ? 3 : i * 7919) % V));
+  }
+  const Dropout dropout{{5, 6, 0}, C == 41 ? 0.3f : 0.0f};
+  const KernelBuffer d_out = KernelBuffer::random(type, s.B * s.T * C),
+                     before = KernelBuffer::random(DType::f32, s.V * C),
+                     places = KernelBuffer::random(DType::f32, s.positions * C);
+  Doubles expected(static_cast<size_t>(s.V * C)), expected_places(static_cast<size_t>(s.positions * C));
+  if (accumulate) expected = doubles(before), expected_places = doubles(places);
+  const Case c{s, type, DType::f32, accumulate, dropout, 9};
+  for (int64_t row = 0; row < s.B * s.T; ++row) {
+    for (int64_t i = 0; i < C; ++i) {
+      const double d = d_out.at(row * C + i) * mask_of(c, row * C + i);
+      expected[static_cast<size_t>(tokens[static_cast<size_t>(row)] * C + i)] += d;
+      expected_places[static_cast<size_t>(row % s.T * C + i)] += d;
+    }
+  }
+  std::vector<KernelBuffer> results;
+  for (int run = 0; run < 2; ++run) {
+    KernelBuffer dwte = before, dwpe = places;
+    KernelBuffer workspace = KernelBuffer::random(DType::f32, static_cast<int64_t>(embed_backward_workspace(s) / 4));
+    embed_backward(type, s, tokens.data(), d_out.data(), dropout, 9, {dwte.data(), DType::f32, accumulate},
+                   {dwpe.data(), DType::f32, accumulate}, workspace.data());
+    CHECK(error_of(dwte, expected) < 1e-6);
+    CHECK(error_of(dwpe, expected_places) < 1e-6);
+    results.push_back(dwte);
+  }
+  CHECK(results[0] == results[1]);
+}
+
 TEST_CASE("an embedding without positions copies rows and adds their gradients") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   const EmbeddingShape s{3, 13, 33, 29, 16};

@@ -4,7 +4,7 @@
 #include "core/parallel.h"
 #include "models/kernels/cpu/vector_kernels.h"
 #include "models/kernels/rounding.h"
-#include "tests/models/kernel_data.h"
+#include "tests/models/shifted_buffer.h"
 
 using zrt::core::DType;
 using namespace zrt::models;
@@ -189,6 +189,115 @@ TEST_CASE("residual sums and dropout follow the Philox stream at any first index
   CHECK(error_of(sum, expected_sum) < tolerance(type));
   CHECK(error_of(dropped, expected_dropped) < tolerance(type));
   CHECK(std::abs(kept / n - (1 - static_cast<double>(probability))) < 0.02);
+}
+
+TEST_CASE("an element on the edge of the dropout probability is kept as core::uniform has it") {
+  int found = 0;
+  for (uint64_t i = 0; found < 20; ++i) {
+    const uint32_t word = zrt::core::random_word({42, 7, 3}, i), top = word >> 8;
+    if (top % 2 == 0 || top >= 1u << 22) continue;
+    // Between the element's number of 23 bits and the one it would have with a bit more.
+    const float probability = (static_cast<float>(top) + 0.25f) * 0x1p-24f;
+    KernelBuffer x = KernelBuffer(DType::f32, 1);
+    x.set(0, 1);
+    apply_dropout(DType::f32, x.data(), {{42, 7, 3}, probability}, i, x.data(), 1);
+    REQUIRE((x.at(0) != 0) == (zrt::core::uniform(word) >= probability));
+    ++found;
+  }
+}
+
+TEST_CASE("element-wise kernels give the same bits at every address") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const int64_t n = 4099, shift = GENERATE(1, 4, 8);
+  const KernelBuffer a = KernelBuffer::random(type, n), b = KernelBuffer::random(type, n),
+                     c = KernelBuffer::random(type, n);
+  const Dropout dropout{{1, 2, 3}, 0.3f};
+  std::vector<std::vector<KernelBuffer>> results;
+  for (const int64_t at : {int64_t{0}, shift}) {
+    std::vector<Shifted> out;
+    const auto next = [&](const KernelBuffer& values) { return out.emplace_back(type, values, at).data(); };
+    out.reserve(32);
+    gelu(type, next(a), next(c), n);
+    gelu_backward(type, next(a), next(b), next(c), n);
+    swiglu(type, next(a), next(b), next(c), n);
+    swiglu_backward(type, next(a), next(b), next(c), next(c), n);
+    add_residual(type, next(a), next(b), dropout, 6, next(c), n);
+    apply_dropout(type, next(a), dropout, 6, next(c), n);
+    apply_dropout(type, next(a), {}, 6, next(c), n);
+    const std::vector<double> frequencies{1, 0.5, 0.25, 0.125, 0.1, 0.05, 0.01, 0.005};
+    rotary(type, {32, 4, 8, 16, 128}, frequencies.data(), 3, false, next(a));
+    results.emplace_back();
+    for (Shifted& each : out) results.back().push_back(each.values());
+    for (const int64_t columns : {1, 8, 24, 300}) {
+      Shifted x(type, a, at);
+      KernelBuffer sums(DType::f32, columns), workspace = workspace_of(bias_gradient_workspace(n / columns, columns));
+      bias_gradient(type, x.data(), n / columns, columns, {sums.data(), DType::f32, false}, workspace.data());
+      results.back().push_back(sums);
+    }
+  }
+  CHECK(results[0] == results[1]);
+}
+
+TEST_CASE("halves of a sum have the same bits at every address, whatever they look like as numbers") {
+  const int64_t n = 4099;
+  const KernelBuffer x = KernelBuffer::random(DType::f32, n), hi = KernelBuffer::random(DType::bf16, n);
+  std::vector<std::vector<uint16_t>> results;
+  for (const int64_t shift : {0, 1}) {
+    Shifted terms(DType::f32, x, shift), high(DType::bf16, hi, shift), low(DType::bf16, hi, shift);
+    auto* top = static_cast<zrt::core::bf16*>(high.data());
+    auto* bottom = static_cast<uint16_t*>(low.data());
+    for (int64_t i = 0; i < n; ++i) bottom[i] = static_cast<uint16_t>(i * 16);  // among them what NaN looks like
+    for (const SumPart part : {SumPart::middle, SumPart::first, SumPart::middle}) {
+      split_add(terms.floats(), top, bottom, part, true, n);
+    }
+    settle();
+    results.emplace_back(bottom, bottom + n);
+    for (int64_t i = 0; i < n; ++i) results.back().push_back(top[i].bits);
+  }
+  CHECK(results[0] == results[1]);
+}
+
+TEST_CASE("cross entropy over vocabularies of every size matches fp64 and repeats its bits") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t V = GENERATE(1, 8, 4096, 50257, 130001), rows = 2;
+  const KernelBuffer logits = KernelBuffer::random(type, rows * V, 5);
+  const Visible<int32_t> targets{0, static_cast<int32_t>(V - 1)};
+  std::vector<KernelBuffer> gradients;
+  std::vector<std::vector<double>> losses;
+  for (const float scale : {1.0f, 1.0f, 0.0f}) {
+    KernelBuffer gradient = logits;
+    Visible<double> got(2, -1), sum(1, -1);
+    cross_entropy(type, gradient.data(), targets.data(), rows, V, scale, got.data());
+    sum_losses(got.data(), 2, sum.data());
+    settle();
+    CHECK(sum[0] == got[0] + got[1]);
+    losses.emplace_back(got.begin(), got.end()), gradients.push_back(gradient);
+  }
+  CHECK(losses[0] == losses[1]);
+  CHECK(losses[0] == losses[2]);
+  CHECK(gradients[0] == gradients[1]);
+  CHECK(gradients[2] == logits);
+  const Doubles x = doubles(logits);
+  Doubles expected;
+  for (int64_t r = 0; r < rows; ++r) {
+    double total = 0;
+    for (int64_t v = 0; v < V; ++v) total += std::exp(x[index(r * V + v)]);
+    const int64_t target = targets[index(r)];
+    const double loss = std::log(total) - x[index(r * V + target)];
+    CHECK(std::abs(losses[0][index(r)] - loss) < 1e-6 * (1 + loss));
+    for (int64_t v = 0; v < V; ++v) expected.push_back(std::exp(x[index(r * V + v)]) / total - (v == target));
+  }
+  CHECK(error_of(gradients[0], expected) < tolerance(type));
+}
+
+TEST_CASE("many losses are summed the same way every time") {
+  Visible<double> losses(70001), sums(2, -1);
+  double expected = 0;
+  for (size_t i = 0; i < losses.size(); ++i) expected += losses[i] = 1.0 / static_cast<double>(i + 1);
+  for (double& sum : sums) sum_losses(losses.data(), 70001, &sum);
+  settle();
+  CHECK(sums[0] == sums[1]);
+  CHECK(std::abs(sums[0] - expected) < 1e-12 * expected);
 }
 
 TEST_CASE("cross entropy and its gradient match fp64") {

@@ -7,6 +7,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/config/presets.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/setup.h"
 #include "tests/runtime/harness.h"
@@ -429,4 +430,10 @@ TEST_CASE("a page stays small however long the step, and shows its ops") {
   }
   const auto p = planned({}, 2);
   CHECK(plan_page(p->plan).find("The axes count ops") != std::string::npos);
+}
+
+TEST_CASE("llama-3b, a yardstick of benchmarks, has three billion parameters and heads of 128") {
+  const ModelConfig& preset = *find_preset("llama-3b");
+  CHECK(make_model(preset).parameters() == 3015355392);
+  CHECK(preset.hidden / preset.heads == 128);
 }

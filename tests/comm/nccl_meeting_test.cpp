@@ -1,0 +1,266 @@
+// What zrt asks of NCCL, with a stand-in for it that connects threads through host memory: no GPU is needed.
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "catch.h"
+#include "comm/nccl/meeting.h"
+#include "comm/nccl/rounds.h"
+#include "core/error.h"
+#include "ranks.h"
+#include "values.h"
+
+// Messages on their way, by purpose, sender and receiver.
+struct Post {
+  using Key = std::tuple<int, int, int>;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::map<Key, std::deque<std::vector<std::byte>>> messages;
+  int size = 0, aborted = 0, destroyed = 0;
+  ncclResult_t trouble = ncclSuccess;
+};
+
+// NCCL leaves this type to whoever implements it.
+struct ncclComm {
+  Post* post;
+  int rank;
+};
+
+namespace zrt::comm {
+namespace {
+
+using namespace std::chrono_literals;
+enum Purpose { message, gather, cast, vote };
+
+// Calls between group_start and group_end: all that they send goes out before any waits for what it receives.
+thread_local int depth = 0;
+thread_local std::vector<std::function<ncclResult_t()>> waits;
+
+void put(ncclComm_t c, int purpose, int to, const void* data, size_t bytes) {
+  const auto* begin = static_cast<const std::byte*>(data);
+  const std::lock_guard lock(c->post->mutex);
+  c->post->messages[{purpose, c->rank, to}].emplace_back(begin, begin + bytes);
+  c->post->arrived.notify_all();
+}
+
+// What comes must have the size that is asked for.
+ncclResult_t take(ncclComm_t c, int purpose, int from, void* data, size_t bytes) {
+  const auto wait = [=] {
+    std::unique_lock lock(c->post->mutex);
+    auto& queue = c->post->messages[{purpose, from, c->rank}];
+    if (!c->post->arrived.wait_for(lock, 20s, [&] { return !queue.empty(); })) return ncclSystemError;
+    if (queue.front().size() != bytes) return ncclInvalidArgument;
+    std::memcpy(data, queue.front().data(), bytes);
+    queue.pop_front();
+    return ncclSuccess;
+  };
+  if (depth == 0) return wait();
+  waits.emplace_back(wait);
+  return ncclSuccess;
+}
+
+ncclResult_t group_start() {
+  ++depth;
+  return ncclSuccess;
+}
+ncclResult_t group_end() {
+  if (--depth > 0) return ncclSuccess;
+  ncclResult_t result = ncclSuccess;
+  for (const auto& wait : waits) {
+    if (result == ncclSuccess) result = wait();
+  }
+  waits.clear();
+  return result;
+}
+ncclResult_t send(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t) {
+  put(c, message, peer, data, count);
+  return ncclSuccess;
+}
+ncclResult_t receive(void* data, size_t count, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t) {
+  return take(c, message, peer, data, count);
+}
+ncclResult_t all_gather(const void* source, void* target, size_t count, ncclDataType_t, ncclComm_t c, cudaStream_t) {
+  ncclResult_t result = ncclSuccess;
+  for (int r = 0; r < c->post->size; ++r) put(c, gather, r, source, count);
+  for (int r = 0; r < c->post->size && result == ncclSuccess; ++r) {
+    result = take(c, gather, r, static_cast<std::byte*>(target) + static_cast<size_t>(r) * count, count);
+  }
+  return result;
+}
+ncclResult_t broadcast(const void* source, void* target, size_t count, ncclDataType_t, int root, ncclComm_t c,
+                       cudaStream_t) {
+  for (int r = 0; c->rank == root && r < c->post->size; ++r) put(c, cast, r, source, count);
+  return take(c, cast, root, target, count);
+}
+// Of one byte, for barriers; the result does not matter.
+ncclResult_t all_reduce(const void* source, void*, size_t count, ncclDataType_t, ncclRedOp_t, ncclComm_t c,
+                        cudaStream_t) {
+  std::byte other{};
+  ncclResult_t result = ncclSuccess;
+  for (int r = 0; r < c->post->size; ++r) put(c, vote, r, source, count);
+  for (int r = 0; r < c->post->size && result == ncclSuccess; ++r) result = take(c, vote, r, &other, count);
+  return result;
+}
+
+const NcclLibrary& stand_in() {
+  static const NcclLibrary library{
+      .get_unique_id = nullptr,
+      .init_rank = nullptr,
+      .destroy =
+          [](ncclComm_t c) {
+            ++c->post->destroyed;
+            return ncclSuccess;
+          },
+      .abort =
+          [](ncclComm_t c) {
+            ++c->post->aborted;
+            return ncclSuccess;
+          },
+      .async_error =
+          [](ncclComm_t c, ncclResult_t* error) {
+            *error = c->post->trouble;
+            return ncclSuccess;
+          },
+      .error_string = [](ncclResult_t code) { return code == ncclRemoteError ? "a peer is gone" : "an error"; },
+      .group_start = group_start,
+      .group_end = group_end,
+      .send = send,
+      .receive = receive,
+      .all_gather = all_gather,
+      .broadcast = broadcast,
+      .all_reduce = all_reduce,
+      .stream = [] { return cudaStream_t{}; }};
+  return library;
+}
+
+// A group over the stand-in and what it needs.
+struct StandInGroup {
+  Post post;
+  std::vector<ncclComm> ends;
+  std::vector<std::vector<std::byte>> staging;
+  Group group;
+  StandInGroup(int size, size_t staging_for_each) : staging(static_cast<size_t>(size)) {
+    post.size = size;
+    for (int r = 0; r < size; ++r) ends.push_back({&post, r});
+    for (int r = 0; r < size; ++r) {
+      auto& own = staging[static_cast<size_t>(r)];
+      own.resize(staging_for_each * static_cast<size_t>(size - 1));
+      group.push_back(make_communicator(std::make_shared<NcclMeeting>(stand_in(), &ends[static_cast<size_t>(r)], "dp",
+                                                                      r, size, own.data(), own.size()),
+                                        r));
+    }
+  }
+};
+
+// One call of every kind, and some of several ranges; each rank's buffers afterwards.
+std::vector<Bytes> results(Group& group, DType type) {
+  const int size = static_cast<int>(group.size());
+  std::vector<Bytes> all(group.size());
+  run_ranks(group, [&](Communicator& c) {
+    const int64_t shard = 301, count = shard * size + 5;
+    Bytes a = make_values(count, type, c.rank(), 3), b = make_values(count, type, c.rank(), 4);
+    std::vector<float> sums(static_cast<size_t>(shard), 0.25f);
+    const size_t element = core::dtype_size(type);
+    const auto keep = [&] {
+      Bytes& out = all[static_cast<size_t>(c.rank())];
+      for (const Bytes* part : {&a, &b}) out.insert(out.end(), part->begin(), part->end());
+      const auto* begin = reinterpret_cast<const std::byte*>(sums.data());
+      out.insert(out.end(), begin, begin + sums.size() * sizeof(float));
+    };
+    c.all_reduce(a.data(), count, type, "sum");
+    keep();
+    const ReduceRange one{b.data(), sums.data(), shard, true};
+    c.reduce_scatter({&one, 1}, type, DType::f32, "reduce");
+    keep();
+    const ReduceRange several[3]{
+        {a.data(), b.data(), 200, false},
+        {nullptr, nullptr, 0, false},
+        {a.data() + 200 * static_cast<size_t>(size) * element, b.data() + 200 * element, 101, false}};
+    c.reduce_scatter(several, type, type, "reduce h.0");
+    keep();
+    std::byte* own = a.data() + static_cast<size_t>(c.rank()) * 100 * element;
+    const GatherRange gathers[2]{{own, a.data(), 100},
+                                 {a.data() + 100 * static_cast<size_t>(size) * element, b.data(), 33}};
+    c.all_gather(gathers, type, "gather");
+    keep();
+    c.all_to_all(a.data(), b.data(), 77, type, "tokens");
+    keep();
+    c.broadcast(b.data(), count, type, size - 1, "seed");
+    keep();
+    const int next = (c.rank() + 1) % size, previous = (c.rank() + size - 1) % size;
+    const Message sends[3]{{next, a.data(), 100}, {c.rank(), a.data() + 100, 9}, {next, nullptr, 0}};
+    const Message receives[3]{{previous, b.data(), 100}, {c.rank(), b.data() + 200, 9}, {previous, nullptr, 0}};
+    c.send_recv(sends, receives, "edge");
+    c.barrier("end");
+    keep();
+  });
+  return all;
+}
+
+TEST_CASE("collectives over NCCL give the bits and the counts of those between threads, however little is staged") {
+  ZRT_ONLY_ON_CPU();
+  const int size = GENERATE(1, 2, 3, 5);
+  const size_t staging = GENERATE(16, 400, 1 << 16);
+  for (DType type : float_types()) {
+    StandInGroup nccl(size, staging);
+    Group threads = make_thread_group("dp", size, 60s);
+    CHECK(results(nccl.group, type) == results(threads, type));
+    for (int r = 0; r < size; ++r) {
+      const Counters got = nccl.group[static_cast<size_t>(r)]->counters();
+      const Counters expected = threads[static_cast<size_t>(r)]->counters();
+      CHECK(std::memcmp(&got, &expected, sizeof got) == 0);
+    }
+    for (const auto& [key, queue] : nccl.post.messages) CHECK(queue.empty());
+    nccl.group.clear();
+    CHECK(nccl.post.destroyed == size);
+  }
+}
+
+TEST_CASE("wrong arguments, and an error that NCCL met meanwhile, end a rank's end of the group") {
+  ZRT_ONLY_ON_CPU();
+  StandInGroup nccl(2, 64);
+  float x[4] = {};
+  CHECK_THROWS_WITH(nccl.group[0]->all_reduce(x, -4, DType::f32, "sum"), Catch::Contains("a count of -4"));
+  CHECK(nccl.post.aborted == 1);
+  CHECK_THROWS_WITH(nccl.group[0]->barrier("later"), Catch::Contains("a count of -4"));
+  nccl.post.trouble = ncclRemoteError;
+  CHECK_THROWS_WITH(nccl.group[1]->barrier("end"),
+                    Catch::Contains("barrier \"end\" failed on rank 1") && Catch::Contains("a peer is gone"));
+  CHECK(nccl.post.aborted == 2);
+  nccl.group.clear();
+  CHECK(nccl.post.destroyed == 0);
+}
+
+TEST_CASE("rounds cover every element of all sums once, in order, and each fits") {
+  std::vector<Piece> pieces;
+  for (int64_t count : {5, 1000, 3, 64, 1}) pieces.push_back({Piece::everyone, 0, 0, nullptr, count, false});
+  for (const size_t element : {2u, 4u}) {
+    for (const uint64_t bytes : {uint64_t{16}, uint64_t{208}, uint64_t{1} << 20, UINT64_MAX}) {
+      std::vector<int64_t> next(pieces.size(), 0);
+      const std::vector<Round> rounds = rounds_of(pieces, element, bytes);
+      size_t current = 0;
+      for (const Round& round : rounds) {
+        uint64_t free = 0;  // first byte behind the chunks so far
+        for (const Chunk& chunk : round) {
+          CHECK(chunk.piece >= current);
+          current = chunk.piece;
+          CHECK(chunk.begin == next[chunk.piece]);
+          CHECK(chunk.count > 0);
+          next[chunk.piece] += chunk.count;
+          CHECK(chunk.offset % 16 == 0);
+          CHECK(chunk.offset >= free);
+          free = chunk.offset + static_cast<uint64_t>(chunk.count) * element;
+          CHECK(free <= bytes);
+        }
+      }
+      for (size_t i = 0; i < pieces.size(); ++i) CHECK(next[i] == pieces[i].count);
+      if (bytes > 1000000) CHECK(rounds.size() == 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zrt::comm
