@@ -3,6 +3,7 @@
 
 #include <array>
 #include <bit>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "core/hash.h"
 #include "core/parallel.h"
 #include "models/kernels/backend.h"
+#include "models/kernels/candidates.h"
 
 namespace zrt::models {
 namespace {
@@ -102,6 +104,17 @@ bool products_fuse() {
 int64_t product_stride(int64_t columns) {
   const int64_t unit = backend(core::place().device).product_stride;
   return (columns + unit - 1) / unit * unit;
+}
+
+std::vector<GemmSpec> found_products(core::DeviceKind device) {
+  std::map<std::string, GemmSpec> products;
+  const std::lock_guard lock(table().mutex);
+  for (const auto& [key, gemm] : table().gemms) {
+    if (gemm && (key.threads == 0) == (device == core::DeviceKind::cuda)) products.emplace(key.spec.text(), key.spec);
+  }
+  std::vector<GemmSpec> specs;
+  for (const auto& [text, spec] : products) specs.push_back(spec);
+  return specs;
 }
 
 std::string kernel_table_hash() {

@@ -1,7 +1,9 @@
 // A product by one cuBLASLt call where the library has it, else by one without bias or epilogue and a pass behind it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <mutex>
 #include <optional>
 
@@ -9,11 +11,10 @@
 #include "models/kernels/cuda/gemm.h"
 #include "models/kernels/cuda/lt.h"
 #include "models/kernels/gemm_composed.h"
+#include "models/kernels/kernel_file.h"
 
 namespace zrt::models::cuda {
 namespace {
-
-constexpr uintptr_t wide = 16;  // bytes; fast kernels load and store so much at once
 
 GemmSpec without_bias(GemmSpec spec) {
   spec.bias = false;
@@ -33,11 +34,14 @@ class LtGemm : public Gemm {
     const uint64_t own = whole_.workspace_bytes() + 256;  // to find a multiple of 256 in it
     return composed_ ? std::max(own, composed_->workspace_bytes()) : own;
   }
-  std::string algorithm() const override { return "cuBLASLt"; }
+  std::string algorithm() const override {
+    const auto words = listed_algorithm(whole_.spec());
+    return words ? "cuBLASLt algorithm " + algorithm_text(*words) : "cuBLASLt";
+  }
 
   void run(const GemmOperands& operands) const override {
     const GemmSpec& spec = whole_.spec();
-    const bool aligned = alignment(operands) % wide == 0;
+    const bool aligned = alignment(operands) % lt_wide == 0;
     Lazy& lazy = lazy_[aligned ? 1 : 0];
     std::call_once(lazy.once, [&] { lazy.choice = choose(aligned); });
     const Choice& choice = lazy.choice;
@@ -67,9 +71,12 @@ class LtGemm : public Gemm {
 
   Choice choose(bool aligned) const {
     const GemmSpec& spec = whole_.spec();
-    const uint32_t bytes = aligned ? wide : static_cast<uint32_t>(core::dtype_size(spec.a));
+    const uint32_t bytes = aligned ? lt_wide : static_cast<uint32_t>(core::dtype_size(spec.a));
     constexpr int asked = 32;
-    if (library_has(spec, aligned)) {
+    if (whole_.library_has(bytes)) {
+      if (aligned) {
+        if (const auto algorithm = listed()) return {algorithm, false};
+      }
       const auto found = whole_.algorithms(bytes, asked);
       if (!found.empty()) return {found.front(), false};
     }
@@ -82,11 +89,16 @@ class LtGemm : public Gemm {
         fmt::format("cuBLASLt {} has no product {} for pointers on {} bytes.", lt_version(), spec.text(), bytes));
   }
 
-  // What is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond what fp32
-  // shows, and wants rows of the matrix before GELU on 16 bytes.
-  static bool library_has(const GemmSpec& spec, bool aligned) {
-    if (spec.bias && spec.c != spec.a) return false;
-    return spec.epilogue == Epilogue::none || (spec.c != DType::f32 && aligned && spec.ldc % 8 == 0);
+  // What the kernel file in use lists for the product.
+  std::optional<cublasLtMatmulAlgo_t> listed() const {
+    const auto words = listed_algorithm(whole_.spec());
+    if (!words) return std::nullopt;
+    const auto algorithm = std::bit_cast<cublasLtMatmulAlgo_t>(*words);
+    if (whole_.runs(algorithm)) return algorithm;
+    throw core::ConfigError(fmt::format(
+        "The kernel file in use lists an algorithm for {} that cuBLASLt {} refuses here. Make the file again with "
+        "zrt bench tune.",
+        whole_.spec().text(), lt_version()));
   }
 
   LtProblem whole_, unbiased_;

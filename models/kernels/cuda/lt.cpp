@@ -42,6 +42,11 @@ uint32_t lt_epilogue(const GemmSpec& spec) {
   }
 }
 
+// The library reads the alignment of bias and aux off their pointers, which it does not follow before the product runs.
+const void* aligned_to(uint32_t bytes) {
+  return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes));
+}
+
 template <class T>
 void set(cublasLtMatmulDescOpaque_t& operation, cublasLtMatmulDescAttributes_t attribute, const T& value) {
   ZRT_LT(cublasLtMatmulDescSetAttribute(&operation, attribute, &value, sizeof value));
@@ -135,9 +140,7 @@ std::vector<cublasLtMatmulAlgo_t> LtProblem::algorithms(uint32_t alignment, int 
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(preference, attribute, alignment);
   }
-  // The library reads the alignment of these two off the pointers, which it does not follow here.
-  const void* aligned = reinterpret_cast<const void*>(static_cast<uintptr_t>(alignment));
-  Descriptors d = describe(aligned, aligned);
+  Descriptors d = describe(aligned_to(alignment), aligned_to(alignment));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
   int number = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &d.operation, &d.first, &d.second, &d.result,
@@ -149,6 +152,19 @@ std::vector<cublasLtMatmulAlgo_t> LtProblem::algorithms(uint32_t alignment, int 
     if (one.state == CUBLAS_STATUS_SUCCESS && allowed(one.algo)) result.push_back(one.algo);
   }
   return result;
+}
+
+bool LtProblem::library_has(uint32_t alignment) const {
+  if (spec_.bias && spec_.c != spec_.a) return false;
+  return spec_.epilogue == Epilogue::none || (spec_.c != DType::f32 && alignment >= lt_wide && spec_.ldc % 8 == 0);
+}
+
+bool LtProblem::runs(const cublasLtMatmulAlgo_t& algorithm) const {
+  Descriptors d = describe(aligned_to(lt_wide), aligned_to(lt_wide));
+  cublasLtMatmulHeuristicResult_t result;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle(), &d.operation, &d.first, &d.second, &d.result, &d.result, &algorithm, &result);
+  return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= workspace_bytes() && allowed(algorithm);
 }
 
 void LtProblem::run(const GemmOperands& operands, const cublasLtMatmulAlgo_t& algorithm) const {

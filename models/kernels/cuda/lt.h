@@ -15,7 +15,8 @@ namespace zrt::models::cuda {
 void check(cublasStatus_t status, const char* expression, const char* file, int line);
 #define ZRT_LT(expression) ::zrt::models::cuda::check((expression), #expression, __FILE__, __LINE__)
 
-std::string lt_version();  // "13.0.2"
+constexpr uint32_t lt_wide = 16;  // bytes; fast kernels load and store so much at once
+std::string lt_version();         // "13.0.2"
 
 class LtProblem {
  public:
@@ -30,6 +31,12 @@ class LtProblem {
   // add in a fixed order: no part of a split sum is added by whoever comes first, or rounded before it is complete.
   // fp32 is multiplied as fp32. Empty when the library has none.
   std::vector<cublasLtMatmulAlgo_t> algorithms(uint32_t alignment, int count) const;
+
+  // What is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond what fp32
+  // shows, and wants rows of the matrix before GELU on 16 bytes.
+  bool library_has(uint32_t alignment) const;
+  // Whether an algorithm that did not come from algorithms() runs here and is one that they might return.
+  bool runs(const cublasLtMatmulAlgo_t& algorithm) const;
 
   // Queues the product on the calling thread's stream.
   void run(const GemmOperands& operands, const cublasLtMatmulAlgo_t& algorithm) const;
