@@ -1,15 +1,11 @@
-// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column: for hosts and
-// kernels alike.
+// Where Adafactor's numbers lie for a part of a unit, and its arithmetic per parameter, row and column.
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 
-#include "core/host_device.h"
 #include "optimizer/adafactor_kernels.h"
 #include "optimizer/adafactor_layout.h"
-#include "optimizer/binned_sum.h"
 #include "optimizer/exact_sum.h"
 #include "optimizer/optimizer.h"
 
@@ -76,8 +72,7 @@ ZRT_HD inline void fold_scale(const AdafactorParams& params, uint32_t round, con
 ZRT_HD inline double fold_bins(const double* sums, int64_t plane, uint64_t stride, int ranks) {
   double total[bin_count] = {};
   for (int r = 0; r < ranks; ++r) {
-    const auto* of_rank =
-        reinterpret_cast<const double*>(reinterpret_cast<const std::byte*>(sums) + static_cast<uint64_t>(r) * stride);
+    const double* of_rank = sums + static_cast<uint64_t>(r) * stride / sizeof(double);
     for (int k = 0; k < bin_count; ++k) total[k] += of_rank[k * plane];
   }
   return binned_value(total[0], total[1], total[2]);
@@ -85,8 +80,7 @@ ZRT_HD inline double fold_bins(const double* sums, int64_t plane, uint64_t strid
 
 ZRT_HD inline float advance_statistic(const AdafactorParams& params, const Decision& decision, float statistic,
                                       double sum, int64_t terms) {
-  const double mean = sum / static_cast<double>(terms) + params.eps1;
-  const double beta2 = decision.statistics_beta;
+  const double mean = sum / static_cast<double>(terms) + params.eps1, beta2 = decision.statistics_beta;
   return static_cast<float>(beta2 * static_cast<double>(statistic) + (1 - beta2) * mean);
 }
 

@@ -5,7 +5,6 @@
 #pragma once
 #include <bit>
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -17,8 +16,7 @@ namespace zrt::optimizer {
 struct ExactSum {
   static constexpr int size = 5;
   static constexpr int low_exponent = -190;  // of bit 0
-  // Chunk sums from here on count as non-finite, so that 2^34 chunks (10^12 elements) cannot leave the 320 bits. An
-  // element reaches it only at 2^44 or more, long after a run has diverged.
+  // From here on, chunk sums count as non-finite, so that 2^34 of them (10^12 elements) cannot leave the 320 bits.
   static constexpr double chunk_limit = 0x1p95;
 
   uint64_t limbs[size] = {};
@@ -34,8 +32,8 @@ struct ExactSum {
 // lie in its memory.
 void add_squares(ExactSum& sum, int64_t n, const void* data, core::DType type);
 
-// Bits of the sum below 2^-190 are rounded away (half up in magnitude), for each chunk sum by itself. Every limb is
-// touched, with indices known to the compiler: a sum can live in registers.
+// Bits below 2^-190 are rounded away (half up in magnitude), for each chunk sum by itself. Every limb is touched, with
+// indices known to the compiler: a sum can live in registers.
 ZRT_HD inline void ExactSum::add(double chunk_sum) {
   if (!(std::fabs(chunk_sum) < chunk_limit)) {
     ++non_finite;
@@ -76,8 +74,7 @@ ZRT_HD inline void ExactSum::add(const ExactSum& other) {
 ZRT_HD inline double ExactSum::value() const {
   if (non_finite != 0) return std::numeric_limits<double>::quiet_NaN();
   const bool negative = (limbs[size - 1] >> 63) != 0;
-  uint64_t magnitude[size];
-  uint64_t carry = 1;
+  uint64_t magnitude[size], carry = 1;
   for (int i = 0; i < size; ++i) {
     magnitude[i] = negative ? ~limbs[i] + carry : limbs[i];
     carry = carry && magnitude[i] == 0;
@@ -96,8 +93,8 @@ ZRT_HD inline double ExactSum::value() const {
     for (int i = 0; i + 1 < top; ++i) rest = rest || magnitude[i] != 0;
   }
   if (rest) leading |= 1;
-  const double result = std::ldexp(static_cast<double>(leading), 64 * top - empty + low_exponent);
-  return negative ? -result : result;
+  const double rounded = static_cast<double>(leading);
+  return std::ldexp(negative ? -rounded : rounded, 64 * top - empty + low_exponent);
 }
 
 }  // namespace zrt::optimizer

@@ -75,7 +75,7 @@ class Head : public TransformerBlock {
   struct Space {
     std::byte* scratch;
     void* normed;    // R C: output of the norm, in backward its gradient
-    void* logits;    // (chunk, V)
+    void* logits;    // (chunk, V), rows row_length() apart
     double* losses;  // R
     uint16_t* low;   // (V, C)
     float* tile;     // (vocab_tile, C)
@@ -92,18 +92,32 @@ class Head : public TransformerBlock {
   // Whether the weight gradient is a rounded sum of several chunks.
   static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(); }
 
-  GemmSpec logits_spec(const Shape& shape, int64_t rows, DType result) const {
+  int64_t row_length() const { return product_stride(sizes_.vocab); }
+
+  // Decoding gives its logits away, dense and in fp32.
+  GemmSpec logits_spec(const Shape& shape, int64_t rows) const {
     const int64_t V = sizes_.vocab, C = sizes_.hidden;
-    return {rows, V, C, false, true, C, C, V, shape.type, shape.type, result, false, false, 1};
+    const bool given = shape.mode == Mode::decode;
+    return {rows,
+            V,
+            C,
+            false,
+            true,
+            C,
+            C,
+            given ? V : row_length(),
+            shape.type,
+            shape.type,
+            given ? DType::f32 : shape.type};
   }
   GemmSpec input_spec(const Shape& shape, int64_t rows) const {
     const int64_t V = sizes_.vocab, C = sizes_.hidden;
-    return {rows, C, V, false, false, V, C, C, shape.type, shape.type, shape.type, false, false, 1};
+    return {rows, C, V, false, false, row_length(), C, C, shape.type, shape.type, shape.type, false, false, 1};
   }
   // Rows `tokens` of the weight gradient from `rows` rows of logits.
   GemmSpec weight_spec(const Shape& shape, int64_t tokens, int64_t rows, DType result, bool accumulate) const {
-    const int64_t V = sizes_.vocab, C = sizes_.hidden;
-    return {tokens, C, rows, true, false, V, C, C, shape.type, shape.type, result, false, accumulate, 1};
+    const int64_t C = sizes_.hidden;
+    return {tokens, C, rows, true, false, row_length(), C, C, shape.type, shape.type, result, false, accumulate, 1};
   }
   void add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows, const void* normed) const;
 
@@ -125,17 +139,17 @@ Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows());
   Space space{};
   if (shape.mode == Mode::decode) {
-    space.scratch = layout.take<std::byte>(find_gemm(logits_spec(shape, shape.rows(), DType::f32)).workspace_bytes());
+    space.scratch = layout.take<std::byte>(find_gemm(logits_spec(shape, shape.rows())).workspace_bytes());
     space.normed = layout.take(row_bytes(shape) * R);
     return space;
   }
   uint64_t scratch = 0;
   in_pieces(shape.rows(), chunk_rows(), [&](int64_t, int64_t rows) {
-    scratch = std::max(scratch, find_gemm(logits_spec(shape, rows, shape.type)).workspace_bytes());
+    scratch = std::max(scratch, find_gemm(logits_spec(shape, rows)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * R);
-  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * sizes_.vocab) *
+  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * row_length()) *
                              core::dtype_size(shape.type));
   space.losses = layout.take<double>(R * 8);
   return space;
@@ -146,7 +160,7 @@ Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
   uint64_t scratch = norm_.backward_scratch(shape);
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
   in_pieces(shape.rows(), chunk_rows(), [&](int64_t begin, int64_t rows) {
-    cover(logits_spec(shape, rows, shape.type));
+    cover(logits_spec(shape, rows));
     cover(input_spec(shape, rows));
     if (split_sum(shape)) {
       in_pieces(V, vocab_tile(V),
@@ -159,8 +173,8 @@ Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
-  space.logits =
-      layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * V) * core::dtype_size(shape.type));
+  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * row_length()) *
+                             core::dtype_size(shape.type));
   if (split_sum(shape)) {
     space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
     space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile(V), V) * C) * 4);
@@ -185,9 +199,9 @@ void Head::forward(const Call& call) const {
   norm_.forward(call, norm_weight, call.input, space.normed, {});
   in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
     const void* normed = offset(space.normed, static_cast<uint64_t>(begin) * row_bytes(shape));
-    find_gemm(logits_spec(shape, rows, shape.type))
-        .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, 0, space.losses + begin);
+    find_gemm(logits_spec(shape, rows)).run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, row_length(), 0,
+                  space.losses + begin);
   });
   sum_losses(space.losses, R, call.loss);
 }
@@ -223,9 +237,8 @@ void Head::backward(const Call& call) const {
   in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
     const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
     const void* normed = offset(saved.normed, at);
-    find_gemm(logits_spec(shape, rows, shape.type))
-        .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, call.loss_scale,
+    find_gemm(logits_spec(shape, rows)).run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, row_length(), call.loss_scale,
                   space.losses + begin);
     find_gemm(input_spec(shape, rows))
         .run(space.logits, call.weights[output_weight_], offset(space.normed, at), nullptr, space.scratch);
@@ -241,7 +254,7 @@ void Head::decode(const Call& call) const {
   Layout layout(call.workspace);
   const Space space = forward_space(layout, shape);
   norm_.forward(call, norm_weight, call.input, space.normed, {});
-  find_gemm(logits_spec(shape, shape.rows(), DType::f32))
+  find_gemm(logits_spec(shape, shape.rows()))
       .run(space.normed, call.weights[output_weight_], call.output, nullptr, space.scratch);
 }
 

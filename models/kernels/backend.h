@@ -27,6 +27,7 @@ struct Backend {
   std::unique_ptr<Gemm> (*make_gemm)(const GemmSpec& spec);  // throws core::Error when the library has no such product
   std::string (*libraries)();                                // with versions, for the kernel table
   bool products_fuse;                                        // see gemm.h
+  int64_t product_stride;                                    // what product_stride() rounds to
 };
 
 namespace cpu {

@@ -86,9 +86,9 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
   return here().embed_backward_workspace(shape);
 }
 
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
-                   double* losses) {
-  here().cross_entropy(type, logits, targets, rows, V, gradient_scale, losses);
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
+                   float gradient_scale, double* losses) {
+  here().cross_entropy(type, logits, targets, rows, V, stride, gradient_scale, losses);
 }
 
 void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {

@@ -63,6 +63,10 @@ const Gemm& find_gemm(const GemmSpec& spec);
 // they do not, the passes are better made by whoever can join them with others.
 bool products_fuse();
 
+// The elements that rows of `columns` elements should lie apart in a matrix made for products at place(): on a GPU a
+// whole number of cache lines, without which the fast kernels cannot read it.
+int64_t product_stride(int64_t columns);
+
 // XXH3 over the sorted lines "spec -> algorithm, workspace" of everything found so far, with the library's version.
 std::string kernel_table_hash();
 

@@ -99,6 +99,11 @@ bool products_fuse() {
   return backend(core::place().device).products_fuse;
 }
 
+int64_t product_stride(int64_t columns) {
+  const int64_t unit = backend(core::place().device).product_stride;
+  return (columns + unit - 1) / unit * unit;
+}
+
 std::string kernel_table_hash() {
   std::set<std::string> lines;
   bool on_cpu = false, on_gpu = false;

@@ -89,10 +89,11 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace);
 uint64_t embed_backward_workspace(const EmbeddingShape& shape);
 
-// losses[r] = cross entropy of logits (rows, V) with targets[r], in nats. With a gradient_scale other than 0 the
-// logits become gradient_scale · (softmax - one_hot). A row with a negative target has loss and gradient zero.
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
-                   double* losses);
+// losses[r] = cross entropy of logits (rows, V), whose rows are `stride` elements apart, with targets[r], in nats. With
+// a gradient_scale other than 0 the logits become gradient_scale · (softmax - one_hot). A row with a negative target
+// has loss and gradient zero.
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
+                   float gradient_scale, double* losses);
 // *sum = the sum of the rows' losses, in an order that depends on `rows` alone.
 void sum_losses(const double* losses, int64_t rows, double* sum);
 

@@ -1,8 +1,6 @@
 // The loop of the element-wise optimizers: one thread updates four neighbouring elements. A rule brings the arithmetic:
-//   states                           how many states it keeps, at most 2
-//   skip()                           whether the step is skipped
-//   scalars()                        numbers of the step
-//   apply(scalars, g, w, s0, s1)     one element
+//   states: how many it keeps, at most 2;  skip(): whether the step is skipped;  scalars(): numbers of the step;
+//   apply(scalars, g, w, s0, s1): one element.
 // For files compiled without contraction (EXACT), whose bits are those of the host's kernels.
 #pragma once
 #include <cuda_runtime.h>

@@ -1,4 +1,6 @@
 // Sums at the place of the calling thread: on a GPU they must have the host's bits.
+#include <algorithm>
+
 #include "catch.h"
 #include "comm/cuda/reduce_shape.h"
 #include "comm/pieces.h"

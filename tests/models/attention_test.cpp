@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "core/parallel.h"
+#include "models/kernels/cuda/attention_order.h"
 #include "tests/models/kernel_data.h"
 
 using zrt::core::DType;
@@ -140,6 +141,72 @@ TEST_CASE("heads that share keys and values match naive fp64 attention") {
   check({2, 13, 4, 2, 5, type, dropout});
   check({1, 131, 6, 2, 16, type, dropout});
   check({2, 300, 3, 1, 24, type, dropout});
+}
+
+TEST_CASE("heads of the widths in use match naive fp64 attention") {
+  const DType type = GENERATE(DType::bf16, DType::f16);
+  const float dropout = GENERATE(0.0f, 0.25f);
+  const int64_t width = GENERATE(40, 64, 80, 96, 128);
+  check({1, 129, 4, 2, width, type, dropout});
+}
+
+TEST_CASE("heads wider than the widest in use match naive fp64 attention") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  check({1, 40, 2, 1, 130, type, 0});
+  check({1, 35, 2, 1, 264, type, 0.25f});
+}
+
+TEST_CASE("attention of buffers that start anywhere matches naive fp64 attention") {
+  const AttentionShape s{2, 70, 4, 2, 64, GENERATE(DType::f32, DType::bf16, DType::f16), 0};
+  const int64_t shift = GENERATE(1, 3);
+  const KernelBuffer qkv = KernelBuffer::random(s.type, s.B * s.T * s.row(), 2);
+  const KernelBuffer d_out = KernelBuffer::random(s.type, s.B * s.T * s.C());
+  const Reference expected = reference(s, qkv, d_out, {}, 0);
+  const auto shifted = [&](const KernelBuffer& from) {
+    KernelBuffer to(s.type, from.size() + shift);
+    for (int64_t i = 0; i < from.size(); ++i) to.set(i + shift, static_cast<float>(from.at(i)));
+    return to;
+  };
+  const auto at = [&](KernelBuffer& buffer) {
+    return static_cast<std::byte*>(buffer.data()) + index(shift) * zrt::core::dtype_size(s.type);
+  };
+  KernelBuffer in = shifted(qkv), d = shifted(d_out), out(s.type, d.size()), d_qkv(s.type, in.size());
+  KernelBuffer lse(DType::f32, s.B * s.heads * s.T);
+  KernelBuffer workspace(
+      DType::f32,
+      static_cast<int64_t>(std::max(attention_forward_workspace(s), attention_backward_workspace(s)) / 4 + 1));
+  std::byte* const space = static_cast<std::byte*>(workspace.data());
+  attention_forward(s, at(in), at(out), lse.floats(), {}, 0, space);
+  attention_backward(s, at(in), at(out), lse.floats(), at(d), at(d_qkv), {}, 0, space);
+  const auto error = [&](const KernelBuffer& got, const Doubles& wanted) {
+    KernelBuffer values(s.type, got.size() - shift);
+    for (int64_t i = 0; i < values.size(); ++i) values.set(i, static_cast<float>(got.at(i + shift)));
+    return error_of(values, wanted);
+  };
+  const double limit = s.type == DType::f32 ? 1e-6 : 6e-3;
+  CHECK(error(out, expected.out) < limit);
+  CHECK(error(d_qkv, expected.d_qkv) < limit);
+  const KernelBuffer poison(s.type, shift);
+  for (int64_t i = 0; i < shift; ++i) CHECK(d_qkv.at(i) == poison.at(i));
+}
+
+TEST_CASE("a GPU's blocks take every tile of every head once, the longest of a chunk first") {
+  const int64_t heads = GENERATE(1, 5, 48), T = GENERATE(1, 128, 1000), bytes = GENERATE(1, 3 << 20, 1 << 30);
+  const cuda::TileOrder order = cuda::tile_order(heads, T, 128, bytes);
+  CHECK(order.tiles == (T + 127) / 128);
+  std::vector<int> taken(index(order.blocks()));
+  for (int block = 0; block < order.blocks(); ++block) {
+    const auto item = order.at(block);
+    REQUIRE(item.head < order.heads);
+    REQUIRE(item.rank < order.tiles);
+    ++taken[index(item.head * order.tiles + item.rank)];
+    if (block > 0) {
+      const auto before = order.at(block - 1);
+      const bool same = before.head / order.chunk == item.head / order.chunk;
+      CHECK((same ? item.rank >= before.rank : item.rank == 0));
+    }
+  }
+  CHECK(std::count(taken.begin(), taken.end(), 1) == order.blocks());
 }
 
 TEST_CASE("attention of one new token equals the last row of attention over all of them") {

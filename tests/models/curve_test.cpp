@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "catch.h"
+#include "core/device.h"
 #include "optimizer/adam_update.h"
+#include "optimizer/exact_sum.h"
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 

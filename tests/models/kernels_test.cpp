@@ -304,28 +304,34 @@ TEST_CASE("cross entropy and its gradient match fp64") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const auto [rows, V] = GENERATE(std::pair(3, 5), std::pair(9, 257), std::pair(2, 5003));
   const double scale = GENERATE(0.5, 30.0);
-  KernelBuffer logits = KernelBuffer::random(type, rows * V, scale);
+  const int64_t stride = V + GENERATE(0, 3);
+  KernelBuffer logits = KernelBuffer::random(type, rows * stride, scale);
   const float gradient = 0.125f;
   Visible<int32_t> targets;
-  Doubles expected, losses;
+  Doubles expected = doubles(logits), losses;
   for (int64_t r = 0; r < rows; ++r) {
     targets.push_back(static_cast<int32_t>((r * 31 + 2) % V));
     double sum = 0;
-    for (int64_t v = 0; v < V; ++v) sum += std::exp(logits.at(r * V + v));
-    losses.push_back(std::log(sum) - logits.at(r * V + targets.back()));
+    for (int64_t v = 0; v < V; ++v) sum += std::exp(logits.at(r * stride + v));
+    losses.push_back(std::log(sum) - logits.at(r * stride + targets.back()));
     for (int64_t v = 0; v < V; ++v) {
-      expected.push_back((std::exp(logits.at(r * V + v)) / sum - (v == targets.back())) *
-                         static_cast<double>(gradient));
+      expected[index(r * stride + v)] =
+          (std::exp(logits.at(r * stride + v)) / sum - (v == targets.back())) * static_cast<double>(gradient);
     }
   }
   Visible<double> only(index(rows)), got(index(rows));
   const KernelBuffer before = logits;
-  cross_entropy(type, logits.data(), targets.data(), rows, V, 0, only.data());
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0, only.data());
   CHECK(logits == before);
-  cross_entropy(type, logits.data(), targets.data(), rows, V, gradient, got.data());
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, gradient, got.data());
   settle();
   CHECK(only == got);
   for (size_t r = 0; r < losses.size(); ++r) CHECK(std::abs(got[r] - losses[r]) < 1e-6 * (1 + losses[r]));
+  // What lies between the rows stays, and hides no error.
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t v = V; v < stride; ++v) CHECK(logits.at(r * stride + v) == expected[index(r * stride + v)]);
+    for (int64_t v = V; v < stride; ++v) logits.set(r * stride + v, 0), expected[index(r * stride + v)] = 0;
+  }
   CHECK(error_of(logits, expected) < tolerance(type));
 }
 
@@ -335,12 +341,12 @@ TEST_CASE("rows without a target have neither loss nor gradient") {
   const KernelBuffer before = logits;
   const Visible<int32_t> targets{4, -1, 5};
   Visible<double> losses(3, 7);
-  cross_entropy(type, logits.data(), targets.data(), 3, 70, 0, losses.data());
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 0, losses.data());
   settle();
   CHECK(losses[1] == 0);
   CHECK(losses[0] > 0);
   CHECK(logits == before);
-  cross_entropy(type, logits.data(), targets.data(), 3, 70, 1, losses.data());
+  cross_entropy(type, logits.data(), targets.data(), 3, 70, 70, 1, losses.data());
   settle();
   CHECK(losses[1] == 0);
   for (int64_t i = 70; i < 140; ++i) CHECK(logits.at(i) == 0);

@@ -113,8 +113,8 @@ TEST_CASE("the largest chunks can be summed for a trillion elements") {
   CHECK(sum.value() == 0x1p128);
 }
 
-std::vector<float> values(size_t count) {
-  std::vector<float> x;
+test::Visible<float> values(size_t count) {
+  test::Visible<float> x;
   for (uint64_t i = 0; i < count; ++i) {
     const int exponent = static_cast<int>(core::random_word({.seed = 5}, i) % 60) - 40;
     x.push_back(std::ldexp(core::random_normal({.seed = 6}, i), exponent));
@@ -122,8 +122,16 @@ std::vector<float> values(size_t count) {
   return x;
 }
 
-std::vector<uint16_t> narrow(const std::vector<float>& x, DType type) {
-  std::vector<uint16_t> y;
+// add_squares to a copy of `sum`, wherever the test runs.
+void add(ExactSum& sum, int64_t n, const void* data, DType type) {
+  test::Visible<ExactSum> there(1, sum);
+  add_squares(there[0], n, data, type);
+  test::settle();
+  sum = there[0];
+}
+
+test::Visible<uint16_t> narrow(const test::Visible<float>& x, DType type) {
+  test::Visible<uint16_t> y;
   for (float v : x) y.push_back(type == DType::bf16 ? core::to_bf16(v).bits : core::to_f16(v).bits);
   return y;
 }
@@ -139,10 +147,11 @@ double chunk_reference(const float* x) {
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }
 
-TEST_CASE("every instruction set sums a chunk in the documented order") {
+TEST_CASE("every instruction set sums a chunk in the documented order", "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
-  std::vector<float> x = values(64 * 50);
-  const std::vector<uint16_t> half = narrow(x, type);
+  test::Visible<float> x = values(64 * 50);
+  const test::Visible<uint16_t> half = narrow(x, type);
   for (size_t i = 0; type != DType::f32 && i < x.size(); ++i) {
     x[i] = type == DType::bf16 ? to_float(core::bf16{half[i]}) : to_float(core::f16{half[i]});
   }
@@ -157,12 +166,12 @@ TEST_CASE("every instruction set sums a chunk in the documented order") {
 TEST_CASE("add_squares gives equal limbs for any sharding and any number of threads") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   constexpr int64_t n = 64 * 333;
-  const std::vector<float> x = values(n);
-  const std::vector<uint16_t> half = narrow(x, DType::bf16);
+  const test::Visible<float> x = values(n);
+  const test::Visible<uint16_t> half = narrow(x, DType::bf16);
   const auto* data = type == DType::f32 ? reinterpret_cast<const std::byte*>(x.data())
                                         : reinterpret_cast<const std::byte*>(half.data());
   ExactSum reference;
-  add_squares(reference, n, data, type);
+  add(reference, n, data, type);
   double squares = 0;
   for (float v : x) squares += static_cast<double>(v) * static_cast<double>(v);
   CHECK(reference.value() == Approx(squares).epsilon(type == DType::f32 ? 1e-12 : 1e-2));
@@ -172,7 +181,7 @@ TEST_CASE("add_squares gives equal limbs for any sharding and any number of thre
       ExactSum total;
       for (int64_t begin = 0; begin < n; begin += shard) {
         ExactSum part;
-        add_squares(part, std::min(shard, n - begin), data + static_cast<size_t>(begin) * core::dtype_size(type), type);
+        add(part, std::min(shard, n - begin), data + static_cast<size_t>(begin) * core::dtype_size(type), type);
         total.add(part);
       }
       CHECK(equal(total, reference));
@@ -182,10 +191,10 @@ TEST_CASE("add_squares gives equal limbs for any sharding and any number of thre
 }
 
 TEST_CASE("tiny and huge elements mix exactly, and what no sum can hold is flagged") {
-  std::vector<float> x(128, 0.0f);
+  test::Visible<float> x(128, 0.0f);
   x[0] = 1e13f, x[1] = 1e-20f, x[64] = 1e-27f;
   ExactSum sum;
-  add_squares(sum, 128, x.data(), DType::f32);
+  add(sum, 128, x.data(), DType::f32);
   CHECK(sum.non_finite == 0);
   CHECK(sum.value() == Approx(1e26).epsilon(1e-6));
   sum.add(-static_cast<double>(x[0]) * static_cast<double>(x[0]));
@@ -193,12 +202,12 @@ TEST_CASE("tiny and huge elements mix exactly, and what no sum can hold is flagg
   x[3] = 1e-30f;
   x[65] = 1e30f;
   ExactSum large;
-  add_squares(large, 128, x.data(), DType::f32);
+  add(large, 128, x.data(), DType::f32);
   CHECK(large.non_finite == 1);
   x[65] = std::numeric_limits<float>::quiet_NaN();
   x[2] = -std::numeric_limits<float>::infinity();
   ExactSum broken;
-  add_squares(broken, 128, x.data(), DType::f32);
+  add(broken, 128, x.data(), DType::f32);
   CHECK(broken.non_finite == 2);
   CHECK_THROWS_AS(add_squares(broken, 65, x.data(), DType::f32), core::Error);
   CHECK_THROWS_AS(add_squares(broken, 64, x.data(), DType::i32), core::Error);

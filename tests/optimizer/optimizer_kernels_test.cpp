@@ -74,7 +74,8 @@ float times(float a, float b) {
   return product;
 }
 
-TEST_CASE("SGD kernels give the bits of the documented scalar order, for all kinds and types") {
+TEST_CASE("SGD kernels give the bits of the documented scalar order, for all kinds and types", "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   const SgdScalars s{0.37f, 0.01f, 0.9f, 0.7f, 0.05f};
   for (size_t kind = 0; kind < 3; ++kind) {
     for (size_t type = 0; type < 3; ++type) {
@@ -101,7 +102,9 @@ TEST_CASE("SGD kernels give the bits of the documented scalar order, for all kin
   }
 }
 
-TEST_CASE("Lion kernels give the bits of the documented scalar order, for all types, and a zero moves nothing") {
+TEST_CASE("Lion kernels give the bits of the documented scalar order, for all types, and a zero moves nothing",
+          "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   const LionScalars s{0.9f, 1 - 0.9f, 0.99f, 1 - 0.99f, 0.37f, 1 - 0.001f, 0.01f};
   for (size_t type = 0; type < 3; ++type) {
     const Grad grad = make_grad(type);
@@ -126,7 +129,9 @@ TEST_CASE("Lion kernels give the bits of the documented scalar order, for all ty
   }
 }
 
-TEST_CASE("sums of squares are exact: any order, cut and instruction set gives the same bits, near the true sum") {
+TEST_CASE("sums of squares are exact: any order, cut and instruction set gives the same bits, near the true sum",
+          "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   for (size_t type = 0; type < 3; ++type) {
     const Grad grad = make_grad(type);
     const size_t size = type == 0 ? 4 : 2;
@@ -174,7 +179,8 @@ TEST_CASE("sums of squares are exact: any order, cut and instruction set gives t
   CHECK(make_bins(0).at[0] == 0);
 }
 
-TEST_CASE("Adafactor's directions and updates give the bits of scalar code") {
+TEST_CASE("Adafactor's directions and updates give the bits of scalar code", "[cpu]") {
+  ZRT_ONLY_ON_CPU();
   const AdafactorScalars s{1.7f, 0.01f, 0.9f, 1 - 0.9f, 0.002f};
   for (size_t type = 0; type < 3; ++type) {
     const Grad grad = make_grad(type);

@@ -40,8 +40,8 @@ struct Run {
   int ranks;
   bool sharded_update;  // each rank updates its shard, else all update everything
   std::vector<UnitState> kinds;
-  std::vector<float> master;
-  std::vector<std::vector<std::vector<float>>> states;  // [rank][kind], whole
+  test::Visible<float> master;
+  std::vector<std::vector<test::Visible<float>>> states;  // [rank][kind], whole
   Progress progress;
 
   Run(const OptimizerParams& params, const std::vector<models::Param>& of, int on, bool sharded)
@@ -54,23 +54,24 @@ struct Run {
     }
   }
 
-  void step(const std::vector<float>& grad, const Rates& rates, float grad_scale = 1) {
-    Decision decision;
+  void step(const test::Visible<float>& grad, const Rates& rates, float grad_scale = 1) {
+    test::Visible<Decision> visible(1);
+    Decision& decision = visible[0];
     decision.grad_scale = grad_scale;
     for (float g : grad) decision.grad_squares += std::pow(static_cast<double>(g * grad_scale), 2);
     optimizer->decide(rates, progress, decision);
-    std::vector<std::vector<std::byte>> work(static_cast<size_t>(ranks));
+    std::vector<test::Visible<std::byte>> work(static_cast<size_t>(ranks));
     for (auto& of_rank : work) of_rank.resize(optimizer->work_bytes(unit));
     for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
       const size_t bytes = optimizer->share_bytes(unit, round);
-      std::vector<std::byte> shares(bytes * static_cast<size_t>(ranks), std::byte{0xFB});
+      test::Visible<std::byte> shares(bytes * static_cast<size_t>(ranks), std::byte{0xFB});
       each_rank(grad, work, true, [&](size_t r, const UnitPart& part) {
         optimizer->sum(round, decision, part, shares.data() + r * bytes);
       });
       each_rank(grad, work, sharded_update,
                 [&](size_t, const UnitPart& part) { optimizer->fold(round, decision, part, shares.data(), ranks); });
     }
-    const std::vector<float> before = master;
+    const test::Visible<float> before = master;
     each_rank(grad, work, sharded_update, [&](size_t, UnitPart part) {
       if (!sharded_update) master = before;
       part.master = master.data() + part.begin;
@@ -79,7 +80,8 @@ struct Run {
   }
 
   template <class Body>
-  void each_rank(const std::vector<float>& grad, std::vector<std::vector<std::byte>>& work, bool sharded, Body body) {
+  void each_rank(const test::Visible<float>& grad, std::vector<test::Visible<std::byte>>& work, bool sharded,
+                 Body body) {
     for (size_t r = 0; r < static_cast<size_t>(ranks); ++r) {
       UnitPart part;
       part.unit = &unit;
@@ -94,11 +96,12 @@ struct Run {
       }
       part.states = pointers;
       body(r, part);
+      test::settle();
     }
   }
 
-  std::vector<float> flat(const json& tensors) const {
-    std::vector<float> result(static_cast<size_t>(unit.elements));
+  test::Visible<float> flat(const json& tensors) const {
+    test::Visible<float> result(static_cast<size_t>(unit.elements));
     for (size_t p = 0; p < unit.params.size(); ++p) {
       for (size_t i = 0; i < tensors[p].size(); ++i) {
         result[static_cast<size_t>(unit.params[p].offset) + i] = tensors[p][i].get<float>();
@@ -147,10 +150,10 @@ TEST_CASE("trajectories are those of PyTorch's SGD, Hugging Face's Adafactor and
     run.master = run.flat(data["starts"]);
     for (size_t step = 0; step < golden["weights"].size(); ++step) {
       // Gradients as they come from a step with a loss scale: multiplied, and divided again by the update.
-      std::vector<float> grad = run.flat(data["grads"][step]);
+      test::Visible<float> grad = run.flat(data["grads"][step]);
       for (float& g : grad) g *= 1024;
       run.step(grad, {golden["params"].value("lr", 0.0)}, 1.0f / 1024);
-      const std::vector<float> expected = run.flat(golden["weights"][step]);
+      const test::Visible<float> expected = run.flat(golden["weights"][step]);
       double worst = 0;
       for (size_t i = 0; i < expected.size(); ++i) {
         worst = std::max(worst, std::abs(static_cast<double>(run.master[i]) - static_cast<double>(expected[i])));
@@ -169,7 +172,7 @@ TEST_CASE("ranks, shards and whole updates give the same bits for every optimize
     for (int ranks : {1, 2, 3, 5}) {
       for (bool sharded : {true, false}) {
         Run run(optimizer, params, ranks, sharded);
-        std::vector<float> grad(run.master.size());
+        test::Visible<float> grad(run.master.size());
         for (const UnitParam& place : run.unit.params) {
           for (int64_t i = 0; i < place.param->elements(); ++i) {
             run.master[static_cast<size_t>(place.offset + i)] =

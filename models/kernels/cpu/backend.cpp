@@ -23,6 +23,6 @@ std::string libraries() {
 
 #define ZRT_ADDRESS(name) &cpu::name,
 
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, false};
+const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, false, 1};
 
 }  // namespace zrt::models::cpu

@@ -25,6 +25,21 @@ struct KeysShape {
   static constexpr int bytes = 2 * rows * width * 2 + 2 * stage_bytes;
 };
 
+// Zeros where future(row, column) of the accumulator.
+template <int M, int N, class Future>
+__device__ void clear_future(float (&c)[M][N][4], int lane, const Future& future) {
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (future(16 * m + 8 * (i / 2) + lane / 4, 8 * n + 2 * (lane % 4) + i % 2)) c[m][n][i] = 0;
+      }
+    }
+  }
+}
+
 template <class E, int width, bool drops>
 __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs a) {
   using Tile = SharedTile<width>;
@@ -69,10 +84,12 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
       if (query < a.T) {
         const E* out = static_cast<const E*>(a.out) + a.output(b, head) + query * C;
         for (int chunk = lane % 4; chunk * 8 < a.width; chunk += 4) {
+          E x[8], d[8];
           const uint4 packed = *reinterpret_cast<const uint4*>(out + chunk * 8),
                       d_packed = *reinterpret_cast<const uint4*>(shared + Shape::rows * Tile::row_bytes +
                                                                  Tile::offset(local, chunk));
-          const E *x = reinterpret_cast<const E*>(&packed), *d = reinterpret_cast<const E*>(&d_packed);
+          memcpy(x, &packed, sizeof x);
+          memcpy(d, &d_packed, sizeof d);
 #pragma unroll
           for (int i = 0; i < 8; ++i) total += read_element(x[i]) * read_element(d[i]);
         }
@@ -99,21 +116,21 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
     float p[M][N][4], dp[M][N][4];
     row_products<E, width>(p, q_tile, warp_row, k_tile);
     row_products<E, width>(dp, do_tile, warp_row, v_tile);
-    const bool edge = key + others - 1 > warp_first;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
       for (int n = 0; n < N; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = key + 8 * n + 2 * (lane % 4) + i % 2;
-          const float probability = exp2_fast(p[m][n][i] * scale - lse[m][i / 2]);
-          if constexpr (drops) dp[m][n][i] *= dropout_factor(a, a.element(b, head, query) + static_cast<uint64_t>(at));
-          const float ds = probability * (dp[m][n][i] - delta[m][i / 2]);
-          p[m][n][i] = edge && at > query ? 0 : ds;
+          if constexpr (drops) {
+            const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = key + 8 * n + 2 * (lane % 4) + i % 2;
+            dp[m][n][i] *= dropout_factor(a, a.element(b, head, query) + static_cast<uint64_t>(at));
+          }
+          p[m][n][i] = exp2_fast(p[m][n][i] * scale - lse[m][i / 2]) * (dp[m][n][i] - delta[m][i / 2]);
         }
       }
     }
+    if (key + others - 1 > warp_first) clear_future(p, lane, [&](int r, int c) { return key + c > warp_first + r; });
     uint32_t ds[M][N / 2][4];
     pack<E>(ds, p);
     accumulate<E, width>(dq, ds, k_tile);
@@ -183,19 +200,18 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
     // Rows are keys and columns queries, so that both gradients have the probabilities on the left.
     float p[M][N][4];
     row_products<E, width>(p, k_tile, warp_row, q_tile);
-    const bool edge = warp_first + Shape::warp_rows - 1 > query;
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const float2 both = lse[4 * n];
+      const float shift[2] = {both.x * log2_e, both.y * log2_e};
 #pragma unroll
       for (int m = 0; m < M; ++m) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int key = warp_first + 16 * m + 8 * (i / 2) + lane / 4, at = query + 8 * n + 2 * (lane % 4) + i % 2;
-          const float probability = exp2_fast(p[m][n][i] * scale - (i % 2 == 0 ? both.x : both.y) * log2_e);
-          p[m][n][i] = edge && key > at ? 0 : probability;
-        }
+        for (int i = 0; i < 4; ++i) p[m][n][i] = exp2_fast(p[m][n][i] * scale - shift[i % 2]);
       }
+    }
+    if (warp_first + Shape::warp_rows - 1 > query) {
+      clear_future(p, lane, [&](int r, int c) { return warp_first + r > query + c; });
     }
     uint32_t left[M][N / 2][4];
     float kept[drops ? M : 1][drops ? N : 1][4];

@@ -7,6 +7,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace zrt::models::cuda {
 
@@ -42,14 +43,21 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
   }
 }
 
+template <class Pair>
+__device__ inline uint32_t bits_of(const Pair& pair) {
+  uint32_t bits;
+  memcpy(&bits, &pair, sizeof bits);
+  return bits;
+}
+
 template <class E>
 __device__ inline uint32_t pack(float low, float high) {
   if constexpr (std::is_same_v<E, __half>) {
     const __half2 pair = __floats2half2_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(pair);
+    return bits_of(pair);
   } else {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(pair);
+    return bits_of(pair);
   }
 }
 

@@ -14,6 +14,6 @@ std::string libraries() {
 
 #define ZRT_ADDRESS(name) &cuda::name,
 
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, true};
+const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, true, 64};
 
 }  // namespace zrt::models::cuda

@@ -57,12 +57,12 @@ __device__ float gradient_at(const Gradient& g, int64_t at, float x) {
 
 template <class T, bool keep>
 __global__ void __launch_bounds__(row_threads)
-    cross_entropy_rows(T* logits, const int32_t* targets, int64_t V, float scale, double* losses) {
+    cross_entropy_rows(T* logits, const int32_t* targets, int64_t V, int64_t stride, float scale, double* losses) {
   extern __shared__ uint4 kept[];
   __shared__ float shared_max[32];
   __shared__ double shared_sum[32];
   const int64_t r = blockIdx.x, target = targets[r];
-  T* row = logits + r * V;
+  T* row = logits + r * stride;
   if (target < 0) {
     if (threadIdx.x == 0) losses[r] = 0;
     if (scale != 0) {
@@ -142,7 +142,7 @@ int64_t room() {
 }
 
 template <class T>
-void launch(T* logits, const int32_t* targets, int64_t rows, int64_t V, float scale, double* losses) {
+void launch(T* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride, float scale, double* losses) {
   const auto blocks = static_cast<unsigned>(rows);
   const int64_t bytes = V / group * static_cast<int64_t>(sizeof(Raw<T>));
   const cudaStream_t stream = core::cuda::stream();
@@ -155,9 +155,9 @@ void launch(T* logits, const int32_t* targets, int64_t rows, int64_t V, float sc
     }();
     static_cast<void>(raised);
     cross_entropy_rows<T, true>
-        <<<blocks, row_threads, static_cast<size_t>(bytes), stream>>>(logits, targets, V, scale, losses);
+        <<<blocks, row_threads, static_cast<size_t>(bytes), stream>>>(logits, targets, V, stride, scale, losses);
   } else {
-    cross_entropy_rows<T, false><<<blocks, row_threads, 0, stream>>>(logits, targets, V, scale, losses);
+    cross_entropy_rows<T, false><<<blocks, row_threads, 0, stream>>>(logits, targets, V, stride, scale, losses);
   }
   ZRT_LAUNCHED();
 }
@@ -179,11 +179,12 @@ __global__ void __launch_bounds__(sum_threads) sum_all(const double* losses, int
 
 }  // namespace
 
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, float gradient_scale,
-                   double* losses) {
+void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
+                   float gradient_scale, double* losses) {
   if (rows == 0) return;
-  with_type(type,
-            [&](auto zero) { launch(static_cast<decltype(zero)*>(logits), targets, rows, V, gradient_scale, losses); });
+  with_type(type, [&](auto zero) {
+    launch(static_cast<decltype(zero)*>(logits), targets, rows, V, stride, gradient_scale, losses);
+  });
 }
 
 void sum_losses(const double* losses, int64_t rows, double* sum) {

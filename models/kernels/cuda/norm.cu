@@ -19,23 +19,38 @@ struct NormArgs {
   uint64_t first;
 };
 
-// The group at column c of a row that begins at element `row`: x, or x + dropout(b), which is kept in sum.
+// What a group of a row is made of. All groups are loaded before any sum is written, which may be where they lie.
+template <class T, bool residual>
+struct Inputs {
+  Raw<T> x, b;  // b only of a residual sum
+};
+
 template <bool aligned, bool residual, class T>
-__device__ void take(const NormArgs<T>& args, int64_t row, int64_t c, float (&v)[group]) {
-  const int64_t at = row + c, left = args.C - c;
-  load<aligned>(args.x + at, left, v);
+__device__ Inputs<T, residual> take(const NormArgs<T>& args, int64_t row, int64_t c) {
+  Inputs<T, residual> in;
+  in.x = load_raw<aligned>(args.x + row + c, args.C - c);
+  if constexpr (residual) in.b = load_raw<aligned>(args.b + row + c, args.C - c);
+  return in;
+}
+
+// The numbers of the group at column c of a row that begins at element `row`: x, or x + dropout(b), which is kept in
+// sum.
+template <bool aligned, bool residual, class T>
+__device__ void combine(const NormArgs<T>& args, int64_t row, int64_t c, const Inputs<T, residual>& in,
+                        float (&v)[group]) {
+  unpack<T>(in.x, v);
   if constexpr (residual) {
     float b[group];
-    load<aligned>(args.b + at, left, b);
+    unpack<T>(in.b, b);
     if (args.dropout.probability != 0) {
       float mask[group];
-      dropout_mask(args.dropout, args.first + static_cast<uint64_t>(at), mask);
+      dropout_mask(args.dropout, args.first + static_cast<uint64_t>(row + c), mask);
 #pragma unroll
       for (int i = 0; i < group; ++i) b[i] *= mask[i];
     }
 #pragma unroll
     for (int i = 0; i < group; ++i) v[i] = widen(narrow<T>(v[i] + b[i]));  // as a norm would read it back
-    save<aligned>(args.sum + at, left, v);
+    save<aligned>(args.sum + row + c, args.C - c, v);
   }
 }
 
@@ -73,12 +88,17 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
   if (row >= args.rows) return;  // whole warps, and whole blocks where these work together
   const int thread = threadIdx.x % threads;
   const int64_t begin = row * args.C;
-  float v[groups][group];
-  float sum = 0;
+  Inputs<T, residual> in[groups];
+  float v[groups][group], sum = 0;
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) take<aligned, residual>(args, begin, c, v[k]);
+    if (c < args.C) in[k] = take<aligned, residual>(args, begin, c);
+  }
+#pragma unroll
+  for (int k = 0; k < groups; ++k) {
+    const int64_t c = int64_t{group} * (thread + k * threads);
+    if (c < args.C) combine<aligned>(args, begin, c, in[k], v[k]);
   }
   float mean = 0;
   if constexpr (centred) {
@@ -117,7 +137,7 @@ __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
   const T* x = residual ? args.sum : args.x;
   float sum = 0, squares = 0, mean = 0, v[group];
   for (int64_t c = first; c < args.C; c += step) {
-    take<aligned, residual>(args, begin, c, v);
+    combine<aligned>(args, begin, c, take<aligned, residual>(args, begin, c), v);
 #pragma unroll
     for (int i = 0; i < group; ++i) sum += v[i];
   }
