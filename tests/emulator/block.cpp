@@ -73,21 +73,37 @@ void yield() {
   enter(next);
 }
 
-void thread_main() {
-  try {
-    (*block.body)();
-  } catch (const std::exception& error) {
-    block.error = error.what();
+// Runs a thread of one block after the other: fibers stay, because starting one costs system calls.
+void fiber_main() {
+  while (true) {
+    try {
+      (*block.body)();
+    } catch (const std::exception& error) {
+      block.error = error.what();
+    }
+    Fiber& own = *block.fibers[block.current];
+    own.done = true;
+    if (++block.finished == block.threads) {
+      if (_setjmp(own.resume) == 0) _longjmp(block.main, 1);
+      continue;
+    }
+    // Those who wait at a barrier may now be complete.
+    if (block.arrived > 0 && block.arrived == block.threads - block.finished) {
+      block.arrived = 0, block.any_last = block.any, block.any = false;
+      ++block.generation;
+    }
+    yield();  // comes back with the next block
   }
-  Fiber& own = *block.fibers[block.current];
-  own.done = true;
-  if (++block.finished == block.threads) _longjmp(block.main, 1);
-  // Those who wait at a barrier may now be complete.
-  if (block.arrived > 0 && block.arrived == block.threads - block.finished) {
-    block.arrived = 0, block.any_last = block.any, block.any = false;
-    ++block.generation;
-  }
-  yield();
+}
+
+std::unique_ptr<Fiber> make_fiber() {
+  auto fiber = std::make_unique<Fiber>();
+  getcontext(&fiber->start);
+  fiber->start.uc_stack.ss_sp = fiber->stack.get();
+  fiber->start.uc_stack.ss_size = stack_bytes;
+  fiber->start.uc_link = nullptr;
+  makecontext(&fiber->start, fiber_main, 0);
+  return fiber;
 }
 
 void run_block() {
@@ -96,15 +112,10 @@ void run_block() {
   for (Warp& warp : block.warps) warp.arrived = 0;
   for (unsigned i = 0; i < block.threads; ++i) {
     Fiber& fiber = *block.fibers[i];
-    fiber.started = fiber.done = false;
+    fiber.done = false;
     fiber.copies.clear();
     const dim3& extent = now.block_extent;
     fiber.thread = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
-    getcontext(&fiber.start);
-    fiber.start.uc_stack.ss_sp = fiber.stack.get();
-    fiber.start.uc_stack.ss_size = stack_bytes;
-    fiber.start.uc_link = nullptr;
-    makecontext(&fiber.start, thread_main, 0);
   }
   if (_setjmp(block.main) == 0) enter(0);
 }
@@ -116,7 +127,7 @@ void run_grid(dim3 grid, dim3 extent, size_t shared, const std::function<void()>
   block.body = &thread;
   block.error.clear();
   dynamic_bytes = static_cast<unsigned>(shared);
-  while (block.fibers.size() < block.threads) block.fibers.push_back(std::make_unique<Fiber>());
+  while (block.fibers.size() < block.threads) block.fibers.push_back(make_fiber());
   now.block_extent = extent, now.grid_extent = grid;
   unsigned number = 0;
   for (unsigned z = 0; z < grid.z; ++z) {
