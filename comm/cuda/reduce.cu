@@ -3,7 +3,7 @@
 
 #include "comm/cuda/reduce.h"
 #include "comm/cuda/reduce_shape.h"
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "core/error.h"
 #include "core/kernel_convert.h"
 
@@ -85,9 +85,8 @@ void launch(std::span<const void* const> sources, To* target, bool accumulate, i
   const ReduceShape shape = reduce_shape(sources, sizeof(From), target, sizeof(To), count);
   const int64_t items = count - shape.vectors * static_cast<int64_t>(vector_bytes / sizeof(From) - 1);
   const int64_t blocks = std::min(most_blocks, (items + threads - 1) / threads);
-  sum_sources<From, To, Most>
-      <<<static_cast<unsigned>(blocks), threads, 0, core::cuda::stream()>>>(list, target, accumulate, shape, count);
-  ZRT_LAUNCHED();
+  core::cuda::launch(sum_sources<From, To, Most>, static_cast<unsigned>(blocks), threads, 0, list, target, accumulate,
+                     shape, count);
 }
 
 template <class From, class To>

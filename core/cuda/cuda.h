@@ -11,8 +11,6 @@ inline void check(cudaError_t code, const char* expression, const char* file, in
   if (code != cudaSuccess) fail(code, expression, file, line);
 }
 #define ZRT_CUDA(expression) ::zrt::core::cuda::check((expression), #expression, __FILE__, __LINE__)
-// Behind every kernel launch: a launch that was refused (too many threads, too much shared memory).
-#define ZRT_LAUNCHED() ::zrt::core::cuda::check(cudaGetLastError(), "kernel launch", __FILE__, __LINE__)
 
 // The CUDA stream of place(). Throws core::Error on a thread without one.
 cudaStream_t stream();

@@ -1,5 +1,5 @@
 // Adafactor's statistics and factors from all ranks' sums: small, and in the host's order of operations.
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "optimizer/backend.h"
 #include "optimizer/cuda/adafactor.cuh"
 
@@ -79,16 +79,13 @@ void fold_statistics(const AdafactorParams& params, const AdafactorPlace& place,
   const AdafactorStatistics statistics = adafactor_statistics(params, place, part);
   float* factors = adafactor_work(part).factors;
   if (place.factored) {
-    row_kernel<<<static_cast<unsigned>(place.batch), threads, 0, core::cuda::stream()>>>(
-        params, &decision, shares, place.row_sums, place.rows, place.cols, statistics.rows,
-        factors + place.row_factors);
-    ZRT_LAUNCHED();
+    core::cuda::launch(row_kernel, static_cast<unsigned>(place.batch), threads, 0, params, &decision, shares,
+                       place.row_sums, place.rows, place.cols, statistics.rows, factors + place.row_factors);
   }
   const auto blocks = static_cast<unsigned>((place.column_count() + threads - 1) / threads);
-  column_kernel<<<blocks, threads, 0, core::cuda::stream()>>>(params, &decision, shares, place.column_sums,
-                                                              place.column_count(), place.factored ? place.rows : 1,
-                                                              statistics.columns, factors + place.column_factors);
-  ZRT_LAUNCHED();
+  core::cuda::launch(column_kernel, blocks, threads, 0, params, &decision, shares, place.column_sums,
+                     place.column_count(), place.factored ? place.rows : 1, statistics.columns,
+                     factors + place.column_factors);
 }
 
 }  // namespace
@@ -102,9 +99,8 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
   AdafactorScale* scales = adafactor_work(part).scales;
   for (size_t p = 0; p < layout.places.size(); ++p) {
     const Shares of{squares + p, sums, stride, ranks};
-    scale_kernel<<<1, 1, 0, core::cuda::stream()>>>(params, round, &decision, of,
-                                                    layout.places[p].param->param->elements(), scales + p);
-    ZRT_LAUNCHED();
+    core::cuda::launch(scale_kernel, 1, 1, 0, params, round, &decision, of, layout.places[p].param->param->elements(),
+                       scales + p);
     if (round == 0) fold_statistics(params, layout.places[p], decision, part, of);
   }
 }

@@ -1,5 +1,5 @@
 // The order of operations is that of adafactor_kernels.cpp.
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "optimizer/backend.h"
 #include "optimizer/cuda/adafactor.cuh"
 #include "optimizer/pieces.h"
@@ -60,11 +60,10 @@ void adafactor_step(const AdafactorParams& params, const Decision& decision, con
     const auto blocks = static_cast<unsigned>((range.to - range.from + threads * turns - 1) / (threads * turns));
     for_type(part.grad_type, [&]<class Grad>(Grad) {
       for_copy(part, [&]<class Weight>(Weight) {
-        apply_kernel<Grad, Weight><<<blocks, threads, 0, core::cuda::stream()>>>(
-            params, make_matrix(part, place, range), &decision, factors_of(part, place), scales + p, arrays);
+        core::cuda::launch(apply_kernel<Grad, Weight>, blocks, threads, 0, params, make_matrix(part, place, range),
+                           &decision, factors_of(part, place), scales + p, arrays);
       });
     });
-    ZRT_LAUNCHED();
   }
 }
 

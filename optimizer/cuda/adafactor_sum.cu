@@ -1,5 +1,5 @@
 // Adafactor's sums over a part. All of them are exact, so that blocks may add in any order.
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "optimizer/backend.h"
 #include "optimizer/cuda/adafactor.cuh"
 #include "optimizer/cuda/exact_sum.cuh"
@@ -105,13 +105,11 @@ void sum_squares(const Matrix& m, const AdafactorPlace& place, const Decision& d
   const int64_t steps = (m.rows + rows_of_block - 1) / rows_of_block;
   const int64_t first_row = m.from / m.cols, last_row = (m.to - 1) / m.cols;
   for_type(grad_type, [&]<class Grad>(Grad) {
-    column_kernel<Grad><<<static_cast<unsigned>(tiles * steps * m.batch), column_threads, 0, core::cuda::stream()>>>(
-        m, &decision, sums + place.column_sums, tiles, steps);
-    ZRT_LAUNCHED();
+    core::cuda::launch(column_kernel<Grad>, static_cast<unsigned>(tiles * steps * m.batch), column_threads, 0, m,
+                       &decision, sums + place.column_sums, tiles, steps);
     if (!place.factored) return;
-    row_kernel<Grad><<<static_cast<unsigned>(last_row - first_row + 1), row_threads, 0, core::cuda::stream()>>>(
-        m, &decision, sums + place.row_sums, first_row);
-    ZRT_LAUNCHED();
+    core::cuda::launch(row_kernel<Grad>, static_cast<unsigned>(last_row - first_row + 1), row_threads, 0, m, &decision,
+                       sums + place.row_sums, first_row);
   });
 }
 
@@ -119,8 +117,7 @@ void sum_direction(const Matrix& m, const Factors& factors, const Decision& deci
                    ExactSum* total) {
   const unsigned blocks = sum_blocks((m.to - m.from + 63) / 64);
   for_type(grad_type, [&]<class Grad>(Grad) {
-    direction_kernel<Grad><<<blocks, sum_threads, 0, core::cuda::stream()>>>(m, &decision, factors, total);
-    ZRT_LAUNCHED();
+    core::cuda::launch(direction_kernel<Grad>, blocks, sum_threads, 0, m, &decision, factors, total);
   });
 }
 

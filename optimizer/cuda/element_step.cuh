@@ -5,7 +5,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "core/error.h"
 #include "optimizer/scalars.h"
 #include "optimizer/update_kernel.h"
@@ -87,8 +87,7 @@ void run_step(const Rule& rule, int64_t n, const StepArrays& arrays, core::DType
   const int64_t quads = n / quad;
   const auto blocks = static_cast<unsigned>((quads + step_threads - 1) / step_threads);
   const size_t copy = arrays.weight ? static_cast<size_t>(weight) : size_t{no_weight_copy};
-  kernels[static_cast<size_t>(grad)][copy]<<<blocks, step_threads, 0, core::cuda::stream()>>>(rule, quads, arrays);
-  ZRT_LAUNCHED();
+  core::cuda::launch(kernels[static_cast<size_t>(grad)][copy], blocks, step_threads, 0, rule, quads, arrays);
 }
 
 template <class Rule>

@@ -41,7 +41,7 @@ __device__ inline void add_atomically(ExactSum& sum, const ExactSum& part) {
 
 // Adds the sums of all threads of the block; for blocks of sum_threads.
 __device__ inline void add_block(ExactSum& sum, ExactSum own) {
-  __shared__ alignas(ExactSum) std::byte shared[sum_warps * sizeof(ExactSum)];
+  alignas(ExactSum) __shared__ std::byte shared[sum_warps * sizeof(ExactSum)];
   auto* sums = reinterpret_cast<ExactSum*>(shared);
   for (int distance = 16; distance > 0; distance /= 2) {
     ExactSum other;

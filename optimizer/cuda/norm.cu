@@ -1,6 +1,6 @@
 // Squares of gradients, read with 16-byte accesses. What a thread reads belongs to eight lanes of a chunk: shared
 // memory brings each lane its elements.
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "core/error.h"
 #include "core/kernel_convert.h"
 #include "optimizer/backend.h"
@@ -13,7 +13,7 @@ template <class T>
 __global__ void __launch_bounds__(sum_threads) squares_kernel(const T* data, int64_t chunks, ExactSum* sum) {
   constexpr int pieces = 64 * sizeof(T) / (16 * chunk_lanes);  // 16-byte pieces of a chunk per thread
   constexpr int stride = 64 + 8;                               // elements; spreads the chunks of a warp over the banks
-  __shared__ alignas(16) std::byte tiles[sum_warps * warp_chunks * stride * sizeof(T)];
+  alignas(16) __shared__ std::byte tiles[sum_warps * warp_chunks * stride * sizeof(T)];
   const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / chunk_lanes, lane = threadIdx.x % chunk_lanes;
   T* tile = reinterpret_cast<T*>(tiles) + (warp * warp_chunks + group) * stride;
   ExactSum own;
@@ -52,9 +52,7 @@ __global__ void __launch_bounds__(sum_threads) squares_kernel(const T* data, int
 template <class T>
 void run(ExactSum& sum, int64_t n, const void* data) {
   const int64_t chunks = n / 64;
-  squares_kernel<<<sum_blocks(chunks), sum_threads, 0, core::cuda::stream()>>>(static_cast<const T*>(data), chunks,
-                                                                               &sum);
-  ZRT_LAUNCHED();
+  core::cuda::launch(squares_kernel<T>, sum_blocks(chunks), sum_threads, 0, static_cast<const T*>(data), chunks, &sum);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The decisions of a step take microseconds: one thread each, but for the counting of targets.
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "runtime/control_ops.h"
 
 namespace zrt::runtime::cuda {
@@ -39,28 +39,23 @@ __global__ void decide_kernel(const ControlShare* shares, DecideRules rules, Con
 }  // namespace
 
 void begin_step(Control* control) {
-  begin_kernel<<<1, 1, 0, core::cuda::stream()>>>(control);
-  ZRT_LAUNCHED();
+  core::cuda::launch(begin_kernel, 1, 1, 0, control);
 }
 
 void count_loss(Control* control, const int32_t* targets, int64_t rows) {
-  count_kernel<<<1, threads, 0, core::cuda::stream()>>>(control, targets, rows);
-  ZRT_LAUNCHED();
+  core::cuda::launch(count_kernel, 1, threads, 0, control, targets, rows);
 }
 
 void make_share(const Control* control, ControlShare* share) {
-  share_kernel<<<1, 1, 0, core::cuda::stream()>>>(control, share);
-  ZRT_LAUNCHED();
+  core::cuda::launch(share_kernel, 1, 1, 0, control, share);
 }
 
 void average(const ControlShare* shares, int ranks, Control* control) {
-  average_kernel<<<1, 1, 0, core::cuda::stream()>>>(shares, ranks, control);
-  ZRT_LAUNCHED();
+  core::cuda::launch(average_kernel, 1, 1, 0, shares, ranks, control);
 }
 
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {
-  decide_kernel<<<1, 1, 0, core::cuda::stream()>>>(shares, rules, control);
-  ZRT_LAUNCHED();
+  core::cuda::launch(decide_kernel, 1, 1, 0, shares, rules, control);
 }
 
 }  // namespace zrt::runtime::cuda

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "core/arena.h"
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "runtime/red_zones.h"
 
 namespace zrt::runtime::cuda {
@@ -31,7 +31,6 @@ void in_launches(std::span<std::byte* const> zones, const Launch& launch) {
     Zones some{};
     std::copy_n(zones.begin() + static_cast<std::ptrdiff_t>(first), count, some.at);
     launch(some, static_cast<unsigned>(count), static_cast<uint32_t>(first));
-    ZRT_LAUNCHED();
   }
 }
 
@@ -39,12 +38,12 @@ void in_launches(std::span<std::byte* const> zones, const Launch& launch) {
 
 void paint_red_zones(std::span<std::byte* const> zones) {
   in_launches(zones,
-              [](const Zones& some, unsigned count, uint32_t) { paint<<<count, 64, 0, core::cuda::stream()>>>(some); });
+              [](const Zones& some, unsigned count, uint32_t) { core::cuda::launch(paint, count, 64, 0, some); });
 }
 
 void check_red_zones(std::span<std::byte* const> zones, uint32_t op, BrokenZone* broken) {
   in_launches(zones, [&](const Zones& some, unsigned count, uint32_t first) {
-    inspect<<<count, 64, 0, core::cuda::stream()>>>(some, first, op, broken);
+    core::cuda::launch(inspect, count, 64, 0, some, first, op, broken);
   });
 }
 

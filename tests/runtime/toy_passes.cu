@@ -1,7 +1,7 @@
 // One block of threads runs a whole pass: the toy's tensors have some hundred elements.
 #include <cuda_fp16.h>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "tests/runtime/toy_passes.h"
 
 namespace zrt::testing {
@@ -55,8 +55,7 @@ __global__ void toy_kernel(ToyPass pass, ToyCall call) {
 }  // namespace
 
 void launch_toy(ToyPass pass, const ToyCall& call) {
-  toy_kernel<<<1, threads, 0, core::cuda::stream()>>>(pass, call);
-  ZRT_LAUNCHED();
+  core::cuda::launch(toy_kernel, 1, threads, 0, pass, call);
 }
 
 }  // namespace zrt::testing

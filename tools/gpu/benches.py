@@ -86,9 +86,11 @@ def compare(results):
             row.update(batch=ours["batch"], tokens_per_second=stage["tokens_per_second"],
                        step_seconds=stage["step_seconds"], rank_bytes=stage["rank_bytes"], command=ours["command"],
                        model_flops_per_second=stage["model_flops_per_second"], of_ceiling=stage["of_gemm_ceiling"])
-            if rates:
-                row["matrix_flops_per_second"] = sorted(rates)[len(rates) // 2]
-                row["of_matrix_rate"] = stage["model_flops_per_second"] / row["matrix_flops_per_second"]
+            # As zrt measures it between its steps; else as PyTorch does before and after.
+            rate = ours["data"].get("matrix_flops_per_second", {}).get("median") or (sorted(rates) or [0])[len(rates) // 2]
+            if rate:
+                row["matrix_flops_per_second"] = rate
+                row["of_matrix_rate"] = stage["model_flops_per_second"] / rate
         if peer:
             row["peer"] = peer["data"]
         if ours and peer:

@@ -27,7 +27,7 @@ for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>
   done
 strip --strip-unneeded "$stage"/lib/*
 
-tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T1 --lzma2=preset=6,dict=256MiB >"$out/programs.tar.xz"
+tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T1 --lzma2=preset=3,dict=256MiB >"$out/programs.tar.xz"
 sha256sum "$out/programs.tar.xz" | cut -c1-16 >"$out/programs.id"
 cp "$source"/tools/gpu/{run.sh,*.py,*.json} "$out/"
 printf '%s\n' "$@" >"$out/tests.txt"

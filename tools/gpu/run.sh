@@ -30,7 +30,7 @@ fi
 packages=$(python3 -c 'import site, sys; print("\n".join(dict.fromkeys(site.getsitepackages() + sys.path)))' 2>/dev/null || true)
 folder_of() {
   local found candidate
-  found=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name {print $NF; exit}')
+  found=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name && !seen++ {print $NF}')
   if [ -n "$found" ]; then dirname "$found"; return; fi
   for candidate in ${CUDA_PATH:+"$CUDA_PATH/lib64"} /usr/local/cuda/lib64 /usr/local/cuda-1[23]*/lib64; do
     if [ -e "$candidate/$1" ]; then echo "$candidate"; return; fi
@@ -43,8 +43,8 @@ folder_of() {
 }
 libraries=${ZRT_PROGRAMS:+$ZRT_PROGRAMS/lib}
 missing=
-for library in libcublasLt.so.13 libcublas.so.13 libnccl.so.2; do
-  folder=$(folder_of "$library")
+for library in libcublasLt.so.13 libnccl.so.2; do
+  folder=$(folder_of "$library" || true)
   if [ -n "$folder" ]; then
     case ":$libraries:" in *":$folder:"*) ;; *) libraries=$libraries${libraries:+:}$folder ;; esac
   else

@@ -6,6 +6,7 @@
 #include "core/philox.h"
 #include "models/kernels/attention.h"
 #include "models/kernels/cuda/attention_order.h"
+#include "models/kernels/cuda/mma.cuh"
 
 namespace zrt::models::cuda {
 
@@ -98,12 +99,6 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
   const auto words = core::philox(a.key, element >> 2);
   const uint32_t low = element & 1 ? words[1] : words[0], high = element & 1 ? words[3] : words[2];
   return core::uniform(element & 2 ? high : low) >= a.probability ? a.kept : 0.0f;
-}
-
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
 }
 
 // Calls body(element of the type).

@@ -1,4 +1,4 @@
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
@@ -45,8 +45,7 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
   using Tile = SharedTile<width>;
   using Shape = QueriesShape<width>;
   constexpr int M = Shape::M, N = Shape::others / 8, others = Shape::others;
-  extern __shared__ uint4 attention_shared[];
-  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   const uint32_t q_tile = shared_address(shared), do_tile = q_tile + Shape::rows * Tile::row_bytes,
                  kv_tiles = do_tile + Shape::rows * Tile::row_bytes;
   constexpr uint32_t kv_bytes = others * Tile::row_bytes;
@@ -148,8 +147,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
   using Tile = SharedTile<width>;
   using Shape = KeysShape<width>;
   constexpr int M = Shape::M, N = Shape::others / 8, others = Shape::others;
-  extern __shared__ uint4 attention_shared[];
-  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   constexpr int own_bytes = Shape::rows * Tile::row_bytes;
   const uint32_t k_tile = shared_address(shared), v_tile = k_tile + own_bytes;
 
@@ -267,8 +265,7 @@ template <class E, int width, bool drops>
 void launch(AttentionArgs a) {
   const auto run = [&](auto kernel, int bytes) {
     ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    kernel<<<static_cast<unsigned>(a.order.blocks()), threads, static_cast<size_t>(bytes), core::cuda::stream()>>>(a);
-    ZRT_LAUNCHED();
+    core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), threads, static_cast<size_t>(bytes), a);
   };
   const int64_t tensor = int64_t{a.T} * a.width * 2;  // of one head
   a.order = tile_order(int64_t{a.B} * a.heads, a.T, QueriesShape<width>::rows, 2 * tensor / a.group());

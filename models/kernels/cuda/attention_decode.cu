@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_row.cuh"
 
@@ -77,9 +77,7 @@ void attention_decode(const AttentionShape& s, const void* qkv, void* out, int64
                   static_cast<unsigned>((s.width + row_columns - 1) / row_columns));
   with_device_type(s.type, [&](auto zero) {
     using E = decltype(zero);
-    decode_kernel<E>
-        <<<grid, threads, 0, core::cuda::stream()>>>(a, reinterpret_cast<E*>(cache), static_cast<int>(position));
-    ZRT_LAUNCHED();
+    core::cuda::launch(decode_kernel<E>, grid, threads, 0, a, reinterpret_cast<E*>(cache), static_cast<int>(position));
   });
 }
 

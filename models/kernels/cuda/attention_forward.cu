@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
@@ -20,8 +20,7 @@ constexpr int shared_bytes = (block_rows + 4 * block_keys) * width * 2;
 template <class E, int width, bool drops>
 __global__ void __launch_bounds__(threads, width <= 64 ? 3 : 2) forward_kernel(const AttentionArgs a) {
   using Tile = SharedTile<width>;
-  extern __shared__ uint4 attention_shared[];
-  std::byte* const shared = reinterpret_cast<std::byte*>(attention_shared);
+  std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + block_rows * Tile::row_bytes;
   constexpr uint32_t kv_bytes = block_keys * Tile::row_bytes;
 
@@ -138,8 +137,7 @@ void launch(AttentionArgs a) {
   const auto kernel = forward_kernel<E, width, drops>;
   constexpr int bytes = shared_bytes<width>;
   ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  kernel<<<static_cast<unsigned>(a.order.blocks()), threads, bytes, core::cuda::stream()>>>(a);
-  ZRT_LAUNCHED();
+  core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), threads, bytes, a);
 }
 
 }  // namespace

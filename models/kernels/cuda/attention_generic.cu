@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_row.cuh"
 
@@ -122,17 +122,14 @@ dim3 row_grid(const AttentionArgs& a, int heads) {
 
 void generic_attention_forward(DType type, const AttentionArgs& a) {
   with_device_type(type, [&](auto zero) {
-    forward_kernel<decltype(zero)><<<row_grid(a, a.heads), threads, 0, core::cuda::stream()>>>(a);
-    ZRT_LAUNCHED();
+    core::cuda::launch(forward_kernel<decltype(zero)>, row_grid(a, a.heads), threads, 0, a);
   });
 }
 
 void generic_attention_backward(DType type, const AttentionArgs& a) {
   with_device_type(type, [&](auto zero) {
-    queries_kernel<decltype(zero)><<<row_grid(a, a.heads), threads, 0, core::cuda::stream()>>>(a);
-    ZRT_LAUNCHED();
-    keys_kernel<decltype(zero)><<<row_grid(a, a.kv_heads), threads, 0, core::cuda::stream()>>>(a);
-    ZRT_LAUNCHED();
+    core::cuda::launch(queries_kernel<decltype(zero)>, row_grid(a, a.heads), threads, 0, a);
+    core::cuda::launch(keys_kernel<decltype(zero)>, row_grid(a, a.kv_heads), threads, 0, a);
   });
 }
 

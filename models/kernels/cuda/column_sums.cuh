@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/vector_io.cuh"
 
@@ -52,10 +52,8 @@ template <class Term>
 void run_column_sums(const Term& term, bool aligned, int64_t rows, int64_t n, float* partials) {
   const dim3 grid(blocks_for(n, column_block), static_cast<unsigned>(row_parts(rows, n)));
   const dim3 block(32, static_cast<unsigned>(row_block));
-  with_flag(aligned, [&](auto flag) {
-    column_sums<Term, flag()><<<grid, block, 0, core::cuda::stream()>>>(term, rows, n, partials);
-  });
-  ZRT_LAUNCHED();
+  with_flag(aligned,
+            [&](auto flag) { core::cuda::launch(column_sums<Term, flag()>, grid, block, 0, term, rows, n, partials); });
 }
 
 }  // namespace zrt::models::cuda

@@ -2,6 +2,7 @@
 // it, and else read a second time for the gradient.
 #include <cfloat>
 
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/cuda/reduce.cuh"
@@ -58,7 +59,7 @@ __device__ float gradient_at(const Gradient& g, int64_t at, float x) {
 template <class T, bool keep>
 __global__ void __launch_bounds__(row_threads)
     cross_entropy_rows(T* logits, const int32_t* targets, int64_t V, int64_t stride, float scale, double* losses) {
-  extern __shared__ uint4 kept[];
+  uint4* const kept = core::cuda::dynamic_shared<uint4>();
   __shared__ float shared_max[32];
   __shared__ double shared_sum[32];
   const int64_t r = blockIdx.x, target = targets[r];
@@ -154,12 +155,11 @@ void launch(T* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t 
       return true;
     }();
     static_cast<void>(raised);
-    cross_entropy_rows<T, true>
-        <<<blocks, row_threads, static_cast<size_t>(bytes), stream>>>(logits, targets, V, stride, scale, losses);
+    core::cuda::launch(cross_entropy_rows<T, true>, blocks, row_threads, static_cast<size_t>(bytes), logits, targets, V,
+                       stride, scale, losses);
   } else {
-    cross_entropy_rows<T, false><<<blocks, row_threads, 0, stream>>>(logits, targets, V, stride, scale, losses);
+    core::cuda::launch(cross_entropy_rows<T, false>, blocks, row_threads, 0, logits, targets, V, stride, scale, losses);
   }
-  ZRT_LAUNCHED();
 }
 
 // One block; the order depends on the number of rows alone.
@@ -188,8 +188,7 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
 }
 
 void sum_losses(const double* losses, int64_t rows, double* sum) {
-  sum_all<<<1, sum_threads, 0, core::cuda::stream()>>>(losses, rows, sum);
-  ZRT_LAUNCHED();
+  core::cuda::launch(sum_all, 1, sum_threads, 0, losses, rows, sum);
 }
 
 }  // namespace zrt::models::cuda

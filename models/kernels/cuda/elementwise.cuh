@@ -2,7 +2,7 @@
 // eight of its outputs. Outputs may be inputs: a group is read before it is written, by the same thread.
 //   struct Op { struct Inputs; Inputs load(int64_t at, int64_t left) const; void finish(at, left, Inputs&) const; };
 #pragma once
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/vector_io.cuh"
 
@@ -31,8 +31,7 @@ template <class Op>
 void run_elementwise(const Op& op, int64_t n) {
   if (n <= 0) return;
   const unsigned blocks = blocks_for(n, int64_t{elementwise_threads} * group * groups_per_thread);
-  elementwise<<<blocks, elementwise_threads, 0, core::cuda::stream()>>>(op, n);
-  ZRT_LAUNCHED();
+  core::cuda::launch(elementwise<Op>, blocks, elementwise_threads, 0, op, n);
 }
 
 }  // namespace zrt::models::cuda

@@ -1,4 +1,5 @@
 // Embedding of tokens, with or without positions: a warp per row.
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
@@ -74,11 +75,9 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
                        dropout,
                        first};
     with_flag(aligned_rows<T>(shape.C, wte, wpe, out), [&](auto aligned) {
-      embed_rows<T, aligned()>
-          <<<blocks_for(rows, rows_per_block), dim3(32, rows_per_block), 0, core::cuda::stream()>>>(args);
+      core::cuda::launch(embed_rows<T, aligned()>, blocks_for(rows, rows_per_block), dim3(32, rows_per_block), 0, args);
     });
   });
-  ZRT_LAUNCHED();
 }
 
 }  // namespace zrt::models::cuda

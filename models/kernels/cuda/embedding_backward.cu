@@ -1,6 +1,7 @@
 // Gradients of an embedding. The rows are sorted by token and cut into tiles of 64 places. A warp adds up the rows of a
 // tile in order: a token all of whose rows lie in one tile is then done, others leave one sum per tile, which are added
 // in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows.
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
@@ -183,14 +184,12 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                        space.tails};
     with_flag(aligned_rows<T>(shape.C, d_out) && rows_aligned(dwte, shape.C) && rows_aligned(dwpe, shape.C),
               [&](auto aligned) {
-                sum_tiles<T, aligned()><<<dim3(blocks_for(rows, tile), across), block, 0, stream>>>(args);
-                ZRT_LAUNCHED();
-                finish_tokens<T, aligned()><<<dim3(static_cast<unsigned>(shape.V), across), block, 0, stream>>>(args);
-                ZRT_LAUNCHED();
+                core::cuda::launch(sum_tiles<T, aligned()>, dim3(blocks_for(rows, tile), across), block, 0, args);
+                core::cuda::launch(finish_tokens<T, aligned()>, dim3(static_cast<unsigned>(shape.V), across), block, 0,
+                                   args);
                 if (dwpe.data == nullptr) return;
                 const auto places = static_cast<unsigned>(shape.positions);
-                sum_positions<T, aligned()><<<dim3(places, across), block, 0, stream>>>(args);
-                ZRT_LAUNCHED();
+                core::cuda::launch(sum_positions<T, aligned()>, dim3(places, across), block, 0, args);
               });
   });
 }

@@ -11,6 +11,8 @@ namespace zrt::models::cuda {
 // library's own rules on the first call of run, without timing, and stays.
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec);
 
+std::string products_library();  // with its version
+
 // C (M, N) += bias (N) of type `bias_type`, on place()'s stream.
 void add_bias(DType type, void* c, int64_t M, int64_t N, int64_t ldc, DType bias_type, const void* bias);
 

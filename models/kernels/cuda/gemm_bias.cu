@@ -1,4 +1,4 @@
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "core/kernel_convert.h"
 #include "models/kernels/cuda/gemm.h"
 
@@ -23,9 +23,8 @@ template <class T, class B>
 void launch(void* c, int64_t M, int64_t N, int64_t ldc, const void* bias) {
   constexpr unsigned threads = 256;
   const dim3 grid(static_cast<unsigned>((N + threads - 1) / threads), static_cast<unsigned>(M < 1024 ? M : 1024));
-  add_bias_kernel<<<grid, threads, 0, core::cuda::stream()>>>(static_cast<T*>(c), M, N, ldc,
-                                                              static_cast<const B*>(bias));
-  ZRT_LAUNCHED();
+  core::cuda::launch(add_bias_kernel<T, B>, grid, threads, 0, static_cast<T*>(c), M, N, ldc,
+                     static_cast<const B*>(bias));
 }
 
 }  // namespace

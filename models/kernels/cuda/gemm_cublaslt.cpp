@@ -112,4 +112,8 @@ std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
   return std::make_unique<LtGemm>(spec);
 }
 
+std::string products_library() {
+  return "cuBLASLt " + lt_version();
+}
+
 }  // namespace zrt::models::cuda

@@ -1,4 +1,5 @@
 // Forward norms, also with the residual sum in front of them. A row's numbers stay in registers between its sums.
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
@@ -163,19 +164,18 @@ void launch(const NormArgs<T>& args) {
   const auto rows = static_cast<unsigned>(args.rows), warps = blocks_for(args.rows, 4);
   const cudaStream_t stream = core::cuda::stream();
   if (groups <= 32) {
-    norm_rows<T, aligned, centred, residual, 32, 1><<<warps, 128, 0, stream>>>(args);
+    core::cuda::launch(norm_rows<T, aligned, centred, residual, 32, 1>, warps, 128, 0, args);
   } else if (groups <= 96) {
-    norm_rows<T, aligned, centred, residual, 32, 3><<<warps, 128, 0, stream>>>(args);
+    core::cuda::launch(norm_rows<T, aligned, centred, residual, 32, 3>, warps, 128, 0, args);
   } else if (groups <= 256) {
-    norm_rows<T, aligned, centred, residual, 128, 2><<<rows, 128, 0, stream>>>(args);
+    core::cuda::launch(norm_rows<T, aligned, centred, residual, 128, 2>, rows, 128, 0, args);
   } else if (groups <= 512) {
-    norm_rows<T, aligned, centred, residual, 256, 2><<<rows, 256, 0, stream>>>(args);
+    core::cuda::launch(norm_rows<T, aligned, centred, residual, 256, 2>, rows, 256, 0, args);
   } else if (groups <= 1024) {
-    norm_rows<T, aligned, centred, residual, 256, 4><<<rows, 256, 0, stream>>>(args);
+    core::cuda::launch(norm_rows<T, aligned, centred, residual, 256, 4>, rows, 256, 0, args);
   } else {
-    norm_long_rows<T, aligned, centred, residual><<<rows, 256, 0, stream>>>(args);
+    core::cuda::launch(norm_long_rows<T, aligned, centred, residual>, rows, 256, 0, args);
   }
-  ZRT_LAUNCHED();
 }
 
 }  // namespace

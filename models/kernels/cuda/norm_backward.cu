@@ -2,6 +2,7 @@
 // the rows. A thread has the same eight columns of every row of its part.
 #include <algorithm>
 
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/column_sums.cuh"
 #include "models/kernels/cuda/partial_sums.h"
@@ -144,19 +145,18 @@ void launch(const Args<T>& args) {
   const cudaStream_t stream = core::cuda::stream();
   if (args.C > longest_row) {
     run_column_sums(WeightTerms<T, centred>{args}, aligned, args.rows, args.C, args.partials);
-    long_row_dx<T, aligned, centred><<<static_cast<unsigned>(args.rows), 256, 0, stream>>>(args);
+    core::cuda::launch(long_row_dx<T, aligned, centred>, static_cast<unsigned>(args.rows), 256, 0, args);
   } else {
     const auto parts = static_cast<unsigned>(parts_for(args.rows, args.C));
     const auto threads = static_cast<unsigned>(threads_for(args.C));
     if (threads <= 128) {
-      norm_gradients<T, aligned, centred, 128, 7><<<parts, threads, 0, stream>>>(args);
+      core::cuda::launch(norm_gradients<T, aligned, centred, 128, 7>, parts, threads, 0, args);
     } else if (threads <= 448) {
-      norm_gradients<T, aligned, centred, 448, 2><<<parts, threads, 0, stream>>>(args);
+      core::cuda::launch(norm_gradients<T, aligned, centred, 448, 2>, parts, threads, 0, args);
     } else {
-      norm_gradients<T, aligned, centred, 1024, 1><<<parts, threads, 0, stream>>>(args);
+      core::cuda::launch(norm_gradients<T, aligned, centred, 1024, 1>, parts, threads, 0, args);
     }
   }
-  ZRT_LAUNCHED();
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/gradient.cuh"
 #include "models/kernels/cuda/partial_sums.h"
@@ -27,8 +27,7 @@ __global__ void __launch_bounds__(columns* slices)
 }  // namespace
 
 void add_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, const GradTarget& target) {
-  add<<<blocks_for(n, columns), dim3(columns, slices), 0, core::cuda::stream()>>>(partials, parts, stride, n, target);
-  ZRT_LAUNCHED();
+  core::cuda::launch(add, blocks_for(n, columns), dim3(columns, slices), 0, partials, parts, stride, n, target);
 }
 
 }  // namespace zrt::models::cuda

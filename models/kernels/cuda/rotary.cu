@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
 
@@ -71,9 +72,8 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
       std::copy_n(frequencies + begin, args.angles, args.frequencies);
       with_flag(rows_aligned, [&](auto aligned) {
         const dim3 grid(static_cast<unsigned>(places), static_cast<unsigned>(parts));
-        turn<T, aligned()><<<grid, 256, 0, core::cuda::stream()>>>(args);
+        core::cuda::launch(turn<T, aligned()>, grid, 256, 0, args);
       });
-      ZRT_LAUNCHED();
     }
   });
 }

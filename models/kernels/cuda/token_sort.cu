@@ -3,7 +3,7 @@
 // the sort stable and its result independent of timing.
 #include <utility>
 
-#include "core/cuda/cuda.h"
+#include "core/cuda/launch.cuh"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/reduce.cuh"
 #include "models/kernels/cuda/token_sort.h"
@@ -131,17 +131,13 @@ void sort_by_token(const int32_t* tokens, int64_t rows, int64_t V, const TokenSo
   const int32_t* from = nullptr;
   for (int pass = 0; pass < passes; ++pass) {
     const Items items{tokens, from, digit_bits * pass};
-    count_digits<<<blocks, 32 * warps, 0, stream>>>(items, rows, space.counts);
-    ZRT_LAUNCHED();
-    sum_counts<<<1, 1024, 0, stream>>>(reinterpret_cast<int4*>(space.counts), int64_t{blocks} * digits);
-    ZRT_LAUNCHED();
-    move_rows<<<blocks, 32 * warps, 0, stream>>>(items, rows, space.counts, to);
-    ZRT_LAUNCHED();
+    core::cuda::launch(count_digits, blocks, 32 * warps, 0, items, rows, space.counts);
+    core::cuda::launch(sum_counts, 1, 1024, 0, reinterpret_cast<int4*>(space.counts), int64_t{blocks} * digits);
+    core::cuda::launch(move_rows, blocks, 32 * warps, 0, items, rows, space.counts, to);
     from = to;
     std::swap(to, other);
   }
-  find_starts<<<blocks_for(V + 1, 256), 256, 0, stream>>>(tokens, space.order, rows, V, space.starts);
-  ZRT_LAUNCHED();
+  core::cuda::launch(find_starts, blocks_for(V + 1, 256), 256, 0, tokens, space.order, rows, V, space.starts);
 }
 
 }  // namespace zrt::models::cuda

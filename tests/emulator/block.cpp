@@ -1,0 +1,178 @@
+// The threads of a block as fibers that take turns on the calling thread. A thread runs until it must wait for others;
+// who is next changes from block to block, so that what only works in one order is found.
+#include "emulator/block.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <array>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+#include "emulator/device.h"
+
+namespace zrt::emulator {
+
+Thread now;
+
+namespace {
+
+constexpr size_t stack_bytes = 128 << 10;
+constexpr unsigned most_threads = 1024;
+
+struct Fiber {
+  std::unique_ptr<std::byte[]> stack{new std::byte[stack_bytes]};
+  ucontext_t start;
+  jmp_buf resume;
+  bool started = false, done = false;
+  uint3 thread;
+  std::vector<PendingCopy> copies;
+};
+
+struct Warp {
+  std::array<std::array<uint64_t, 32>, 2> slots;  // of two exchanges in turn, so that none is overwritten too early
+  unsigned parity = 0, arrived = 0;
+  uint64_t generation = 0;
+};
+
+// The block that runs; one at a time in the whole process.
+struct Block {
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::array<Warp, most_threads / 32> warps;
+  unsigned threads = 0, current = 0, finished = 0, arrived = 0, turn_step = 1;
+  uint64_t generation = 0;
+  bool any = false, any_last = false;
+  const std::function<void()>* body = nullptr;
+  ucontext_t main_start;
+  jmp_buf main;
+  std::string error;
+};
+Block block;
+alignas(1024) std::byte dynamic_shared[256 << 10];
+unsigned dynamic_bytes = 0;
+
+void enter(unsigned next) {
+  block.current = next;
+  Fiber& fiber = *block.fibers[next];
+  now.thread = fiber.thread;
+  now.lane = next % 32;
+  if (fiber.started) _longjmp(fiber.resume, 1);
+  fiber.started = true;
+  setcontext(&fiber.start);
+}
+
+// Goes on with another thread that has not finished; comes back when it is this one's turn again.
+void yield() {
+  if (_setjmp(block.fibers[block.current]->resume) != 0) return;
+  unsigned next = block.current;
+  for (unsigned i = 0; i < block.threads; ++i) {
+    next = (next + block.turn_step) % block.threads;
+    if (!block.fibers[next]->done) break;
+  }
+  enter(next);
+}
+
+void thread_main() {
+  try {
+    (*block.body)();
+  } catch (const std::exception& error) {
+    block.error = error.what();
+  }
+  Fiber& own = *block.fibers[block.current];
+  own.done = true;
+  if (++block.finished == block.threads) _longjmp(block.main, 1);
+  // Those who wait at a barrier may now be complete.
+  if (block.arrived > 0 && block.arrived == block.threads - block.finished) {
+    block.arrived = 0, block.any_last = block.any, block.any = false;
+    ++block.generation;
+  }
+  yield();
+}
+
+void run_block() {
+  block.finished = block.arrived = 0;
+  block.any = false;
+  for (Warp& warp : block.warps) warp.arrived = 0;
+  for (unsigned i = 0; i < block.threads; ++i) {
+    Fiber& fiber = *block.fibers[i];
+    fiber.started = fiber.done = false;
+    fiber.copies.clear();
+    const dim3& extent = now.block_extent;
+    fiber.thread = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
+    getcontext(&fiber.start);
+    fiber.start.uc_stack.ss_sp = fiber.stack.get();
+    fiber.start.uc_stack.ss_size = stack_bytes;
+    fiber.start.uc_link = nullptr;
+    makecontext(&fiber.start, thread_main, 0);
+  }
+  if (_setjmp(block.main) == 0) enter(0);
+}
+
+}  // namespace
+
+void run_grid(dim3 grid, dim3 extent, size_t shared, const std::function<void()>& thread) {
+  block.threads = extent.x * extent.y * extent.z;
+  block.body = &thread;
+  block.error.clear();
+  dynamic_bytes = static_cast<unsigned>(shared);
+  while (block.fibers.size() < block.threads) block.fibers.push_back(std::make_unique<Fiber>());
+  now.block_extent = extent, now.grid_extent = grid;
+  unsigned number = 0;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x, ++number) {
+        now.block = {x, y, z};
+        block.turn_step = number % 2 == 0 ? 1 : block.threads - 1;  // forwards and backwards
+        std::memset(dynamic_shared, 0xff, shared);                  // not a number
+        run_block();
+        if (!block.error.empty()) throw std::runtime_error(block.error);
+      }
+    }
+  }
+}
+
+void sync_block() {
+  sync_block_or(false);
+}
+
+bool sync_block_or(bool value) {
+  block.any = block.any || value;
+  const uint64_t generation = block.generation;
+  if (++block.arrived == block.threads - block.finished) {
+    block.arrived = 0, block.any_last = block.any, block.any = false;
+    ++block.generation;
+  } else {
+    while (block.generation == generation) yield();
+  }
+  return block.any_last;
+}
+
+const uint64_t* sync_warp(unsigned mask, uint64_t given) {
+  Warp& warp = block.warps[block.current / 32];
+  auto& slots = warp.slots[warp.parity];
+  slots[now.lane] = given;
+  const uint64_t generation = warp.generation;
+  const unsigned lanes = std::min(32u, block.threads - block.current / 32 * 32);
+  const unsigned expected = static_cast<unsigned>(std::popcount(mask & (lanes == 32 ? ~0u : (1u << lanes) - 1)));
+  if ((mask >> now.lane & 1u) == 0) throw std::runtime_error("a lane outside the mask took part in a warp's exchange");
+  if (++warp.arrived == expected) {
+    warp.arrived = 0, warp.parity ^= 1u;
+    ++warp.generation;
+  } else {
+    while (warp.generation == generation) yield();
+  }
+  return slots.data();
+}
+
+std::byte* shared_memory() {
+  return dynamic_shared;
+}
+unsigned shared_bytes() {
+  return dynamic_bytes;
+}
+std::vector<PendingCopy>& pending_copies() {
+  return block.fibers[block.current]->copies;
+}
+
+}  // namespace zrt::emulator

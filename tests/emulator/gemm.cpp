@@ -1,0 +1,98 @@
+// Matrix products of the emulated GPU, in place of cuBLASLt's: the same epilogues, in fp64.
+#include "models/kernels/cuda/gemm.h"
+
+#include <cuda_runtime_api.h>
+
+#include <cmath>
+
+#include "core/cuda/cuda.h"
+#include "core/dtype.h"
+
+namespace zrt::models::cuda {
+namespace {
+
+using core::DType;
+
+double read(const void* data, DType type, int64_t i) {
+  switch (type) {
+    case DType::bf16:
+      return static_cast<double>(core::to_float(static_cast<const core::bf16*>(data)[i]));
+    case DType::f16:
+      return static_cast<double>(core::to_float(static_cast<const core::f16*>(data)[i]));
+    default:
+      return static_cast<double>(static_cast<const float*>(data)[i]);
+  }
+}
+
+void write(void* data, DType type, int64_t i, double value) {
+  const auto x = static_cast<float>(value);
+  switch (type) {
+    case DType::bf16:
+      static_cast<core::bf16*>(data)[i] = core::to_bf16(x);
+      return;
+    case DType::f16:
+      static_cast<core::f16*>(data)[i] = core::to_f16(x);
+      return;
+    default:
+      static_cast<float*>(data)[i] = x;
+  }
+}
+
+constexpr double slope = 0.7978845608028654, cubic = 0.044715;
+
+double gelu_of(double x) {
+  return 0.5 * x * (1 + std::tanh(slope * (x + cubic * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double t = std::tanh(slope * (x + cubic * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope * (1 + 3 * cubic * x * x);
+}
+
+class EmulatedGemm : public Gemm {
+ public:
+  explicit EmulatedGemm(const GemmSpec& spec) : spec_(spec) {}
+  uint64_t workspace_bytes() const override { return 1024; }
+  std::string algorithm() const override { return "emulated"; }
+  void run(const GemmOperands& operands) const override {
+    ZRT_CUDA(emulator::queue(core::cuda::stream(), [spec = spec_, operands] { multiply(spec, operands); }));
+  }
+
+ private:
+  static void multiply(const GemmSpec& s, const GemmOperands& o) {
+    for (int64_t m = 0; m < s.M; ++m) {
+      for (int64_t n = 0; n < s.N; ++n) {
+        double sum = 0;
+        for (int64_t k = 0; k < s.K; ++k) {
+          sum += read(o.a, s.a, s.trans_a ? k * s.lda + m : m * s.lda + k) *
+                 read(o.b, s.b, s.trans_b ? n * s.ldb + k : k * s.ldb + n);
+        }
+        const int64_t at = m * s.ldc + n;
+        double value = static_cast<double>(s.alpha) * sum;
+        if (s.bias) value += read(o.bias, s.a, n);
+        if (s.add) value += read(o.add, s.c, at);
+        if (s.accumulate) value += read(o.c, s.c, at);
+        if (s.epilogue == Epilogue::gelu) {
+          write(o.aux, s.c, at, value);
+          value = gelu_of(value);
+        } else if (s.epilogue == Epilogue::gelu_gradient) {
+          value *= gelu_slope(read(o.aux, s.c, at));
+        }
+        write(o.c, s.c, at, value);
+      }
+    }
+  }
+
+  GemmSpec spec_;
+};
+
+}  // namespace
+
+std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  return std::make_unique<EmulatedGemm>(spec);
+}
+
+std::string products_library() {
+  return "emulated";
+}
+
+}  // namespace zrt::models::cuda
