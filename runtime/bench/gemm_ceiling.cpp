@@ -52,9 +52,9 @@ uint64_t aligned(uint64_t bytes) {
 // Operands, result and workspace of a product in one block of memory.
 struct Room {
   explicit Room(const GemmSpec& spec)
-      : a(aligned(static_cast<uint64_t>(spec.M * spec.K) * core::dtype_size(spec.a))),
-        b(aligned(static_cast<uint64_t>(spec.K * spec.N) * core::dtype_size(spec.b))),
-        c(aligned(static_cast<uint64_t>(spec.M * spec.N) * core::dtype_size(spec.c))),
+      : a(aligned(static_cast<uint64_t>((spec.trans_a ? spec.K : spec.M) * spec.lda) * core::dtype_size(spec.a))),
+        b(aligned(static_cast<uint64_t>((spec.trans_b ? spec.N : spec.K) * spec.ldb) * core::dtype_size(spec.b))),
+        c(aligned(static_cast<uint64_t>(spec.M * spec.ldc) * core::dtype_size(spec.c))),
         workspace(models::find_gemm(spec).workspace_bytes()) {}
   uint64_t bytes() const { return a + b + c + workspace; }
   void run(const models::Gemm& gemm, std::byte* base) const {
@@ -123,6 +123,7 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
 double gemm_ceiling(const Config& config, int rounds) {
   const int ranks = config.mesh.world();
   const bool gpu = config.run.device == core::DeviceKind::cuda;
+  const core::OnPlace here({config.run.device, nullptr});
   double flops = 0, seconds = 0;
   for (const Product& product : model_products(config)) {
     flops += product.flops() * product.times * ranks;
