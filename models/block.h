@@ -88,8 +88,8 @@ class Block {
 
   // Multiply-add FLOPs of the matrices of one forward over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape) const = 0;
-  // The products with weights of one forward and backward over one microbatch, without biases and with dense operands,
-  // for the ceiling that benchmarks print.
+  // The products with weights of one forward and backward over one microbatch at core::place(), without biases and
+  // with operands as dense as they may be there, for the ceiling that benchmarks print.
   virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }
 };
 

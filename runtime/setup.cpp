@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/parallel.h"
+#include "models/kernels/candidates.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
 
@@ -31,6 +33,15 @@ void check_run(const Config& config) {
   check_sizes(config);
   check("--ranks (threads of one process)", config.mesh.world(), 1024);
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
+}
+
+void use_kernel_table(const Config& config) {
+  const std::string& path = config.run.kernel_table;
+  if (path.empty()) return;
+  constexpr uint64_t most = 64u << 20;
+  models::KernelFile file = models::parse_kernel_file(core::read_text(path, most), path);
+  models::check_kernel_file(file, path, models::cuda::chip_name(), models::cuda::lt_libraries());
+  models::use_kernel_file(std::move(file));
 }
 
 models::Model make_model(const ModelConfig& config) {
@@ -132,6 +143,7 @@ Compiled compile_within_budget(const Config& config, const Layout& layout, const
                                int host_ranks) {
   check_run(config);
   core::require_device(layout.device);
+  use_kernel_table(config);
   core::set_threads(config.run.threads_per_rank);
   Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);

@@ -12,6 +12,10 @@ void check_sizes(const Config& config);
 // The same for what can be planned but not run.
 void check_run(const Config& config);
 
+// Products of a GPU take the algorithms that run.kernel_table lists. Throws ConfigError when the file is none, or was
+// made for another chip or library.
+void use_kernel_table(const Config& config);
+
 models::Model make_model(const ModelConfig& config);
 Layout make_layout(const Config& config, const models::Model& model);
 SessionOptions session_options(const Config& config);

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "core/device.h"
-#include "models/common/linear.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/rounding.h"
 #include "models/layout.h"
@@ -41,7 +40,8 @@ class Head : public TransformerBlock {
 
   // In one piece, where the block itself works in chunks.
   std::vector<GemmSpec> products(const Shape& shape) const override {
-    return Linear{sizes_.hidden, sizes_.vocab}.products(shape);
+    const int64_t R = shape.rows();
+    return {logits_spec(shape, R), input_spec(shape, R), weight_spec(shape, sizes_.vocab, R, shape.grad_type, false)};
   }
 
   uint64_t saved_bytes(const Shape& shape) const override {

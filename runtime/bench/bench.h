@@ -29,6 +29,8 @@ using Progress = std::function<void(const std::string& what)>;
 // FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once. On a GPU the
 // products of the ranks run one after the other, on random operands.
 double gemm_ceiling(const Config& config, int rounds);
+// Random elements of about 1 for memory of a GPU: constant operands draw less power and run faster.
+void fill_random(std::byte* to, uint64_t bytes, core::DType type);
 // Of a GPU: the FLOP/s of one large product of bf16 matrices with random elements.
 double matrix_rate(int rounds);
 

@@ -52,9 +52,9 @@ uint64_t aligned(uint64_t bytes) {
 // Operands, result and workspace of a product in one block of memory.
 struct Room {
   explicit Room(const GemmSpec& spec)
-      : a(aligned(static_cast<uint64_t>(spec.M * spec.K) * core::dtype_size(spec.a))),
-        b(aligned(static_cast<uint64_t>(spec.K * spec.N) * core::dtype_size(spec.b))),
-        c(aligned(static_cast<uint64_t>(spec.M * spec.N) * core::dtype_size(spec.c))),
+      : a(aligned(static_cast<uint64_t>((spec.trans_a ? spec.K : spec.M) * spec.lda) * core::dtype_size(spec.a))),
+        b(aligned(static_cast<uint64_t>((spec.trans_b ? spec.N : spec.K) * spec.ldb) * core::dtype_size(spec.b))),
+        c(aligned(static_cast<uint64_t>(spec.M * spec.ldc) * core::dtype_size(spec.c))),
         workspace(models::find_gemm(spec).workspace_bytes()) {}
   uint64_t bytes() const { return a + b + c + workspace; }
   void run(const models::Gemm& gemm, std::byte* base) const {
@@ -81,24 +81,6 @@ double cpu_seconds_of(const GemmSpec& spec, int ranks, int threads, int rounds) 
   return spread(times).median;
 }
 
-// Random elements of about 1: constant operands draw less power and run faster.
-void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
-  std::vector<float> values(1 << 20);
-  core::random_normals({1, 0, 0}, 0, static_cast<int64_t>(values.size()), values.data());
-  std::vector<std::byte> block(values.size() * core::dtype_size(type));
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (type == core::DType::f32) {
-      std::memcpy(block.data() + 4 * i, &values[i], 4);
-    } else {
-      const uint16_t bits = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
-      std::memcpy(block.data() + 2 * i, &bits, 2);
-    }
-  }
-  for (uint64_t at = 0; at < bytes; at += block.size()) {
-    core::copy_bytes(to + at, block.data(), std::min<uint64_t>(block.size(), bytes - at));
-  }
-}
-
 double gpu_seconds_of(const GemmSpec& spec, int rounds) {
   constexpr int calls = 10;
   const auto stream = core::make_stream(core::DeviceKind::cuda, "ceiling");
@@ -121,9 +103,27 @@ double gpu_seconds_of(const GemmSpec& spec, int rounds) {
 
 }  // namespace
 
+void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
+  std::vector<float> values(1 << 20);
+  core::random_normals({1, 0, 0}, 0, static_cast<int64_t>(values.size()), values.data());
+  std::vector<std::byte> block(values.size() * core::dtype_size(type));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (type == core::DType::f32) {
+      std::memcpy(block.data() + 4 * i, &values[i], 4);
+    } else {
+      const uint16_t bits = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
+      std::memcpy(block.data() + 2 * i, &bits, 2);
+    }
+  }
+  for (uint64_t at = 0; at < bytes; at += block.size()) {
+    core::copy_bytes(to + at, block.data(), std::min<uint64_t>(block.size(), bytes - at));
+  }
+}
+
 double gemm_ceiling(const Config& config, int rounds) {
   const int ranks = config.mesh.world();
   const bool gpu = config.run.device == core::DeviceKind::cuda;
+  const core::OnPlace here({config.run.device, nullptr});
   double flops = 0, seconds = 0;
   for (const Product& product : model_products(config)) {
     flops += product.flops() * product.times * ranks;

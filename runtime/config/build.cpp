@@ -235,6 +235,10 @@ RunConfig build_run(Values& values, const std::string& name) {
   const auto device = core::parse_device(values.text("run.device"));
   if (!device) refuse(values.at("run.device"), "is no device; legal are \"cpu\" and \"cuda\".");
   run.device = *device;
+  run.kernel_table = optional_text(values, "run.kernel_table");
+  if (!run.kernel_table.empty() && run.device != core::DeviceKind::cuda) {
+    refuse(values.at("run.kernel_table"), "is for run.device = \"cuda\": the CPU has no choice of kernels.");
+  }
   run.stress_seed = values.integer("run.stress_seed", 0);
   return run;
 }

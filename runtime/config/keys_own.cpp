@@ -79,6 +79,7 @@ constexpr Key run_keys[] = {
     {"timeout_seconds", t_int, "120", Use::implemented},
     {"threads_per_rank", t_int, "1", Use::implemented},
     {"device", t_text, R"("cpu")", Use::implemented},
+    {"kernel_table", t_text | t_null, "null", Use::implemented},
     {"trace", t_bool, "false", Use::implemented},
     {"trace_steps", t_list | t_null, "null", Use::implemented},
     {"stress_seed", t_int, "0", Use::implemented},

@@ -420,3 +420,8 @@ TEST_CASE("held-out data is a prefix or a list of prefixes with or without a lan
     CHECK_THROWS_AS(parsed("", {std::string("data.validation=") + bad}), zrt::core::ConfigError);
   }
 }
+
+TEST_CASE("a run on a GPU may name a kernel file") {
+  CHECK(parsed(R"("run": {"device": "cuda", "kernel_table": "t.json"},)").run.kernel_table == "t.json");
+  CHECK(parsed("").run.kernel_table.empty());
+}

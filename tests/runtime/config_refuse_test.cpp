@@ -96,6 +96,8 @@ TEST_CASE("a value out of range is refused with the range") {
       {R"("run": {"timeout_seconds": 0},)", {"run.timeout_seconds = 0"}},
       {R"("run": {"eval_batches": 0},)", {"run.eval_batches = 0"}},
       {R"("run": {"name": "a/b"},)", {"run.name = \"a/b\""}},
+      {R"("run": {"kernel_table": "t.json"},)", {"run.kernel_table = \"t.json\"", "run.device = \"cuda\""}},
+      {R"("run": {"kernel_table": 5, "device": "cuda"},)", {"run.kernel_table = 5", "a string or null"}},
       {R"("memory": {"unit_bytes": 0},)", {"memory.unit_bytes = 0"}},
       {R"("memory": {"device_budget_bytes": 0},)", {"memory.device_budget_bytes = 0"}},
       {R"("data": {"train": []},)", {"data.train = []"}},

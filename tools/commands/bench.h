@@ -21,5 +21,6 @@ int bench_calibrate(const Args& args);
 int bench_predict(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
+int bench_tune(const Args& args);
 
 }  // namespace zrt::tools
