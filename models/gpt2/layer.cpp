@@ -82,8 +82,10 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& sh
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
   const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in(layout, shape, false);
   if (kept != nullptr && shape.mode != Mode::train) *kept = inner;
+  // A product that applies GELU as it writes still reads the norm's output.
+  if (products_fuse()) space.normed = layout.take(row);
   Layout attention = layout.overlay(), gelu = layout.overlay();
-  space.normed = attention.take(row);
+  if (!products_fuse()) space.normed = attention.take(row);
   space.attention =
       attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
                                                            : attention_forward_workspace(attention_shape(shape)));

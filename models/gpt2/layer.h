@@ -63,7 +63,7 @@ class Gpt2Layer : public TransformerBlock {
     std::byte* scratch;    // of the matrix products
     void* normed;          // R C, output of a norm
     std::byte* attention;  // workspace of attention
-    void* gelu;            // R 4C, over the two above
+    void* gelu;            // R 4C, over the attention's, and over `normed` where products do not apply GELU
   };
   struct BackwardSpace {
     std::byte* scratch;

@@ -7,6 +7,7 @@
 
 #include "core/cuda/cuda.h"
 #include "core/dtype.h"
+#include "core/error.h"
 
 namespace zrt::models::cuda {
 namespace {
@@ -88,6 +89,10 @@ class EmulatedGemm : public Gemm {
 }  // namespace
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  for (const DType type : {spec.a, spec.b, spec.c}) {
+    if (type == DType::f32 || type == DType::bf16 || type == DType::f16) continue;
+    throw core::Error("The emulated GPU multiplies no " + std::string(core::dtype_name(type)) + ": " + spec.text());
+  }
   return std::make_unique<EmulatedGemm>(spec);
 }
 
