@@ -63,6 +63,11 @@ Checkpointer::~Checkpointer() {
   }
 }
 
+// Copies lie in the host tier, states themselves where the ranks compute.
+core::DeviceKind Checkpointer::memory() const {
+  return options_.background ? core::DeviceKind::cpu : session_.layout().device;
+}
+
 // Where this rank's part of a unit lies: source 0 is the fp32 weights, then come the state kinds.
 const float* Checkpointer::place(size_t local, size_t unit, size_t source) const {
   const Compiled& compiled = session_.compiled();
@@ -83,13 +88,13 @@ namespace {
 
 // The parts of a unit's parameters that lie in what one rank saves.
 void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
-              const float* values) {
+              const float* values, core::DeviceKind device) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
     const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
-    runs.push_back({name, place.param->shape, from - place.offset, to - from, values + (from - begin)});
+    runs.push_back({name, place.param->shape, from - place.offset, to - from, values + (from - begin), device});
   }
 }
 
@@ -100,7 +105,7 @@ std::vector<Run> Checkpointer::weights(size_t local) const {
   const auto& units = session_.layout().units.units;
   for (size_t u = 0; u < units.size(); ++u) {
     const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
-    add_runs(runs, units[u], "", piece, place(local, u, 0));
+    add_runs(runs, units[u], "", piece, place(local, u, 0), memory());
   }
   return runs;
 }
@@ -114,13 +119,13 @@ std::vector<Run> Checkpointer::states(size_t local) const {
     for (size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k].sharded) {
         add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank),
-                 place(local, u, k + 1));
+                 place(local, u, k + 1), memory());
         continue;
       }
       if (rank != 0) continue;  // every rank holds the same
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
         runs.push_back({state_name(kinds[k].kind, tensor.param->param->name), tensor.shape, 0, tensor.elements(),
-                        place(local, u, k + 1) + tensor.offset});
+                        place(local, u, k + 1) + tensor.offset, memory()});
       }
     }
   }

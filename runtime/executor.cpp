@@ -140,16 +140,22 @@ void Executor::run(const Program& program, Only only) {
   failed_ = false;
   ++runs_;
   if (program.phase == "step") prepare_step(rank_, control());
-  if (on_gpu()) before_program(program);
-  if (options_.serialize) {
-    run_serial(program);
-  } else if (!on_gpu() || !replay(program)) {
-    Queued queued;
-    queue(program, queued);
-    wait_for_lanes();
-    account(program, queued);
+  try {
+    if (on_gpu()) before_program(program);
+    if (options_.serialize) {
+      run_serial(program);
+    } else if (!on_gpu() || !replay(program)) {
+      Queued queued;
+      queue(program, queued);
+      wait_for_lanes();
+      account(program, queued);
+    }
+    if (on_gpu()) after_program(program);
+  } catch (const std::exception& error) {
+    // Errors of ops have ended the groups already; on a GPU batches and what lies between ops can fail, too.
+    if (on_gpu()) abort(fmt::format("rank {} failed in phase '{}': {}", rank_.number, program.phase, error.what()));
+    throw;
   }
-  if (on_gpu()) after_program(program);
   if (program.phase == "step") throw_fault(rank_, control());
 }
 

@@ -14,6 +14,7 @@ struct Piece {
   const float* values;
   int64_t elements;
   std::vector<int64_t> offsets;
+  core::DeviceKind device;
 };
 
 struct Part {
@@ -39,7 +40,7 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
     for (size_t k = 0; k < rectangles.size(); ++k) {
       const Rectangle& r = rectangles[k].first;
       result[k].header.tensors.push_back({run.tensor, "F32", r.shape, 0, 0});
-      result[k].pieces[run.tensor] = {rectangles[k].second, r.elements(), r.offsets};
+      result[k].pieces[run.tensor] = {rectangles[k].second, r.elements(), r.offsets, run.device};
     }
   }
   for (Part& part : result) {
@@ -48,6 +49,19 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
     part.header.metadata = {{sharding_key, sharding.dump()}, {"DCP_VERSION", "1.0"}};
   }
   return result;
+}
+
+// What lies on a GPU comes to the host a part at a time.
+void write_values(core::NewFile& file, const Piece& piece) {
+  const auto* values = reinterpret_cast<const std::byte*>(piece.values);
+  const uint64_t bytes = static_cast<uint64_t>(piece.elements) * sizeof(float);
+  if (piece.device == core::DeviceKind::cpu) return file.write(values, bytes);
+  std::vector<std::byte> part(std::min<uint64_t>(bytes, 16 << 20));
+  for (uint64_t at = 0; at < bytes; at += part.size()) {
+    const uint64_t count = std::min<uint64_t>(part.size(), bytes - at);
+    core::read_bytes(part.data(), values + at, count, piece.device);
+    file.write(part.data(), count);
+  }
 }
 
 }  // namespace
@@ -65,7 +79,7 @@ std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folde
     file.write(head.data(), head.size());
     for (const TensorEntry& tensor : part.header.tensors) {
       const Piece& piece = part.pieces.at(tensor.name);
-      file.write(piece.values, static_cast<uint64_t>(piece.elements) * sizeof(float));
+      write_values(file, piece);
     }
     file.keep();
     written[name] = {file.bytes(), file.xxh3()};

@@ -8,17 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/rectangle.h"
 
 namespace zrt::runtime::checkpoint {
 
-// Elements [begin, begin + count) of a whole fp32 tensor, in memory.
+// Elements [begin, begin + count) of a whole fp32 tensor, in memory of the host or of a GPU.
 struct Run {
   std::string tensor;
   std::vector<int64_t> shape;
   int64_t begin = 0, count = 0;
   const float* values = nullptr;
+  core::DeviceKind device = core::DeviceKind::cpu;  // whose memory that is
 };
 
 // Writes shard-<rank + 1>-model-<part>-of-<parts>.safetensors into `folder` (which exists), each brought to disk.

@@ -1,9 +1,10 @@
 // Reads the source tree and checks the rules that the compiler cannot: includes point only downward, vendor headers
-// stay in .cpp files, and back ends are files, not #ifdefs.
+// stay in .cpp files and inside the folders of the back ends that need them, and back ends are files, not #ifdefs.
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,11 +23,47 @@ bool may_include(const std::string& from, const std::string& to) {
   return from == to || levels.at(to) < levels.at(from);
 }
 
+// Folders whose own files may share vendor headers through headers of theirs.
+bool in_back_end(const std::string& path) {
+  return path.find("/cuda/") != std::string::npos || path.find("/nccl/") != std::string::npos;
+}
+
+// The one header that says __host__ and __device__ to all others.
+constexpr const char* marks_functions = "core/host_device.h";
+
+const std::regex vendor_header(
+    R"((^|(?!.*/cuda/).*/)(dnnl|mpi|nccl|cuda_|cublas|cudnn|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
+
+std::vector<std::string> includes_of(const std::string& text) {
+  static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  std::smatch match;
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, match, include)) found.push_back(match[1]);
+  }
+  return found;
+}
+
+// Headers of back ends that bring a vendor's along, by themselves or by others.
+std::set<std::string> vendors_behind(const Sources& sources) {
+  std::set<std::string> behind;
+  for (size_t before = sources.size() + 1; before != behind.size();) {
+    before = behind.size();
+    for (const auto& [path, text] : sources) {
+      if (!in_back_end(path) || !(path.ends_with(".h") || path.ends_with(".cuh"))) continue;
+      for (const std::string& target : includes_of(text)) {
+        if (std::regex_match(target, vendor_header) || behind.contains(target)) behind.insert(path);
+      }
+    }
+  }
+  return behind;
+}
+
 std::vector<std::string> violations(const Sources& sources) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
-  static const std::regex vendor(
-      R"((^|.*/)(dnnl|mpi|nccl|cuda|cublas|cudnn|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
   static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL))");
+  const std::set<std::string> behind = vendors_behind(sources);
   std::vector<std::string> found;
   for (const auto& [path, text] : sources) {
     const std::string folder = path.substr(0, path.find('/'));
@@ -40,9 +77,12 @@ std::vector<std::string> violations(const Sources& sources) {
         const std::string target = match[1];
         const std::string to = target.substr(0, target.find('/'));
         if (levels.contains(to) && !may_include(folder, to)) found.push_back(where + folder + " includes " + target);
-        if (header && std::regex_match(target, vendor)) found.push_back(where + "vendor header " + target);
+        if (in_back_end(path)) continue;
+        if (header && std::regex_match(target, vendor_header)) found.push_back(where + "vendor header " + target);
+        if (behind.contains(target)) found.push_back(where + "vendor header behind " + target);
       }
-      if (std::regex_search(line, back_end_switch)) found.push_back(where + "back end chosen by " + line);
+      if (path != marks_functions && std::regex_search(line, back_end_switch))
+        found.push_back(where + "back end chosen by " + line);
     }
   }
   return found;
@@ -85,6 +125,12 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
   CHECK(count("models/a.h", "#include <oneapi/dnnl/dnnl.hpp>\n") == 1);
   CHECK(count("models/a.h", "#include <dnnl.hpp>\n") == 1);
   CHECK(count("comm/a.h", "#include <mpi.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n") == 3);
+  CHECK(count("core/cuda/a.cuh", "#include <cuda_runtime.h>\n#include <nccl.h>\n") == 0);
+  CHECK(violations({{"core/cuda/a.h", "#include <cuda_runtime_api.h>\n"},
+                    {"core/cuda/b.h", "#include \"core/cuda/a.h\"\n"},
+                    {"core/cuda/c.cpp", "#include \"core/cuda/b.h\"\n"},
+                    {"core/d.cpp", "#include \"core/cuda/b.h\"\n"}})
+            .size() == 1);
   CHECK(count("core/a.cpp", "#ifdef ZRT_CUDA\n#endif\n") == 1);
   CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
 }

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cmath>
+#include <vector>
 
 #include "core/cuda/cuda.h"
 #include "core/dtype.h"
@@ -71,29 +72,41 @@ class EmulatedGemm : public Gemm {
     }
   }
 
+  // Row after row of op(A), and column after column of op(B), as fp64 numbers.
+  static std::vector<double> rows_of(const void* data, DType type, int64_t rows, int64_t n, int64_t row_step,
+                                     int64_t step) {
+    std::vector<double> out(static_cast<size_t>(rows * n));
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t i = 0; i < n; ++i) out[static_cast<size_t>(r * n + i)] = read(data, type, r * row_step + i * step);
+    }
+    return out;
+  }
+
   static void multiply(const GemmSpec& s, const GemmOperands& o) {
+    const auto a = rows_of(o.a, s.a, s.M, s.K, s.trans_a ? 1 : s.lda, s.trans_a ? s.lda : 1);
+    const auto b = rows_of(o.b, s.b, s.N, s.K, s.trans_b ? s.ldb : 1, s.trans_b ? 1 : s.ldb);
     for (int64_t m = 0; m < s.M; ++m) {
       for (int64_t n = 0; n < s.N; ++n) {
+        const double *x = a.data() + m * s.K, *y = b.data() + n * s.K;
         double sum = 0;
-        for (int64_t k = 0; k < s.K; ++k) {
-          sum += read(o.a, s.a, s.trans_a ? k * s.lda + m : m * s.lda + k) *
-                 read(o.b, s.b, s.trans_b ? n * s.ldb + k : k * s.ldb + n);
-        }
-        const int64_t at = m * s.ldc + n;
-        double value = static_cast<double>(s.alpha) * sum;
-        if (o.a_scale != nullptr) value *= static_cast<double>(*o.a_scale) * static_cast<double>(*o.b_scale);
-        if (s.bias) value += read(o.bias, s.bias_type(), n);
-        if (s.add) value += read(o.add, s.c, at);
-        if (s.accumulate) value += read(o.c, s.c, at);
-        if (s.epilogue == Epilogue::gelu) {
-          write(o.aux, s.c, at, value);
-          value = gelu_of(value);
-        } else if (s.epilogue == Epilogue::gelu_gradient) {
-          value *= gelu_slope(read(o.aux, s.c, at));
-        }
-        write(o.c, s.c, at, value);
+        for (int64_t k = 0; k < s.K; ++k) sum += x[k] * y[k];
+        finish(s, o, m * s.ldc + n, n, static_cast<double>(s.alpha) * sum);
       }
     }
+  }
+
+  static void finish(const GemmSpec& s, const GemmOperands& o, int64_t at, int64_t column, double value) {
+    if (o.a_scale != nullptr) value *= static_cast<double>(*o.a_scale) * static_cast<double>(*o.b_scale);
+    if (s.bias) value += read(o.bias, s.bias_type(), column);
+    if (s.add) value += read(o.add, s.c, at);
+    if (s.accumulate) value += read(o.c, s.c, at);
+    if (s.epilogue == Epilogue::gelu) {
+      write(o.aux, s.c, at, value);
+      value = gelu_of(value);
+    } else if (s.epilogue == Epilogue::gelu_gradient) {
+      value *= gelu_slope(read(o.aux, s.c, at));
+    }
+    write(o.c, s.c, at, value);
   }
 
   GemmSpec spec_;

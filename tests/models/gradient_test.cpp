@@ -16,6 +16,12 @@ using zrt::models::Shape;
 
 namespace {
 
+double largest(const std::vector<double>& values) {
+  double most = 0;
+  for (const double x : values) most = std::max(most, std::abs(x));
+  return most;
+}
+
 template <class Config>
 Config config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t sequence, int64_t vocab, bool tied) {
   Config config;
@@ -51,7 +57,11 @@ void check_gradients(const Tensors& grads, const Tensors& expected, double toler
   std::vector<double> all, all_expected;
   for (const auto& [name, grad] : expected) {
     INFO(name);
-    CHECK(distance(grads.at(name), grad) < tolerance);
+    // With one position, queries and keys have no gradient at all; where products are added up in another order than on
+    // the CPU, zero is what is left of two equal numbers.
+    const bool none = std::all_of(grad.begin(), grad.end(), [](double x) { return x == 0; });
+    const double error = none ? largest(grads.at(name)) : distance(grads.at(name), grad);
+    CHECK(error < tolerance);
     all.insert(all.end(), grads.at(name).begin(), grads.at(name).end());
     all_expected.insert(all_expected.end(), grad.begin(), grad.end());
   }
