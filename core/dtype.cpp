@@ -13,6 +13,7 @@ size_t dtype_size(DType type) {
     case DType::f16:
       return 2;
     case DType::u8:
+    case DType::e4m3:
       return 1;
   }
   throw Error("unknown element type");
@@ -30,6 +31,8 @@ std::string_view dtype_name(DType type) {
       return "int32";
     case DType::u8:
       return "uint8";
+    case DType::e4m3:
+      return "e4m3";
   }
   throw Error("unknown element type");
 }

@@ -37,6 +37,7 @@ struct Shape {
   DType type = DType::f32;
   DType grad_type = DType::f32;  // of parameter gradients
   Mode mode = Mode::train;
+  bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
   int64_t rows() const { return mode == Mode::decode ? B : B * T; }
 };
 

@@ -31,6 +31,7 @@ struct Layout {
   int dp = 1;
   Grouping groups;
   core::DType compute = core::DType::f32;
+  bool fp8 = false;                           // products of linear layers round their operands
   core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
   core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
   uint32_t microbatches = 1;                  // gradient_accumulation_steps
@@ -66,7 +67,7 @@ struct Layout {
   }
   bool has_master() const { return compute != core::DType::f32; }
   models::Shape shape(models::Mode mode) const {
-    return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode};
+    return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
   }
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }

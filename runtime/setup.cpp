@@ -63,6 +63,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
+  layout.fp8 = config.precision.fp8;
   layout.local_grad = config.precision.local_grad;
   layout.grad = config.precision.accumulated_grad;
   const auto unit_elements =

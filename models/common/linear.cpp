@@ -8,22 +8,39 @@ namespace zrt::models {
 
 GemmSpec Linear::forward_spec(const Shape& shape) const {
   const bool turned = stored == Stored::out_in;
-  return {shape.rows(), out,        in,         false,      turned, in,    turned ? in : out,
-          row(),        shape.type, shape.type, shape.type, bias,   false, 1};
+  GemmSpec spec{shape.rows(), out,        in,         false,      turned, in,    turned ? in : out,
+                row(),        shape.type, shape.type, shape.type, bias,   false, 1};
+  spec.fp8 = shape.fp8;
+  return spec;
 }
 
 GemmSpec Linear::input_spec(const Shape& shape) const {
   const bool turned = stored == Stored::in_out;
-  return {shape.rows(), in,         out,        false,      turned, row(),  turned ? out : in,
-          in,           shape.type, shape.type, shape.type, false,  joined, 1};
+  GemmSpec spec{shape.rows(), in,         out,        false,      turned, row(),  turned ? out : in,
+                in,           shape.type, shape.type, shape.type, false,  joined, 1};
+  spec.fp8 = shape.fp8;
+  return spec;
 }
 
 GemmSpec Linear::weight_spec(const Shape& shape, bool accumulate) const {
   const int64_t R = shape.rows();
-  if (stored == Stored::in_out) {
-    return {in, out, R, true, false, in, row(), out, shape.type, shape.type, shape.grad_type, false, accumulate, 1};
-  }
-  return {out, in, R, true, false, row(), in, in, shape.type, shape.type, shape.grad_type, false, accumulate, 1};
+  const bool turned = stored == Stored::out_in;
+  GemmSpec spec{turned ? out : in,
+                turned ? in : out,
+                R,
+                true,
+                false,
+                turned ? row() : in,
+                turned ? in : row(),
+                turned ? in : out,
+                shape.type,
+                shape.type,
+                shape.grad_type,
+                false,
+                accumulate,
+                1};
+  spec.fp8 = shape.fp8;
+  return spec;
 }
 
 std::vector<GemmSpec> Linear::products(const Shape& shape) const {

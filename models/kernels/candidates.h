@@ -17,7 +17,7 @@ std::string chip_name();     // of the current device: "NVIDIA H200"
 std::string lt_libraries();  // "cuBLASLt 13.0.2"
 
 // The library's deterministic algorithms for a product of operands on 16 bytes, the one that runs without a file first.
-// Empty where the product is composed of passes.
+// Empty where the product is composed of passes or rounds its operands first.
 std::vector<AlgorithmWords> candidates(const GemmSpec& spec);
 // Queues the product on the calling thread's stream.
 void run_candidate(const GemmSpec& spec, const AlgorithmWords& algorithm, const GemmOperands& operands);

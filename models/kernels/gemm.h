@@ -20,17 +20,24 @@ enum class Epilogue : uint8_t { none, gelu, gelu_gradient };
 // C (M, N) = [C +] [add +] alpha · op(A) (M, K) · op(B) (K, N) [+ bias (N)]. Leading dimensions are of the stored,
 // row-major matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32, rounded once
 // to `c`; with `add` or an epilogue perhaps once more in between, where the library cannot do both in one pass.
+//
+// fp8: both operands, of bf16, are rounded to e4m3 before they are multiplied, each times a scale of its own: the
+// largest power of two that leaves its largest element within 448 (fp8.h), found right before the product and taken out
+// of its result again. Powers of two cost at most one bit of range and round nothing. Only where M, N, K and ldc are
+// multiples of 16, as GPUs want it; elsewhere `fp8` changes nothing. C, bias, add and aux must lie on 16 bytes.
 struct GemmSpec {
   int64_t M = 0, N = 0, K = 0;
   bool trans_a = false, trans_b = false;
   int64_t lda = 0, ldb = 0, ldc = 0;
   DType a = DType::f32, b = DType::f32, c = DType::f32;
-  bool bias = false;        // of type `a`
+  bool bias = false;        // of type `a`; of bf16 when that is e4m3
   bool accumulate = false;  // add to C
   float alpha = 1;
   bool add = false;                    // a matrix like C, which may be C; not with accumulate
   Epilogue epilogue = Epilogue::none;  // gelu_gradient without bias, neither with accumulate or add
+  bool fp8 = false;                    // without it operands of e4m3 are multiplied as they are, by GPUs alone
   bool operator==(const GemmSpec&) const = default;
+  DType bias_type() const { return a == DType::e4m3 ? DType::bf16 : a; }
   std::string text() const;  // one line, for the kernel table and messages
 };
 
@@ -40,6 +47,8 @@ struct GemmOperands {
   const void *bias = nullptr, *add = nullptr;
   void* aux = nullptr;  // written by gelu, read by gelu_gradient
   void* workspace = nullptr;
+  // What operands of e4m3 are multiplied by, in the device's memory.
+  const float *a_scale = nullptr, *b_scale = nullptr;
 };
 
 class Gemm {

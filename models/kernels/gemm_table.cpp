@@ -31,8 +31,9 @@ struct KeyHash {
     uint64_t hash = 0x9E3779B97F4A7C15ull;
     const uint64_t flags = (s.trans_a ? 1u : 0u) | (s.trans_b ? 2u : 0u) | (s.bias ? 4u : 0u) |
                            (s.accumulate ? 8u : 0u) | (s.add ? 16u : 0u) | (static_cast<uint64_t>(s.epilogue) << 5) |
-                           (static_cast<uint64_t>(s.a) << 8) | (static_cast<uint64_t>(s.b) << 16) |
-                           (static_cast<uint64_t>(s.c) << 24) | (static_cast<uint64_t>(key.threads) << 32);
+                           (s.fp8 ? 128u : 0u) | (static_cast<uint64_t>(s.a) << 8) |
+                           (static_cast<uint64_t>(s.b) << 16) | (static_cast<uint64_t>(s.c) << 24) |
+                           (static_cast<uint64_t>(key.threads) << 32);
     const uint64_t alpha = std::bit_cast<uint32_t>(s.alpha);
     for (const uint64_t word :
          {static_cast<uint64_t>(s.M), static_cast<uint64_t>(s.N), static_cast<uint64_t>(s.K),
@@ -72,17 +73,25 @@ void check(const GemmSpec& spec) {
   }
 }
 
+// Whether the product is one that `fp8` applies to.
+bool rounds_operands(const GemmSpec& spec) {
+  const bool whole = spec.M % 16 == 0 && spec.N % 16 == 0 && spec.K % 16 == 0 && spec.ldc % 16 == 0;
+  return spec.fp8 && whole && spec.a == DType::bf16 && spec.b == DType::bf16;
+}
+
 }  // namespace
 
 std::string GemmSpec::text() const {
   constexpr std::array<std::string_view, 3> epilogues{"", " gelu", " gelu gradient"};
-  return fmt::format("{}x{}x{} {}{} {}{} -> {} ld {} {} {}{}{}{}{} alpha {}", M, N, K, core::dtype_name(a),
+  return fmt::format("{}x{}x{} {}{} {}{} -> {} ld {} {} {}{}{}{}{} alpha {}{}", M, N, K, core::dtype_name(a),
                      trans_a ? "^T" : "", core::dtype_name(b), trans_b ? "^T" : "", core::dtype_name(c), lda, ldb, ldc,
                      bias ? " bias" : "", accumulate ? " accumulate" : "", add ? " add" : "",
-                     epilogues[static_cast<size_t>(epilogue)], alpha);
+                     epilogues[static_cast<size_t>(epilogue)], alpha, fp8 ? " fp8" : "");
 }
 
-const Gemm& find_gemm(const GemmSpec& spec) {
+const Gemm& find_gemm(const GemmSpec& asked) {
+  GemmSpec spec = asked;
+  spec.fp8 = rounds_operands(asked);
   // Entries never move or die, so each thread may remember them without a lock.
   thread_local std::unordered_map<Key, const Gemm*, KeyHash> remembered;
   const core::DeviceKind device = core::place().device;

@@ -26,6 +26,7 @@ struct Product {
 std::vector<Product> model_products(const Config& config) {
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
+  shape.fp8 = config.precision.fp8;
   std::vector<Product> products;
   for (const auto& block : make_model(config.model).blocks) {
     for (const GemmSpec& spec : block->products(shape)) {

@@ -24,6 +24,7 @@ constexpr double least_gain = 0.01;  // what differs less is kept as the library
 void find_products(const Config& config) {
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
+  shape.fp8 = config.precision.fp8;
   for (const auto& block : make_model(config.model).blocks) {
     block->forward_workspace_bytes(shape);
     block->backward_workspace_bytes(shape);

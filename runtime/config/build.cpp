@@ -133,11 +133,16 @@ int64_t reduce_every(Values& values, const ZeroConfig& zero, int64_t accumulatio
   return every;
 }
 
-// The type of weights and activations, and fp16's loss scale.
+// The type of weights, activations and operands of products, and fp16's loss scale.
 void build_compute(const Values& values, PrecisionConfig& precision) {
   const bool bf16 = values.flag("bf16.enabled"), fp16 = values.flag("fp16.enabled");
   if (bf16 && fp16) refuse(values.at("fp16.enabled"), "contradicts bf16.enabled = true; enable one of them.");
   precision.compute = bf16 ? DType::bf16 : fp16 ? DType::f16 : DType::f32;
+  precision.fp8 = values.flag("fp8.enabled");
+  if (precision.fp8 && !bf16) {
+    refuse(values.at("fp8.enabled"),
+           "needs weights and activations of bf16, which linear layers round. Set bf16.enabled = true too.");
+  }
   if (!fp16) return;
   for (const char* key : {"fp16.auto_cast", "fp16.fp16_master_weights_and_grads"}) {
     if (values.flag(key)) refuse(values.at(key), "is not supported; legal: false.");

@@ -62,6 +62,7 @@ struct ZeroConfig {
 
 struct PrecisionConfig {
   core::DType compute = core::DType::f32;           // weights, activations
+  bool fp8 = false;                                 // products of linear layers round their operands to e4m3
   core::DType local_grad = core::DType::f32;        // of a rank, as it enters the reduction
   core::DType accumulated_grad = core::DType::f32;  // after the reduction, as the optimizer reads it
   optimizer::LossScaleParams loss_scale;
@@ -130,7 +131,7 @@ struct Config {
   std::vector<ResolvedKey> keys;
 };
 
-// Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory and run
+// Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory, run and fp8
 // added, and applies the overrides "a.b.c=value" in order. Throws ConfigError for everything that is wrong with a key
 // or a file, UsageError for an override that is not of that form.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);

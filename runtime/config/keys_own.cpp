@@ -7,7 +7,11 @@ namespace {
 constexpr Key root_keys[] = {
     {"model", t_object, "null", Use::implemented},    {"data", t_object, "null", Use::implemented},
     {"parallel", t_object, "null", Use::implemented}, {"memory", t_object, "null", Use::implemented},
-    {"run", t_object, "null", Use::implemented},
+    {"run", t_object, "null", Use::implemented},      {"fp8", t_object, "null", Use::implemented},
+};
+
+constexpr Key fp8_keys[] = {
+    {"enabled", t_bool, "false", Use::implemented},
 };
 
 constexpr Key model_keys[] = {
@@ -87,6 +91,7 @@ constexpr Key run_keys[] = {
 
 constexpr Section all[] = {
     {"", "zrt", Parser::own, nullptr, root_keys},
+    {"fp8", "", Parser::own, nullptr, fp8_keys},
     {"model", "", Parser::own, nullptr, model_keys},
     {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
     {"data", "", Parser::own, nullptr, data_keys},

@@ -62,11 +62,11 @@ std::string limits_text(const Plan& plan) {
 
 std::string plan_text(const Plan& plan) {
   const Layout& layout = *plan.layout;
-  std::string text =
-      fmt::format("{} parameters in {} units; {} rank{}, ZeRO stage {}, {}; {} microbatch{} of {} × {} tokens a rank\n",
-                  layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s",
-                  layout.zero.stage, core::dtype_name(layout.compute), layout.microbatches,
-                  layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
+  std::string text = fmt::format(
+      "{} parameters in {} units; {} rank{}, ZeRO stage {}, {}{}; {} microbatch{} of {} × {} tokens a rank\n",
+      layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
+      core::dtype_name(layout.compute), layout.fp8 ? " with fp8 products" : "", layout.microbatches,
+      layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
   for (const RankGroup& group : plan.groups) {
     text += group_text(group);
     if (group.step) text += time_text(plan, *group.step);

@@ -31,6 +31,7 @@ std::string model_text(const RunData& run) {
 
 std::string precision_text(const RunData& run) {
   if (!run.config.is_object()) return "";
+  if (run.key("fp8", "enabled") == true) return "bf16, products of linear layers in fp8";
   if (run.key("bf16", "enabled") == true) return "bf16";
   return run.key("fp16", "enabled") == true ? "fp16" : "fp32";
 }

@@ -94,13 +94,63 @@ TEST_CASE("a NaN whose payload lies in the low bits stays a NaN when rounded") {
   CHECK(std::isnan(to_float(to_bf16(nan))));
   CHECK(std::isnan(to_float(to_f16(nan))));
 }
+// Its value from the definition; NaN for all ones.
+double e4m3_value(int bits) {
+  const int exponent = (bits & 0x7f) >> 3, mantissa = bits & 7;
+  if ((bits & 0x7f) == 0x7f) return std::numeric_limits<double>::quiet_NaN();
+  const double value = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return bits & 0x80 ? -value : value;
+}
+
+TEST_CASE("all e4m3 patterns convert to fp32 by definition and back unchanged") {
+  for (int i = 0; i < 256; ++i) {
+    INFO(i);
+    const e4m3 x{static_cast<uint8_t>(i)};
+    const float value = to_float(x);
+    CHECK(to_e4m3(value).bits == i);
+    CHECK(std::signbit(value) == (i >= 128));
+    if (std::isnan(e4m3_value(i))) {
+      CHECK(std::isnan(value));
+    } else {
+      CHECK(static_cast<double>(value) == e4m3_value(i));
+    }
+  }
+}
+TEST_CASE("e4m3 rounds to nearest, ties to even, and stays finite where fp32 is") {
+  int wrong = 0;
+  for (int low = 0; low < 0x7e; ++low) {
+    const double a = e4m3_value(low), b = e4m3_value(low + 1);
+    const float middle = static_cast<float>((a + b) / 2);
+    REQUIRE(static_cast<double>(middle) == (a + b) / 2);
+    for (const int sign : {0, 0x80}) {
+      const float s = sign ? -1.0f : 1.0f;
+      wrong += to_e4m3(s * middle).bits != (sign | (low % 2 == 0 ? low : low + 1));
+      wrong += to_e4m3(s * std::nextafter(middle, 0.0f)).bits != (sign | low);
+      wrong += to_e4m3(s * std::nextafter(middle, INFINITY)).bits != (sign | (low + 1));
+    }
+  }
+  CHECK(wrong == 0);
+  for (const float large : {448.0f, 463.0f, 464.0f, 465.0f, 480.0f, 1e5f, std::numeric_limits<float>::max()}) {
+    CHECK(to_e4m3(large).bits == 0x7e);
+    CHECK(to_e4m3(-large).bits == 0xfe);
+  }
+  CHECK(to_e4m3(0x1p-11f).bits == 0);
+  CHECK(to_e4m3(-std::numeric_limits<float>::denorm_min()).bits == 0x80);
+}
+TEST_CASE("infinities and NaN become the NaN of e4m3") {
+  CHECK(to_e4m3(INFINITY).bits == 0x7f);
+  CHECK(to_e4m3(-INFINITY).bits == 0xff);
+  CHECK((to_e4m3(std::bit_cast<float>(0x7f800001u)).bits & 0x7f) == 0x7f);
+}
 TEST_CASE("types know their size and name") {
   CHECK(dtype_size(DType::f32) == 4);
   CHECK(dtype_size(DType::bf16) == 2);
   CHECK(dtype_size(DType::f16) == 2);
   CHECK(dtype_size(DType::i32) == 4);
   CHECK(dtype_size(DType::u8) == 1);
+  CHECK(dtype_size(DType::e4m3) == 1);
   CHECK(dtype_name(DType::bf16) == "bf16");
+  CHECK(dtype_name(DType::e4m3) == "e4m3");
   CHECK(dtype_name(DType::f16) == "fp16");
 }
 

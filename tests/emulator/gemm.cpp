@@ -1,4 +1,5 @@
-// Matrix products of the emulated GPU, in place of cuBLASLt's: the same epilogues, in fp64.
+// Matrix products of the emulated GPU, in place of cuBLASLt's: the same epilogues, in fp64, and the same demands of
+// operands of e4m3.
 #include "models/kernels/cuda/gemm.h"
 
 #include <cuda_runtime_api.h>
@@ -21,6 +22,8 @@ double read(const void* data, DType type, int64_t i) {
       return static_cast<double>(core::to_float(static_cast<const core::bf16*>(data)[i]));
     case DType::f16:
       return static_cast<double>(core::to_float(static_cast<const core::f16*>(data)[i]));
+    case DType::e4m3:
+      return static_cast<double>(core::to_float(static_cast<const core::e4m3*>(data)[i]));
     default:
       return static_cast<double>(static_cast<const float*>(data)[i]);
   }
@@ -56,10 +59,19 @@ class EmulatedGemm : public Gemm {
   uint64_t workspace_bytes() const override { return 1024; }
   std::string algorithm() const override { return "emulated"; }
   void run(const GemmOperands& operands) const override {
+    if (spec_.a == DType::e4m3) check_addresses(operands);
     ZRT_CUDA(emulator::queue(core::cuda::stream(), [spec = spec_, operands] { multiply(spec, operands); }));
   }
 
  private:
+  void check_addresses(const GemmOperands& o) const {
+    for (const void* pointer :
+         {o.a, o.b, static_cast<const void*>(o.c), o.bias, o.add, static_cast<const void*>(o.aux)}) {
+      if (reinterpret_cast<uintptr_t>(pointer) % 16 == 0) continue;
+      throw core::Error("The emulated GPU multiplies matrices of e4m3 on 16 bytes only: " + spec_.text());
+    }
+  }
+
   // Row after row of op(A), and column after column of op(B), as fp64 numbers.
   static std::vector<double> rows_of(const void* data, DType type, int64_t rows, int64_t n, int64_t row_step,
                                      int64_t step) {
@@ -84,7 +96,8 @@ class EmulatedGemm : public Gemm {
   }
 
   static void finish(const GemmSpec& s, const GemmOperands& o, int64_t at, int64_t column, double value) {
-    if (s.bias) value += read(o.bias, s.a, column);
+    if (o.a_scale != nullptr) value *= static_cast<double>(*o.a_scale) * static_cast<double>(*o.b_scale);
+    if (s.bias) value += read(o.bias, s.bias_type(), column);
     if (s.add) value += read(o.add, s.c, at);
     if (s.accumulate) value += read(o.c, s.c, at);
     if (s.epilogue == Epilogue::gelu) {
@@ -102,6 +115,14 @@ class EmulatedGemm : public Gemm {
 }  // namespace
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  if (spec.a == DType::e4m3) {
+    const bool whole = spec.lda % 16 == 0 && spec.ldb % 16 == 0 && spec.ldc % 16 == 0;
+    if (!whole || spec.trans_a || !spec.trans_b || spec.b != spec.a || spec.M % 16 != 0 || spec.N % 16 != 0) {
+      throw core::Error("The emulated GPU multiplies matrices of e4m3 along rows of multiples of 16 only: " +
+                        spec.text());
+    }
+    return std::make_unique<EmulatedGemm>(spec);
+  }
   for (const DType type : {spec.a, spec.b, spec.c}) {
     if (type == DType::f32 || type == DType::bf16 || type == DType::f16) continue;
     throw core::Error("The emulated GPU multiplies no " + std::string(core::dtype_name(type)) + ": " + spec.text());

@@ -34,8 +34,9 @@ struct State {
 template <class Config>
 class CurveRun {
  public:
-  CurveRun(const GoldenCurve<Config>& golden, const zrt::models::Model& model, DType type, int64_t B, int64_t T)
-      : golden_(golden), type_(type), runner_(model, {.B = B, .T = T, .type = type, .grad_type = type}) {
+  CurveRun(const GoldenCurve<Config>& golden, const zrt::models::Model& model, DType type, int64_t B, int64_t T,
+           bool fp8 = false)
+      : golden_(golden), type_(type), runner_(model, {.B = B, .T = T, .type = type, .grad_type = type, .fp8 = fp8}) {
     const ReferenceAdam& adam = golden.run.adam;
     params_.beta1 = static_cast<float>(adam.beta1);
     params_.beta2 = static_cast<float>(adam.beta2);
@@ -104,6 +105,23 @@ void check_curve(bool tied, const std::string& name, DType type, double toleranc
   }
 }
 
+Gpt2Config sixteens(const Gpt2Config&) {
+  return {.layers = 2, .hidden = 64, .heads = 4, .sequence = 32, .vocab = 61};
+}
+LlamaConfig sixteens(const LlamaConfig&) {
+  return {.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = 96, .sequence = 32, .vocab = 61, .tied = true};
+}
+
+template <class Config>
+std::vector<double> losses_of(const GoldenCurve<Config>& curve, bool fp8) {
+  const zrt::models::Model model = make_model(curve.config);
+  const Batch first = curve.run.batch(0, 0, 0);
+  CurveRun<Config> run(curve, model, DType::bf16, first.B, first.T, fp8);
+  std::vector<double> losses;
+  for (int64_t step = 0; step < curve.run.steps; ++step) losses.push_back(run.step(step).loss);
+  return losses;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("ten fp32 steps follow PyTorch's loss curve", "", Gpt2Config, LlamaConfig) {
@@ -112,4 +130,19 @@ TEMPLATE_TEST_CASE("ten fp32 steps follow PyTorch's loss curve", "", Gpt2Config,
 
 TEMPLATE_TEST_CASE("ten bf16 steps with fp32 master weights follow PyTorch's loss curve", "", Gpt2Config, LlamaConfig) {
   check_curve<TestType>(GENERATE(true, false), "bf16", DType::bf16, 2e-2);
+}
+
+// Sizes are such that fp8 applies to every linear layer.
+TEMPLATE_TEST_CASE("thirty steps with fp8 products stay near those of bf16", "", Gpt2Config, LlamaConfig) {
+  auto curve = golden_curve<TestType>(true, "bf16");
+  curve.config = sixteens(curve.config);
+  curve.run.steps = 30;
+  curve.run.batch = [&](int64_t step, int64_t, int64_t) { return recipe_batch(curve.config, 2, 32, step); };
+  const std::vector<double> plain = losses_of(curve, false), rounded = losses_of(curve, true);
+  CHECK(plain.back() < 0.9 * plain.front());
+  CHECK(plain != rounded);
+  for (size_t step = 0; step < plain.size(); ++step) {
+    INFO("step " << step);
+    CHECK(rounded[step] == Approx(plain[step]).epsilon(0.03));
+  }
 }

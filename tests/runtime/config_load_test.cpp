@@ -118,6 +118,19 @@ TEST_CASE("the boolean form of zero_optimization means stage 1 or 0 and takes al
   CHECK(parsed(R"("zero_optimization": false,)").zero.stage == 0);
 }
 
+TEST_CASE("fp8 is off unless it is asked for beside bf16, and shows in the resolved keys") {
+  CHECK(!parsed("").precision.fp8);
+  CHECK(!parsed(R"("bf16": {"enabled": true}, "fp8": {},)").precision.fp8);
+  CHECK(!parsed(R"("fp8": {"enabled": false},)").precision.fp8);
+  const Config config = parsed(R"("bf16": {"enabled": true}, "fp8": {"enabled": true},)");
+  CHECK(config.precision.fp8);
+  CHECK(config.precision.compute == DType::bf16);
+  const auto key = std::find_if(config.keys.begin(), config.keys.end(),
+                                [](const auto& resolved) { return resolved.path == "fp8.enabled"; });
+  REQUIRE(key != config.keys.end());
+  CHECK(key->value == "true");
+}
+
 TEST_CASE("strict sections coerce as DeepSpeed's models do, and the others do not") {
   for (const char* stage : {"2", "2.0", "\"2\""}) {
     CHECK(parsed(std::string(R"("zero_optimization": {"stage": )") + stage + "},").zero.stage == 2);

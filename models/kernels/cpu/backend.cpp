@@ -11,6 +11,7 @@ std::unique_ptr<Gemm> make_plain_gemm(const GemmSpec& spec) {
 }
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
+  if (spec.fp8) return make_fp8_gemm(spec, make_gemm);
   const bool plain = !spec.add && spec.epilogue == Epilogue::none;
   return plain ? make_plain_gemm(spec) : compose_gemm(spec, make_plain_gemm);
 }

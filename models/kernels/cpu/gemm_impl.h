@@ -17,6 +17,9 @@ std::unique_ptr<Gemm> make_dnnl_gemm(const GemmSpec& spec);
 std::unique_ptr<Gemm> make_tiled_gemm(const GemmSpec& spec);
 bool tiles_pay(const GemmSpec& spec);
 
+// Operands are rounded to e4m3 and multiplied by what `make` makes for dense matrices of bf16.
+std::unique_ptr<Gemm> make_fp8_gemm(const GemmSpec& spec, std::unique_ptr<Gemm> (*make)(const GemmSpec&));
+
 // Whether products of bf16 run faster in bf16 units than widened to fp32.
 bool fast_bf16();
 

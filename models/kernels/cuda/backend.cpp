@@ -5,6 +5,6 @@
 namespace zrt::models::cuda {
 #define ZRT_ADDRESS(name) &cuda::name,
 
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, products_library, true, 64};
+const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_any_gemm, products_library, true, 64};
 
 }  // namespace zrt::models::cuda

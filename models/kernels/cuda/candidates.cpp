@@ -22,6 +22,7 @@ std::string lt_libraries() {
 std::vector<AlgorithmWords> candidates(const GemmSpec& spec) {
   constexpr int most = 64;
   std::vector<AlgorithmWords> words;
+  if (spec.fp8) return words;
   const LtProblem problem(spec);
   if (!problem.library_has(lt_wide)) return words;
   for (const cublasLtMatmulAlgo_t& algorithm : problem.algorithms(lt_wide, most)) {

@@ -48,7 +48,7 @@ class LtGemm : public Gemm {
     if (!choice.algorithm) return composed_->run(operands);
     if (!choice.bias_apart) return whole_.run(operands, *choice.algorithm);
     unbiased_.run(operands, *choice.algorithm);
-    add_bias(spec.c, operands.c, spec.M, spec.N, spec.ldc, spec.a, operands.bias);
+    add_bias(spec.c, operands.c, spec.M, spec.N, spec.ldc, spec.bias_type(), operands.bias);
   }
 
  private:

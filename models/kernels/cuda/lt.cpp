@@ -13,7 +13,16 @@ namespace zrt::models::cuda {
 namespace {
 
 cudaDataType_t lt_type(DType type) {
-  return type == DType::f32 ? CUDA_R_32F : type == DType::bf16 ? CUDA_R_16BF : CUDA_R_16F;
+  switch (type) {
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::e4m3:
+      return CUDA_R_8F_E4M3;
+    default:
+      return CUDA_R_16F;
+  }
 }
 
 // One per device; the library lets threads share it.
@@ -42,9 +51,17 @@ uint32_t lt_epilogue(const GemmSpec& spec) {
   }
 }
 
-// The library reads the alignment of bias and aux off their pointers, which it does not follow before the product runs.
-const void* aligned_to(uint32_t bytes) {
-  return reinterpret_cast<const void*>(static_cast<uintptr_t>(bytes));
+// The library reads the alignment of bias, aux and scales off their pointers, which it does not follow before the
+// product runs.
+template <class T>
+const T* aligned_to(uint32_t bytes) {
+  return reinterpret_cast<const T*>(static_cast<uintptr_t>(bytes));
+}
+GemmOperands operands_on(uint32_t bytes) {
+  GemmOperands operands;
+  operands.bias = aligned_to<void>(bytes), operands.aux = const_cast<void*>(aligned_to<void>(bytes));
+  operands.a_scale = operands.b_scale = aligned_to<float>(lt_wide);
+  return operands;
 }
 
 template <class T>
@@ -70,11 +87,12 @@ std::string lt_version() {
 }
 
 LtProblem::LtProblem(const GemmSpec& spec) : spec_(spec) {
-  const bool multiplied = spec.a == DType::f32 || spec.a == DType::bf16 || spec.a == DType::f16;
-  if (!multiplied || spec.b != spec.a || (spec.c != spec.a && spec.c != DType::f32)) {
+  const bool multiplied =
+      spec.a == DType::f32 || spec.a == DType::bf16 || spec.a == DType::f16 || spec.a == DType::e4m3;
+  if (!multiplied || spec.b != spec.a || (spec.c != spec.bias_type() && spec.c != DType::f32)) {
     throw core::Error(
         fmt::format("The GPU has no matrix product of types {} and {} to {} ({}). Legal are two operands of fp32, bf16 "
-                    "or fp16 and a result of their type or fp32.",
+                    "or fp16 and a result of their type or fp32, and operands of e4m3 and a result of bf16 or fp32.",
                     core::dtype_name(spec.a), core::dtype_name(spec.b), core::dtype_name(spec.c), spec.text()));
   }
 }
@@ -86,7 +104,7 @@ uint64_t LtProblem::workspace_bytes() const {
   return std::clamp<uint64_t>((parts + 255) / 256 * 256, 1u << 20, most);
 }
 
-LtProblem::Descriptors LtProblem::describe(const void* bias, const void* aux) const {
+LtProblem::Descriptors LtProblem::describe(const GemmOperands& operands) const {
   const GemmSpec& s = spec_;
   Descriptors d;
   // Never CUBLAS_COMPUTE_32F_FAST_…: fp32 operands are not rounded to TF32 or bf16.
@@ -94,10 +112,15 @@ LtProblem::Descriptors LtProblem::describe(const void* bias, const void* aux) co
   set(d.operation, CUBLASLT_MATMUL_DESC_TRANSA, static_cast<int32_t>(s.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(d.operation, CUBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(s.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N));
   set(d.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, lt_epilogue(s));
-  if (s.bias) set(d.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  if (s.bias) set(d.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias);
   if (s.epilogue != Epilogue::none) {
-    set(d.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
+    set(d.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, operands.aux);
     set(d.operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, s.ldc);
+  }
+  if (s.a == DType::e4m3) {
+    if (s.bias) set(d.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, static_cast<int32_t>(lt_type(s.bias_type())));
+    set(d.operation, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.b_scale);
+    set(d.operation, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.a_scale);
   }
   const auto layout = [](cublasLtMatrixLayoutOpaque_t& to, DType type, int64_t rows, int64_t columns, int64_t ld) {
     ZRT_LT(
@@ -140,7 +163,7 @@ std::vector<cublasLtMatmulAlgo_t> LtProblem::algorithms(uint32_t alignment, int 
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     set(preference, attribute, alignment);
   }
-  Descriptors d = describe(aligned_to(alignment), aligned_to(alignment));
+  Descriptors d = describe(operands_on(alignment));
   std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(count));
   int number = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle(), &d.operation, &d.first, &d.second, &d.result,
@@ -155,12 +178,12 @@ std::vector<cublasLtMatmulAlgo_t> LtProblem::algorithms(uint32_t alignment, int 
 }
 
 bool LtProblem::library_has(uint32_t alignment) const {
-  if (spec_.bias && spec_.c != spec_.a) return false;
+  if (spec_.bias && spec_.c != spec_.bias_type()) return false;
   return spec_.epilogue == Epilogue::none || (spec_.c != DType::f32 && alignment >= lt_wide && spec_.ldc % 8 == 0);
 }
 
 bool LtProblem::runs(const cublasLtMatmulAlgo_t& algorithm) const {
-  Descriptors d = describe(aligned_to(lt_wide), aligned_to(lt_wide));
+  Descriptors d = describe(operands_on(lt_wide));
   cublasLtMatmulHeuristicResult_t result;
   const cublasStatus_t status =
       cublasLtMatmulAlgoCheck(handle(), &d.operation, &d.first, &d.second, &d.result, &d.result, &algorithm, &result);
@@ -168,7 +191,7 @@ bool LtProblem::runs(const cublasLtMatmulAlgo_t& algorithm) const {
 }
 
 void LtProblem::run(const GemmOperands& operands, const cublasLtMatmulAlgo_t& algorithm) const {
-  Descriptors d = describe(operands.bias, operands.aux);
+  Descriptors d = describe(operands);
   const float alpha = spec_.alpha, beta = spec_.accumulate || spec_.add ? 1 : 0;
   const void* added = spec_.add ? operands.add : operands.c;
   const uintptr_t workspace = (reinterpret_cast<uintptr_t>(operands.workspace) + 255) / 256 * 256;
