@@ -62,6 +62,7 @@ OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout
 double state_bytes(const ProgramSet& set, const Op& op, const Layout& layout, optimizer::Extent extent) {
   double bytes = 0;
   for (const Access& access : op.accesses) {
+    if (access.role == Role::control) continue;  // small, and in a cache
     const Buffer& buffer = set.buffers[access.buffer];
     const optimizer::Extent held = access.role == Role::weight ? layout.weights(layout.units.units[op.units.front()])
                                    : access.role == Role::grad ? layout.zero.grads

@@ -75,7 +75,7 @@ void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
 }
 
 void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
-  context_bytes();
+  if (const auto reason = missing()) throw ConfigError(*reason);
   void* memory = nullptr;
   const cudaError_t code = pinned ? cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) : cudaMalloc(&memory, bytes);
   if (code != cudaSuccess) {

@@ -84,13 +84,15 @@ void collectives(Transport& transport) {
   const auto texts =
       transport.exchange(std::string(static_cast<size_t>(transport.first_local()), 'x'), milliseconds(30000));
   for (size_t r = 0; r < texts.size(); ++r) require(texts[r].size() == r, "exchange");
-  std::string refusal;
+  std::string refusal = transport.world() == 1 ? "use --ranks" : "";  // one process may use a GPU
   try {
-    transport.make_arena(transport.first_local(), core::Tier::device, 64, core::DeviceKind::cuda);
+    if (transport.world() > 1) {
+      transport.make_arena(transport.first_local(), core::Tier::device, 64, core::DeviceKind::cuda);
+    }
   } catch (const core::ConfigError& e) {
     refusal = e.what();
   }
-  require(refusal.find("use --ranks") != std::string::npos, "GPUs are refused to processes: " + refusal);
+  require(refusal.find("use --ranks") != std::string::npos, "GPUs are refused to several processes: " + refusal);
   if (transport.leads()) fmt::print("{} ranks agree, {} on this machine\n", transport.world(), transport.host_count());
 }
 

@@ -31,7 +31,7 @@ struct Fiber {
 };
 
 struct Warp {
-  std::array<std::array<uint64_t, 32>, 2> slots;  // of two exchanges in turn, so that none is overwritten too early
+  std::array<std::array<Words, 32>, 2> slots;  // of two exchanges in turn, so that none is overwritten too early
   unsigned parity = 0, arrived = 0;
   uint64_t generation = 0;
 };
@@ -159,7 +159,7 @@ bool sync_block_or(bool value) {
   return block.any_last;
 }
 
-const uint64_t* sync_warp(unsigned mask, uint64_t given) {
+const Words* sync_warp(unsigned mask, const Words& given) {
   Warp& warp = block.warps[block.current / 32];
   auto& slots = warp.slots[warp.parity];
   slots[now.lane] = given;

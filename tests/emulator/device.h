@@ -2,6 +2,7 @@
 // of a block take turns on one thread of the host, one block after the other, so shared memory is static memory.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -67,8 +68,9 @@ std::byte* shared_memory();  // dynamic, of the block
 
 void sync_block();
 bool sync_block_or(bool value);
-// The lanes of `mask` must all come here. Each gives 8 bytes and gets those of all lanes of its warp.
-const uint64_t* sync_warp(unsigned mask, uint64_t given);
+// The lanes of `mask` must all come here. Each gives some words and gets those of all lanes of its warp.
+using Words = std::array<uint64_t, 3>;
+const Words* sync_warp(unsigned mask, const Words& given);
 
 template <class T>
 uint64_t packed(T value) {
@@ -85,7 +87,7 @@ T unpacked(uint64_t bits) {
 }
 template <class T>
 T shuffled(unsigned mask, T value, unsigned from) {
-  return unpacked<T>(sync_warp(mask, packed(value))[from]);
+  return unpacked<T>(sync_warp(mask, {packed(value)})[from][0]);
 }
 
 }  // namespace zrt::emulator
@@ -103,7 +105,7 @@ inline int __syncthreads_or(int value) {
   return zrt::emulator::sync_block_or(value != 0);
 }
 inline void __syncwarp(unsigned mask = 0xffffffffu) {
-  zrt::emulator::sync_warp(mask, 0);
+  zrt::emulator::sync_warp(mask, {});
 }
 template <class T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
@@ -130,17 +132,17 @@ T __shfl_up_sync(unsigned mask, T value, int by, int width = 32) {
 }
 template <class T>
 unsigned __match_any_sync(unsigned mask, T value) {
-  const uint64_t* all = zrt::emulator::sync_warp(mask, zrt::emulator::packed(value));
+  const zrt::emulator::Words* all = zrt::emulator::sync_warp(mask, {zrt::emulator::packed(value)});
   unsigned equal = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((mask >> lane & 1u) != 0 && all[lane] == zrt::emulator::packed(value)) equal |= 1u << lane;
+    if ((mask >> lane & 1u) != 0 && all[lane][0] == zrt::emulator::packed(value)) equal |= 1u << lane;
   }
   return equal;
 }
 inline unsigned __ballot_sync(unsigned mask, int value) {
-  const uint64_t* all = zrt::emulator::sync_warp(mask, value != 0);
+  const zrt::emulator::Words* all = zrt::emulator::sync_warp(mask, {value != 0});
   unsigned bits = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) bits |= (mask >> lane & 1u) != 0 && all[lane] != 0 ? 1u << lane : 0;
+  for (unsigned lane = 0; lane < 32; ++lane) bits |= (mask >> lane & 1u) != 0 && all[lane][0] != 0 ? 1u << lane : 0;
   return bits;
 }
 

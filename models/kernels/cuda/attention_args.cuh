@@ -74,7 +74,6 @@ inline bool aligned16(const void* p) {
 void generic_attention_forward(DType type, const AttentionArgs& a);
 void generic_attention_backward(DType type, const AttentionArgs& a);
 
-#if defined(__CUDACC__)
 template <class E>
 __device__ inline float read_element(E x) {
   if constexpr (sizeof(E) == 4)
@@ -111,6 +110,5 @@ void with_device_type(DType type, const Body& body) {
   else
     body(__half{});
 }
-#endif
 
 }  // namespace zrt::models::cuda

@@ -23,14 +23,14 @@ inline void check_shared(uint32_t address, uint32_t bytes) {
 template <bool transposed>
 inline void ldmatrix(uint32_t (&r)[4], uint32_t address) {
   check_shared(address, 16);
-  const uint64_t* rows = emulator::sync_warp(~0u, address);
+  const emulator::Words* rows = emulator::sync_warp(~0u, {address});
   const unsigned lane = emulator::now.lane;
   for (unsigned i = 0; i < 4; ++i) {
     uint16_t pair[2];
     for (unsigned j = 0; j < 2; ++j) {
       const unsigned row = transposed ? 2 * (lane % 4) + j : lane / 4,
                      column = transposed ? lane / 4 : 2 * (lane % 4) + j;
-      std::memcpy(&pair[j], emulator::shared_memory() + rows[8 * i + row] + 2 * column, 2);
+      std::memcpy(&pair[j], emulator::shared_memory() + rows[8 * i + row][0] + 2 * column, 2);
     }
     std::memcpy(&r[i], pair, 4);
   }
@@ -50,16 +50,14 @@ template <class E>
 inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   // Registers of A: rows lane / 4 and + 8, of columns 2 (lane mod 4) and + 8. Of B: rows 2 (lane mod 4) and + 8 of
   // column lane / 4. Of C: rows lane / 4 and + 8, columns 2 (lane mod 4).
-  uint64_t low[32], high[32], right[32];
-  std::memcpy(low, emulator::sync_warp(~0u, a[0] | uint64_t{a[1]} << 32), sizeof low);
-  std::memcpy(high, emulator::sync_warp(~0u, a[2] | uint64_t{a[3]} << 32), sizeof high);
-  std::memcpy(right, emulator::sync_warp(~0u, b0 | uint64_t{b1} << 32), sizeof right);
+  const emulator::Words* all =
+      emulator::sync_warp(~0u, {a[0] | uint64_t{a[1]} << 32, a[2] | uint64_t{a[3]} << 32, b0 | uint64_t{b1} << 32});
   const unsigned lane = emulator::now.lane;
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned row = lane / 4 + 8 * (i / 2), column = 2 * (lane % 4) + i % 2;
     for (unsigned k = 0; k < 16; ++k) {
-      const uint64_t left = (k < 8 ? low : high)[row % 8 * 4 + k % 8 / 2];
-      c[i] += half_of<E>(left, row / 8 * 2 + k % 2) * half_of<E>(right[column * 4 + k % 8 / 2], k / 8 * 2 + k % 2);
+      const uint64_t left = all[row % 8 * 4 + k % 8 / 2][k < 8 ? 0 : 1];
+      c[i] += half_of<E>(left, row / 8 * 2 + k % 2) * half_of<E>(all[column * 4 + k % 8 / 2][2], k / 8 * 2 + k % 2);
     }
   }
 }
