@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-std::string zrt(const std::string& arguments, int expected = 0) {
+std::string run_zrt(const std::string& arguments, int expected = 0) {
   const std::string command = std::string(ZRT_BINARY_DIR) + "/zrt " + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   std::string text;
@@ -50,11 +50,11 @@ struct Corpus {
       for (size_t i = 0; i < 150 + 31 * l; ++i) text << words[l] << ' ' << i * 7919 % 97 << (i % 5 == 0 ? "\n" : " ");
     }
     const std::string tokenizer = (path / "t.model").string();
-    zrt("data tokenizer --vocab 512 --out " + tokenizer + " " + (path / "text").string());
+    run_zrt("data tokenizer --vocab 512 --out " + tokenizer + " " + (path / "text").string());
     for (size_t l = 0; l < languages.size(); ++l) {
       const std::string out = (path / languages[l]).string();
-      zrt("data build --validation 0.2 --language " + languages[l] + " --tokenizer " + tokenizer + " --out " + out +
-          " " + (path / "text" / (languages[l] + ".txt")).string());
+      run_zrt("data build --validation 0.2 --language " + languages[l] + " --tokenizer " + tokenizer + " --out " + out +
+              " " + (path / "text" / (languages[l] + ".txt")).string());
       train.push_back({1.0 + static_cast<double>(l), out + "/train", languages[l]});
       validation.push_back({out + "/validation", languages[l]});
     }
@@ -66,7 +66,7 @@ struct Corpus {
                       {"data", {{"train", train}, {"validation", validation}}},
                       {"run", {{"steps", 8}, {"out", run}}}};
     std::ofstream(path / "config.json") << config.dump();
-    zrt("train " + (path / "config.json").string() + " --ranks 2");
+    run_zrt("train " + (path / "config.json").string() + " --ranks 2");
   }
   ~Corpus() { fs::remove_all(path); }
 };
@@ -77,7 +77,7 @@ const Corpus& corpus() {
 }
 
 json evaluated(const std::string& arguments) {
-  return json::parse(zrt("eval " + corpus().run + " --json " + arguments));
+  return json::parse(run_zrt("eval " + corpus().run + " --json " + arguments));
 }
 
 }  // namespace
@@ -121,10 +121,10 @@ TEST_CASE("A language's evaluation is that of its data alone, on any number of r
       "train " + (corpus().path / "config.json").string() + " --steps 1 --set train_batch_size=null";
   for (const int ranks : {1, 3}) {
     const std::string out = (corpus().path / ("ranks" + std::to_string(ranks))).string();
-    zrt(train + " --ranks " + std::to_string(ranks) + " --out " + out);
+    run_zrt(train + " --ranks " + std::to_string(ranks) + " --out " + out);
     fs::remove_all(out + "/checkpoints");
     fs::copy(corpus().run + "/checkpoints", out + "/checkpoints", fs::copy_options::recursive);
-    const json other = json::parse(zrt("eval " + out + " --json"));
+    const json other = json::parse(run_zrt("eval " + out + " --json"));
     for (size_t l = 0; l < 12; ++l) {
       CHECK(other["sets"][l]["tokens"] == all["sets"][l]["tokens"]);
       CHECK(other["sets"][l]["loss"].get<double>() == Approx(all["sets"][l]["loss"].get<double>()).epsilon(1e-6));
@@ -133,30 +133,30 @@ TEST_CASE("A language's evaluation is that of its data alone, on any number of r
 }
 
 TEST_CASE("The table names every language, and text comes back through the tokenizer") {
-  const std::string table = zrt("eval " + corpus().run);
+  const std::string table = run_zrt("eval " + corpus().run);
   for (const std::string& language : languages) CHECK(table.find("\n" + language + " ") != std::string::npos);
   CHECK(table.find("\nall ") != std::string::npos);
-  const json text = json::parse(zrt("generate " + corpus().run + " --prompt größe --tokens 8 --json"));
+  const json text = json::parse(run_zrt("generate " + corpus().run + " --prompt größe --tokens 8 --json"));
   CHECK(text["prompt"] == "größe");
   CHECK(text["tokens"].size() <= 8);
 }
 
 TEST_CASE("Data of another tokenizer or language, and weights that are not numbers, are refused") {
   const fs::path path = corpus().path;
-  zrt("data build --out " + (path / "bytes").string() + " " + (path / "text/de.txt").string());
-  const std::string other = zrt("eval " + corpus().run + " --data " + (path / "bytes").string(), 2);
+  run_zrt("data build --out " + (path / "bytes").string() + " " + (path / "text/de.txt").string());
+  const std::string other = run_zrt("eval " + corpus().run + " --data " + (path / "bytes").string(), 2);
   CHECK(other.find("their token ids mean different text") != std::string::npos);
   const std::string train = "train " + (path / "config.json").string() + " --out " + (path / "bad").string();
   const std::string de = (path / "de/validation").string();
-  CHECK(zrt(train + " --set 'data.validation=[[\"" + de + "\", \"fr\"]]'", 2).find("which says 'de'") !=
+  CHECK(run_zrt(train + " --set 'data.validation=[[\"" + de + "\", \"fr\"]]'", 2).find("which says 'de'") !=
         std::string::npos);
-  CHECK(zrt(train + " --set data.validation=" + (path / "bytes").string(), 2).find("different text") !=
+  CHECK(run_zrt(train + " --set data.validation=" + (path / "bytes").string(), 2).find("different text") !=
         std::string::npos);
-  CHECK(zrt(train + " --set model.vocab=300", 2).find("model.vocab is 300") != std::string::npos);
+  CHECK(run_zrt(train + " --set model.vocab=300", 2).find("model.vocab is 300") != std::string::npos);
 
   // A checkpoint's hashes would show what is done here; an import has none to compare with.
   const fs::path plain = path / "plain", copy = path / "nan";
-  zrt("checkpoint export " + corpus().run + " --out " + plain.string());
+  run_zrt("checkpoint export " + corpus().run + " --out " + plain.string());
   const fs::path weights = plain / "model.safetensors";
   const auto size = fs::file_size(weights);
   std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
@@ -166,8 +166,8 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   const std::string nan(size - 8 - header, '\xFF');
   file.write(nan.data(), static_cast<std::streamsize>(nan.size()));
   file.close();
-  zrt("checkpoint import " + plain.string() + " --out " + copy.string());
-  const std::string message = zrt("eval " + copy.string() + " --data " + de, 1);
+  run_zrt("checkpoint import " + plain.string() + " --out " + copy.string());
+  const std::string message = run_zrt("eval " + copy.string() + " --data " + de, 1);
   CHECK(message.find("step_0: the loss is") != std::string::npos);
-  CHECK(zrt("generate " + copy.string(), 1).find("the model's output is not a number") != std::string::npos);
+  CHECK(run_zrt("generate " + copy.string(), 1).find("the model's output is not a number") != std::string::npos);
 }
