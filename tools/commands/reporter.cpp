@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "core/log.h"
 
 namespace zrt::tools {
+
+using Json = nlohmann::json;
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -107,14 +110,21 @@ std::string memory_table(const runtime::MemoryReport& report) {
   if (plan.host().peak_bytes > 0) {
     std::set<uint64_t> measured;
     for (const runtime::RankMemory& rank : report.ranks) measured.insert(rank.measured_peak_bytes[1]);
-    text += fmt::format("host memory of every rank for checkpoints: {} bytes planned, {} measured\n",
-                        plan.host().peak_bytes, fmt::join(measured, " or "));
+    text += fmt::format(
+        "host memory of every rank (copies for checkpoints, batches of a GPU): {} bytes planned, {} measured\n",
+        plan.host().peak_bytes, fmt::join(measured, " or "));
   }
   for (const runtime::ProcessReport& process : report.processes) {
     const std::string whose = report.processes.size() == 1 ? "" : fmt::format("rank {}, ", process.ranks.front());
     text += fmt::format("{}outside the arenas (code, libraries, heaps): {}; process peak {}\n", whose,
                         core::format_bytes(process.memory.outside_arena_bytes),
                         core::format_bytes(process.memory.rss_peak_bytes));
+    const Json gpu = Json::parse(process.gpu);
+    if (gpu.is_null()) continue;
+    text +=
+        fmt::format("{}of the GPU outside the arenas: {}, of which {} were in use before the run (context, others)\n",
+                    whose, core::format_bytes(gpu["outside_arena_bytes"].get<uint64_t>()),
+                    core::format_bytes(gpu["context_bytes"].get<uint64_t>()));
   }
   return text;
 }
