@@ -1,4 +1,4 @@
-// How kernels are started, and where they find the shared memory that their launch asked for.
+// How kernels are started.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -15,12 +15,6 @@ void launch(void (*kernel)(Params...), dim3 grid, dim3 block, size_t shared, Arg
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream();
   ZRT_CUDA(cudaLaunchKernelEx(&config, kernel, std::forward<Args>(args)...));
-}
-
-template <class T>
-__device__ T* dynamic_shared() {
-  extern __shared__ uint4 zrt_dynamic_shared[];
-  return reinterpret_cast<T*>(zrt_dynamic_shared);
 }
 
 }  // namespace zrt::core::cuda

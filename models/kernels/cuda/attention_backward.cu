@@ -1,3 +1,4 @@
+#include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"

@@ -2,6 +2,7 @@
 // it, and else read a second time for the gradient.
 #include <cfloat>
 
+#include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
