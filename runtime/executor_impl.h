@@ -1,5 +1,6 @@
 // What the files of the executor share.
 #pragma once
+#include <chrono>
 #include <deque>
 #include <optional>
 #include <vector>
@@ -7,6 +8,11 @@
 #include "runtime/executor.h"
 
 namespace zrt::runtime {
+
+// Of the machine's steady clock.
+inline double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 struct Executor::Queued {
   core::Event begin;
