@@ -39,7 +39,13 @@ void use_kernel_table(const Config& config) {
   const std::string& path = config.run.kernel_table;
   if (path.empty()) return;
   constexpr uint64_t most = 64u << 20;
-  models::KernelFile file = models::parse_kernel_file(core::read_text(path, most), path);
+  std::string text;
+  try {
+    text = core::read_text(path, most);
+  } catch (const core::Error& error) {
+    throw core::ConfigError(fmt::format("run.kernel_table: {}", error.what()));
+  }
+  models::KernelFile file = models::parse_kernel_file(text, path);
   models::check_kernel_file(file, path, models::cuda::chip_name(), models::cuda::lt_libraries());
   models::use_kernel_file(std::move(file));
 }

@@ -49,6 +49,14 @@ void NcclMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
 void NcclMeeting::work(int, int phase) {
   const std::lock_guard lock(queueing_);
   if (!communicator_) throw core::Error("the group was aborted");
+  // Threads of the host, such as a checkpoint's, have no stream; what one rank gathers and sums is its own.
+  if (size() == 1 && core::place().device == core::DeviceKind::cpu) {
+    for (const Piece& piece : pieces_of(calls_, 0, phase)) {
+      const void* source = source_of(own_, piece);
+      move(own_, piece, {&source, 1}, 0, piece.count);
+    }
+    return;
+  }
   ncclResult_t earlier = ncclSuccess;
   library_.check(library_.async_error(communicator_, &earlier), "ncclCommGetAsyncError");
   library_.check(earlier, "an earlier call of NCCL");

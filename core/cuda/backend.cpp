@@ -51,7 +51,9 @@ std::optional<std::string> missing() {
   }
   cudaGetLastError();  // the refusal must not surface in a later check
   return fmt::format("no NVIDIA GPU can be used here ({}); use --device cpu, or a machine with a GPU and its driver",
-                     code == cudaSuccess ? "the driver lists none" : cudaGetErrorString(code));
+                     code == cudaSuccess                   ? "the driver lists none"
+                     : code == cudaErrorInsufficientDriver ? "there is no driver, or one too old for this CUDA"
+                                                           : cudaGetErrorString(code));
 }
 
 std::string description() {

@@ -18,6 +18,7 @@ struct Process {
   unsigned instance, compute_instance;
 };
 constexpr int success = 0;
+constexpr unsigned long long not_available = ~0ull;
 
 template <class Function>
 Function* symbol(void* library, const char* name) {
@@ -46,6 +47,7 @@ std::optional<NvmlMemory> nvml_memory() {
       for (unsigned i = 0; i < count; ++i) {
         // A driver that hides the numbers of processes lists the only one there is.
         if (processes[i].pid != static_cast<unsigned>(getpid()) && count > 1) continue;
+        if (processes[i].bytes == not_available) continue;
         memory = NvmlMemory{processes[i].bytes};
       }
     }

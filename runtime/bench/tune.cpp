@@ -86,7 +86,16 @@ TunedProduct tune(core::Stream& stream, const GemmSpec& spec, int rounds, models
   TunedProduct result{spec.text(), candidates.size(), 0, 0};
   if (candidates.size() < 2) return result;
   const Operands operands(spec);
-  for (Candidate& candidate : candidates) candidate.seconds = {time_calls(stream, spec, candidate, operands, 3)};
+  // The library may suggest what it then refuses; its first must run, because it is what runs without a file.
+  for (size_t i = 0; i < candidates.size();) {
+    try {
+      candidates[i].seconds = {time_calls(stream, spec, candidates[i], operands, 3)};
+      ++i;
+    } catch (const core::Error&) {
+      if (i == 0) throw;
+      candidates.erase(candidates.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
   // The library's first stays in.
   std::stable_sort(candidates.begin() + 1, candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds[0] < b.seconds[0]; });

@@ -234,6 +234,24 @@ TEST_CASE("wrong arguments, and an error that NCCL met meanwhile, end a rank's e
   CHECK(nccl.post.destroyed == 0);
 }
 
+TEST_CASE("a group of one rank also serves the host, whose threads have no stream") {
+  NcclLibrary library = stand_in();
+  library.stream = []() -> cudaStream_t { throw core::Error("this thread has no stream"); };
+  Post post;
+  post.size = 1;
+  ncclComm end{&post, 0};
+  const auto c = make_communicator(std::make_shared<NcclMeeting>(library, &end, "save", 0, 1, nullptr, 0), 0);
+  const std::vector<float> from{1, 2, 3};
+  std::vector<float> to(3), sum{4, 5};
+  const GatherRange range{from.data(), to.data(), 3};
+  c->all_gather({&range, 1}, DType::f32, "sizes");
+  CHECK(to == from);
+  c->all_reduce(sum.data(), 2, DType::f32, "sum");
+  CHECK(sum == std::vector<float>{4, 5});
+  c->broadcast(sum.data(), 2, DType::f32, 0, "sum");
+  c->barrier("end");
+}
+
 TEST_CASE("rounds cover every element of all sums once, in order, and each fits") {
   std::vector<Piece> pieces;
   for (int64_t count : {5, 1000, 3, 64, 1}) pieces.push_back({Piece::everyone, 0, 0, nullptr, count, false});

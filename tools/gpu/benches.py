@@ -4,8 +4,8 @@ import time
 
 import jobs
 
-# Samples of 1,024 tokens at a time that are tried, most promising first, and what the issue asks for: model FLOP/s ÷ the
-# rate of a large bf16 product.
+# Samples of 1,024 tokens at a time that are tried, most promising first, and the aim: model FLOP/s ÷ the rate of a
+# large bf16 product.
 MODELS = {
     "gpt2-124m": {"batches": [32, 64, 16], "floor": 0.40},
     "gpt2-1.5b": {"batches": [16, 32, 8], "floor": 0.55},

@@ -27,7 +27,8 @@ def find_program(name, *folders):
 def environment(ours):
     env = dict(os.environ)
     if ours and os.environ.get("ZRT_LIBRARIES"):
-        env["LD_LIBRARY_PATH"] = os.environ["ZRT_LIBRARIES"] + ":" + env.get("LD_LIBRARY_PATH", "")
+        before = env.get("LD_LIBRARY_PATH")
+        env["LD_LIBRARY_PATH"] = os.environ["ZRT_LIBRARIES"] + (":" + before if before else "")
     return env
 
 

@@ -27,6 +27,7 @@ for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>
   done
 strip --strip-unneeded "$stage"/lib/*
 
+ldd "$build/zrt" | grep -o 'libcublasLt\.so\.[0-9]*' | head -1 >"$out/products_library.txt" || true
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T1 --lzma2=preset=3,dict=256MiB >"$out/programs.tar.xz"
 sha256sum "$out/programs.tar.xz" | cut -c1-16 >"$out/programs.id"
 cp "$source"/tools/gpu/{run.sh,*.py,*.json} "$out/"

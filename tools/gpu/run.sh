@@ -32,7 +32,8 @@ folder_of() {
   local found candidate
   found=$(ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name && !seen++ {print $NF}')
   if [ -n "$found" ]; then dirname "$found"; return; fi
-  for candidate in ${CUDA_PATH:+"$CUDA_PATH/lib64"} /usr/local/cuda/lib64 /usr/local/cuda-1[23]*/lib64; do
+  for candidate in ${LD_LIBRARY_PATH:+${LD_LIBRARY_PATH//:/ }} ${CUDA_PATH:+"$CUDA_PATH/lib64" "$CUDA_PATH/lib"} \
+    /usr/local/cuda/lib64 /usr/local/cuda/lib /usr/local/cuda-1[23]*/lib64; do
     if [ -e "$candidate/$1" ]; then echo "$candidate"; return; fi
   done
   while IFS= read -r candidate; do
@@ -43,7 +44,7 @@ folder_of() {
 }
 libraries=${ZRT_PROGRAMS:+$ZRT_PROGRAMS/lib}
 missing=
-for library in libcublasLt.so.13 libnccl.so.2; do
+for library in $(cat "$here/products_library.txt" 2>/dev/null || echo libcublasLt.so.13) libnccl.so.2; do
   folder=$(folder_of "$library" || true)
   if [ -n "$folder" ]; then
     case ":$libraries:" in *":$folder:"*) ;; *) libraries=$libraries${libraries:+:}$folder ;; esac

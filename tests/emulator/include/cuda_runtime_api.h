@@ -17,6 +17,7 @@ enum cudaError_t : int {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorInsufficientDriver = 35,
   cudaErrorNotReady = 600,
   cudaErrorIllegalState = 401,
   cudaErrorStreamCaptureUnsupported = 900,
