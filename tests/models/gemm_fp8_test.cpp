@@ -147,7 +147,7 @@ TEST_CASE("fp8 products of every role match fp64 products of the rounded operand
 }
 
 TEST_CASE("fp8 products have biases, additions, GELU and its gradient") {
-  const DType c = GENERATE(bf16, DType::f32);
+  const DType c = GENERATE(DType::bf16, DType::f32);
   const bool turned = GENERATE(false, true);
   GemmSpec spec = fp8_spec(48, 96, 64, false, turned, 0, c);
   for (const bool bias : {false, true}) {
