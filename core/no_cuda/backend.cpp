@@ -1,6 +1,6 @@
 #include "core/cuda/backend.h"
-#include "core/cuda/nvml.h"
 
+#include "core/cuda/nvml.h"
 #include "core/error.h"
 
 namespace zrt::core::cuda {

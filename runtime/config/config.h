@@ -131,9 +131,9 @@ struct Config {
   std::vector<ResolvedKey> keys;
 };
 
-// Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory, run and fp8
-// added, and applies the overrides "a.b.c=value" in order. Throws ConfigError for everything that is wrong with a key
-// or a file, UsageError for an override that is not of that form.
+// Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory, run and
+// fp8 added, and applies the overrides "a.b.c=value" in order. Throws ConfigError for everything that is wrong with a
+// key or a file, UsageError for an override that is not of that form.
 Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
