@@ -101,7 +101,10 @@ void check(const AttentionShape& s) {
   const Dropout dropout{{11, 12, 13}, s.dropout};
   const Reference expected = reference(s, qkv, d_out, dropout, 5);
   const Result got = run(s, qkv, d_out, dropout, 5);
-  const double limit = s.type == DType::f32 ? 1e-6 : 6e-3;
+  // A bf16 result is rounded once, and the probabilities it is made of once before: over many elements errors average
+  // to less than half of their bound of 2^-8 each, over a handful they do not.
+  const double few = 2.2 * 0x1p-8, many = 6e-3;
+  const double limit = s.type == DType::f32 ? 1e-6 : s.B * s.T * s.row() <= 64 ? few : many;
   CHECK(error_of(got.out, expected.out) < limit);
   double worst = 0;
   for (int64_t i = 0; i < got.lse.size(); ++i) {
@@ -183,7 +186,10 @@ TEST_CASE("attention of buffers that start anywhere matches naive fp64 attention
     for (int64_t i = 0; i < values.size(); ++i) values.set(i, static_cast<float>(got.at(i + shift)));
     return error_of(values, wanted);
   };
-  const double limit = s.type == DType::f32 ? 1e-6 : 6e-3;
+  // A bf16 result is rounded once, and the probabilities it is made of once before: over many elements errors average
+  // to less than half of their bound of 2^-8 each, over a handful they do not.
+  const double few = 2.2 * 0x1p-8, many = 6e-3;
+  const double limit = s.type == DType::f32 ? 1e-6 : s.B * s.T * s.row() <= 64 ? few : many;
   CHECK(error(out, expected.out) < limit);
   CHECK(error(d_qkv, expected.d_qkv) < limit);
   const KernelBuffer poison(s.type, shift);
