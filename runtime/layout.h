@@ -9,6 +9,7 @@
 #include "optimizer/state.h"
 #include "optimizer/unit.h"
 #include "optimizer/zero.h"
+#include "runtime/placement.h"
 #include "runtime/program.h"
 
 namespace zrt::runtime {
@@ -39,6 +40,8 @@ struct Layout {
   int64_t micro_batch = 1;
   int64_t sequence = 1;
   int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
+  MicrobatchOrder order = MicrobatchOrder::automatic;
+  Placement placement;
   bool overlap = false;
   // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
   // and the next block in any case.

@@ -1,0 +1,54 @@
+// The NVMe tier of one rank: a file that is read and written past the page cache (O_DIRECT) with io_uring, and that
+// remembers a hash of every piece it was given, so that what comes back is what went in or an error.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace zrt::offload {
+
+inline constexpr uint64_t block_alignment = 4096;  // of offsets, sizes and addresses
+inline constexpr uint64_t piece_bytes = 1 << 20;   // of one transfer and one hash, counted from the start of an extent
+
+struct BlockFileOptions {
+  std::filesystem::path folder;  // exists
+  int rank = 0;                  // names the file: "rank-<n>.zrt", 0600
+  uint64_t bytes = 0;            // of the whole file
+  unsigned depth = 16;           // transfers in flight
+  double bytes_per_second = 0;   // slows the file down to this, for tests and measurements; 0: as fast as it is
+  std::function<void(const std::string&)> warn;  // why something is slower than it could be
+};
+
+class BlockFile {
+ public:
+  // Takes the space at once. Throws core::DataError naming the folder when there is too little room, when the file is
+  // another run's, or when the file system cannot do direct I/O.
+  explicit BlockFile(const BlockFileOptions& options);
+  ~BlockFile();  // removes the file
+  BlockFile(const BlockFile&) = delete;
+  BlockFile& operator=(const BlockFile&) = delete;
+
+  // Memory that transfers will use, for the kernel to pin once (registered buffers). Beyond RLIMIT_MEMLOCK: a warning,
+  // and transfers work without.
+  void register_memory(std::byte* data, uint64_t bytes);
+
+  // An extent of `bytes` at `offset`, both and the address multiples of block_alignment. Blocks until it is done. An
+  // extent is read as it was written: same offset, same size. One thread at a time. Throws core::DataError naming the
+  // file, the offset and what is wrong: an error of the system, a short file, or a piece with another hash.
+  void write(uint64_t offset, const std::byte* from, uint64_t bytes);
+  void read(uint64_t offset, std::byte* to, uint64_t bytes);
+
+  uint64_t highest_written() const;  // one past the last byte
+  uint64_t bytes_read() const;
+  uint64_t bytes_written() const;
+  const std::filesystem::path& path() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace zrt::offload
