@@ -179,6 +179,7 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
   };
   switch (op.kind) {
     case OpKind::forward:
+    case OpKind::recompute:
     case OpKind::backward:
     case OpKind::evaluate:
     case OpKind::decode:
@@ -196,6 +197,8 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
     case OpKind::fold:
     case OpKind::update:
       return at_memory(state_bytes(set, op, layout, layout.zero.states));
+    case OpKind::fetch:
+    case OpKind::evict:
     case OpKind::load_batch:
     case OpKind::snapshot:
       return over_host_link(access_bytes(set, op, [](const Access& access) { return access.use == Use::write; }));

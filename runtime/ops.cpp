@@ -70,6 +70,7 @@ void run_op(const OpCall& call) {
     case OpKind::load_batch:
       return run_load_batch(call);
     case OpKind::forward:
+    case OpKind::recompute:
     case OpKind::backward:
     case OpKind::evaluate:
     case OpKind::decode:
@@ -100,6 +101,9 @@ void run_op(const OpCall& call) {
       return run_export(call);
     case OpKind::snapshot:
       return run_snapshot(call);
+    case OpKind::fetch:
+    case OpKind::evict:
+      return run_transfer(call);
   }
 }
 

@@ -46,6 +46,8 @@ void check_batch(const models::Model& model, const int32_t* tokens, const int32_
 void run_init(const OpCall& call);
 void run_export(const OpCall& call);
 void run_snapshot(const OpCall& call);
+// ops_transfer.cpp
+void run_transfer(const OpCall& call);
 // ops_block.cpp
 void run_block(const OpCall& call);
 // ops_step.cpp

@@ -16,15 +16,16 @@ uint64_t Buffer::stride() const {
 }
 
 std::string_view op_kind_name(OpKind kind) {
-  constexpr std::array<std::string_view, 22> names{
-      "init",       "load",        "begin",       "load_batch",   "forward",       "backward", "evaluate", "decode",
-      "gather",     "reduce_grad", "gather_grad", "norm",         "share_control", "decide",   "average",  "sum",
-      "share_sums", "fold",        "update",      "gather_state", "export_state",  "snapshot"};
+  constexpr std::array<std::string_view, 25> names{
+      "init",     "load",      "begin",       "load_batch",  "forward", "backward",      "evaluate",
+      "decode",   "gather",    "reduce_grad", "gather_grad", "norm",    "share_control", "decide",
+      "average",  "sum",       "share_sums",  "fold",        "update",  "gather_state",  "export_state",
+      "snapshot", "recompute", "fetch",       "evict"};
   return names[static_cast<size_t>(kind)];
 }
 
 std::string Lane::name() const {
-  constexpr std::array<std::string_view, 5> names{"compute", "to_device", "to_host", "io", "comm"};
+  constexpr std::array<std::string_view, 6> names{"compute", "to_device", "to_host", "io", "comm", "host"};
   const std::string_view kind_name = names[static_cast<size_t>(kind)];
   return group.empty() ? std::string(kind_name) : fmt::format("{}:{}", kind_name, group);
 }

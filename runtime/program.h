@@ -68,7 +68,10 @@ enum class Role : uint8_t {
   staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
   control,
   shares,
+  copied,  // of a fetch or evict: from
+  copy,    // … and to
 };
+inline constexpr size_t role_count = static_cast<size_t>(Role::copy) + 1;
 
 struct Access {
   BufferId buffer = no_buffer;
@@ -100,10 +103,14 @@ enum class OpKind : uint8_t {
   gather_state,
   export_state,
   snapshot,
+  recompute,  // a forward again, for the backward that follows
+  fetch,      // a copy towards where an op needs it, from the tier behind
+  evict,      // … back to where it is at home
 };
 std::string_view op_kind_name(OpKind kind);
 
-enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm };
+// `host`: what is computed on the host beside `compute`, on what lies there.
+enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm, host };
 struct Lane {
   LaneKind kind;
   std::string group;  // of comm lanes: "dp", "dp.inner", "dp.outer"

@@ -12,7 +12,6 @@
 namespace zrt::runtime::verification {
 
 inline constexpr uint32_t none = ~0u;
-inline constexpr size_t role_count = static_cast<size_t>(Role::shares) + 1;
 
 // How much of a unit is there, of what the step means by it.
 enum class Spread : uint8_t {

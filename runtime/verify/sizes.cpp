@@ -33,8 +33,6 @@ class SizeChecker {
   }
 
  private:
-  static constexpr size_t role_count = static_cast<size_t>(Role::shares) + 1;
-
   static Mode mode(const Op& op) {
     return op.kind == OpKind::evaluate ? Mode::eval : op.kind == OpKind::decode ? Mode::decode : Mode::train;
   }
@@ -126,6 +124,9 @@ class SizeChecker {
         return std::nullopt;
       case Role::control:
         return sizeof(Control);
+      case Role::copied:  // the rule of copies compares the two
+      case Role::copy:
+        return std::nullopt;
       case Role::shares:
         return sizeof(ControlShare) * static_cast<uint64_t>(layout_.dp);
     }
