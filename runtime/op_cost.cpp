@@ -24,7 +24,7 @@ double access_bytes(const ProgramSet& set, const Op& op, Counts counts) {
 }
 
 OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
-  const Placement at = placement(op.span, layout, cluster.ranks_per_host);
+  const HostSpread at = host_spread(op.span, layout, cluster.ranks_per_host);
   const Volume volume = collective_volume(set, op, layout);
   const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
@@ -145,7 +145,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
   return {products / 3 + attention_forward + pass, products * 2 / 3 + attention_backward + 2 * pass};
 }
 
-Placement placement(Span span, const Layout& layout, int ranks_per_host) {
+HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host) {
   const int hosts = (layout.dp + ranks_per_host - 1) / ranks_per_host;
   const int inner = layout.groups.inner;
   if (hosts == 1) return {layout.ranks(span), 1, layout.ranks(span), layout.ranks(span), 1};

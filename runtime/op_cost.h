@@ -33,13 +33,13 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
                      double memory_bytes_per_second);
 
 // How the ranks of a collective lie on hosts.
-struct Placement {
+struct HostSpread {
   int ranks = 1;   // of the collective
   int hosts = 1;   // that it spans
   int local = 1;   // ranks of it on a full host
   int fewest = 1;  // … on the host that has fewest
   int groups = 1;  // collectives like it on each host at the same time
 };
-Placement placement(Span span, const Layout& layout, int ranks_per_host);
+HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host);
 
 }  // namespace zrt::runtime

@@ -130,7 +130,7 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   runtime::Layout layout = inner.layout;
   const auto outer_of_four = [&](int group) {
     layout.groups.inner = group;
-    return runtime::placement(Span::outer, layout, 4);
+    return runtime::host_spread(Span::outer, layout, 4);
   };
   CHECK(outer_of_four(2).local == 2);
   CHECK(outer_of_four(2).hosts == 2);
@@ -138,9 +138,9 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   CHECK(outer_of_four(4).local == 1);
   CHECK(outer_of_four(4).groups == 4);
   layout.groups.inner = 8;
-  CHECK(runtime::placement(Span::inner, layout, 4).hosts == 2);
+  CHECK(runtime::host_spread(Span::inner, layout, 4).hosts == 2);
   layout.groups.inner = 2;
-  CHECK(runtime::placement(Span::inner, layout, 3).hosts == 2);  // a group of three hosts' ranks lies across two
+  CHECK(runtime::host_spread(Span::inner, layout, 3).hosts == 2);  // a group of three hosts' ranks lies across two
 }
 
 TEST_CASE("A collective over several hosts needs a cluster with a link between them") {
