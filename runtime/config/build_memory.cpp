@@ -97,7 +97,7 @@ void read_placement(const Value& value, MemoryConfig& memory) {
     for (size_t i = 0; i < value.value.size(); ++i) memory.rules.push_back(parse_rule(rule_value(value, i)));
     return;
   }
-  const size_t chosen = choice(value, {"auto", "device", "host", "nvme"}, " and a list of rules");
+  const size_t chosen = choice(value, {"auto", "device", "host", "nvme"}, ", or a list of rules");
   if (chosen < 2) return;
   PlacementRule rule;
   rule.from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
@@ -111,7 +111,7 @@ void read_recompute(const Value& value, MemoryConfig& memory) {
   memory.open_recompute = value.value == "auto";
   if (!value.value.is_array()) {
     constexpr Recompute kinds[] = {Recompute::none, Recompute::none, Recompute::selective, Recompute::full};
-    memory.recompute = kinds[choice(value, {"auto", "none", "selective", "full"}, " and a list of layers")];
+    memory.recompute = kinds[choice(value, {"auto", "none", "selective", "full"}, ", or a list of layers")];
     return;
   }
   for (const json& entry : value.value) {

@@ -144,10 +144,13 @@ std::string placement_text(const Layout& layout, const MemoryPlan& plan) {
   const auto cell = [](uint64_t bytes) { return bytes == 0 ? std::string("–") : core::format_bytes(bytes); };
   std::string text = fmt::format("  {:14}{:>14}{:>14}{:>14}\n", "kept by a rank", core::tier_names[0],
                                  core::tier_names[1], core::tier_names[2]);
-  for (size_t c = 0; c < core::category_count; ++c) {
+  using core::Category;
+  for (const Category category : {Category::weights, Category::grads, Category::master, Category::moment1,
+                                  Category::moment2, Category::activations}) {
+    const auto c = static_cast<size_t>(category);
     std::array<uint64_t, core::tier_count> bytes{};
     for (size_t t = 0; t < core::tier_count; ++t) bytes[t] = plan.tiers[t].model_states[c];
-    if (std::all_of(bytes.begin(), bytes.end(), [](uint64_t b) { return b == 0; })) continue;
+    if (bytes == decltype(bytes){}) continue;
     text += fmt::format("  {:14}{:>14}{:>14}{:>14}\n", core::category_names[c], cell(bytes[0]), cell(bytes[1]),
                         cell(bytes[2]));
   }
