@@ -282,4 +282,11 @@ TEST_CASE("a run's placement is re-created from its resolved file") {
   CHECK(again.memory.rules[0].share == 0.5);
   CHECK(again.memory.recompute_layers == config.memory.recompute_layers);
   CHECK(again.memory.nvme_path == "x");
+
+  // Runs of before had a line of their own for what was null.
+  std::string older = resolved_json(config);
+  older.insert(older.find("\"stage\""), R"("cpu_offload": {"value": null, "from": "default"}, )");
+  std::ofstream(file) << older;
+  CHECK(load_resolved(file).warnings.empty());
+  std::filesystem::remove(file);
 }
