@@ -26,6 +26,14 @@ CommVolume CommVolume::operator-(const CommVolume& other) const {
           elements_between - other.elements_between, bytes_between - other.bytes_between};
 }
 
+Moved& Moved::operator+=(const Moved& other) {
+  to_device += other.to_device, to_host += other.to_host, read += other.read, written += other.written;
+  return *this;
+}
+Moved Moved::operator-(const Moved& other) const {
+  return {to_device - other.to_device, to_host - other.to_host, read - other.read, written - other.written};
+}
+
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
     : rank_(std::move(rank)),
       set_(set),
@@ -44,7 +52,8 @@ Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas,
   }
   if (options.serialize && !on_gpu()) return;
   for (const Lane& lane : set.lanes) {
-    const int threads = lane.kind == LaneKind::compute ? options.threads : 1;
+    const bool computes = lane.kind == LaneKind::compute || lane.kind == LaneKind::host;
+    const int threads = computes ? options.threads : 1;
     streams_.push_back(core::make_stream(device_, fmt::format("{}/{}", rank_.number, lane.name()), threads));
     if (options.serialize) break;
   }
@@ -192,7 +201,8 @@ void Executor::account(const Program& program, const Queued& queued) {
   double compute = 0, comm = 0, io = 0;
   for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
     const LaneKind kind = set_.lanes[lane].kind;
-    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
+    const bool computes = kind == LaneKind::compute || kind == LaneKind::host;
+    double& last = computes ? compute : kind == LaneKind::comm ? comm : io;
     last = std::max(last, queued.ends[lane].seconds_since(queued.begin));
   }
   exposed_comm_seconds_ += std::max(0.0, comm - compute);
@@ -247,7 +257,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   RedZones written, all;
   for (const Access& access : op.accesses) {
-    std::byte* zone = call.address(access) + set_.buffers[access.buffer].bytes;
+    const Buffer& buffer = set_.buffers[access.buffer];
+    if (buffer.tier == Tier::nvme) continue;
+    std::byte* zone = call.address(access) + buffer.padded();
     if (access.use == Use::write) written.push_back(zone);
     if (access.use != Use::read) all.push_back(zone);
   }
@@ -260,6 +272,10 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
       }
     } else {
       run_op(call);
+    }
+    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+      const std::lock_guard lock(comm_volume_mutex_);
+      moved_ += moved(set_, op);
     }
     if (communicates) {
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());
