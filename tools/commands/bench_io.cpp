@@ -44,7 +44,7 @@ int bench_io(const Args& args) {
       "bytes", po::value<int64_t>()->default_value(1 << 30), "of the file")(
       "extent", po::value<int64_t>()->default_value(64 << 20), "read or written by one call: memory.unit_bytes")(
       "block", po::value<int64_t>()->default_value(offload::piece_bytes), "of one transfer and one hash")(
-      "depth", po::value<int>()->default_value(16), "transfers in flight")(
+      "depth", po::value<int>()->default_value(32), "transfers in flight")(
       "rounds", po::value<int>()->default_value(5), "counted rounds")("fio", "compare with fio, in pairs")(
       "json", "print JSON");
   po::variables_map values;
