@@ -231,6 +231,25 @@ TEST_CASE("memory beyond the limit for locked memory costs one warning and nothi
   CHECK(contains(warnings.texts[0], "is 64.00 KiB, ulimit -l"));
 }
 
+TEST_CASE("memory that can no longer be pinned is moved without") {
+  const TemporaryFolder folder;
+  Warnings warnings;
+  AlignedBytes bytes(2 * mib), more(2 * mib);
+  bytes.fill(12);
+  more.fill(13);
+  on_thread([&] {
+    BlockFileOptions options = options_for(folder, 4 * mib);
+    options.warn = warnings.take();
+    BlockFile file(options);
+    file.register_memory(bytes.get(), bytes.size);
+    refuse({SYS_io_uring_register, ENOMEM, 3, 0xff});  // of how many buffers; to let go of them is allowed
+    file.register_memory(more.get(), more.size);
+    check_round_trip(file, 0, bytes);
+    check_round_trip(file, 2 * mib, more);
+  });
+  CHECK(warnings.texts.size() == 1);
+}
+
 TEST_CASE("without io_uring or direct I/O there is a warning, and the same bytes") {
   const TemporaryFolder folder;
   AlignedBytes bytes(3 * mib + 4 * kib);
