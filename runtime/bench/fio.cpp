@@ -29,13 +29,18 @@ int run(const std::vector<std::string>& command) {
 
 }  // namespace
 
-double fio_bytes_per_second(const IoBenchOptions& options, const std::filesystem::path& file, bool writes) {
+double fio_bytes_per_second(const IoBenchOptions& options, const std::filesystem::path& file, bool writes,
+                            bool pinned) {
   const std::filesystem::path result = file.string() + ".json";
-  const int code = run({"fio", "--name=zrt", "--ioengine=io_uring", "--direct=1", "--thread",
-                        fmt::format("--filename={}", file.string()), fmt::format("--size={}", options.bytes),
-                        fmt::format("--bs={}", options.block), fmt::format("--iodepth={}", options.depth),
-                        fmt::format("--rw={}", writes ? "write" : "read"), "--output-format=json",
-                        fmt::format("--output={}", result.string())});
+  std::string escaped;  // a colon would part two file names
+  for (const char c : file.string()) escaped += c == ':' ? std::string("\\:") : std::string(1, c);
+  const int code =
+      run({"fio", "--name=zrt", "--ioengine=io_uring", "--direct=1", "--thread", fmt::format("--filename={}", escaped),
+           fmt::format("--size={}", options.bytes), fmt::format("--bs={}", options.block),
+           fmt::format("--iodepth={}", options.depth), fmt::format("--fixedbufs={}", pinned ? 1 : 0),
+           fmt::format("--rw={}", writes ? "write" : "read"), "--output-format=json",
+           fmt::format("--output={}", result.string())});
+  if (code != 0) std::filesystem::remove(result);
   if (code == 127) throw core::DataError("fio cannot be run: is it installed and on PATH? (Debian: apt install fio)");
   if (code != 0) throw core::DataError(fmt::format("fio ended with code {}; its output is above", code));
   const std::string text = core::read_text(result, 1 << 20);
