@@ -40,7 +40,8 @@ class BlockFile {
   // An extent of `bytes` at `offset`, both and the address multiples of block_alignment. Blocks until it is done. An
   // extent is read as it was written: same offset, same size; one whose write failed counts as never written. One
   // thread at a time. Throws core::DataError naming the file, the offset and what is wrong: an error of the system, a
-  // file that was deleted or cut short, a piece with another hash, an extent that was not written.
+  // file that was deleted or cut short, a piece with another hash, an extent that was not written; `to` then holds
+  // anything.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
 
