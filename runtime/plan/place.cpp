@@ -99,12 +99,14 @@ class Search {
 
   // The layout with the fewest departures that hold; with all of them when none do.
   Layout run() {
-    const auto on_device = [&](const Layout& layout) { return holds(layout, Tier::device); };
-    const size_t left = fewest(order_.size(), [&](size_t n) { return on_device(with(n, 0)); });
+    const size_t left = fewest(order_.size(), [&](size_t n) { return holds(with(n, 0), Tier::device); });
     Layout best = with(left, 0);
-    const size_t most = moved(left).size();
-    if (config_.memory.nvme_path.empty() || most == 0 || holds(best, Tier::host)) return best;
-    return with(left, fewest(most, [&](size_t n) { return holds(with(left, n), Tier::host); }));
+    if (config_.memory.nvme_path.empty() || holds(best, Tier::host)) return best;
+    // What comes from a file is longer on its way, so that more may be on the device at a time.
+    const auto all = [&](size_t n) { return with(n, moved(n).size()); };
+    const size_t more = fewest(order_.size(), [&](size_t n) { return n >= left && holds(all(n), Tier::device); });
+    best = with(more, fewest(moved(more).size(), [&](size_t n) { return holds(with(more, n), Tier::host); }));
+    return holds(best, Tier::device) ? best : all(more);
   }
 
  private:
