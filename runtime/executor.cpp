@@ -26,6 +26,14 @@ CommVolume CommVolume::operator-(const CommVolume& other) const {
           elements_between - other.elements_between, bytes_between - other.bytes_between};
 }
 
+Moved& Moved::operator+=(const Moved& other) {
+  to_device += other.to_device, to_host += other.to_host, read += other.read, written += other.written;
+  return *this;
+}
+Moved Moved::operator-(const Moved& other) const {
+  return {to_device - other.to_device, to_host - other.to_host, read - other.read, written - other.written};
+}
+
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
     : rank_(std::move(rank)),
       set_(set),
@@ -224,7 +232,8 @@ void Executor::account(const Program& program, const Queued& queued) {
   for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
     if (!queued.ends[lane].state()) continue;
     const LaneKind kind = set_.lanes[lane].kind;
-    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
+    const bool computes = kind == LaneKind::compute || kind == LaneKind::host;
+    double& last = computes ? compute : kind == LaneKind::comm ? comm : io;
     last = std::max(last, queued.ends[lane].seconds(queued.begin) - queued.begin.seconds);
   }
   exposed_comm_seconds_ += std::max(0.0, comm - compute);
@@ -278,7 +287,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   RedZones written, all;
   for (const Access& access : op.accesses) {
-    std::byte* zone = call.address(access) + set_.buffers[access.buffer].bytes;
+    const Buffer& buffer = set_.buffers[access.buffer];
+    if (buffer.tier == Tier::nvme) continue;
+    std::byte* zone = call.address(access) + buffer.padded();
     if (access.use == Use::write) written.push_back(zone);
     if (access.use != Use::read) all.push_back(zone);
   }
@@ -291,6 +302,10 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
       }
     } else {
       run_op(call);
+    }
+    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+      const std::lock_guard lock(comm_volume_mutex_);
+      moved_ += moved(set_, op);
     }
     if (communicates) {
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());

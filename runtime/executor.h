@@ -53,6 +53,16 @@ struct CommVolume {
   CommVolume operator-(const CommVolume& other) const;
 };
 
+// What a rank has moved between tiers.
+struct Moved {
+  uint64_t to_device = 0, to_host = 0, read = 0, written = 0;  // bytes: over the link, from and to the NVMe tier
+  Moved& operator+=(const Moved& other);
+  Moved operator-(const Moved& other) const;
+  bool operator==(const Moved&) const = default;
+};
+Moved moved(const ProgramSet& set, const Op& op);                     // by one execution
+Moved forecast_moved(const ProgramSet& set, const Program& program);  // by one run
+
 struct LivePeak {
   std::string phase, op;
   core::CategoryBytes categories{};
@@ -76,6 +86,7 @@ class Executor {
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }
   double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs
+  const Moved& moved_bytes() const { return moved_; }                               // between programs
   // Of serialized runs.
   const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
     return live_peak_[static_cast<size_t>(tier)];
@@ -128,6 +139,7 @@ class Executor {
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
+  Moved moved_;                   // under the same mutex
   Only only_ = Only::everything;  // of the last run
   uint32_t runs_ = 0;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;

@@ -10,7 +10,7 @@
 namespace zrt::runtime {
 
 void Executor::poison(const Buffer& buffer, bool dead) const {
-  if (arenas_[static_cast<size_t>(buffer.tier)]->on_gpu()) return;
+  if (buffer.tier == Tier::nvme || arenas_[static_cast<size_t>(buffer.tier)]->on_gpu()) return;
   if (dead) {
     ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
   } else {

@@ -17,23 +17,26 @@ class Part {
     part_.unit = &unit;
     part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
     part_.count = layout.extent(unit, extent);
-    // Where `begin` lies in a buffer of `held` elements.
-    auto enter = [&](std::byte* buffer, Extent held, core::DType type) {
-      const int64_t skipped = held == Extent::full ? part_.begin : 0;
-      return buffer ? buffer + static_cast<size_t>(skipped) * core::dtype_size(type) : nullptr;
+    // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
+    // shard where the state's home holds all.
+    auto enter = [&](const Access* access, core::DType type) -> std::byte* {
+      if (!access) return nullptr;
+      const auto size = core::dtype_size(type);
+      const bool whole = call.bytes(*access) >= static_cast<uint64_t>(unit.elements) * size;
+      return call.address(*access) + (whole ? static_cast<size_t>(part_.begin) * size : 0);
     };
-    std::byte* weight = enter(call.at(Role::weight), layout.weights(unit), layout.compute);
-    std::byte* master = enter(call.at(Role::master), layout.zero.states, core::DType::f32);
+    std::byte* weight = enter(call.find(Role::weight), layout.compute);
+    std::byte* master = enter(call.find(Role::master), core::DType::f32);
     part_.master = reinterpret_cast<float*>(layout.has_master() ? master : weight);
     part_.weight = layout.has_master() ? weight : nullptr;
     part_.weight_type = layout.compute;
-    part_.grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
+    part_.grad = enter(call.find(Role::grad), layout.grad);
     part_.grad_type = layout.grad;
     part_.work = call.at(Role::work);
     const auto kinds = optimizer::unit_states(layout.optimizer, unit);
-    for (size_t k = 0; std::byte* state = call.at(Role::state, k); ++k) {
-      if (kinds[k].sharded) state = enter(state, layout.zero.states, core::DType::f32);
-      states_.push_back(reinterpret_cast<float*>(state));
+    for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
+      states_.push_back(
+          reinterpret_cast<float*>(kinds[k].sharded ? enter(state, core::DType::f32) : call.address(*state)));
     }
     part_.states = states_;
   }

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "models/kernels/candidates.h"
+#include "runtime/placement_rules.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
 
@@ -94,6 +95,10 @@ Layout make_layout(const Config& config, const models::Model& model) {
   int64_t last_block = 0;
   for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
   layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
+  layout.order = config.memory.order;
+  layout.placement = make_placement(config.memory, layout);
+  layout.open_placement = config.memory.open_placement;
+  layout.open_recompute = config.memory.open_recompute;
   return layout;
 }
 
