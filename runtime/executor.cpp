@@ -188,14 +188,14 @@ void Executor::queue(const Program& program, Queued& queued) {
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
       if (!latest[other].state()) continue;  // not of this run
-      if (&stream != &compute) {
+      const LaneKind kind = set_.lanes[op.lane].kind, awaited = set_.lanes[program.ops[other].lane].kind;
+      if (!computing(kind) || computing(awaited)) {
         stream.wait(latest[other]);
         continue;
       }
       core::Event before = stream.record_time();
       stream.wait(latest[other]);
-      const bool comm = set_.lanes[program.ops[other].lane].kind == LaneKind::comm;
-      queued.waits.push_back({std::move(before), stream.record_time(), comm});
+      queued.waits.push_back({std::move(before), stream.record_time(), awaited == LaneKind::comm, kind});
     }
     uint64_t* received = nullptr;
     if (tracing_) {
@@ -224,16 +224,20 @@ std::exception_ptr Executor::wait_for_lanes() {
 }
 
 void Executor::account(const Program& program, const Queued& queued) {
+  const double computed = queued.ends[0].seconds(queued.begin);
   for (const Queued::Wait& wait : queued.waits) {
-    (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) += wait.after.seconds_since(wait.before);
+    // While the compute lane works, nothing is lost where the host waits.
+    const double before = wait.before.seconds(queued.begin);
+    const double since = wait.lane == LaneKind::compute ? before : std::max(before, computed);
+    (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) +=
+        std::max(0.0, wait.after.seconds(queued.begin) - since);
   }
   // What other lanes do after the last compute op, no computation hides either.
   double compute = 0, comm = 0, io = 0;
   for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
     if (!queued.ends[lane].state()) continue;
     const LaneKind kind = set_.lanes[lane].kind;
-    const bool computes = kind == LaneKind::compute || kind == LaneKind::host;
-    double& last = computes ? compute : kind == LaneKind::comm ? comm : io;
+    double& last = computing(kind) ? compute : kind == LaneKind::comm ? comm : io;
     last = std::max(last, queued.ends[lane].seconds(queued.begin) - queued.begin.seconds);
   }
   exposed_comm_seconds_ += std::max(0.0, comm - compute);
@@ -330,7 +334,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
 void Executor::fail_red_zone(const Program& program, OpId id, uint32_t zone) const {
   const Op& op = program.ops[id];
   for (const Access& access : op.accesses) {
-    if (access.use == Use::read || zone-- != 0) continue;
+    const bool has_zone = access.use != Use::read && set_.buffers[access.buffer].tier != Tier::nvme;
+    if (!has_zone || zone-- != 0) continue;
     throw core::ProgramError(fmt::format("rank {}: op '{}' of phase '{}' wrote past the end of buffer '{}' ({} bytes)",
                                          rank_.number, op.name, program.phase, set_.buffers[access.buffer].name,
                                          set_.buffers[access.buffer].bytes));

@@ -14,11 +14,17 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Whether a lane's work is what a step is for; what the others do, it is better hidden behind.
+inline bool computing(LaneKind kind) {
+  return kind == LaneKind::compute || kind == LaneKind::host;
+}
+
 struct Executor::Queued {
   core::Anchor begin;  // of the compute lane
-  struct Wait {        // of the compute lane for another lane
+  struct Wait {        // of a lane that computes for one that does not
     core::Event before, after;
     bool comm;
+    LaneKind lane;  // that waits
   };
   std::vector<Wait> waits;
   std::vector<core::Event> ends;  // of the lanes; without a state: no op runs there
@@ -49,6 +55,7 @@ struct Executor::Plan {
   std::unique_ptr<core::Recording> recording;
   Queued recorded;
   std::map<OpKind, CommVolume> traffic;  // of one replay
+  Moved moved;                           // … too
 };
 
 }  // namespace zrt::runtime
