@@ -76,7 +76,8 @@ class Executor {
   ~Executor();
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
-  // started by then never run, because what they would read was not written.
+  // started by then never run, because what they would read was not written; a GPU still does what its streams were
+  // given, and nobody sees it.
   void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs; on a GPU the host's copy
