@@ -24,15 +24,18 @@ class Part {
     };
     std::byte* weight = enter(call.at(Role::weight), layout.weights(unit), layout.compute);
     std::byte* master = enter(call.at(Role::master), layout.zero.states, core::DType::f32);
-    part_.master = reinterpret_cast<float*>(layout.has_master() ? master : weight);
-    part_.weight = layout.has_master() ? weight : nullptr;
+    const bool weight_only = layout.compute == core::DType::f32;  // which is the master then
+    part_.master = reinterpret_cast<float*>(weight_only ? weight : master);
+    part_.weight = weight_only ? nullptr : weight;
     part_.weight_type = layout.compute;
     part_.grad = enter(call.at(Role::grad), layout.zero.grads, layout.grad);
     part_.grad_type = layout.grad;
     part_.work = call.at(Role::work);
     const auto kinds = optimizer::unit_states(layout.optimizer, unit);
     for (size_t k = 0; std::byte* state = call.at(Role::state, k); ++k) {
-      if (kinds[k].sharded) state = enter(state, layout.zero.states, core::DType::f32);
+      if (kinds[k].sharded && layout.zero.states == Extent::full) {
+        state += core::form_bytes(kinds[k].form, part_.begin);
+      }
       states_.push_back(reinterpret_cast<float*>(state));
     }
     part_.states = states_;

@@ -78,6 +78,7 @@ struct ParallelConfig {
 struct MemoryConfig {
   std::optional<int64_t> device_budget_bytes, host_budget_bytes;  // per rank; none: unlimited
   int64_t unit_bytes = 64 << 20;                                  // largest unit
+  bool master = true;  // fp32 masters of bf16 and fp16 weights; moments: optimizer.params
 };
 
 // A folder of scalars over samples: job_name below output_path.

@@ -61,6 +61,8 @@ constexpr Key memory_keys[] = {
     {"device_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"host_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"unit_bytes", t_int, "67108864", Use::implemented},
+    {"moments", t_text, R"("fp32")", Use::implemented},
+    {"master", t_text, R"("fp32")", Use::implemented},
     {"nvme_path", t_text | t_null, "null", Use::inert, "no state lives on NVMe"},
     {"placement", t_text, R"("auto")", Use::refused, "every state lives in the device tier"},
     {"link_bytes_per_second", t_int | t_null, "null", Use::refused, "nothing is moved between tiers"},
