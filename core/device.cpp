@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/cpu/event.h"
 #include "core/cpu/stream.h"
 #include "core/cuda/backend.h"
 #include "core/error.h"
@@ -74,6 +75,13 @@ std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::f
 std::unique_ptr<Stream> make_stream(DeviceKind device, std::string name, int threads) {
   if (device == DeviceKind::cuda) return cuda::make_stream(std::move(name));
   return make_cpu_stream(std::move(name), threads);
+}
+
+Anchor make_anchor(Stream& stream) {
+  stream.synchronize();  // so that the event completes as soon as it is recorded
+  Event event = stream.record_time();
+  event.wait();
+  return {std::move(event), steady_seconds()};
 }
 
 }  // namespace zrt::core

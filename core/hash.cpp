@@ -24,4 +24,8 @@ std::string Hash::hex() const {
   return fmt::format("{:016x}", digest());
 }
 
+uint64_t xxh3(const void* data, size_t bytes) {
+  return XXH3_64bits(data, bytes);
+}
+
 }  // namespace zrt::core

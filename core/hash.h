@@ -21,4 +21,6 @@ class Hash {
   std::unique_ptr<Impl> impl_;
 };
 
+uint64_t xxh3(const void* data, size_t bytes);  // of one piece of memory
+
 }  // namespace zrt::core

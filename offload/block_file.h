@@ -18,26 +18,29 @@ struct BlockFileOptions {
   int rank = 0;                  // names the file: "rank-<n>.zrt", 0600
   uint64_t bytes = 0;            // of the whole file
   unsigned depth = 16;           // transfers in flight
+  uint64_t piece = piece_bytes;  // a multiple of block_alignment up to 1 GiB
   double bytes_per_second = 0;   // slows the file down to this, for tests and measurements; 0: as fast as it is
   std::function<void(const std::string&)> warn;  // why something is slower than it could be
 };
 
 class BlockFile {
  public:
-  // Takes the space at once. Throws core::DataError naming the folder when there is too little room, when the file is
-  // another run's, or when the file system cannot do direct I/O.
+  // Takes the space at once, and replaces what a dead run left under this name. Throws core::DataError naming the
+  // folder when there is too little room, and naming the file when it is that of a run that is still alive. Warns and
+  // works without where the file system has no direct I/O, or the system does not permit io_uring.
   explicit BlockFile(const BlockFileOptions& options);
-  ~BlockFile();  // removes the file
+  ~BlockFile();  // removes the file; a process that is killed leaves it, for the next one to replace
   BlockFile(const BlockFile&) = delete;
   BlockFile& operator=(const BlockFile&) = delete;
 
-  // Memory that transfers will use, for the kernel to pin once (registered buffers). Beyond RLIMIT_MEMLOCK: a warning,
-  // and transfers work without.
+  // Memory that transfers will use, for the kernel to pin once (registered buffers); it must outlive the file. Beyond
+  // RLIMIT_MEMLOCK: a warning, and transfers work without.
   void register_memory(std::byte* data, uint64_t bytes);
 
   // An extent of `bytes` at `offset`, both and the address multiples of block_alignment. Blocks until it is done. An
-  // extent is read as it was written: same offset, same size. One thread at a time. Throws core::DataError naming the
-  // file, the offset and what is wrong: an error of the system, a short file, or a piece with another hash.
+  // extent is read as it was written: same offset, same size. After an error it counts as never written. One thread at
+  // a time. Throws core::DataError naming the file, the offset and what is wrong: an error of the system, a file that
+  // was deleted or cut short, a piece with another hash, an extent that was not written.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
 

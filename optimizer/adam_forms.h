@@ -41,15 +41,14 @@ ZRT_HD inline RoundingBases rounding_bases(const Decision& decision, uint32_t pa
 }
 
 // Calls body(parameter's number, its first element, the same element's index into the part, count) for the part's
-// parameters with the padding behind each up to a multiple of `alignment`, that of the unit. What lies behind the last
-// parameter is zero and stays so.
+// parameters, each with the padding behind it.
 template <class Body>
-void for_parameters(const UnitPart& part, int64_t alignment, const Body& body) {
-  for (const UnitParam& place : part.unit->params) {
-    const int64_t extent = (place.param->elements() + alignment - 1) / alignment * alignment;
-    const int64_t from = std::max(part.begin - place.offset, int64_t{0});
-    const int64_t to = std::min(part.begin + part.count - place.offset, extent);
-    if (from < to) body(place.number, from, place.offset + from - part.begin, to - from);
+void for_parameters(const UnitPart& part, const Body& body) {
+  const std::vector<UnitParam>& params = part.unit->params;
+  for (size_t p = 0; p < params.size(); ++p) {
+    const int64_t begin = params[p].offset, end = p + 1 < params.size() ? params[p + 1].offset : part.unit->elements;
+    const int64_t from = std::max(part.begin, begin), to = std::min(part.begin + part.count, end);
+    if (from < to) body(params[p].number, from - begin, from - part.begin, to - from);
   }
 }
 

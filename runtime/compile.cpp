@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/passes/draft.h"
+#include "runtime/passes/offload.h"
 #include "runtime/verifier.h"
 
 namespace zrt::runtime {
@@ -17,12 +18,23 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
   Compiled compiled;
   ProgramSet& set = compiled.set;
   set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
-  if (layout.groups.inner > 1) {
+  const bool moves = layout.placement.moves();
+  if (layout.groups.inner > 1 || moves) {
     set.lanes.push_back({LaneKind::comm, "dp.inner"});
     set.lanes.push_back({LaneKind::comm, "dp.outer"});
   }
+  if (moves) {
+    set.lanes.push_back({LaneKind::io, ""});
+    set.lanes.push_back({LaneKind::host, ""});
+  }
   const bool training = std::find(phases.begin(), phases.end(), "step") != phases.end();
   StateBuffers& state = compiled.state = add_state(set, layout, training);
+  Offload offload(set, layout, state);
+  auto finish = [&](Draft& draft) {
+    offload.rewrite(draft);
+    if (layout.overlap || moves) prefetch(draft, set, layout);
+    set.programs.push_back(add_waits(draft, set, layout));
+  };
   for (const std::string& phase : phases) {
     Draft draft;
     if (phase == "init" || phase == "load") {
@@ -49,13 +61,13 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
         throw core::ProgramError(fmt::format("there is no phase '{}'", phase));
       }
       apply_zero(draft, set, layout, state);
-      if (layout.overlap) prefetch(draft, set, layout);
     }
-    set.programs.push_back(add_waits(draft, set, layout));
+    finish(draft);
   }
   const auto& units = layout.units.units;
   if (training && std::any_of(units.begin(), units.end(), [&](const auto& unit) { return layout.refreshes(unit); })) {
-    set.programs.push_back(add_waits(make_refresh(set, layout, state), set, layout));
+    Draft draft = make_refresh(set, layout, state);
+    finish(draft);
   }
   assign_memory(set, sabotage);
   compiled.plan = make_memory_plan(set);

@@ -26,6 +26,14 @@ CommVolume CommVolume::operator-(const CommVolume& other) const {
           elements_between - other.elements_between, bytes_between - other.bytes_between};
 }
 
+Moved& Moved::operator+=(const Moved& other) {
+  to_device += other.to_device, to_host += other.to_host, read += other.read, written += other.written;
+  return *this;
+}
+Moved Moved::operator-(const Moved& other) const {
+  return {to_device - other.to_device, to_host - other.to_host, read - other.read, written - other.written};
+}
+
 Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas, ExecutorOptions options)
     : rank_(std::move(rank)),
       set_(set),
@@ -44,13 +52,22 @@ Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas,
   }
   if (options.serialize && !on_gpu()) return;
   for (const Lane& lane : set.lanes) {
-    const int threads = lane.kind == LaneKind::compute ? options.threads : 1;
-    streams_.push_back(core::make_stream(device_, fmt::format("{}/{}", rank_.number, lane.name()), threads));
-    if (options.serialize) break;
+    const std::string name = fmt::format("{}/{}", rank_.number, lane.name());
+    streams_.push_back(core::make_stream(device_of(lane), name, threads_of(lane)));
   }
 }
 
 Executor::~Executor() = default;
+
+core::DeviceKind Executor::device_of(const Lane& lane) const {
+  const bool on_host = lane.kind == LaneKind::io || lane.kind == LaneKind::host;
+  return on_host ? core::DeviceKind::cpu : device_;
+}
+
+int Executor::threads_of(const Lane& lane) const {
+  if (lane.kind == LaneKind::host) return on_gpu() ? options_.host_threads : options_.threads;
+  return lane.kind == LaneKind::compute ? options_.threads : 1;
+}
 
 Control& Executor::control() {
   if (host_control_) return *reinterpret_cast<Control*>(host_control_->data());
@@ -86,8 +103,12 @@ Executor::Plan& Executor::plan(const Program& program) {
   if (plan) return *plan;
   plan = std::make_unique<Plan>();
   plan->signals.resize(program.ops.size());
+  plan->lanes.resize(set_.lanes.size());
+  plan->lanes[0] = 1;
   for (const Op& op : program.ops) {
     for (OpId other : op.waits) plan->signals[other] = 1;
+    plan->lanes[op.lane] = 1;
+    if (device_of(set_.lanes[op.lane]) != device_) plan->mixed = true;
   }
   if (!options_.serialize) return *plan;
   // Backwards through all executions: a buffer ends where its next use defines it anew, or never comes.
@@ -125,10 +146,7 @@ void Executor::run(const Program& program, Only only) {
     if (options_.serialize) {
       run_serial(program);
     } else if (!on_gpu() || !replay(program)) {
-      Queued queued;
-      queue(program, queued);
-      wait_for_lanes();
-      account(program, queued);
+      run_lanes(program);
     }
     if (on_gpu()) after_program(program);
   } catch (const std::exception& error) {
@@ -139,11 +157,30 @@ void Executor::run(const Program& program, Only only) {
   if (program.phase == "step") throw_fault(rank_, control());
 }
 
+void Executor::run_lanes(const Program& program) {
+  Queued queued;
+  try {
+    queue(program, queued);
+  } catch (const std::exception& error) {
+    // Lanes that are threads still run what was queued, which refers to `queued`.
+    failed_ = true;
+    abort(fmt::format("rank {} failed to queue phase '{}': {}", rank_.number, program.phase, error.what()));
+    wait_for_lanes();
+    throw;
+  }
+  if (const std::exception_ptr error = wait_for_lanes()) std::rethrow_exception(error);
+  account(program, queued);
+}
+
 void Executor::queue(const Program& program, Queued& queued) {
   const Plan& plan = this->plan(program);
   core::Stream& compute = *streams_[0];
-  compute.run([&queued] { queued.begin_seconds = now_seconds(); });
-  queued.begin = compute.record_time();
+  if (plan.mixed) {
+    queued.begin = core::make_anchor(compute);
+  } else {
+    compute.run([&queued] { queued.begin.seconds = now_seconds(); });
+    queued.begin.event = compute.record_time();
+  }
   std::vector<core::Event> latest(program.ops.size());
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
@@ -151,14 +188,14 @@ void Executor::queue(const Program& program, Queued& queued) {
     core::Stream& stream = *streams_[op.lane];
     for (OpId other : op.waits) {
       if (!latest[other].state()) continue;  // not of this run
-      if (&stream != &compute) {
+      const LaneKind kind = set_.lanes[op.lane].kind, awaited = set_.lanes[program.ops[other].lane].kind;
+      if (!computing(kind) || computing(awaited)) {
         stream.wait(latest[other]);
         continue;
       }
       core::Event before = stream.record_time();
       stream.wait(latest[other]);
-      const bool comm = set_.lanes[program.ops[other].lane].kind == LaneKind::comm;
-      queued.waits.push_back({std::move(before), stream.record_time(), comm});
+      queued.waits.push_back({std::move(before), stream.record_time(), awaited == LaneKind::comm, kind});
     }
     uint64_t* received = nullptr;
     if (tracing_) {
@@ -169,10 +206,12 @@ void Executor::queue(const Program& program, Queued& queued) {
     if (tracing_) queued.traced.back().end = stream.record_time();
     if (plan.signals[id]) latest[id] = stream.record();
   });
-  for (auto& stream : streams_) queued.ends.push_back(stream->record_time());
+  for (size_t lane = 0; lane < streams_.size(); ++lane) {
+    queued.ends.push_back(plan.lanes[lane] ? streams_[lane]->record_time() : core::Event());
+  }
 }
 
-void Executor::wait_for_lanes() {
+std::exception_ptr Executor::wait_for_lanes() {
   std::exception_ptr first;
   for (auto& stream : streams_) {
     try {
@@ -181,28 +220,33 @@ void Executor::wait_for_lanes() {
       if (!first) first = std::current_exception();
     }
   }
-  if (first) std::rethrow_exception(first);
+  return first;
 }
 
 void Executor::account(const Program& program, const Queued& queued) {
+  const double computed = queued.ends[0].seconds(queued.begin);
   for (const Queued::Wait& wait : queued.waits) {
-    (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) += wait.after.seconds_since(wait.before);
+    // While the compute lane works, nothing is lost where the host waits.
+    const double before = wait.before.seconds(queued.begin);
+    const double since = wait.lane == LaneKind::compute ? before : std::max(before, computed);
+    (wait.comm ? exposed_comm_seconds_ : exposed_io_seconds_) +=
+        std::max(0.0, wait.after.seconds(queued.begin) - since);
   }
   // What other lanes do after the last compute op, no computation hides either.
   double compute = 0, comm = 0, io = 0;
   for (size_t lane = 0; lane < queued.ends.size(); ++lane) {
+    if (!queued.ends[lane].state()) continue;
     const LaneKind kind = set_.lanes[lane].kind;
-    double& last = kind == LaneKind::compute ? compute : kind == LaneKind::comm ? comm : io;
-    last = std::max(last, queued.ends[lane].seconds_since(queued.begin));
+    double& last = computing(kind) ? compute : kind == LaneKind::comm ? comm : io;
+    last = std::max(last, queued.ends[lane].seconds(queued.begin) - queued.begin.seconds);
   }
   exposed_comm_seconds_ += std::max(0.0, comm - compute);
   exposed_io_seconds_ += std::max(0.0, io - std::max(compute, comm));
   if (queued.traced.empty()) return;
-  const double begin = queued.begin_seconds;
   const auto from = static_cast<std::ptrdiff_t>(trace_.size());
   for (const Queued::Traced& op : queued.traced) {
     trace_.push_back({&program, op.op, op.iteration, runs_, rank_.control->inputs.step, op.received,
-                      begin + op.start.seconds_since(queued.begin), begin + op.end.seconds_since(queued.begin)});
+                      op.start.seconds(queued.begin), op.end.seconds(queued.begin)});
   }
   std::stable_sort(trace_.begin() + from, trace_.end(),
                    [](const TraceEvent& a, const TraceEvent& b) { return a.end_seconds < b.end_seconds; });
@@ -247,7 +291,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
   RedZones written, all;
   for (const Access& access : op.accesses) {
-    std::byte* zone = call.address(access) + set_.buffers[access.buffer].bytes;
+    const Buffer& buffer = set_.buffers[access.buffer];
+    if (buffer.tier == Tier::nvme) continue;
+    std::byte* zone = call.address(access) + buffer.padded();
     if (access.use == Use::write) written.push_back(zone);
     if (access.use != Use::read) all.push_back(zone);
   }
@@ -261,12 +307,17 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
     } else {
       run_op(call);
     }
+    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+      const std::lock_guard lock(comm_volume_mutex_);
+      moved_ += moved(set_, op);
+    }
     if (communicates) {
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());
       if (received) *received = bytes;
     }
     BrokenZone broken;
-    check_red_zones(all, id, on_gpu() ? &reinterpret_cast<Control*>(address(set_.buffers[control_]))->broken : &broken);
+    const bool by_gpu = core::place().device == core::DeviceKind::cuda;
+    check_red_zones(all, id, by_gpu ? &reinterpret_cast<Control*>(address(set_.buffers[control_]))->broken : &broken);
     if (broken.op != 0) fail_red_zone(program, id, broken.zone);
   } catch (const std::exception& error) {
     failed_ = true;

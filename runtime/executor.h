@@ -1,8 +1,9 @@
 // Runs programs on one rank: each lane is a stream, each wait an event. Counts live bytes and watches red zones.
 //
 // On a GPU the host only queues work and waits at the end of a program. The control block lies on the device; the host
-// has a copy, which goes there before a program and comes back behind it. A program that is run again with the same
-// values in the parameters of its kernels is recorded and replayed from then on.
+// has a copy, which goes there before a program and comes back behind it. Lanes `io` and `host` are threads of the
+// host, whose ops touch memory of the host alone. A program without ops on those, run again with the same values in the
+// parameters of its kernels, is recorded and replayed from then on.
 #pragma once
 #include <atomic>
 #include <map>
@@ -27,6 +28,7 @@ struct ExecutorOptions {
   // otherwise. Nothing may change but the time. The delays follow from the seed, the rank, the op, its turn and the
   // number of the run.
   uint64_t stress_seed = 0;
+  int host_threads = 1;  // of the host lane of a GPU's rank; on the CPU it has `threads`
 };
 
 // For measurements: the communication of a program alone, or everything else. What is left out counts as done: buffers
@@ -51,6 +53,16 @@ struct CommVolume {
   CommVolume operator-(const CommVolume& other) const;
 };
 
+// What a rank has moved between tiers.
+struct Moved {
+  uint64_t to_device = 0, to_host = 0, read = 0, written = 0;  // bytes: over the link, from and to the NVMe tier
+  Moved& operator+=(const Moved& other);
+  Moved operator-(const Moved& other) const;
+  bool operator==(const Moved&) const = default;
+};
+Moved moved(const ProgramSet& set, const Op& op);                     // by one execution
+Moved forecast_moved(const ProgramSet& set, const Program& program);  // by one run
+
 struct LivePeak {
   std::string phase, op;
   core::CategoryBytes categories{};
@@ -68,12 +80,13 @@ class Executor {
   void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs; on a GPU the host's copy
-  // Of the last run: how long this rank's compute lane stood still for comm lanes, to its very end: communication that
-  // outlasts the last compute op counts. A collective that waits for a slower rank is communication. Not of serial
+  // Of the last run: how long this rank's compute lane, and behind its last op the host lane, stood still for comm
+  // lanes, to its very end: communication that outlasts the last compute op counts. A collective that waits for a slower rank is communication. Not of serial
   // runs.
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }
   double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs
+  const Moved& moved_bytes() const { return moved_; }                               // between programs
   // Of serialized runs.
   const LivePeak& live_peak(core::Tier tier = core::Tier::device) const {
     return live_peak_[static_cast<size_t>(tier)];
@@ -90,11 +103,13 @@ class Executor {
   struct Plan;    // per program: which ops are waited for, where lives end
   struct Queued;  // what was queued for one run: the events whose times are asked for behind it
   bool on_gpu() const { return device_ == core::DeviceKind::cuda; }
+  core::DeviceKind device_of(const Lane& lane) const;
+  int threads_of(const Lane& lane) const;
   bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
   void queue(const Program& program, Queued& queued);
-  void wait_for_lanes();
+  std::exception_ptr wait_for_lanes();  // returns their first error
   void account(const Program& program, const Queued& queued);
   [[noreturn]] void fail_red_zone(const Program& program, OpId id, uint32_t zone) const;
   void run_serial(const Program& program);
@@ -120,10 +135,11 @@ class Executor {
   core::DeviceKind device_;
   BufferId control_;
   std::unique_ptr<core::Arena> host_control_;           // of a GPU's rank
-  std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane; of a serial run on a GPU one
+  std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane; of a serial run on the CPU none
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
+  Moved moved_;                   // under the same mutex
   Only only_ = Only::everything;  // of the last run
   uint32_t runs_ = 0;
   double exposed_comm_seconds_ = 0, exposed_io_seconds_ = 0;

@@ -26,9 +26,11 @@ void Executor::before_program(const Program& program) {
   control().broken = {};
   std::byte* device = address(set_.buffers[control_]);
   streams_[0]->run([&] { core::copy_bytes(device, host_control_->data(), sizeof(Control)); });
-  // Other lanes start behind it.
+  // Other lanes start behind it, but for the host's, which cannot see the device's copy.
   const core::Event copied = streams_[0]->record();
-  for (size_t lane = 1; lane < streams_.size(); ++lane) streams_[lane]->wait(copied);
+  for (size_t lane = 1; lane < streams_.size(); ++lane) {
+    if (streams_[lane]->device() == device_) streams_[lane]->wait(copied);
+  }
   fill_batches(program);
 }
 
@@ -58,7 +60,8 @@ void Executor::fill_batches(const Program& program) {
 bool Executor::replay(const Program& program) {
   // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
   if (rank_.layout->dp > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything) return false;
-  if (std::any_of(program.ops.begin(), program.ops.end(), needs_host)) return false;
+  Plan& plan = this->plan(program);
+  if (plan.mixed || std::any_of(program.ops.begin(), program.ops.end(), needs_host)) return false;
   const auto uses = [&](auto what) { return std::any_of(program.ops.begin(), program.ops.end(), what); };
   const Control& now = control();
   Parameters parameters;
@@ -70,7 +73,6 @@ bool Executor::replay(const Program& program) {
   if (uses([](const Op& op) { return op.kind == OpKind::backward; })) {
     parameters.loss_scale = now.persistent.loss_scale.scale;
   }
-  Plan& plan = this->plan(program);
   if (plan.last != parameters) {
     plan.last = parameters;
     plan.recording.reset();
@@ -80,7 +82,9 @@ bool Executor::replay(const Program& program) {
     for (const auto& [kind, volume] : plan.traffic) comm_volume_[kind] += volume;
   } else {
     std::vector<core::Stream*> streams;
-    for (auto& stream : streams_) streams.push_back(stream.get());
+    for (auto& stream : streams_) {
+      if (stream->device() == device_) streams.push_back(stream.get());
+    }
     auto before = comm_volume_;
     plan.recorded = {};
     plan.recording = core::record(streams, [&] { queue(program, plan.recorded); });

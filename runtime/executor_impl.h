@@ -14,15 +14,20 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Whether a lane's work is what a step is for; what the others do, it is better hidden behind.
+inline bool computing(LaneKind kind) {
+  return kind == LaneKind::compute || kind == LaneKind::host;
+}
+
 struct Executor::Queued {
-  core::Event begin;
-  double begin_seconds = 0;  // of the machine's steady clock
-  struct Wait {              // of the compute lane for another lane
+  core::Anchor begin;  // of the compute lane
+  struct Wait {        // of a lane that computes for one that does not
     core::Event before, after;
     bool comm;
+    LaneKind lane;  // that waits
   };
   std::vector<Wait> waits;
-  std::vector<core::Event> ends;  // of the lanes
+  std::vector<core::Event> ends;  // of the lanes; without a state: no op runs there
   struct Traced {
     OpId op;
     uint32_t iteration;
@@ -43,6 +48,8 @@ struct Parameters {
 
 struct Executor::Plan {
   std::vector<uint8_t> signals;              // by op: another lane waits for it
+  std::vector<uint8_t> lanes;                // whether ops run there; the compute lane always counts
+  bool mixed = false;                        // on a GPU, with ops on lanes of the host
   std::vector<std::vector<BufferId>> ended;  // by execution of a serial run: transient buffers dead after it
   std::optional<Parameters> last;            // of the last run on a GPU
   std::unique_ptr<core::Recording> recording;

@@ -10,7 +10,7 @@
 namespace zrt::runtime {
 
 void Executor::poison(const Buffer& buffer, bool dead) const {
-  if (arenas_[static_cast<size_t>(buffer.tier)]->on_gpu()) return;
+  if (buffer.tier == Tier::nvme || arenas_[static_cast<size_t>(buffer.tier)]->on_gpu()) return;
   if (dead) {
     ASAN_POISON_MEMORY_REGION(address(buffer), buffer.extent());
   } else {
@@ -39,8 +39,10 @@ void Executor::run_serial(const Program& program) {
     if (!leaves_out(program.ops[id])) {
       TraceEvent event{&program, id, iteration, runs_, rank_.control->inputs.step, 0, now_seconds(), 0};
       if (on_gpu()) {
-        streams_[0]->run([&] { execute(program, id, iteration, &event.received_bytes); });
-        streams_[0]->synchronize();
+        const uint8_t lane = program.ops[id].lane;
+        core::Stream& stream = *streams_[streams_[lane]->device() == device_ ? 0 : lane];
+        stream.run([&] { execute(program, id, iteration, &event.received_bytes); });
+        stream.synchronize();
       } else {
         execute(program, id, iteration, &event.received_bytes);
       }

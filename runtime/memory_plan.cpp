@@ -107,7 +107,8 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
       const Buffer& neighbour = set.buffers[other];
       const uint64_t neighbour_end = neighbour.offset + neighbour.slots * neighbour.stride();
       if (neighbour_end <= offset || neighbour.offset >= offset + footprint) continue;
-      if (conflict(id, other)) offset = neighbour_end;
+      if (conflict(id, other))
+        offset = (neighbour_end + buffer.alignment() - 1) / buffer.alignment() * buffer.alignment();
     }
     buffer.offset = offset;
     placed.insert(

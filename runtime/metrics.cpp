@@ -91,6 +91,9 @@ MemoryReport measure_memory(Session& session) {
       if (arena) arenas.push_back(arena);
       measured.push_back(arena ? arena->highest_touched() : 0);
     }
+    if (const offload::BlockFile* file = session.file(local)) {
+      measured[static_cast<size_t>(core::Tier::nvme)] = file->highest_written();
+    }
     own["measured"].push_back(measured);
   }
   const ProcessMemory memory = read_process_memory(arenas);

@@ -19,7 +19,9 @@ class OpCall {
   // The nth access with this role; nullptr when there is none.
   const Access* find(Role role, size_t nth = 0) const;
   std::byte* address(const Access& access) const;
-  uint64_t bytes(const Access& access) const { return set_.buffers[access.buffer].bytes; }
+  const ProgramSet& set() const { return set_; }
+  const Buffer& buffer(const Access& access) const { return set_.buffers[access.buffer]; }
+  uint64_t bytes(const Access& access) const { return buffer(access).bytes; }
   std::byte* at(Role role, size_t nth = 0) const;
   template <class T>
   T* as(Role role, size_t nth = 0) const {

@@ -11,8 +11,18 @@
 
 namespace zrt::runtime {
 
+uint64_t Buffer::alignment() const {
+  return tier == core::Tier::nvme || whole_blocks ? io_alignment : 64;
+}
+
+uint64_t Buffer::padded() const {
+  return alignment() == io_alignment ? (bytes + io_alignment - 1) / io_alignment * io_alignment : bytes;
+}
+
+// Nothing runs past the end of what lies in a file: only whole buffers are written there.
 uint64_t Buffer::stride() const {
-  return (bytes + core::red_zone_bytes + 63) / 64 * 64;
+  const uint64_t zone = tier == core::Tier::nvme ? 0 : core::red_zone_bytes;
+  return (padded() + zone + alignment() - 1) / alignment() * alignment();
 }
 
 std::string_view op_kind_name(OpKind kind) {
@@ -53,7 +63,9 @@ std::string ProgramSet::xxh3() const {
     number(value.size());
     hash.update(value.data(), value.size());
   };
-  for (const Buffer& buffer : buffers) text(buffer.name), number(buffer.bytes), number(buffer.slots);
+  for (const Buffer& buffer : buffers) {
+    text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
+  }
   for (const Lane& lane : lanes) text(lane.name());
   for (const Program& program : programs) {
     text(program.phase);

@@ -13,6 +13,7 @@ namespace zrt::runtime {
 using BufferId = uint32_t;
 using OpId = uint32_t;
 inline constexpr BufferId no_buffer = ~0u;
+inline constexpr uint64_t io_alignment = 4096;  // of what a file is read into or written from
 
 enum class Life : uint8_t {
   transient,  // defined and dropped inside a turn of a program
@@ -28,8 +29,11 @@ struct Buffer {
   uint32_t slots = 1;   // one per microbatch where several are alive
   uint64_t offset = 0;  // in the tier's arena; set by memory assignment
   core::Tier tier = core::Tier::device;
-  uint64_t stride() const;                                            // from slot to slot, red zone included
-  uint64_t extent() const { return (slots - 1) * stride() + bytes; }  // without the last red zone
+  bool whole_blocks = false;   // exchanged with a file, which takes blocks of io_alignment alone
+  uint64_t padded() const;     // `bytes`, of whole blocks where it has to be; red zones lie behind
+  uint64_t alignment() const;  // of the offset
+  uint64_t stride() const;     // from slot to slot, red zone included
+  uint64_t extent() const { return (slots - 1) * stride() + padded(); }  // without the last red zone
 };
 
 // first + iteration · step, for op fields that change from turn to turn of a repeated segment.
@@ -131,6 +135,9 @@ struct Op {
   uint32_t round = 0;               // of an optimizer's sums
   std::vector<uint32_t> units;      // of gather, reduce, update …; a block's units for forward and backward
   std::vector<uint8_t> accumulate;  // per unit: 1 adds to the gradient, 0 defines it
+  // Of a fetch or evict: the bytes of this rank's shard, where only that moves; 0: all of the buffer. On a side that
+  // holds the whole unit the shard lies at its place.
+  uint64_t shard_bytes = 0;
   std::vector<Access> accesses;
   std::vector<OpId> waits;  // ops of other lanes: their latest execution so far must have finished
 };

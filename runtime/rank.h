@@ -8,6 +8,8 @@
 #include <string>
 
 #include "comm/communicator.h"
+#include "offload/block_file.h"
+#include "offload/paced_link.h"
 #include "optimizer/optimizer.h"
 #include "runtime/control.h"
 #include "runtime/layout.h"
@@ -27,7 +29,9 @@ struct Rank {
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   uint64_t seed = 0;
-  const Control* control = nullptr;  // in the arena; set by the executor
+  offload::BlockFile* file = nullptr;                 // the NVMe tier; null where nothing is at home there
+  offload::PacedLink *up = nullptr, *down = nullptr;  // to the device tier and from it
+  const Control* control = nullptr;                   // in the arena; set by the executor
 
   // Fills micro_batch × sequence tokens and targets of one microbatch of the current step. A negative target is not
   // counted. Called on the to_device lane.

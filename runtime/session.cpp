@@ -66,12 +66,26 @@ void Session::make_ranks(const SessionOptions& options) {
     const int number = first_local() + static_cast<int>(local);
     core::Arenas arenas{};
     for (size_t t = 0; t < core::tier_count; ++t) {
-      if (compiled_.set.arena_bytes[t] == 0) continue;
+      if (compiled_.set.arena_bytes[t] == 0 || static_cast<core::Tier>(t) == core::Tier::nvme) continue;
       member.arenas[t] =
           transport_.make_arena(number, static_cast<core::Tier>(t), compiled_.set.arena_bytes[t], layout_.device);
       arenas[t] = member.arenas[t].get();
     }
+    if (const uint64_t bytes = compiled_.set.bytes(core::Tier::nvme); bytes > 0) {
+      offload::BlockFileOptions file;
+      file.folder = options.nvme_path;
+      file.rank = number;
+      file.bytes = bytes;
+      file.warn = options.warn;
+      member.file = std::make_unique<offload::BlockFile>(file);
+      const core::Arena& host = *member.arenas[static_cast<size_t>(core::Tier::host)];
+      member.file->register_memory(host.data(), host.bytes());
+    }
+    member.up = member.down = offload::PacedLink(layout_.link_bytes_per_second);
     Rank rank;
+    rank.file = member.file.get();
+    rank.up = &member.up;
+    rank.down = &member.down;
     rank.number = number;
     rank.layout = &layout_;
     for (size_t span = 0; span < groups.size(); ++span) {

@@ -33,6 +33,8 @@ struct SessionOptions {
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{120000};
   ExecutorOptions executor;
+  std::string nvme_path;                         // a folder for the files of the NVMe tier
+  std::function<void(const std::string&)> warn;  // why something is slower than it could be
 };
 
 class Session {
@@ -62,6 +64,8 @@ class Session {
   core::Arena* arena(int local, core::Tier tier) {
     return ranks_[static_cast<size_t>(local)].arenas[static_cast<size_t>(tier)].get();
   }
+  // The NVMe tier of a rank; null where the programs do not use it.
+  offload::BlockFile* file(int local) const { return ranks_[static_cast<size_t>(local)].file.get(); }
   core::Arena& arena(int local) { return *arena(local, core::Tier::device); }
   comm::Transport& transport() const { return transport_; }
   // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
@@ -79,6 +83,8 @@ class Session {
   struct Member {
     std::array<std::unique_ptr<comm::Communicator>, 3> groups;          // by Span
     std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
+    std::unique_ptr<offload::BlockFile> file;                           // in place of an arena of the NVMe tier
+    offload::PacedLink up, down;
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);

@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "models/kernels/candidates.h"
+#include "runtime/placement_rules.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
 
@@ -96,6 +97,11 @@ Layout make_layout(const Config& config, const models::Model& model) {
   int64_t last_block = 0;
   for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
   layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
+  layout.order = config.memory.order;
+  layout.link_bytes_per_second = static_cast<double>(config.memory.link_bytes_per_second.value_or(0));
+  layout.placement = make_placement(config.memory, layout);
+  layout.open_placement = config.memory.open_placement;
+  layout.open_recompute = config.memory.open_recompute;
   return layout;
 }
 
@@ -106,6 +112,7 @@ SessionOptions session_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
   options.executor = {config.run.threads_per_rank, false, static_cast<uint64_t>(config.run.stress_seed)};
+  options.nvme_path = config.memory.nvme_path;
   return options;
 }
 

@@ -6,7 +6,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache pkg-config
   ocl-icd-opencl-dev opencl-c-headers  # asked for by the CMake package of libdnnl-dev
-  libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev
+  libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev liburing-dev
   libopenmpi-dev openmpi-bin libsentencepiece-dev
   catch2
   chromium  # looks at the pages that zrt writes, in tests

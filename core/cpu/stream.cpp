@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -10,39 +9,11 @@
 #include <thread>
 #include <utility>
 
+#include "core/cpu/event.h"
 #include "core/parallel.h"
 
 namespace zrt::core {
 namespace {
-
-class CpuEvent : public Event::State {
- public:
-  bool done() const override {
-    std::lock_guard lock(mutex_);
-    return done_;
-  }
-  void wait() const override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return done_; });
-  }
-  double seconds_since(const State& earlier) const override {
-    return std::chrono::duration<double>(time_ - static_cast<const CpuEvent&>(earlier).time_).count();
-  }
-  void finish(bool timed) {
-    {
-      std::lock_guard lock(mutex_);
-      if (timed) time_ = std::chrono::steady_clock::now();
-      done_ = true;
-    }
-    changed_.notify_all();
-  }
-
- private:
-  mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
-  bool done_ = false;
-  std::chrono::steady_clock::time_point time_;
-};
 
 class CpuStream : public Stream {
  public:

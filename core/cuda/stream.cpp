@@ -5,8 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu/event.h"
 #include "core/cuda/backend.h"
 #include "core/cuda/cuda.h"
+#include "core/cuda/flag.h"
 #include "core/error.h"
 
 namespace zrt::core::cuda {
@@ -21,7 +23,9 @@ bool recording(cudaStream_t stream) {
 class CudaEvent : public Event::State {
  public:
   CudaEvent(cudaStream_t stream, bool timed) {
-    ZRT_CUDA(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming));
+    // A CPU stream that waits for it must sleep, not spin: other threads of the rank compute meanwhile.
+    ZRT_CUDA(
+        cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming | cudaEventBlockingSync));
     // While work is being recorded, an event with a time becomes a node of the graph and gets a new time in each
     // replay.
     const bool external = timed && recording(stream);
@@ -42,6 +46,7 @@ class CudaEvent : public Event::State {
     ZRT_CUDA(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event, event));
     return static_cast<double>(milliseconds) * 1e-3;
   }
+  double seconds(const Anchor& anchor) const override { return anchor.seconds + seconds_since(*anchor.event.state()); }
 
   cudaEvent_t event = nullptr;
 };
@@ -64,6 +69,7 @@ class CudaStream : public Stream {
   }
   void wait(const Event& event) override {
     if (!event.state()) return;
+    if (auto* of_host = dynamic_cast<CpuEvent*>(event.state().get())) return wait_for_host(*of_host);
     ZRT_CUDA(cudaStreamWaitEvent(stream, static_cast<const CudaEvent&>(*event.state()).event, 0));
   }
   Event record() override { return Event(std::make_shared<CudaEvent>(stream, false)); }
@@ -76,6 +82,17 @@ class CudaStream : public Stream {
 
   cudaStream_t stream = nullptr;
   std::exception_ptr error;
+
+ private:
+  void wait_for_host(CpuEvent& event) {
+    if (recording(stream)) {
+      throw Error("a recording cannot wait for a CPU stream: replays would not wait again; give its work each time");
+    }
+    if (event.done()) return;
+    const Flag flag = take_flag();
+    event.then([flag] { raise(flag); });
+    wait_for(stream, flag);
+  }
 };
 
 class CudaRecording : public Recording {
@@ -105,6 +122,10 @@ std::unique_ptr<Stream> make_stream(std::string name) {
 }
 
 std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::function<void()>& give) {
+  for (const Stream* stream : streams) {
+    if (stream->device() == DeviceKind::cuda) continue;
+    throw Error("only streams of a GPU can be recorded, not '" + stream->name() + "'");
+  }
   cudaStream_t first = static_cast<CudaStream*>(streams[0])->stream;
   // Other threads of this process may be ranks of their own, whose calls must not end this recording.
   ZRT_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));

@@ -77,7 +77,7 @@ class Stepper {
 void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
   if (decision.skip) return;
   const Stepper stepper(params, decision, part);
-  for_parameters(part, alignment_of(params), [&](uint32_t number, int64_t element, int64_t at, int64_t count) {
+  for_parameters(part, [&](uint32_t number, int64_t element, int64_t at, int64_t count) {
     const int64_t first = element / block, last = (element + count - 1) / block;
     core::parallel_for(last - first + 1, 1, [&](int64_t begin, int64_t end) {
       Scratch scratch;

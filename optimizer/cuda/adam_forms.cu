@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Rule rule, FormArra
 template <Moments moments>
 void run(const AdamParams& params, const Decision& decision, const UnitPart& part) {
   const MomentForms forms = moment_forms(moments);
-  for_parameters(part, alignment_of(params), [&](uint32_t number, int64_t element, int64_t at, int64_t count) {
+  for_parameters(part, [&](uint32_t number, int64_t element, int64_t at, int64_t count) {
     const FormArrays arrays{number,
                             element,
                             count,

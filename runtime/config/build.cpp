@@ -189,14 +189,6 @@ PrecisionConfig build_precision(const Values& values, int64_t accumulation, int6
   return precision;
 }
 
-MemoryConfig build_memory(const Values& values) {
-  MemoryConfig memory;
-  memory.device_budget_bytes = optional_integer(values, "memory.device_budget_bytes", 1, INT64_MAX);
-  memory.host_budget_bytes = optional_integer(values, "memory.host_budget_bytes", 1, INT64_MAX);
-  memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
-  return memory;
-}
-
 MonitorConfig build_monitor(const Values& values, const std::string& section) {
   return {values.flag(section + ".enabled"), values.text(section + ".output_path"), values.text(section + ".job_name")};
 }
@@ -275,7 +267,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.schedule = build_schedule(values, config.optimizer, config.run.steps);
   config.model = build_model(values);
   config.data = build_data(values);
-  config.memory = build_memory(values);
+  config.memory = build_memory(values, config.zero, config.run);
   build_forms(values, config);
 
   config.warnings = values.warnings;

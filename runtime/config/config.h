@@ -14,6 +14,7 @@
 #include "optimizer/params.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
+#include "runtime/config/memory.h"
 #include "runtime/mesh.h"
 
 namespace zrt::runtime {
@@ -73,12 +74,6 @@ struct ParallelConfig {
   std::string cluster;         // file or name of the cluster for which the lead of gathers is chosen; "": none
   int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
   int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps
-};
-
-struct MemoryConfig {
-  std::optional<int64_t> device_budget_bytes, host_budget_bytes;  // per rank; none: unlimited
-  int64_t unit_bytes = 64 << 20;                                  // largest unit
-  bool master = true;  // fp32 masters of bf16 and fp16 weights; moments: optimizer.params
 };
 
 // A folder of scalars over samples: job_name below output_path.

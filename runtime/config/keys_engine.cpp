@@ -43,22 +43,26 @@ constexpr Key torch_autocast_keys[] = {
 };
 
 constexpr Key activation_checkpointing_keys[] = {
-    {"partition_activations", t_bool, "false", Use::refused, "recomputation is not supported"},
-    {"number_checkpoints", t_int | t_null, "null", Use::refused, "recomputation is not supported"},
-    {"contiguous_memory_optimization", t_bool, "false", Use::refused, "recomputation is not supported"},
-    {"synchronize_checkpoint_boundary", t_bool, "false", Use::inert,
-     "recomputation is not supported, so there is no boundary"},
+    {"partition_activations", t_bool, "false", Use::refused,
+     "there are no tensor-parallel ranks to cut activations among"},
+    {"number_checkpoints", t_int | t_null, "null", Use::refused,
+     "memory.recompute says which layers are computed again"},
+    {"contiguous_memory_optimization", t_bool, "false", Use::refused,
+     "it asks for number_checkpoints and partition_activations; activations always lie in one arena"},
+    {"synchronize_checkpoint_boundary", t_bool, "false", Use::inert, "the step's program orders recomputation"},
     {"profile", t_bool, "false", Use::refused, "its timers are not printed"},
-    {"cpu_checkpointing", t_bool, "false", Use::refused, "activation offload is not supported"},
+    {"cpu_checkpointing", t_bool, "false", Use::implemented},
 };
 
+constexpr const char* own_io = "the nvme tier has one way of reading and writing";
+
 constexpr Key aio_keys[] = {
-    {"block_size", t_int, "1048576", Use::inert, "no state lives on NVMe"},
-    {"queue_depth", t_int, "8", Use::inert, "no state lives on NVMe"},
-    {"intra_op_parallelism", t_int, "1", Use::inert, "no state lives on NVMe"},
+    {"block_size", t_int, "1048576", Use::inert, own_io},
+    {"queue_depth", t_int, "8", Use::inert, own_io},
+    {"intra_op_parallelism", t_int, "1", Use::inert, own_io},
     {"thread_count", t_int, "1", Use::inert, "DeepSpeed ignores it: the key is intra_op_parallelism"},
-    {"single_submit", t_bool, "false", Use::inert, "no state lives on NVMe"},
-    {"overlap_events", t_bool, "true", Use::inert, "no state lives on NVMe"},
+    {"single_submit", t_bool, "false", Use::inert, own_io},
+    {"overlap_events", t_bool, "true", Use::inert, own_io},
     {"use_gds", t_bool, "false", Use::refused, "GPUDirect Storage is not supported"},
 };
 
@@ -66,7 +70,8 @@ constexpr Key pipeline_keys[] = {
     {"stages", t_int | t_auto, R"("auto")", Use::inert, "parallel.pipeline sets the stages"},
     {"partition", t_text, R"("best")", Use::inert, "parallel.pipeline sets the stages"},
     {"seed_layers", t_bool, "false", Use::inert, "weights are initialised per tensor"},
-    {"activation_checkpoint_interval", t_int, "0", Use::refused, "recomputation is not supported"},
+    {"activation_checkpoint_interval", t_int, "0", Use::refused,
+     "memory.recompute says which layers are computed again"},
     {"pipe_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
     {"grad_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
     {"use_reentrant", t_bool | t_null, "null", Use::inert, "there is no autograd"},

@@ -63,9 +63,13 @@ constexpr Key memory_keys[] = {
     {"unit_bytes", t_int, "67108864", Use::implemented},
     {"moments", t_text, R"("fp32")", Use::implemented},
     {"master", t_text, R"("fp32")", Use::implemented},
-    {"nvme_path", t_text | t_null, "null", Use::inert, "no state lives on NVMe"},
-    {"placement", t_text, R"("auto")", Use::refused, "every state lives in the device tier"},
-    {"link_bytes_per_second", t_int | t_null, "null", Use::refused, "nothing is moved between tiers"},
+    {"nvme_budget_bytes", t_int | t_null, "null", Use::implemented},
+    {"nvme_path", t_text | t_null, "null", Use::implemented},
+    {"placement", t_text | t_list, R"("auto")", Use::implemented},
+    {"update", t_text, R"("auto")", Use::implemented},
+    {"recompute", t_text | t_list, R"("auto")", Use::implemented},
+    {"microbatch_order", t_text, R"("auto")", Use::implemented},
+    {"link_bytes_per_second", t_int | t_null, "null", Use::implemented},
 };
 
 constexpr Key run_keys[] = {

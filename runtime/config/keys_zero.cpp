@@ -4,6 +4,10 @@
 namespace zrt::runtime::configuration {
 namespace {
 
+constexpr const char* staged = "what is moved is staged unit by unit; memory.unit_bytes sets the unit";
+constexpr const char* ordered =
+    "the step's program orders transfers and updates; zero_optimization.overlap_comm lets them run beside computation";
+
 constexpr Key zero_keys[] = {
     {"stage", t_int, "0", Use::implemented},
     {"contiguous_gradients", t_bool, "true", Use::inert, "gradients always lie in one contiguous arena"},
@@ -57,34 +61,32 @@ constexpr Key zero_keys[] = {
     {"enable_sanity_checks", t_bool, "false", Use::inert, "every program is verified before it runs"},
     {"save_muon_momentum_buffer_in_memory", t_bool, "false", Use::inert, "Muon is not supported"},
     {"leaf_module", t_object, nullptr, Use::inert, "there are no Python modules"},
-    {"cpu_offload", t_bool | t_null, "null", Use::refused, "optimizer offload is not supported", "[false]"},
-    {"cpu_offload_param", t_bool | t_null, "null", Use::refused, "parameter offload is not supported", "[false]"},
-    {"cpu_offload_use_pin_memory", t_bool | t_null, "null", Use::inert, "it belongs to cpu_offload"},
+    {"cpu_offload", t_bool | t_null | t_old, "null", Use::implemented},
+    {"cpu_offload_param", t_bool | t_null | t_old, "null", Use::implemented},
+    {"cpu_offload_use_pin_memory", t_bool | t_null, "null", Use::inert, "the run's device decides what is pinned"},
     {"grad_hooks", t_never, nullptr, Use::refused, "DeepSpeed documents this key and rejects it"},
 };
 
 constexpr Key zero_offload_param_keys[] = {
-    {"device", t_text, R"("none")", Use::refused,
-     "parameter offload is not supported; a higher stage over more ranks shrinks the weights of a rank"},
-    {"nvme_path", t_text | t_null, "null", Use::inert},
-    {"buffer_count", t_int | t_natural, "5", Use::inert},
-    {"buffer_size", t_int | t_natural, "100000000", Use::inert},
-    {"max_in_cpu", t_int | t_natural, "1000000000", Use::inert},
-    {"pin_memory", t_bool, "true", Use::inert},
+    {"device", t_text, R"("none")", Use::implemented},
+    {"nvme_path", t_text | t_null, "null", Use::implemented},
+    {"buffer_count", t_int | t_natural, "5", Use::inert, staged},
+    {"buffer_size", t_int | t_natural, "100000000", Use::inert, staged},
+    {"max_in_cpu", t_int | t_natural, "1000000000", Use::implemented},
+    {"pin_memory", t_bool, "true", Use::inert, "the run's device decides what is pinned"},
 };
 
 constexpr Key zero_offload_optimizer_keys[] = {
-    {"device", t_text, R"("none")", Use::refused,
-     "optimizer offload is not supported; a higher stage over more ranks shrinks the optimizer of a rank"},
-    {"nvme_path", t_text | t_null, "null", Use::inert},
-    {"buffer_count", t_int | t_natural, "4", Use::inert},
-    {"pin_memory", t_bool, "true", Use::inert},
-    {"pipeline_read", t_bool, "false", Use::inert},
-    {"pipeline_write", t_bool, "false", Use::inert},
-    {"fast_init", t_bool, "false", Use::inert},
-    {"ratio", t_real, "1.0", Use::inert},
-    {"super_offload", t_bool, "false", Use::inert},
-    {"cpuadam_cores_perc", t_real, "0.8", Use::inert},
+    {"device", t_text, R"("none")", Use::implemented},
+    {"nvme_path", t_text | t_null, "null", Use::implemented},
+    {"buffer_count", t_int | t_natural, "4", Use::inert, staged},
+    {"pin_memory", t_bool, "true", Use::inert, "the run's device decides what is pinned"},
+    {"pipeline_read", t_bool, "false", Use::inert, ordered},
+    {"pipeline_write", t_bool, "false", Use::inert, ordered},
+    {"fast_init", t_bool, "false", Use::inert, "states are written once, where they live"},
+    {"ratio", t_real, "1.0", Use::implemented},
+    {"super_offload", t_bool, "false", Use::inert, ordered},
+    {"cpuadam_cores_perc", t_real, "0.8", Use::inert, "run.threads_per_rank sets the threads of an update"},
 };
 
 constexpr Key zero_zenflow_keys[] = {

@@ -76,10 +76,42 @@ void replace_boolean_zero(Tree& tree) {
                           "}; write the object.");
 }
 
+// `from` = true stands for the object `to` with the device "cpu"; false and null for nothing.
+void replace_old_offload(Tree& tree, json& zero, const std::string& from, const std::string& to) {
+  const std::string old_path = "zero_optimization." + from, new_path = "zero_optimization." + to;
+  const auto found = zero.find(from);
+  if (found == zero.end()) return;
+  const std::optional<json> value = coerce(t_bool | t_null, true, *found);
+  if (!value) return;  // refused by its type
+  const bool on = *value == true;
+  const auto other = zero.find(to);
+  const bool both = other != zero.end() && !other->is_null() && !found->is_null();
+  if (both && !(other->is_object() && other->value("device", json("none")) == (on ? "cpu" : "none"))) {
+    throw core::ConfigError(old_path + " (" + tree.place(old_path) + ") and " + new_path + " (" + tree.place(new_path) +
+                            ") contradict each other; keep " + new_path + ".");
+  }
+  if (!(found->is_null() && tree.origin(old_path) == From::fallback)) {
+    tree.warnings.push_back(old_path + " (" + tree.place(old_path) + ") is an old form of " + new_path +
+                            "; write {\"device\": \"cpu\"} there, or leave both out.");
+  }
+  zero.erase(found);
+  if (!on || both) return;
+  zero[to] = {{"device", "cpu"}};
+  if (const auto line = tree.document.lines.find(old_path); line != tree.document.lines.end()) {
+    tree.document.lines[new_path + ".device"] = line->second;
+  }
+  for (std::string& path : tree.set_paths) {
+    if (path == old_path) path = new_path + ".device";
+  }
+}
+
 void replace_deprecated(Tree& tree) {
   json* zero = descend(tree.document.root, "zero_optimization");
+  if (zero == nullptr || !zero->is_object()) return;
+  replace_old_offload(tree, *zero, "cpu_offload", "offload_optimizer");
+  replace_old_offload(tree, *zero, "cpu_offload_param", "offload_param");
   const char* name = "stage3_gather_fp16_weights_on_model_save";
-  if (zero == nullptr || !zero->is_object() || !zero->contains(name)) return;
+  if (!zero->contains(name)) return;
   const std::string from = std::string("zero_optimization.") + name;
   const std::string to = "zero_optimization.stage3_gather_16bit_weights_on_model_save";
   tree.warnings.push_back(from + " (" + tree.place(from) + ") is an old name of " + to + ".");

@@ -21,10 +21,27 @@ struct Draft {
   std::vector<DraftSegment> segments;
 };
 
-inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5;
+inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5,
+                         io_lane = 6, host_lane = 7;
 inline bool computes(const Op& op) {
   return op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
          op.kind == OpKind::decode;
+}
+
+// What takes long beside the lanes that move things: a step is a row of these.
+inline bool works(const Op& op) {
+  switch (op.kind) {
+    case OpKind::init:
+    case OpKind::load:
+    case OpKind::sum:
+    case OpKind::fold:
+    case OpKind::update:
+    case OpKind::snapshot:
+    case OpKind::export_state:
+      return true;
+    default:
+      return computes(op);
+  }
 }
 
 // Adds the buffers of the model states: weights always, the rest when training.

@@ -6,20 +6,35 @@
 namespace zrt::runtime {
 namespace {
 
-// Positions are numbers of computations, counted over all segments with each segment once: a gather at position p
-// stands right in front of computation p, so that the lane works on it while p computes.
+// Positions are numbers of works, counted over all segments with each segment once: a gather or fetch at position p
+// stands in front of work p and of all that stands there, so that its lane is busy with it meanwhile.
 struct Gather {
   Op op;
   size_t segment = 0;
-  size_t consumer = 0;  // the first computation that reads it
+  size_t consumer = 0;  // the first work behind it
+  size_t behind = 0;    // ops in front of that work that it stands behind
   size_t position = 0;
+  bool stays = false;    // where it is: behind what it needs
   int64_t elements = 0;  // that its transient buffers hold
 };
 
-struct Piece {  // a computation and what stands before it
+struct Piece {  // a work and what stands before it
   std::vector<Op> others;
-  std::vector<Op> compute;  // one, or at a segment's end none
+  std::vector<Op> work;  // one, or at a segment's end none
 };
+
+bool moves(const Op& op) {
+  return op.kind == OpKind::gather || op.kind == OpKind::fetch;
+}
+
+// Whether two ops must keep their order.
+bool conflict(const Op& a, const Op& b) {
+  return std::any_of(a.accesses.begin(), a.accesses.end(), [&](const Access& x) {
+    return std::any_of(b.accesses.begin(), b.accesses.end(), [&](const Access& y) {
+      return x.buffer == y.buffer && (x.use != Use::read || y.use != Use::read);
+    });
+  });
+}
 
 class Prefetcher {
  public:
@@ -37,11 +52,10 @@ class Prefetcher {
 
  private:
   struct Range {
-    size_t first = 0, count = 0;             // computations
-    std::vector<size_t> gathers;             // of this segment, in order
-    std::optional<size_t> previous, next;    // segments with computations
-    std::map<BufferId, size_t> last_reader;  // of gathered weights: the last computation to use them
-    bool crosses = false;                    // its gathers may stand in the segment before
+    size_t first = 0, count = 0;           // works
+    std::vector<size_t> gathers;           // of this segment, in order
+    std::optional<size_t> previous, next;  // segments with works
+    bool crosses = false;                  // its gathers may stand in the segment before
     std::vector<Piece> pieces;
   };
 
@@ -51,7 +65,7 @@ class Prefetcher {
     range.pieces.emplace_back();
     std::vector<size_t> waiting;
     for (Op& op : draft_.segments[s].ops) {
-      if (op.kind == OpKind::gather) {
+      if (moves(op)) {
         Gather gather;
         gather.segment = s;
         for (const Access& access : op.accesses) {
@@ -60,12 +74,13 @@ class Prefetcher {
           gather.elements += static_cast<int64_t>(buffer.bytes / core::dtype_size(layout_.compute));
         }
         gather.op = std::move(op);
+        gather.behind = range.pieces.back().others.size();
         waiting.push_back(gathers_.size());
         range.gathers.push_back(gathers_.size());
         gathers_.push_back(std::move(gather));
         continue;
       }
-      if (!computes(op)) {
+      if (!works(op)) {
         range.pieces.back().others.push_back(std::move(op));
         continue;
       }
@@ -74,16 +89,16 @@ class Prefetcher {
         const Buffer& buffer = set_.buffers[access.buffer];
         if (access.role == Role::weight && buffer.life == Life::transient) {
           read += static_cast<int64_t>(buffer.bytes / core::dtype_size(layout_.compute));
-          range.last_reader[access.buffer] = current_.size();
         }
       }
       for (size_t g : waiting) gathers_[g].consumer = current_.size();
       waiting.clear();
       current_.push_back(read);
-      range.pieces.back().compute.push_back(std::move(op));
+      range.pieces.back().work.push_back(std::move(op));
       range.pieces.emplace_back();
     }
     range.count = current_.size() - range.first;
+    for (size_t g : waiting) gathers_[g].consumer = current_.size(), gathers_[g].stays = true;
   }
 
   bool same_gathers(const Range& a, const Range& b) const {
@@ -91,7 +106,10 @@ class Prefetcher {
       const Gather &p = gathers_[x], &q = gathers_[y];
       return p.consumer - a.first == q.consumer - b.first && p.op.units == q.op.units &&
              std::equal(p.op.accesses.begin(), p.op.accesses.end(), q.op.accesses.begin(), q.op.accesses.end(),
-                        [](const Access& i, const Access& j) { return i.buffer == j.buffer && i.use == j.use; });
+                        [](const Access& i, const Access& j) {
+                          return i.buffer == j.buffer && i.use == j.use && i.slot.first == j.slot.first &&
+                                 i.slot.step == 0 && j.slot.step == 0;
+                        });
     });
   }
 
@@ -131,32 +149,72 @@ class Prefetcher {
 
   void choose() {
     ahead_.assign(current_.size(), {});
+    find_passed();
     size_t last = 0;
     for (Gather& gather : gathers_) {
       const Range& range = ranges_[gather.segment];
-      const size_t floor = std::max(last, range.crosses ? earliest(gather, ranges_[*range.previous]) : range.first);
       size_t& position = gather.position = gather.consumer;
-      while (position > floor && may_stand_before(position - 1, gather)) --position;
+      if (!may_lead(gather)) {
+        gather.stays = true;
+        if (gather.consumer < range.first + range.count) {
+          passed_[gather.consumer].push_back(&gather.op);
+        } else if (range.count > 0) {
+          passed_[gather.consumer - 1].push_back(&gather.op);
+        }
+        continue;
+      }
+      const size_t floor = std::max(last, range.crosses ? ranges_[*range.previous].first : range.first);
+      while (position > floor && may_stand_before(position - 1, gather) && !needs(gather.op, passed_[position - 1])) {
+        --position;
+      }
       for (size_t q = position; q < gather.consumer; ++q) ahead_[q][gather.consumer] += gather.elements;
       last = position;
     }
   }
 
-  // In the segment before, not in front of a computation that still uses what its own gather brought to the same place.
-  static size_t earliest(const Gather& gather, const Range& previous) {
-    size_t position = previous.first;
-    for (const Access& access : gather.op.accesses) {
-      const auto found = previous.last_reader.find(access.buffer);
-      if (access.use != Use::read && found != previous.last_reader.end()) {
-        position = std::max(position, found->second + 1);
-      }
+  // Whether a gather may stand in front of the other ops at its place.
+  bool may_lead(const Gather& gather) const {
+    const Range& range = ranges_[gather.segment];
+    if (gather.stays || gather.consumer >= range.first + range.count) return false;
+    const std::vector<Op>& others = range.pieces[gather.consumer - range.first].others;
+    for (size_t i = 0; i < gather.behind; ++i) {
+      if (conflict(gather.op, others[i])) return false;
     }
-    return position;
+    return std::none_of(gathers_.begin(), gathers_.end(), [&](const Gather& earlier) {
+      return &earlier < &gather && earlier.stays && earlier.segment == gather.segment &&
+             earlier.consumer == gather.consumer && conflict(gather.op, earlier.op);
+    });
   }
 
-  // Whether a gather may run while computation q does, which is not the one that reads it.
+  // What a gather that moves from in front of work q + 1 to in front of work q leaves behind it.
+  void find_passed() {
+    passed_.assign(current_.size(), {});
+    size_t q = 0;
+    for (const Range& range : ranges_) {
+      for (size_t i = 0; i < range.pieces.size(); ++i) {
+        if (i < range.count) q = range.first + i;
+        if (q >= passed_.size() || (i == range.count && range.first + range.count == 0)) continue;
+        for (const Op& op : range.pieces[i].others) passed_[q].push_back(&op);
+        for (const Op& op : range.pieces[i].work) passed_[q].push_back(&op);
+      }
+    }
+    for (const Gather& gather : gathers_) {
+      const Range& range = ranges_[gather.segment];
+      if (gather.stays && range.count > 0 && gather.consumer == range.first + range.count) {
+        passed_[gather.consumer - 1].push_back(&gather.op);
+      }
+    }
+  }
+
+  static bool needs(const Op& gather, const std::vector<const Op*>& ops) {
+    return std::any_of(ops.begin(), ops.end(), [&](const Op* op) { return conflict(gather, *op); });
+  }
+
+  // Whether a gather may run while work q does, which is not the one that reads it.
   bool may_stand_before(size_t q, const Gather& gather) const {
-    if (gather.elements == 0) return true;
+    const bool fetch = gather.op.kind == OpKind::fetch;
+    if (!fetch && !layout_.overlap) return false;
+    if (!fetch && gather.elements == 0) return true;
     int64_t all = gather.elements;
     bool others = false;
     for (const auto& [consumer, elements] : ahead_[q]) {
@@ -164,7 +222,9 @@ class Prefetcher {
       others = others || (consumer != gather.consumer && elements > 0);
     }
     if (all + current_[q] > layout_.max_live) return false;
-    return layout_.prefetch ? all <= *layout_.prefetch : !others;
+    if (!layout_.prefetch) return !others;
+    // A fetch always may come while the work before its own goes on, unless nothing may.
+    return all <= *layout_.prefetch || (fetch && *layout_.prefetch > 0 && !others);
   }
 
   bool forbid_unequal() {
@@ -186,17 +246,27 @@ class Prefetcher {
 
   void rebuild() {
     std::vector<std::vector<Op>> at(current_.size());
-    for (Gather& gather : gathers_) at[gather.position].push_back(std::move(gather.op));
+    for (Gather& gather : gathers_) {
+      if (!gather.stays) at[gather.position].push_back(std::move(gather.op));
+    }
     for (size_t s = 0; s < ranges_.size(); ++s) {
+      Range& range = ranges_[s];
       std::vector<Op>& ops = draft_.segments[s].ops;
       ops.clear();
-      auto append = [&](std::vector<Op>& from) {
-        for (Op& op : from) ops.push_back(std::move(op));
-      };
-      for (size_t i = 0; i < ranges_[s].pieces.size(); ++i) {
-        if (i < ranges_[s].count) append(at[ranges_[s].first + i]);
-        append(ranges_[s].pieces[i].others);
-        append(ranges_[s].pieces[i].compute);
+      size_t next = 0;  // of the segment's gathers
+      for (size_t i = 0; i < range.pieces.size(); ++i) {
+        if (i < range.count) std::move(at[range.first + i].begin(), at[range.first + i].end(), std::back_inserter(ops));
+        std::vector<Op>& others = range.pieces[i].others;
+        for (size_t o = 0; o <= others.size(); ++o) {
+          for (; next < range.gathers.size(); ++next) {
+            Gather& gather = gathers_[range.gathers[next]];
+            if (!gather.stays) continue;
+            if (gather.consumer != range.first + i || gather.behind > o) break;
+            ops.push_back(std::move(gather.op));
+          }
+          if (o < others.size()) ops.push_back(std::move(others[o]));
+        }
+        std::move(range.pieces[i].work.begin(), range.pieces[i].work.end(), std::back_inserter(ops));
       }
     }
   }
@@ -206,8 +276,9 @@ class Prefetcher {
   const Layout& layout_;
   std::vector<Range> ranges_;
   std::vector<Gather> gathers_;
-  std::vector<int64_t> current_;                  // by computation: gathered elements that it reads
-  std::vector<std::map<size_t, int64_t>> ahead_;  // by computation: gathered beside it for later ones
+  std::vector<std::vector<const Op*>> passed_;    // by work
+  std::vector<int64_t> current_;                  // by work: gathered elements that it reads
+  std::vector<std::map<size_t, int64_t>> ahead_;  // by work: gathered beside it for later ones
 };
 
 }  // namespace

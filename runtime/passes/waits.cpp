@@ -20,17 +20,23 @@ class Bounds {
   void add() {
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
-      if (computes(op)) {
+      if (works(op)) {
         wait_for_sent(op);
         ++computed_;
         last_ = id;
+      } else if (op.kind == OpKind::fetch) {
+        if (last_) op.waits.push_back(*last_);
+      } else if (op.kind == OpKind::evict) {
+        sent_.push_back(
+            {id, computed_, static_cast<int64_t>(bytes(op, Use::read) / core::dtype_size(layout_.compute)), true});
       } else if (op.kind == OpKind::gather) {
         if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
-        if (!layout_.overlap) sent_.push_back({id, computed_, 0});
+        if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
       } else if (op.kind == OpKind::reduce_grad || op.kind == OpKind::gather_grad) {
         const uint64_t held = bytes(op, Use::read);
         if (held == 0 && layout_.overlap) return;
-        sent_.push_back({id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad))});
+        sent_.push_back(
+            {id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
       }
     });
   }
@@ -40,6 +46,7 @@ class Bounds {
     OpId op;
     size_t after;  // computations before it
     int64_t elements;
+    bool overlaps;  // may go on beside the computation behind it
   };
 
   // Transient bytes that an op writes, or reads.
@@ -54,21 +61,21 @@ class Bounds {
 
   void wait_for_sent(Op& op) {
     int64_t elements = 0;
-    size_t kept = 0;
+    std::vector<Sent> kept;
     std::array<bool, max_lanes> waited{};
     // The newest first: a lane runs in order, so that one wait stands for all before it.
     for (size_t i = sent_.size(); i-- > 0;) {
       elements += sent_[i].elements;
       const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
-      if (layout_.overlap && recent) {
-        ++kept;
+      if (sent_[i].overlaps && recent) {
+        kept.push_back(sent_[i]);
         continue;
       }
       bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
       if (!lane_waited) op.waits.push_back(sent_[i].op);
       lane_waited = true;
     }
-    sent_.erase(sent_.begin(), sent_.end() - static_cast<std::ptrdiff_t>(kept));
+    sent_.assign(kept.rbegin(), kept.rend());
   }
 
   Program& program_;

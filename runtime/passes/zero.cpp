@@ -26,7 +26,8 @@ class ZeroPass {
         state_(state),
         collectives_(set, layout),
         local_(layout.units.units.size(), no_buffer),
-        fresh_(layout.units.units.size()) {}
+        fresh_(layout.units.units.size()),
+        measured_(layout.units.units.size()) {}
 
   void rewrite(Draft& draft) {
     trains_ = draft.phase == "step";
@@ -42,7 +43,10 @@ class ZeroPass {
         const bool backward = op.kind == OpKind::backward;
         const auto units = op.units;
         segment.ops.push_back(std::move(op));
-        if (backward) reduce_finished(units, ops_seen_++);
+        if (!backward) continue;
+        add_norms(segment, reduced_);
+        reduced_.clear();
+        reduce_finished(units, ops_seen_++);
       }
     }
     if (trains_) finish(draft.segments.emplace_back());
@@ -158,15 +162,35 @@ class ZeroPass {
                                                            state_.grad, layout_.grad));
       }
     }
+    // What goes home to another tier is measured before it does, while the next block computes.
+    for (uint32_t u : pending_) {
+      if (current_->last_window && layout_.placement.homes(u).grad != Tier::device) reduced_.push_back(u);
+    }
     pending_.clear();
     pending_elements_ = 0;
+  }
+
+  void add_norms(DraftSegment& segment, const std::vector<uint32_t>& units) {
+    for (uint32_t u : units) {
+      Op op;
+      op.kind = OpKind::norm;
+      op.name = "norm " + layout_.units.units[u].name;
+      op.units = {u};
+      op.accesses = {{state_.grad[u], Role::grad, Use::read, {}}, {state_.control, Role::control, Use::update, {}}};
+      segment.ops.push_back(std::move(op));
+      measured_[u] = 1;
+    }
   }
 
   // Norm, decision and update.
   void finish(DraftSegment& segment) {
     segment.window = ~0u;
-    std::vector<uint32_t> all(layout_.units.units.size());
-    for (uint32_t u = 0; u < all.size(); ++u) all[u] = u;
+    std::vector<uint32_t> unmeasured;
+    add_norms(segment, reduced_);
+    for (uint32_t u = 0; u < measured_.size(); ++u) {
+      if (!measured_[u]) unmeasured.push_back(u);
+    }
+    add_norms(segment, unmeasured);
     auto push = [&](OpKind kind, uint8_t lane, std::string name, std::vector<uint32_t> units,
                     std::vector<Access> accesses) {
       Op op;
@@ -177,10 +201,6 @@ class ZeroPass {
       op.accesses = std::move(accesses);
       segment.ops.push_back(std::move(op));
     };
-    for (uint32_t u : all) {
-      push(OpKind::norm, compute_lane, "norm " + layout_.units.units[u].name, {u},
-           {{state_.grad[u], Role::grad, Use::read, {}}, {state_.control, Role::control, Use::update, {}}});
-    }
     push(OpKind::share_control, comm_lane, "share control", {},
          {{state_.control, Role::control, Use::read, {}}, {state_.shares, Role::shares, Use::write, {}}});
     push(OpKind::decide, compute_lane, "decide", {},
@@ -200,8 +220,10 @@ class ZeroPass {
   const StateBuffers& state_;
   Collectives collectives_;
   bool trains_ = false;
-  std::vector<BufferId> local_;  // by unit
-  std::vector<uint8_t> fresh_;   // by unit: brought up to date in this step
+  std::vector<BufferId> local_;    // by unit
+  std::vector<uint8_t> fresh_;     // by unit: brought up to date in this step
+  std::vector<uint8_t> measured_;  // by unit: its norm has been taken
+  std::vector<uint32_t> reduced_;  // since the last backward, to be measured behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;

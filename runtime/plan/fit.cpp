@@ -24,12 +24,12 @@ Limits memory_limits(const Config& config, const Cluster* cluster) {
     std::optional<Limit>& known = limits.of(tier);
     if (!known || bytes < known->bytes) known = Limit{bytes, std::move(from)};
   };
-  if (config.memory.device_budget_bytes) {
-    limit(core::Tier::device, static_cast<uint64_t>(*config.memory.device_budget_bytes), "memory.device_budget_bytes");
-  }
-  if (config.memory.host_budget_bytes) {
-    limit(core::Tier::host, static_cast<uint64_t>(*config.memory.host_budget_bytes), "memory.host_budget_bytes");
-  }
+  const auto budget = [&](core::Tier tier, const std::optional<int64_t>& bytes, const char* key) {
+    if (bytes) limit(tier, static_cast<uint64_t>(*bytes), key);
+  };
+  budget(core::Tier::device, config.memory.device_budget_bytes, "memory.device_budget_bytes");
+  budget(core::Tier::host, config.memory.host_budget_bytes, "memory.host_budget_bytes");
+  budget(core::Tier::nvme, config.memory.nvme_budget_bytes, "memory.nvme_budget_bytes");
   if (!cluster) return limits;
   const auto sharing = static_cast<uint64_t>(std::min(cluster->ranks_per_host, config.mesh.world()));
   for (size_t t = 0; t < core::tier_count; ++t) {
@@ -77,6 +77,7 @@ std::string suggestions_text(const std::vector<Suggestion>& suggestions) {
     text += fmt::format("\n  {}\n    peak {} bytes ({}) a rank; a rank receives {} a step", s.options(), s.peaks[0],
                         core::format_bytes(s.peaks[0]), core::format_bytes(s.comm_bytes));
     if (s.peaks[1] > 0) text += fmt::format("; {} of host memory", core::format_bytes(s.peaks[1]));
+    if (s.peaks[2] > 0) text += fmt::format("; {} on NVMe", core::format_bytes(s.peaks[2]));
     if (s.seconds_per_step) text += fmt::format("; {:.4g} s a step", *s.seconds_per_step);
   }
   return text;

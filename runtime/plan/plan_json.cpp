@@ -33,7 +33,11 @@ Json group_json(const RankGroup& group, int first, int last) {
   uint64_t states = 0;
   for (const core::Category category : {core::Category::weights, core::Category::grads, core::Category::master,
                                         core::Category::moment1, core::Category::moment2}) {
-    states += plan.device().model_states[static_cast<size_t>(category)];
+    const auto c = static_cast<size_t>(category);
+    states += plan.device().model_states[c];
+    TierBytes homes{};
+    for (size_t t = 0; t < core::tier_count; ++t) homes[t] = plan.tiers[t].model_states[c];
+    json["homes"][std::string(core::category_names[c])] = by_tier(homes);
   }
   json["model_state_bytes"] = states;
   json["packing_overhead"] = plan.device().packing_overhead();

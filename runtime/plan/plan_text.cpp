@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/plan/placement_text.h"
 #include "runtime/plan/plan.h"
 
 namespace zrt::runtime {
@@ -68,7 +69,7 @@ std::string plan_text(const Plan& plan) {
       core::dtype_name(layout.compute), layout.fp8 ? " with fp8 products" : "", layout.microbatches,
       layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
   for (const RankGroup& group : plan.groups) {
-    text += group_text(group);
+    text += group_text(group) + placement_text(layout, group.compiled.plan);
     if (group.step) text += time_text(plan, *group.step);
   }
   if (!plan.cluster) text += "no time is predicted without --cluster\n";

@@ -3,19 +3,39 @@
 
 namespace zrt::runtime::verification {
 
+namespace {
+
+// A transfer passes on what it moves. A gradient that came home may be written over where it came from.
+void move_content(Walk& walk) {
+  Content& from = walk.at(*walk.find(Role::copied, 0));
+  const Access& to = *walk.find(Role::copy, 0);
+  Content moved = from;
+  moved.changed = walk.now;
+  if (walk.op().shard_bytes > 0 && walk.layout.shards() > 1) moved.spread = Spread::own;
+  walk.at(to) = moved;
+  if (walk.op().kind == OpKind::evict) from.used = true;
+}
+
+}  // namespace
+
 void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout) {
   Walk walk(set, program, layout);
   ActivationRule activations(walk);
   WeightRule weights(walk);
   GradRule grads(walk);
+  CopyRule copies(walk);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
     walk.now = {id, turn};
+    const Op& op = program.ops[id];
+    copies.read();
     activations.read();
     weights.read();
     grads.read();
     grads.write();
     weights.write();
-    for (const Access& access : program.ops[id].accesses) {
+    copies.write();
+    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) return move_content(walk);
+    for (const Access& access : op.accesses) {
       if (access.use == Use::read) continue;
       Content& content = walk.at(access);
       content.changed = walk.now;
@@ -25,6 +45,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     }
   });
   weights.end();
+  copies.end();
 }
 
 }  // namespace zrt::runtime::verification

@@ -26,13 +26,15 @@ void for_each_weight(const Op& op, Visit visit) {
   }
 }
 
-// Whether an update leaves only this rank's shard of a kept buffer current.
-bool leaves_shard(const ProgramSet& set, const Layout& layout, BufferId id, uint32_t unit) {
-  const Buffer& buffer = set.buffers[id];
-  const core::DType type = buffer.category == core::Category::master ? core::DType::f32 : layout.compute;
-  const auto whole = static_cast<uint64_t>(layout.units.units[unit].elements) * core::dtype_size(type);
-  if (layout.shards() == 1) return false;
-  return buffer.bytes < whole || layout.zero.states == optimizer::Extent::shard;
+// Whether an update leaves only this rank's shard of a buffer of the unit current.
+bool leaves_shard(const Walk& walk, BufferId id, bool master, uint32_t unit) {
+  const core::DType type = master ? core::DType::f32 : walk.layout.compute;
+  const auto whole = static_cast<uint64_t>(walk.layout.units.units[unit].elements) * core::dtype_size(type);
+  if (walk.layout.shards() == 1) return false;
+  return walk.set.buffers[id].bytes < whole || walk.layout.zero.states == optimizer::Extent::shard;
+}
+bool leaves_shard(const Walk& walk, BufferId kept, uint32_t unit) {
+  return leaves_shard(walk, kept, walk.set.buffers[kept].category == core::Category::master, unit);
 }
 
 }  // namespace
@@ -46,20 +48,36 @@ WeightRule::WeightRule(Walk& walk)
       namer_(unit_of_.size()) {
   // What programs before this one may have left: a whole copy is current unless the last op of one of them to write it
   // is an update of a shard. A program "refresh" mends that before any other than the next step.
-  std::vector<uint8_t> stale(unit_of_.size()), ends_stale(unit_of_.size());
+  std::vector<uint8_t> stale(unit_of_.size());
+  std::vector<const Op*> writer(unit_of_.size());  // of what lies there, wherever it was written
   for (const Program& program : walk.set.programs) {
-    std::fill(ends_stale.begin(), ends_stale.end(), uint8_t{0});
+    std::fill(writer.begin(), writer.end(), nullptr);
     for (const Op& op : program.ops) {
-      for_each_weight(op, [&](const Access& access, uint32_t unit) {
-        if (!is_kept(access.buffer)) return;
-        if (unit_of_[access.buffer] == none) unit_of_[access.buffer] = unit, namer_[access.buffer] = &op;
-        if (access.use == Use::read) return;
-        const bool shard = leaves_shard(walk.set, walk.layout, access.buffer, unit_of_[access.buffer]);
-        ends_stale[access.buffer] = op.kind == OpKind::update && shard ? 1 : 0;
-        if (ends_stale[access.buffer]) left_by_[access.buffer] = &op;
-      });
+      const auto name_unit = [&](BufferId buffer, uint32_t unit) {
+        if (is_kept(buffer) && unit_of_[buffer] == none) unit_of_[buffer] = unit, namer_[buffer] = &op;
+      };
+      if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+        const Access* sides[2]{};
+        for (const Access& access : op.accesses) {
+          sides[access.role == Role::copied ? 0 : 1] = &access;
+          const core::Category category = walk.set.buffers[access.buffer].category;
+          const bool weights = category == core::Category::weights || category == core::Category::master;
+          if (weights && !op.units.empty()) name_unit(access.buffer, op.units[0]);
+        }
+        if (sides[0] && sides[1]) writer[sides[1]->buffer] = writer[sides[0]->buffer];
+        continue;
+      }
+      for_each_weight(op, [&](const Access& access, uint32_t unit) { name_unit(access.buffer, unit); });
+      for (const Access& access : op.accesses) {
+        if (access.use != Use::read) writer[access.buffer] = &op;
+      }
     }
-    for (size_t b = 0; b < stale.size(); ++b) stale[b] = stale[b] | ends_stale[b];
+    for (BufferId b = 0; b < stale.size(); ++b) {
+      if (unit_of_[b] == none || !writer[b] || writer[b]->kind != OpKind::update) continue;
+      if (!leaves_shard(walk, b, unit_of_[b])) continue;
+      stale[b] = 1;
+      left_by_[b] = writer[b];
+    }
   }
   for (BufferId b = 0; b < unit_of_.size(); ++b) {
     if (unit_of_[b] == none) continue;
@@ -160,7 +178,7 @@ void WeightRule::update() {
   for_each_weight(walk_.op(), [&](const Access& access, uint32_t) {
     Content& content = walk_.at(access);
     content.version = version_[unit];
-    if (leaves_shard(walk_.set, walk_.layout, access.buffer, unit)) content.spread = Spread::own;
+    if (leaves_shard(walk_, access.buffer, access.role == Role::master, unit)) content.spread = Spread::own;
   });
 }
 

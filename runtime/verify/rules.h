@@ -60,4 +60,29 @@ class GradRule {
   Walk& walk_;
 };
 
+// Whoever reads a copy reads what lies at home, and what changes a copy comes home before anybody reads it there, at
+// the latest before the program ends. Transfers go from a tier to the next, on the lane of their direction.
+class CopyRule {
+ public:
+  explicit CopyRule(Walk& walk);
+  void read();
+  void write();
+  void end() const;
+
+ private:
+  struct Slot {
+    BufferId buffer = no_buffer;
+    uint32_t revision = 0;   // of the contents; of a copy, that of its origin which it holds
+    uint32_t origin = none;  // slot at home that it is a copy of
+    Place newer_copy;        // what has changed a copy of it since
+  };
+  uint32_t slot(const Access& access) const;
+  bool transfers() const;
+  void check_transfer(const Access& from, const Access& to) const;
+
+  Walk& walk_;
+  std::vector<uint32_t> first_;  // by buffer
+  std::vector<Slot> slots_;
+};
+
 }  // namespace zrt::runtime::verification

@@ -67,6 +67,11 @@ class SizeChecker {
     return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], extent)) * core::dtype_size(type);
   }
 
+  // Copies for an update may be of the shard alone that it works on.
+  bool works_on_shard(const Op& op) const {
+    return op.kind == OpKind::sum || (op.kind == OpKind::update && layout_.zero.states == optimizer::Extent::shard);
+  }
+
   core::DType type_of(const Op& op) const {
     if (op.kind == OpKind::reduce_grad) return layout_.local_grad;
     if (op.kind == OpKind::gather_grad) return layout_.grad;
@@ -102,7 +107,7 @@ class SizeChecker {
       case Role::local_grad:
         return unit_bytes(u, optimizer::Extent::full, layout_.local_grad);
       case Role::grad:
-        return unit_bytes(u, layout_.zero.grads, layout_.grad);
+        return unit_bytes(u, works_on_shard(op) ? optimizer::Extent::shard : layout_.zero.grads, layout_.grad);
       case Role::master:
         return unit_bytes(u, layout_.zero.states, core::DType::f32);
       case Role::state: {

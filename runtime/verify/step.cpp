@@ -87,6 +87,8 @@ class StepChecker {
       case OpKind::gather:
       case OpKind::reduce_grad:
       case OpKind::gather_grad:
+      case OpKind::fetch:
+      case OpKind::evict:
         return;
       default:
         fail(fmt::format("({}) has no place in a step", op_kind_name(op.kind)), OpKind::begin);

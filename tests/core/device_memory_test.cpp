@@ -84,3 +84,23 @@ TEST_CASE("a recording runs nothing when it is made, and all of it in order at e
     CHECK(holds(seen, turn));
   }
 }
+
+TEST_CASE("a recording that would wait for the host is refused", "[cuda]") {
+  if (test_device() == DeviceKind::cpu) {
+    WARN("skipped: this test is about a GPU");
+    return;
+  }
+  const auto device = make_stream(test_device(), "device"), host = make_stream(DeviceKind::cpu, "host");
+  Visible<std::byte> seen(bytes, std::byte{0});
+  const Event event = host->record();
+  Stream* const streams[] = {device.get()};
+  const auto give = [&] {
+    device->run([&] { fill_bytes(seen.data(), 1, bytes); });
+    device->wait(event);
+  };
+  CHECK_THROWS_WITH(record(streams, give), Catch::Contains("wait for a CPU stream"));
+  device->synchronize();
+  CHECK(holds(seen, 0));
+  Stream* const both[] = {device.get(), host.get()};
+  CHECK_THROWS_WITH(record(both, [] {}), Catch::Contains("'host'"));
+}

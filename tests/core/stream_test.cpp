@@ -1,7 +1,9 @@
 #include "core/stream.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -12,6 +14,29 @@
 
 namespace zrt::core {
 namespace {
+
+using test::test_device;
+
+// Two CPU streams and two of the device under test, as a rank on a GPU has them.
+std::vector<std::unique_ptr<Stream>> mixed_streams() {
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (const char* name : {"compute", "to_host"}) streams.push_back(make_stream(test_device(), name));
+  for (const char* name : {"io", "host"}) streams.push_back(make_stream(DeviceKind::cpu, name));
+  return streams;
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A task that ends when `go` is set; false if nobody sets it.
+std::function<void()> waits_for(const std::atomic<bool>& go, bool& seen) {
+  return [&go, &seen] {
+    const double begin = now();
+    while (!go && now() - begin < 20) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    seen = go;
+  };
+}
 
 TEST_CASE("a stream runs its tasks in order and synchronize waits for all of them") {
   const auto made = make_stream(DeviceKind::cpu, "compute");
@@ -107,6 +132,105 @@ TEST_CASE("tasks of a stream loop with the stream's number of threads") {
   wide.synchronize();
   CHECK(one == 1);
   CHECK(three == 3);
+}
+
+// Each of thousands of tasks hands on what another one, mostly of another stream, wrote: one that came too early would
+// hand on a zero.
+TEST_CASE("streams of the host and of a device wait for each other as events say") {
+  constexpr size_t tasks = 3000;
+  const auto streams = mixed_streams();
+  for (unsigned seed = 1; seed <= 3; ++seed) {
+    std::mt19937 draw(seed);
+    test::Visible<uint32_t> cells(tasks);
+    std::vector<Event> written;
+    std::vector<size_t> writer;
+    for (size_t i = 0; i < tasks; ++i) {
+      const size_t own = draw() % streams.size(), from = i == 0 ? 0 : i - 1 - draw() % std::min<size_t>(i, 20);
+      Stream& stream = *streams[own];
+      if (i > 0 && writer[from] != own) stream.wait(written[from]);
+      const auto pause = std::chrono::microseconds(draw() % 4 == 0 ? draw() % 60 : 0);
+      stream.run([&cells, i, from, pause] {
+        if (place().device == DeviceKind::cpu) std::this_thread::sleep_for(pause);
+        if (i == 0) return fill_bytes(&cells[0], 0x5a, sizeof(uint32_t));
+        copy_bytes(&cells[i], &cells[from], sizeof(uint32_t));
+      });
+      written.push_back(stream.record());
+      writer.push_back(own);
+    }
+    for (const auto& stream : streams) stream->synchronize();
+    CHECK(std::count(cells.begin(), cells.end(), 0x5a5a5a5au) == tasks);
+    CHECK(std::all_of(written.begin(), written.end(), [](const Event& event) { return event.done(); }));
+  }
+}
+
+TEST_CASE("a wait blocks no thread but the one whose tasks wait") {
+  const auto streams = mixed_streams();
+  std::atomic<bool> go = false;
+  bool seen = false;
+  test::Visible<uint8_t> cell(1);
+  streams[3]->run(waits_for(go, seen));
+  // A ring through all streams, several times, behind a task that waits for this thread.
+  for (int turn = 0; turn < 50; ++turn) {
+    for (size_t s = 0; s < streams.size(); ++s) {
+      streams[s]->wait(streams[(s + 3) % 4]->record());
+      streams[s]->run([&cell] { fill_bytes(cell.data(), 1, 1); });
+    }
+  }
+  CHECK(!streams[0]->record().done());
+  go = true;
+  for (const auto& stream : streams) stream->synchronize();
+  CHECK(seen);
+  CHECK(cell[0] == 1);
+}
+
+TEST_CASE("an error of a CPU stream lets the streams that wait for it go on") {
+  const auto streams = mixed_streams();
+  std::atomic<bool> go = false;
+  bool seen = false;
+  test::Visible<uint8_t> cell(2);
+  Stream &compute = *streams[0], &io = *streams[2], &host = *streams[3];
+  io.run(waits_for(go, seen));
+  io.run([] { throw DataError("the disk is gone"); });
+  compute.wait(io.record());
+  compute.run([&] { fill_bytes(&cell[0], 7, 1); });
+  host.wait(compute.record());
+  host.run([&] { cell[1] = cell[0]; });
+  go = true;
+  host.synchronize();
+  CHECK(cell[1] == 7);
+  CHECK_NOTHROW(compute.synchronize());
+  CHECK_THROWS_AS(io.synchronize(), DataError);
+  CHECK(seen);
+}
+
+TEST_CASE("times of all streams lie on one clock") {
+  const auto streams = mixed_streams();
+  test::Visible<uint8_t> cell(1);
+  const double begin = now();
+  const Anchor anchor = make_anchor(*streams[0]);
+  CHECK(anchor.seconds >= begin);
+  std::vector<Event> events;
+  for (size_t i = 0; i < 40; ++i) {
+    Stream& stream = *streams[i % 4];
+    if (i > 0) stream.wait(streams[(i + 3) % 4]->record());
+    stream.run([&cell] {
+      if (place().device == DeviceKind::cpu) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      fill_bytes(cell.data(), 1, 1);
+    });
+    events.push_back(stream.record_time());
+  }
+  for (const auto& stream : streams) stream->synchronize();
+  const double end = now(), slack = test_device() == DeviceKind::cpu ? 0 : 100e-6;  // an anchor is read a little late
+  double last = anchor.seconds;
+  for (const Event& event : events) {
+    const double time = event.seconds(anchor);
+    CHECK(time >= last - slack);
+    last = time;
+  }
+  CHECK(last <= end + slack);
+  CHECK(last - anchor.seconds >= 20e-3 - slack);
+  CHECK(events[4].seconds_since(events[0]) ==
+        Approx(events[4].seconds(anchor) - events[0].seconds(anchor)).margin(1e-6));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 // Streams, events, memory and graphs. Work is queued and runs when somebody waits for some of it; among the streams
 // that could go on, one is drawn, so that what is not ordered by events happens in any order. Memory of the GPU can be
 // touched only while work runs: a host that follows a pointer to it ends with a signal.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -12,8 +14,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <set>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "emulator/block.h"
@@ -30,10 +35,12 @@ struct Mark {
 };
 
 struct Op {
-  enum class Kind { work, mark, wait, external } kind = Kind::work;
+  enum class Kind { work, mark, wait, external, value } kind = Kind::work;
   std::function<void()> work;
   std::shared_ptr<Mark> mark;            // of mark and wait
   std::shared_ptr<EmulatedEvent> event;  // of external
+  const uint32_t* word = nullptr;        // of value: that the host writes, and what it must reach
+  uint32_t value = 0;
 };
 
 }  // namespace
@@ -56,12 +63,35 @@ struct EmulatedGraphExec {
 
 namespace {
 
-std::recursive_mutex gate;
+// One thread at a time plays the GPU or talks to it; a thread that must wait for the host lets the others in.
+class Gate {
+ public:
+  void lock() {
+    mutex_.lock();
+    ++depth_;
+  }
+  void unlock() {
+    --depth_;
+    mutex_.unlock();
+  }
+  void pause() {
+    const int depth = depth_;
+    for (int i = 0; i < depth; ++i) unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    for (int i = 0; i < depth; ++i) lock();
+  }
+
+ private:
+  std::recursive_mutex mutex_;
+  int depth_ = 0;  // of the thread that is in
+};
+Gate gate;
 std::set<EmulatedStream*> streams;
 std::map<cudaEvent_t, std::shared_ptr<EmulatedEvent>> events;
 std::map<const std::byte*, size_t> device_memory, pinned_memory;
 std::map<const void*, int> shared_limits;
 std::minstd_rand draw{12345};
+constexpr std::chrono::minutes longest_wait{5};  // for the host
 constexpr size_t total_bytes = size_t{16} << 30, context_bytes = size_t{64} << 20;
 thread_local cudaError_t last_error = cudaSuccess;
 int running = 0;  // depth of work
@@ -111,26 +141,45 @@ void perform(const Op& op) {
       op.event->latest = std::make_shared<Mark>(Mark{true, Clock::now(), nullptr});
       return;
     case Op::Kind::wait:
+    case Op::Kind::value:
       return;
   }
 }
 
 bool can_run(const Op& op) {
+  if (op.kind == Op::Kind::value) {
+    const uint32_t now = std::atomic_ref(*const_cast<uint32_t*>(op.word)).load(std::memory_order_acquire);
+    return static_cast<int32_t>(now - op.value) >= 0;
+  }
   return op.kind != Op::Kind::wait || op.mark->done;
 }
 
 // Runs queued work until `finished`.
 void pump(const std::function<bool()>& finished) {
-  const Running open;
+  std::optional<Running> open(std::in_place);
+  Clock::time_point last = Clock::now();
   while (!finished()) {
     std::vector<EmulatedStream*> ready;
+    bool host = false;  // some stream waits for it
     for (EmulatedStream* stream : streams) {
-      if (!stream->ops.empty() && can_run(stream->ops.front())) ready.push_back(stream);
+      if (stream->ops.empty()) continue;
+      if (can_run(stream->ops.front())) {
+        ready.push_back(stream);
+      } else if (stream->ops.front().kind == Op::Kind::value) {
+        host = true;
+      }
+    }
+    if (ready.empty() && host && Clock::now() - last < longest_wait) {
+      open.reset();
+      gate.pause();
+      open.emplace();
+      continue;
     }
     if (ready.empty()) {
       std::fprintf(stderr, "emulator: streams wait for each other for ever\n");
       std::abort();
     }
+    last = Clock::now();
     EmulatedStream* stream = ready[draw() % ready.size()];
     const Op op = std::move(stream->ops.front());
     stream->ops.pop_front();
@@ -197,7 +246,7 @@ namespace zrt::emulator {
 
 cudaError_t queue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(gate);
-  return add(stream, {Op::Kind::work, std::move(work), nullptr, nullptr});
+  return add(stream, {Op::Kind::work, std::move(work)});
 }
 
 cudaError_t set_shared_limit(const void* kernel, int bytes) {
@@ -217,8 +266,7 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, size_t shared, cud
       grid.y > 65535 || grid.z > 65535 || shared > std::max<size_t>(most, 48 << 10)) {
     return result(cudaErrorInvalidConfiguration);
   }
-  return add(stream, {Op::Kind::work, [=, body = std::move(thread)] { run_grid(grid, block, shared, body); }, nullptr,
-                      nullptr});
+  return add(stream, {Op::Kind::work, [=, body = std::move(thread)] { run_grid(grid, block, shared, body); }});
 }
 
 }  // namespace zrt::emulator
@@ -332,6 +380,13 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
+cudaError_t cudaHostGetDevicePointer(void** address, void* memory, unsigned) {
+  const std::lock_guard lock(gate);
+  if (!within(pinned_memory, memory)) return result(cudaErrorInvalidValue);
+  *address = memory;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(gate);
   pump_all();
@@ -356,15 +411,15 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (pageable(from)) {  // read before the call returns
     auto staged = std::make_shared<std::vector<std::byte>>(static_cast<const std::byte*>(from),
                                                            static_cast<const std::byte*>(from) + bytes);
-    return add(stream, {Op::Kind::work, [=] { std::memcpy(to, staged->data(), bytes); }, nullptr, nullptr});
+    return add(stream, {Op::Kind::work, [=] { std::memcpy(to, staged->data(), bytes); }});
   }
-  const cudaError_t code = add(stream, {Op::Kind::work, [=] { std::memmove(to, from, bytes); }, nullptr, nullptr});
+  const cudaError_t code = add(stream, {Op::Kind::work, [=] { std::memmove(to, from, bytes); }});
   if (code == cudaSuccess && pageable(to)) return cudaStreamSynchronize(stream);
   return code;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   const std::lock_guard lock(gate);
-  return add(stream, {Op::Kind::work, [=] { std::memset(to, value, bytes); }, nullptr, nullptr});
+  return add(stream, {Op::Kind::work, [=] { std::memset(to, value, bytes); }});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -399,7 +454,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   } else if (stream->capture) {
     return result(cudaErrorStreamCaptureIsolation);
   }
-  return add(stream, {Op::Kind::wait, {}, mark, nullptr});
+  return add(stream, {Op::Kind::wait, {}, mark});
+}
+static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  const std::lock_guard lock(gate);
+  const auto* word = reinterpret_cast<const uint32_t*>(address);
+  if (flags != CU_STREAM_WAIT_VALUE_GEQ || !within(pinned_memory, word)) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->capture) return static_cast<CUresult>(cudaErrorStreamCaptureUnsupported);
+  return static_cast<CUresult>(add(stream, {Op::Kind::value, {}, nullptr, nullptr, word, value}));
+}
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
+                                    cudaDriverEntryPointQueryResult* found) {
+  const bool known = std::string_view(symbol) == "cuStreamWaitValue32";
+  *function = known ? reinterpret_cast<void*>(&wait_value) : nullptr;
+  *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
   const std::lock_guard lock(gate);
@@ -451,7 +520,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(gate);
   event->latest = std::make_shared<Mark>();
   event->latest->graph = stream->capture;
-  return add(stream, {Op::Kind::mark, {}, event->latest, nullptr});
+  return add(stream, {Op::Kind::mark, {}, event->latest});
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const std::lock_guard lock(gate);

@@ -37,7 +37,7 @@ TEST_CASE("the resolved configuration holds every key in force with its value an
   CHECK(resolved["zero_optimization"]["overlap_comm"] == entry(true, "inferred"));
   CHECK(resolved["zero_optimization"]["stage3_prefetch_bucket_size"] == entry(7, "file"));
   CHECK(resolved["zero_optimization"]["reduce_bucket_size"] == entry(500000000, "default"));
-  CHECK(resolved["zero_optimization"]["offload_param"] == entry(nullptr, "file"));
+  CHECK(resolved["zero_optimization"]["offload_param"]["device"] == entry("none", "default"));
   CHECK(resolved["tensorboard"]["output_path"] == entry("x", "file"));
   CHECK(resolved["tensorboard"]["enabled"] == entry(false, "default"));
   CHECK(!resolved.contains("wandb"));

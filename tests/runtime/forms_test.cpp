@@ -1,6 +1,7 @@
 // States of fewer bytes in whole programs: the same bits whatever the layout, and the bytes that docs/memory.md says.
 #include "catch.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
 using namespace zrt;
@@ -122,6 +123,27 @@ TEST_CASE("bytes per parameter are those of docs/memory.md, divided as the stage
         CHECK(bytes(Category::moment1) == moment);
         CHECK(bytes(Category::moment2) == moment);
       }
+    }
+  }
+}
+
+TEST_CASE("the tier that states of any form live in, and where they are updated, do not change a bit") {
+  unsigned number = 0;
+  for (const NamedPlacing& placing : placings()) {
+    for (int step = 0; step < (full_tests() ? 8 : 2); ++step, ++number) {
+      const Forms& forms = all_forms[number % 8];
+      Setting s = setting(forms, 1 + static_cast<int>(number % 3), static_cast<int>(number * 5 % 4));
+      s.unit_elements = number % 2 ? 100 : 9000, s.bucket = 2 * s.unit_elements;
+      const models::Model model = model_of(number % 3 == 1);
+      const Outcome reference = run(model, s);
+      s.placement = placing.place;
+      const Outcome outcome = run(model, s);
+      CAPTURE(placing.name, static_cast<int>(forms.moments), forms.master, core::dtype_name(forms.compute), s.ranks,
+              s.stage);
+      CHECK(outcome.state == reference.state);
+      CHECK(outcome.losses == reference.losses);
+      CHECK(outcome.measured == outcome.planned);
+      CHECK(outcome.measured_behind == outcome.planned_behind);
     }
   }
 }

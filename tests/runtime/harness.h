@@ -2,6 +2,7 @@
 #pragma once
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,9 @@ struct Setting {
   optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
   optimizer::LossScaleParams loss_scale;
+  std::function<runtime::Placement(const runtime::Layout&)> placement;  // none: everything on the device
+  runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic;
+  double link_bytes_per_second = 0;
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
@@ -70,13 +74,18 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.prefetch = s.prefetch;
   layout.max_live = s.max_live;
   layout.reuse_at_turn = s.reuse_at_turn;
+  layout.order = s.order;
+  layout.link_bytes_per_second = s.link_bytes_per_second;
+  if (s.placement) layout.placement = s.placement(layout);
   return layout;
 }
 
 struct Outcome {
   std::string state;  // state_xxh3 after the last step
   std::vector<double> losses, norms, loss_scales;
-  std::vector<uint64_t> planned, measured;  // by rank
+  std::vector<uint64_t> planned, measured;                      // of the device tier, by rank
+  std::array<uint64_t, 2> planned_behind{}, measured_behind{};  // of the host and NVMe tiers, the largest of any rank
+  runtime::Moved moved, moved_forecast;                         // by rank 0 in the last step
   runtime::MemoryPlan plan;
   std::vector<runtime::LivePeak> live;  // by rank, serialized runs
   runtime::CommForecast forecast;
@@ -128,6 +137,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
   options.executor = {s.threads, s.serialize, s.stress_seed};
+  options.nvme_path = std::filesystem::temp_directory_path().string();
   return options;
 }
 
@@ -135,6 +145,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
 inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled compiled, const Setting& s) {
   Outcome outcome;
   outcome.plan = compiled.plan;
+  outcome.moved_forecast = runtime::forecast_moved(compiled.set, compiled.set.program("step"));
   outcome.forecast = runtime::forecast_comm(compiled.set.program("step"), layout);
   uint32_t step = 0;
   runtime::Session session(layout, std::move(compiled), session_options(s),
@@ -145,7 +156,9 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
                             {}});
   session.run("init", {});
   for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
+    const runtime::Moved before = session.executor(0).moved_bytes();
     session.run("step", {s.seed, step, 0, {1e-2}});
+    outcome.moved = session.executor(0).moved_bytes() - before;
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
     outcome.loss_scales.push_back(session.executor(0).control().loss_scale);
@@ -165,6 +178,13 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
     outcome.live.push_back(session.executor(r).live_peak());
     outcome.planned.push_back(session.compiled().plan.device().peak_bytes);
     outcome.measured.push_back(session.arena(r).highest_touched());
+    const core::Arena* host = session.arena(r, core::Tier::host);
+    const offload::BlockFile* file = session.file(r);
+    const std::array<uint64_t, 2> behind{host ? host->highest_touched() : 0, file ? file->highest_written() : 0};
+    for (size_t t = 0; t < 2; ++t) {
+      outcome.planned_behind[t] = session.compiled().plan.tiers[t + 1].peak_bytes;
+      outcome.measured_behind[t] = std::max(outcome.measured_behind[t], behind[t]);
+    }
   }
   return outcome;
 }

@@ -70,28 +70,30 @@ json schema() {
   const json unused{{"planned_peak_bytes", "integer"}, {"measured_peak_bytes", "null"}};
   const json bytes{{"device", "integer"}, {"host", "integer"}, {"nvme", "integer"}};
   const json limits{{"device", "?integer"}, {"host", "?integer"}, {"nvme", "?integer"}};
-  return {{"ranks",
-           {{{"rank", "integer"},
-             {"last_rank", "integer"},
-             {"tiers", {{"device", used}, {"host", used}, {"nvme", unused}}},
-             {"model_state_bytes", "integer"},
-             {"packing_overhead", "number"},
-             {"phases", {{"*", {{"live_peak_bytes", "integer"}, {"peak_op", "text"}}}}}}}},
-          {"processes", json::array()},
-          {"parameters", "integer"},
-          {"comm_bytes", {{"*", "integer"}}},
-          {"cluster", "?text"},
-          {"seconds_per_step", "?number"},
-          {"exposed_comm_seconds", "?number"},
-          {"exposed_io_seconds", "?number"},
-          {"tokens_per_step", "integer"},
-          {"limits", limits},
-          {"fits", "boolean"},
-          {"suggestions",
-           {{{"changes", {{"*", "value"}}},
-             {"planned_peak_bytes", bytes},
-             {"comm_bytes", "integer"},
-             {"seconds_per_step", "?number"}}}}};
+  return {
+      {"ranks",
+       {{{"rank", "integer"},
+         {"last_rank", "integer"},
+         {"tiers", {{"device", used}, {"host", used}, {"nvme", unused}}},
+         {"homes", {{"weights", bytes}, {"grads", bytes}, {"master", bytes}, {"moment1", bytes}, {"moment2", bytes}}},
+         {"model_state_bytes", "integer"},
+         {"packing_overhead", "number"},
+         {"phases", {{"*", {{"live_peak_bytes", "integer"}, {"peak_op", "text"}}}}}}}},
+      {"processes", json::array()},
+      {"parameters", "integer"},
+      {"comm_bytes", {{"*", "integer"}}},
+      {"cluster", "?text"},
+      {"seconds_per_step", "?number"},
+      {"exposed_comm_seconds", "?number"},
+      {"exposed_io_seconds", "?number"},
+      {"tokens_per_step", "integer"},
+      {"limits", limits},
+      {"fits", "boolean"},
+      {"suggestions",
+       {{{"changes", {{"*", "value"}}},
+         {"planned_peak_bytes", bytes},
+         {"comm_bytes", "integer"},
+         {"seconds_per_step", "?number"}}}}};
 }
 
 json parsed(const Result& result) {

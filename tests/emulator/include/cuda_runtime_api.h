@@ -40,8 +40,10 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMinor,
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-inline constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2, cudaEventRecordExternal = 1,
-                          cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0;
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+inline constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
+                          cudaEventRecordExternal = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0,
+                          cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaEnableDefault = 0;
 
 struct cudaDeviceProp {
   char name[256];
@@ -64,6 +66,9 @@ cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaHostGetDevicePointer(void** address, void* memory, unsigned flags);
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* found);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemset(void* to, int value, size_t bytes);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);

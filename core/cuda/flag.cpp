@@ -1,0 +1,103 @@
+#include "core/cuda/flag.h"
+
+#include <cuda.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/cuda/cuda.h"
+#include "core/error.h"
+
+namespace zrt::core::cuda {
+namespace {
+
+using Word = std::atomic<uint32_t>;
+static_assert(sizeof(Word) == sizeof(uint32_t) && Word::is_always_lock_free);
+constexpr size_t words_at_once = 4096;
+// They begin shortly before they wrap, so that every run shows that wrapping is harmless: waits compare cyclically.
+constexpr uint32_t first_value = ~0u - 5;
+
+class Pool {
+ public:
+  Flag take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) grow();
+    Word* word = free_.back();
+    free_.pop_back();
+    return {word, word->load(std::memory_order_relaxed) + 1};
+  }
+  void give_back(Word* word) noexcept {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(word);  // there is room for all
+  }
+
+ private:
+  void grow() {
+    void* memory = nullptr;
+    ZRT_CUDA(cudaHostAlloc(&memory, words_at_once * sizeof(Word), cudaHostAllocPortable | cudaHostAllocMapped));
+    auto* words = static_cast<Word*>(memory);
+    total_ += words_at_once;
+    free_.reserve(total_);
+    for (size_t i = words_at_once; i-- > 0;) free_.push_back(std::construct_at(words + i, first_value));
+  }
+
+  std::mutex mutex_;
+  size_t total_ = 0;
+  std::vector<Word*> free_;
+};
+// Never freed: streams may still wait for words, and at the end of the program the driver may be gone before them.
+Pool& pool() {
+  static Pool& pool = *new Pool;
+  return pool;
+}
+
+using WaitValue = CUresult(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
+
+// From the driver, without linking against its library.
+WaitValue* wait_value() {
+  static WaitValue* const function = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    const cudaError_t code =
+        cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
+#else
+    const cudaError_t code = cudaGetDriverEntryPoint("cuStreamWaitValue32", &found, cudaEnableDefault, &result);
+#endif
+    if (code != cudaSuccess || result != cudaDriverEntryPointSuccess) {
+      cudaGetLastError();
+      throw Error(
+          "this GPU's driver has no cuStreamWaitValue32 of CUDA 12, by which a CUDA stream waits for work on the "
+          "host; use a newer driver, or keep states off the host's lanes");
+    }
+    return reinterpret_cast<WaitValue*>(found);
+  }();
+  return function;
+}
+
+}  // namespace
+
+Flag take_flag() {
+  return pool().take();
+}
+
+void wait_for(cudaStream_t stream, const Flag& flag) {
+  void* address = nullptr;
+  ZRT_CUDA(cudaHostGetDevicePointer(&address, flag.word, 0));
+  const CUresult code =
+      wait_value()(stream, reinterpret_cast<CUdeviceptr>(address), flag.value, CU_STREAM_WAIT_VALUE_GEQ);
+  if (code == CUDA_ERROR_NOT_SUPPORTED) {
+    throw Error(
+        "this GPU's streams cannot wait for values in memory (cuStreamWaitValue32), by which they wait for work "
+        "on the host; keep states off the host's lanes");
+  }
+  check(static_cast<cudaError_t>(code), "cuStreamWaitValue32", __FILE__, __LINE__);  // codes are the same
+}
+
+void raise(const Flag& flag) noexcept {
+  flag.word->store(flag.value, std::memory_order_release);
+  pool().give_back(flag.word);
+}
+
+}  // namespace zrt::core::cuda

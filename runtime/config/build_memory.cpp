@@ -1,0 +1,195 @@
+// The section `memory`.
+#include <algorithm>
+
+#include "core/error.h"
+#include "runtime/config/build.h"
+#include "runtime/config/offload.h"
+#include "runtime/config/text.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+using core::Tier;
+using nlohmann::json;
+
+std::string in_json(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == words.size() ? " and " : ", ") + json(words[i]).dump();
+  }
+  return text;
+}
+
+std::optional<int64_t> optional_bytes(const Values& values, std::string_view path) {
+  if (values.is_null(path)) return std::nullopt;
+  return values.integer(path, 1);
+}
+
+// One of `words`, as its index.
+size_t choice(const Value& value, const std::vector<std::string>& words, const std::string& also = "") {
+  const auto found = std::find(words.begin(), words.end(), value.value);
+  if (found != words.end()) return static_cast<size_t>(found - words.begin());
+  refuse(value, "is not known; legal: " + in_json(words) + also + ".");
+}
+
+// A layer, or the first and the last of several.
+std::optional<LayerRange> layer_range(const json& value) {
+  const auto layer = [](const json& number) { return number.is_number_integer() && number >= 0; };
+  if (layer(value)) return LayerRange{value.get<int64_t>(), value.get<int64_t>()};
+  if (!value.is_array() || value.size() != 2 || !layer(value[0]) || !layer(value[1]) || value[1] < value[0]) return {};
+  return LayerRange{value[0].get<int64_t>(), value[1].get<int64_t>()};
+}
+
+// A rule of the list, as a value of its own for messages.
+Value rule_value(const Value& list, size_t index) {
+  return {list.path + "[" + std::to_string(index) + "]", list.value[index], list.from, list.place};
+}
+
+PlacementRule parse_rule(const Value& value) {
+  if (!value.value.is_object()) {
+    refuse(value, R"(is no rule; a rule is, for example, {"layers": [0, 5], "states": ["master"], "tier": "host"}.)");
+  }
+  PlacementRule rule;
+  rule.from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  const std::vector<std::string> known{"layers", "parameters", "states", "tier"};
+  for (const auto& [name, member] : value.value.items()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string near = nearest(name, known);
+    refuse(value, "has the unknown member " + in_quotes(name) + "; legal: " + in_json(known) + "." +
+                      (near.empty() ? "" : " Did you mean \"" + near + "\"?"));
+  }
+  const json& object = value.value;
+  if (object.contains("layers") && object.contains("parameters")) {
+    refuse(value, "has both layers and parameters; give one of them, or neither for everything.");
+  }
+  if (object.contains("layers")) {
+    rule.layers = layer_range(object["layers"]);
+    if (!rule.layers) refuse(value, "needs as layers one layer, counted from 0, or [first, last].");
+  }
+  if (object.contains("parameters")) {
+    if (!object["parameters"].is_string() || object["parameters"] == "") {
+      refuse(value, R"(needs as parameters a pattern over their names, for example "h.3.*".)");
+    }
+    rule.parameters = object["parameters"].get<std::string>();
+  }
+  const json states = object.value("states", json());
+  const bool named = states.is_array() && !states.empty() && std::all_of(states.begin(), states.end(), [](auto& state) {
+                       return state.is_string() && state != "";
+                     });
+  if (!named) {
+    refuse(value, R"(needs states, a list of "weight", "grad", "master", "moments", "activations" and kinds of state )"
+                  R"(such as "exp_avg".)");
+  }
+  rule.states = states.get<std::vector<std::string>>();
+  const bool activations = std::find(rule.states.begin(), rule.states.end(), "activations") != rule.states.end();
+  if (activations && !rule.parameters.empty()) {
+    refuse(value, "names activations, which belong to layers and not to parameters; give layers instead.");
+  }
+  const auto tier = std::find(core::tier_names.begin(), core::tier_names.end(), object.value("tier", json()));
+  if (tier == core::tier_names.end()) refuse(value, R"(needs a tier; legal: "device", "host" and "nvme".)");
+  rule.tier = static_cast<Tier>(tier - core::tier_names.begin());
+  return rule;
+}
+
+void read_placement(const Value& value, MemoryConfig& memory) {
+  memory.open_placement = value.value == "auto";
+  if (value.value.is_array()) {
+    for (size_t i = 0; i < value.value.size(); ++i) memory.rules.push_back(parse_rule(rule_value(value, i)));
+    return;
+  }
+  const size_t chosen = choice(value, {"auto", "device", "host", "nvme"}, ", or a list of rules");
+  if (chosen < 2) return;
+  PlacementRule rule;
+  rule.from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  rule.states = {"weight", "grad", "master", "moments"};
+  rule.tier = chosen == 2 ? Tier::host : Tier::nvme;
+  memory.rules.push_back(rule);
+}
+
+void read_recompute(const Value& value, MemoryConfig& memory) {
+  memory.recompute_from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  memory.open_recompute = value.value == "auto";
+  if (!value.value.is_array()) {
+    constexpr Recompute kinds[] = {Recompute::none, Recompute::none, Recompute::selective, Recompute::full};
+    memory.recompute = kinds[choice(value, {"auto", "none", "selective", "full"}, ", or a list of layers")];
+    return;
+  }
+  for (const json& entry : value.value) {
+    const auto range = layer_range(entry);
+    if (!range) refuse(value, "must list layers, counted from 0, each a number or [first, last].");
+    memory.recompute_layers.push_back(*range);
+  }
+  if (!memory.recompute_layers.empty()) memory.recompute = Recompute::full;
+}
+
+// The folder of the nvme tier: its own key, or those of DeepSpeed.
+void read_nvme_path(Values& values, MemoryConfig& memory) {
+  constexpr const char* own = "memory.nvme_path";
+  const Value* asked = nullptr;
+  for (const char* section : {"zero_optimization.offload_optimizer", "zero_optimization.offload_param"}) {
+    const Value& device = values.at(std::string(section) + ".device");
+    const Value& path = values.at(std::string(section) + ".nvme_path");
+    if (device.value != "nvme" || path.value.is_null()) continue;
+    if (asked && asked->value != path.value) {
+      refuse(path, "contradicts " + asked->path + " = " + printed(asked->value) +
+                       ": a rank keeps one file, in one folder. Give both the same.");
+    }
+    asked = &path;
+  }
+  const bool open = values.is_null(own) || values.at(own).from == From::inferred;
+  if (asked && open) {
+    values.infer(own, asked->value);
+  } else if (asked && asked->value != values.at(own).value) {
+    values.warnings.push_back(asked->path + " = " + printed(asked->value) + " (" + asked->place +
+                              ") has no effect: memory.nvme_path = " + printed(values.at(own).value) + " is given.");
+  }
+  const Value& path = values.at(own);
+  memory.nvme_path = path.value.is_null() ? std::string() : path.value.get<std::string>();
+  if (!memory.nvme_path.empty()) return;
+  if (!path.value.is_null()) refuse(path, "is no folder; give one on the NVMe drive, or null.");
+  const auto needs = [](const std::string& who) {
+    throw core::ConfigError(who + " needs a folder for the nvme tier. Set memory.nvme_path to one on an NVMe drive.");
+  };
+  for (const PlacementRule& rule : memory.rules) {
+    if (rule.tier == Tier::nvme) needs(rule.from);
+  }
+  if (memory.nvme_budget_bytes) {
+    const Value& budget = values.at("memory.nvme_budget_bytes");
+    needs(budget.path + " = " + printed(budget.value) + " (" + budget.place + ")");
+  }
+}
+
+}  // namespace
+
+MemoryConfig build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run) {
+  MemoryConfig memory;
+  memory.device_budget_bytes = optional_bytes(values, "memory.device_budget_bytes");
+  memory.host_budget_bytes = optional_bytes(values, "memory.host_budget_bytes");
+  memory.nvme_budget_bytes = optional_bytes(values, "memory.nvme_budget_bytes");
+  memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
+  memory.link_bytes_per_second = optional_bytes(values, "memory.link_bytes_per_second");
+  if (memory.link_bytes_per_second && run.device == core::DeviceKind::cuda) {
+    refuse(
+        values.at("memory.link_bytes_per_second"),
+        "paces transfers where the CPU plays the device; with run.device = \"cuda\" the link itself does. Remove it.");
+  }
+  const Value& placement = values.at("memory.placement");
+  read_placement(placement, memory);
+  const std::vector<PlacementRule> offload = offload_rules(values, zero.stage);
+  if (!offload.empty() && !memory.open_placement) {
+    refuse(placement, "contradicts " + offload[0].from +
+                          ": both say where states live. Remove one of them; memory.placement = \"auto\" keeps what "
+                          "DeepSpeed's keys ask for.");
+  }
+  memory.rules.insert(memory.rules.end(), offload.begin(), offload.end());
+  read_nvme_path(values, memory);
+  constexpr UpdateSide sides[] = {UpdateSide::automatic, UpdateSide::device, UpdateSide::host};
+  memory.update = sides[choice(values.at("memory.update"), {"auto", "device", "host"})];
+  read_recompute(values.at("memory.recompute"), memory);
+  constexpr MicrobatchOrder orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
+                                        MicrobatchOrder::layer_major};
+  memory.order = orders[choice(values.at("memory.microbatch_order"), {"auto", "microbatch_major", "layer_major"})];
+  return memory;
+}
+
+}  // namespace zrt::runtime::configuration

@@ -1,0 +1,77 @@
+#include "runtime/config/offload.h"
+
+namespace zrt::runtime::configuration {
+namespace {
+
+using core::Tier;
+
+std::string quoted(const Value& value) {
+  return value.path + " = " + printed(value.value) + " (" + value.place + ")";
+}
+
+// None: states stay where they are.
+std::optional<Tier> offload_tier(const Value& device) {
+  if (device.value == "none") return std::nullopt;
+  if (device.value == "cpu") return Tier::host;
+  if (device.value == "nvme") return Tier::nvme;
+  refuse(device, R"(is not known; legal: "none", "cpu" and "nvme".)");
+}
+
+PlacementRule rule_of(const Value& key, std::vector<std::string> states, Tier tier) {
+  PlacementRule rule;
+  rule.from = quoted(key);
+  rule.states = std::move(states);
+  rule.tier = tier;
+  rule.must_match = false;
+  return rule;
+}
+
+void offload_optimizer(const Values& values, int stage, std::vector<PlacementRule>& rules) {
+  const std::string section = "zero_optimization.offload_optimizer";
+  const Value& device = values.at(section + ".device");
+  const double share = values.real(section + ".ratio", 0, 1);
+  const auto tier = offload_tier(device);
+  if (!tier) return;
+  if (stage == 0) {
+    refuse(device,
+           "belongs to zero_optimization.stage 1 to 3. Choose one of them; or keep optimizer states elsewhere at stage "
+           "0 by memory.placement.");
+  }
+  // What an update reads and writes lies beside it; gradients wait in the host's memory even for states on NVMe.
+  rules.push_back(rule_of(device, {"master", "moments"}, *tier));
+  rules.back().share = share;
+  rules.push_back(rule_of(device, {"grad"}, Tier::host));
+  rules.back().share = share;
+}
+
+void offload_param(const Values& values, int stage, std::vector<PlacementRule>& rules) {
+  const std::string section = "zero_optimization.offload_param";
+  const Value& device = values.at(section + ".device");
+  const auto tier = offload_tier(device);
+  if (!tier) return;
+  if (stage != 3) {
+    refuse(
+        device,
+        "belongs to zero_optimization.stage 3: at a lower stage DeepSpeed ignores it. Choose stage 3; or keep weights "
+        "elsewhere at this stage by memory.placement.");
+  }
+  rules.push_back(rule_of(device, {"weight"}, *tier));
+  // DeepSpeed's default would keep the first 10⁹ elements of a rank off the drive that was asked for.
+  const Value& in_cpu = values.at(section + ".max_in_cpu");
+  if (*tier != Tier::nvme || !values.given(in_cpu.path)) return;
+  rules.push_back(rule_of(in_cpu, {"weight"}, Tier::host));
+  rules.back().elements = values.integer(in_cpu.path, 0);
+}
+
+}  // namespace
+
+std::vector<PlacementRule> offload_rules(const Values& values, int stage) {
+  std::vector<PlacementRule> rules;
+  offload_optimizer(values, stage, rules);
+  offload_param(values, stage, rules);
+  const Value& checkpoints = values.at("activation_checkpointing.cpu_checkpointing");
+  if (checkpoints.value == true) rules.push_back(rule_of(checkpoints, {"activations"}, Tier::host));
+  return rules;
+}
+
+}  // namespace zrt::runtime::configuration

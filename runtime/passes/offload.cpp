@@ -1,0 +1,267 @@
+#include "runtime/passes/offload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Extent;
+
+bool updates(const Op& op) {
+  return op.kind == OpKind::update || op.kind == OpKind::sum || op.kind == OpKind::fold;
+}
+
+bool same(Index a, Index b) {
+  return a.first == b.first && a.step == b.step;
+}
+
+uint8_t lane_between(Tier from, Tier to) {
+  if (from == Tier::nvme || to == Tier::nvme) return io_lane;
+  return to == Tier::device ? load_lane : save_lane;
+}
+
+}  // namespace
+
+Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state)
+    : set_(set), layout_(layout), control_(state.control) {
+  const bool rounds = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    const UnitHomes homes = layout.placement.homes(u);
+    if (homes.update == Tier::nvme || (rounds && homes.update == Tier::host)) {
+      throw core::ConfigError(fmt::format("the update of unit '{}' is to run on the tier {}; {}", unit.name,
+                                          core::tier_names[static_cast<size_t>(homes.update)],
+                                          rounds ? "this optimizer shares sums between ranks, which the device does: "
+                                                   "set memory.update to \"device\""
+                                                 : "legal are device and host"));
+    }
+    auto at_home = [&](BufferId id, Tier tier, core::DType type) {
+      if (id == no_buffer) return;
+      Buffer& buffer = set_.buffers[id];
+      buffer.tier = tier;
+      const uint64_t shard = static_cast<uint64_t>(unit.shard) * core::dtype_size(type);
+      homes_[id] = {u, shard, buffer.bytes > shard};
+    };
+    at_home(state.weight[u], homes.weight, layout.compute);
+    at_home(state.grad[u], homes.grad, layout.grad);
+    at_home(state.master[u], homes.master, core::DType::f32);
+    // Kinds that every rank holds whole never move in part.
+    for (size_t k = 0; k < state.states[u].size(); ++k) {
+      set_.buffers[state.states[u][k]].tier = homes.state(k);
+      homes_[state.states[u][k]] = {u, 0, false};
+    }
+  }
+}
+
+// What a block keeps for its backward is what its forward saves, and its input.
+void Offload::place_activations(const Draft& draft) {
+  if (draft.phase != "step") return;
+  for (const DraftSegment& segment : draft.segments) {
+    for (const Op& op : segment.ops) {
+      if (op.kind != OpKind::forward) continue;
+      for (const Access& access : op.accesses) {
+        if (access.role != Role::saved && access.role != Role::input) continue;
+        set_.buffers[access.buffer].tier = layout_.placement.activation(op.block);
+      }
+    }
+  }
+}
+
+void Offload::find_last_reads(const Draft& draft) {
+  last_read_.clear();
+  for (size_t s = 0; s < draft.segments.size(); ++s) {
+    const DraftSegment& segment = draft.segments[s];
+    for (size_t i = 0; i < segment.ops.size(); ++i) {
+      for (const Access& access : segment.ops[i].accesses) {
+        if (access.use == Use::write) continue;
+        // In a repeated segment the next turn may read it, unless it is of one microbatch.
+        const bool crosses = segment.repeat > 1 && set_.buffers[access.buffer].life != Life::transient;
+        last_read_[access.buffer] = {s, crosses ? ~size_t{0} : i};
+      }
+    }
+  }
+}
+
+Tier Offload::tier_for(const Op& op, const Access& access) const {
+  const Tier home = set_.buffers[access.buffer].tier;
+  switch (op.kind) {
+    case OpKind::sum:
+    case OpKind::fold:
+    case OpKind::update:
+      return access.role == Role::sums ? Tier::device : layout_.placement.homes(op.units[0]).update;
+    case OpKind::init:
+    case OpKind::load:
+    case OpKind::load_batch:
+    case OpKind::snapshot:
+    case OpKind::export_state:  // these copy, from and to both sides of the link
+      return home == Tier::nvme ? Tier::host : home;
+    default:
+      return Tier::device;
+  }
+}
+
+// Ranks that hold a whole unit but update their shard of it need no more of it than that.
+bool Offload::needs_shard(const Op& op, const Access& access) const {
+  const auto found = homes_.find(access.buffer);
+  return updates(op) && found != homes_.end() && found->second.whole && found->second.shard_bytes > 0 &&
+         layout_.zero.states == Extent::shard && set_.buffers[access.buffer].tier != Tier::nvme;
+}
+
+// Whether an op defines all of a copy of what it says it updates.
+bool Offload::overwrites(const Op& op, const Access& access) const {
+  if (access.use == Use::write) return true;
+  if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master()) return false;
+  return needs_shard(op, access) || !homes_.at(access.buffer).whole || layout_.zero.states == Extent::full;
+}
+
+BufferId Offload::copy_buffer(BufferId home, Index slot, Tier tier, bool part) {
+  // Of activations two, so that one moves while the other is worked on.
+  const uint32_t parity = homes_.count(home) == 0 && home != control_ ? slot.first % 2 : 0;
+  const auto [found, inserted] = buffers_.try_emplace({home, tier, part, parity}, no_buffer);
+  if (!inserted) return found->second;
+  const Buffer& original = set_.buffers[home];
+  Buffer copy;
+  copy.name = fmt::format("{}{} on the {}{}", part ? "shard of " : "", original.name,
+                          core::tier_names[static_cast<size_t>(tier)], parity == 0 ? "" : ", second");
+  copy.category = homes_.count(home) == 0 ? original.category : core::Category::staging;
+  copy.bytes = part ? homes_.at(home).shard_bytes : original.bytes;
+  copy.tier = tier;
+  copy.whole_blocks = original.tier == Tier::nvme && tier == Tier::host;
+  return found->second = set_.add(std::move(copy));
+}
+
+void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_slot, BufferId to, Index to_slot,
+                       bool part, BufferId home) {
+  Op op;
+  op.kind = kind;
+  op.lane = lane_between(set_.buffers[from].tier, set_.buffers[to].tier);
+  op.name = fmt::format("{} {}{} {} {}", op_kind_name(kind), part ? "shard of " : "", set_.buffers[home].name,
+                        kind == OpKind::fetch ? "for" : "after", cause.name);
+  op.block = cause.block;
+  if (const auto found = homes_.find(home); found != homes_.end()) {
+    op.units = {found->second.unit};
+    if (part) op.shard_bytes = found->second.shard_bytes;
+  } else {
+    op.microbatch = cause.microbatch;
+  }
+  const bool fills = !part || set_.buffers[to].bytes == op.shard_bytes || kind == OpKind::fetch;
+  op.accesses = {{from, Role::copied, Use::read, from_slot},
+                 {to, Role::copy, fills ? Use::write : Use::update, to_slot}};
+  out_->push_back(std::move(op));
+}
+
+// A copy's contents from home, through the host where that lies between.
+void Offload::bring(const Op& op, const Copy& copy, bool shard_only) {
+  BufferId from = copy.home;
+  Index slot = copy.slot;
+  if (set_.buffers[from].tier == Tier::nvme && copy.tier == Tier::device) {
+    const BufferId between = copy_buffer(copy.home, copy.slot, Tier::host, false);
+    transfer(op, OpKind::fetch, from, slot, between, {}, false, copy.home);
+    from = between, slot = {};
+  }
+  transfer(op, OpKind::fetch, from, slot, copy.buffer, {}, copy.part || shard_only, copy.home);
+}
+
+void Offload::write_back(const Op& op, const Copy& copy) {
+  BufferId from = copy.buffer;
+  if (set_.buffers[copy.home].tier == Tier::nvme && copy.tier == Tier::device) {
+    const BufferId between = copy_buffer(copy.home, copy.slot, Tier::host, false);
+    transfer(op, OpKind::evict, from, {}, between, {}, false, copy.home);
+    from = between;
+  }
+  transfer(op, OpKind::evict, from, {}, copy.home, copy.slot, copy.part, copy.home);
+}
+
+Offload::Copy* Offload::find(BufferId home, Index slot, Tier tier, bool part) {
+  for (Copy& copy : copies_) {
+    if (copy.home == home && same(copy.slot, slot) && copy.tier == tier && copy.part == part) return &copy;
+  }
+  return nullptr;
+}
+
+void Offload::attach(Op& op, Access& access) {
+  const BufferId home = access.buffer;
+  const Tier tier = tier_for(op, access);
+  const bool placed = homes_.count(home) > 0 || home == control_ || access.role == Role::saved ||
+                      access.role == Role::input || access.role == Role::output;
+  if (!placed || tier == set_.buffers[home].tier) {
+    // What is written at home makes copies worthless.
+    if (access.use == Use::read) return;
+    std::erase_if(copies_, [&](const Copy& copy) { return copy.home == home && same(copy.slot, access.slot); });
+    return;
+  }
+  const bool part = needs_shard(op, access), defines = overwrites(op, access);
+  Copy* copy = find(home, access.slot, tier, part);
+  if (!copy) {
+    copies_.push_back({home, access.slot, tier, copy_buffer(home, access.slot, tier, part), part, false});
+    copy = &copies_.back();
+    // A gather in place needs this rank's shard and fills in the rest.
+    const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
+    const bool shard_only = in_place && homes_.at(home).shard_bytes > 0 && homes_.at(home).whole &&
+                            set_.buffers[home].tier != Tier::nvme && layout_.shards() == layout_.dp;
+    if (!defines) bring(op, *copy, shard_only);
+  }
+  copy->dirty = copy->dirty || access.use != Use::read;
+  access.buffer = copy->buffer;
+  access.slot = {};
+  if (defines) access.use = Use::write;
+}
+
+bool Offload::read_later(const Copy& copy, size_t position) const {
+  if (set_.buffers[copy.home].life == Life::carried) return true;
+  const auto found = last_read_.find(copy.home);
+  return found != last_read_.end() && found->second > std::pair{segment_, position};
+}
+
+// Whether the op that needs a copy next is near: with no computation in between, or for gradients, which are summed,
+// reduced and measured while the next block computes, with one.
+bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& copy) const {
+  const bool grad = set_.buffers[copy.home].category == core::Category::grads;
+  size_t between = 0;
+  for (size_t i = position + 1; i < ops.size(); ++i) {
+    for (const Access& access : ops[i].accesses) {
+      if (access.buffer != copy.home || !same(access.slot, copy.slot)) continue;
+      return tier_for(ops[i], access) == copy.tier && needs_shard(ops[i], access) == copy.part;
+    }
+    if (copy.home != control_ && works(ops[i]) && between++ == (grad ? 1 : 0)) return false;
+  }
+  return false;
+}
+
+void Offload::drop_after(const std::vector<Op>& ops, size_t position) {
+  for (size_t i = 0; i < copies_.size();) {
+    if (stays(ops, position, copies_[i])) {
+      ++i;
+      continue;
+    }
+    if (copies_[i].dirty && read_later(copies_[i], position)) write_back(ops[position], copies_[i]);
+    copies_.erase(copies_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
+
+void Offload::rewrite(Draft& draft) {
+  if (!layout_.placement.moves()) return;
+  place_activations(draft);
+  find_last_reads(draft);
+  for (segment_ = 0; segment_ < draft.segments.size(); ++segment_) {
+    const std::vector<Op> ops = std::move(draft.segments[segment_].ops);
+    std::vector<Op>& out = draft.segments[segment_].ops;
+    out.clear();
+    out_ = &out;
+    for (size_t i = 0; i < ops.size(); ++i) {
+      Op op = ops[i];
+      if (updates(op) && layout_.placement.homes(op.units[0]).update == Tier::host) op.lane = host_lane;
+      // An op names a buffer once for each use; they must agree on the copy.
+      for (Access& access : op.accesses) attach(op, access);
+      out.push_back(std::move(op));
+      drop_after(ops, i);
+    }
+  }
+}
+
+}  // namespace zrt::runtime

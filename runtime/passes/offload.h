@@ -1,0 +1,68 @@
+// Brings what an op needs to where it runs, and back: a state or a saved activation is at home in one tier
+// (Layout::placement), an op runs on what lies in the device tier or, if it is an update on the host, in the host tier.
+// Where the two differ, the op works on a transient copy: a fetch makes it in front of the op, an evict writes it home
+// when it has changed, and a copy stays as long as the op that uses it next is near. Between the device and a file lies
+// a copy in the host tier. Each rank moves its shard, and collectives see device memory only.
+// (Ren et al., "ZeRO-Offload", 2021; Rajbhandari et al., "ZeRO-Infinity", 2021.)
+#pragma once
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "runtime/passes/draft.h"
+
+namespace zrt::runtime {
+
+class Offload {
+ public:
+  // Gives the state buffers their homes.
+  Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+
+  // Rewrites the accesses of one program and inserts its transfers.
+  void rewrite(Draft& draft);
+
+ private:
+  struct Home {  // of a state buffer
+    uint32_t unit = 0;
+    uint64_t shard_bytes = 0;  // of one rank's shard
+    bool whole = false;        // the buffer holds the whole unit
+  };
+  struct Copy {
+    BufferId home = no_buffer;
+    Index slot;
+    Tier tier = Tier::device;
+    BufferId buffer = no_buffer;
+    bool part = false;   // holds this rank's shard of a whole unit
+    bool dirty = false;  // newer than what lies at home
+  };
+
+  void place_activations(const Draft& draft);
+  void find_last_reads(const Draft& draft);
+  Tier tier_for(const Op& op, const Access& access) const;
+  bool needs_shard(const Op& op, const Access& access) const;
+  bool overwrites(const Op& op, const Access& access) const;
+  void attach(Op& op, Access& access);
+  Copy* find(BufferId home, Index slot, Tier tier, bool part);
+  void bring(const Op& op, const Copy& copy, bool shard_only);
+  void write_back(const Op& op, const Copy& copy);
+  void drop_after(const std::vector<Op>& ops, size_t position);
+  bool stays(const std::vector<Op>& ops, size_t position, const Copy& copy) const;
+  bool read_later(const Copy& copy, size_t position) const;
+  BufferId copy_buffer(BufferId home, Index slot, Tier tier, bool part);
+  void transfer(const Op& cause, OpKind kind, BufferId from, Index from_slot, BufferId to, Index to_slot, bool part,
+                BufferId home);
+
+  ProgramSet& set_;
+  const Layout& layout_;
+  BufferId control_;
+  std::map<BufferId, Home> homes_;
+  std::map<std::tuple<BufferId, Tier, bool, uint32_t>, BufferId> buffers_;
+  // Of the draft at hand.
+  std::map<BufferId, std::pair<size_t, size_t>> last_read_;  // segment and op
+  size_t segment_ = 0;
+  std::vector<Op>* out_ = nullptr;
+  std::vector<Copy> copies_;
+};
+
+}  // namespace zrt::runtime

@@ -1,0 +1,160 @@
+#include "runtime/plan/placement_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "runtime/placement_rules.h"
+
+namespace zrt::runtime {
+namespace {
+
+using core::Tier;
+
+void append(std::string& list, const std::string& word) {
+  list += (list.empty() ? "" : ", ") + word;
+}
+
+// "layers 0–5, 8", empty when none is chosen.
+std::string layers_text(const std::vector<bool>& chosen) {
+  std::string text;
+  size_t several = 0;
+  for (size_t first = 0; first < chosen.size(); ++first) {
+    if (!chosen[first]) continue;
+    size_t last = first;
+    while (last + 1 < chosen.size() && chosen[last + 1]) ++last;
+    append(text, first == last ? std::to_string(first) : fmt::format("{}–{}", first, last));
+    several += last - first + 1;
+    first = last;
+  }
+  return text.empty() ? text : (several == 1 ? "layer " : "layers ") + text;
+}
+
+enum class Has : uint8_t { absent, no, yes };  // absent: the unit has no such state
+
+// Which units a statement holds for: layers whose units all do, and the other units by name.
+std::string units_text(const Layout& layout, const std::function<Has(size_t unit)>& holds) {
+  const size_t count = layout.units.units.size();
+  std::vector<Has> units;
+  for (size_t u = 0; u < count; ++u) units.push_back(holds(u));
+  if (std::find(units.begin(), units.end(), Has::yes) == units.end()) return "";
+  if (std::find(units.begin(), units.end(), Has::no) == units.end()) return "everything";
+  std::vector<bool> layers(layer_count(*layout.model));
+  std::vector<bool> told(count);
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    const auto& members = layout.units.blocks[block_of_layer(layer)];
+    const auto count_of = [&](Has has) {
+      return std::count_if(members.begin(), members.end(), [&](uint32_t u) { return units[u] == has; });
+    };
+    layers[layer] = count_of(Has::yes) > 0 && count_of(Has::no) == 0;
+    if (!layers[layer]) continue;
+    for (uint32_t u : members) told[u] = true;
+  }
+  std::string text = layers_text(layers);
+  constexpr size_t most = 3;
+  size_t others = 0;
+  for (size_t u = 0; u < count; ++u) {
+    if (units[u] != Has::yes || told[u]) continue;
+    if (++others <= most) append(text, layout.units.units[u].name);
+  }
+  if (others > most) append(text, fmt::format("{} more units", others - most));
+  return text;
+}
+
+// Statements about the same units stand in one line.
+class Lines {
+ public:
+  void add(const std::string& subject, const std::string& word, const std::string& end) {
+    if (subject.empty()) return;
+    for (Line& line : lines_) {
+      if (line.subject != subject || line.end != end) continue;
+      append(line.words, word);
+      return;
+    }
+    lines_.push_back({subject, word, end});
+  }
+  std::string text() const {
+    std::string text;
+    for (const Line& line : lines_) text += fmt::format("  {}: {}{}\n", line.subject, line.words, line.end);
+    return text;
+  }
+
+ private:
+  struct Line {
+    std::string subject, words, end;
+  };
+  std::vector<Line> lines_;
+};
+
+void add_states(const Layout& layout, Tier tier, Lines& lines) {
+  const std::string end = fmt::format(" → {}", core::tier_names[static_cast<size_t>(tier)]);
+  const auto state = [&](const std::string& name, const std::function<Has(size_t)>& holds) {
+    lines.add(units_text(layout, holds), name, end);
+  };
+  const auto homes = [&](size_t u) { return layout.placement.homes(u); };
+  const auto is = [&](Tier home) { return home == tier ? Has::yes : Has::no; };
+  state("weight", [&](size_t u) { return is(homes(u).weight); });
+  state("grad", [&](size_t u) { return is(homes(u).grad); });
+  if (layout.has_master()) state("master", [&](size_t u) { return is(homes(u).master); });
+  std::vector<std::vector<std::string>> kinds;  // by unit
+  std::vector<std::string> all;                 // of all units, in the order of their first
+  for (const optimizer::Unit& unit : layout.units.units) {
+    auto& names = kinds.emplace_back();
+    for (const auto& kind : optimizer::unit_states(layout.optimizer, unit)) {
+      names.push_back(kind.kind);
+      if (std::find(all.begin(), all.end(), kind.kind) == all.end()) all.push_back(kind.kind);
+    }
+  }
+  for (const std::string& kind : all) {
+    state(kind, [&](size_t u) {
+      const auto at = std::find(kinds[u].begin(), kinds[u].end(), kind);
+      return at == kinds[u].end() ? Has::absent : is(homes(u).state(static_cast<size_t>(at - kinds[u].begin())));
+    });
+  }
+}
+
+}  // namespace
+
+std::string homes_text(const Layout& layout) {
+  Lines lines;
+  const auto layers = [&](const auto& holds) {
+    std::vector<bool> chosen;
+    for (size_t layer = 0; layer < layer_count(*layout.model); ++layer) chosen.push_back(holds(block_of_layer(layer)));
+    return layers_text(chosen);
+  };
+  for (const Tier tier : {Tier::host, Tier::nvme}) {
+    add_states(layout, tier, lines);
+    lines.add(layers([&](size_t b) { return layout.placement.activation(b) == tier; }), "activations",
+              fmt::format(" → {}", core::tier_names[static_cast<size_t>(tier)]));
+  }
+  lines.add(
+      units_text(layout, [&](size_t u) { return layout.placement.homes(u).update == Tier::host ? Has::yes : Has::no; }),
+      "updated on the host", "");
+  lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::selective; }),
+            "computed again where that is cheap", "");
+  lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::full; }), "computed again", "");
+  return lines.text();
+}
+
+std::string placement_text(const Layout& layout, const MemoryPlan& plan) {
+  const std::string homes = homes_text(layout);
+  if (homes.empty()) return "";
+  const auto cell = [](uint64_t bytes) { return bytes == 0 ? std::string("–") : core::format_bytes(bytes); };
+  std::string text = fmt::format("  {:14}{:>14}{:>14}{:>14}\n", "kept by a rank", core::tier_names[0],
+                                 core::tier_names[1], core::tier_names[2]);
+  using core::Category;
+  for (const Category category : {Category::weights, Category::grads, Category::master, Category::moment1,
+                                  Category::moment2, Category::activations}) {
+    const auto c = static_cast<size_t>(category);
+    std::array<uint64_t, core::tier_count> bytes{};
+    for (size_t t = 0; t < core::tier_count; ++t) bytes[t] = plan.tiers[t].model_states[c];
+    if (bytes == decltype(bytes){}) continue;
+    text += fmt::format("  {:14}{:>14}{:>14}{:>14}\n", core::category_names[c], cell(bytes[0]), cell(bytes[1]),
+                        cell(bytes[2]));
+  }
+  return text + homes;
+}
+
+}  // namespace zrt::runtime

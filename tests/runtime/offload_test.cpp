@@ -1,0 +1,57 @@
+#include "catch.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
+#include "tests/runtime/toy_model.h"
+
+using namespace zrt;
+using namespace zrt::testing;
+
+namespace {
+
+models::Model toy(unsigned number) {
+  return make_toy(4, 12, 17, 5, number % 2 == 1, number % 3 == 1);
+}
+
+Setting setting(unsigned number, int ranks, int stage) {
+  Setting s;
+  s.ranks = ranks, s.stage = stage;
+  s.compute = number % 3 == 0 ? core::DType::f32 : core::DType::bf16;
+  s.accumulation = number % 2 ? 1 : 4;
+  s.reduce_every = number % 4 == 0 ? 2 : 1;
+  s.unit_elements = number % 5 < 2 ? 100 : 100000;
+  s.bucket = 2 * s.unit_elements;
+  s.overlap = number % 2;
+  s.steps = 3;
+  s.eval = number % 3 == 1;
+  return s;
+}
+
+void check_same(const Outcome& outcome, const Outcome& reference) {
+  CHECK(outcome.state == reference.state);
+  CHECK(outcome.losses == reference.losses);
+  CHECK(outcome.norms == reference.norms);
+  CHECK(outcome.eval_loss == reference.eval_loss);
+}
+
+}  // namespace
+
+TEST_CASE("where states and activations are at home does not change a bit, and every tier holds what was planned") {
+  unsigned number = 0;
+  for (const NamedPlacing& placing : placings()) {
+    for (int ranks : {1, 2, 3, 4}) {
+      for (int stage = 0; stage < 4; ++stage, ++number) {
+        if (!full_tests() && ranks + stage > 3 && (number + static_cast<unsigned>(ranks)) % 3 != 0) continue;
+        Setting s = setting(number, ranks, stage);
+        INFO(placing.name << ", ranks " << ranks << ", stage " << stage << ", number " << number);
+        const Outcome reference = run(toy(number), s);
+        s.placement = placing.place;
+        s.serialize = number % 4 == 3;
+        const Outcome outcome = run(toy(number), s);
+        check_same(outcome, reference);
+        CHECK(outcome.measured == outcome.planned);
+        CHECK(outcome.measured_behind == outcome.planned_behind);
+        CHECK(outcome.moved == outcome.moved_forecast);
+      }
+    }
+  }
+}

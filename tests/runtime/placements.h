@@ -1,0 +1,78 @@
+// Placements for tests.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/philox.h"
+#include "runtime/layout.h"
+
+namespace zrt::testing {
+
+using Placing = std::function<runtime::Placement(const runtime::Layout&)>;
+
+inline size_t kinds_of(const runtime::Layout& layout, size_t unit) {
+  return optimizer::unit_states(layout.optimizer, layout.units.units[unit]).size();
+}
+
+// Every unit with these homes; all kinds of the optimizer's states with one.
+inline runtime::Placement uniform(const runtime::Layout& layout, core::Tier weight, core::Tier grad, core::Tier master,
+                                  core::Tier states, core::Tier activations, core::Tier update) {
+  runtime::Placement placement;
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    placement.units.push_back({weight, grad, master, std::vector(kinds_of(layout, u), states), update});
+  }
+  placement.activations.assign(layout.model->blocks.size(), activations);
+  return placement;
+}
+
+struct NamedPlacing {
+  std::string name;
+  Placing place;
+};
+
+// Homes drawn for every unit, kind and block.
+inline NamedPlacing scattered(uint64_t seed) {
+  return {"scattered " + std::to_string(seed), [seed](const runtime::Layout& layout) {
+            using core::Tier;
+            uint64_t number = 0;
+            const auto word = [&] { return core::random_word({seed, 0, 0}, number++); };
+            const auto tier = [&] { return static_cast<Tier>(word() % 3); };
+            runtime::Placement placement;
+            for (size_t u = 0; u < layout.units.units.size(); ++u) {
+              runtime::UnitHomes homes{tier(), tier(), tier(), {}, word() % 2 ? Tier::host : Tier::device};
+              for (size_t k = 0; k < kinds_of(layout, u); ++k) homes.states.push_back(tier());
+              placement.units.push_back(homes);
+            }
+            for (size_t b = 0; b < layout.model->blocks.size(); ++b) placement.activations.push_back(tier());
+            return placement;
+          }};
+}
+
+inline std::vector<NamedPlacing> placings() {
+  using core::Tier;
+  constexpr Tier device = Tier::device, host = Tier::host, nvme = Tier::nvme;
+  const auto fixed = [](std::string name, Tier weight, Tier grad, Tier master, Tier states, Tier activations,
+                        Tier update) {
+    return NamedPlacing{std::move(name), [=](const runtime::Layout& layout) {
+                          return uniform(layout, weight, grad, master, states, activations, update);
+                        }};
+  };
+  return {
+      fixed("all on the host", host, host, host, host, host, host),
+      fixed("all on the host, updated on the device", host, host, host, host, host, device),
+      fixed("all on NVMe", nvme, nvme, nvme, nvme, nvme, host),
+      fixed("all on NVMe, updated on the device", nvme, nvme, nvme, nvme, nvme, device),
+      fixed("optimizer on the host", device, device, host, host, device, host),
+      fixed("optimizer on NVMe, gradients on the host", device, host, nvme, nvme, device, host),
+      fixed("weights on the host", host, device, device, device, device, device),
+      fixed("moments on NVMe, master on the device", device, device, device, nvme, device, device),
+      fixed("activations on the host", device, device, device, device, host, device),
+      fixed("activations on NVMe", device, device, device, device, nvme, device),
+      scattered(1),
+      scattered(2),
+      scattered(3),
+  };
+}
+
+}  // namespace zrt::testing
