@@ -76,7 +76,7 @@ class SizeChecker {
     if (op.kind == OpKind::reduce_grad) return layout_.local_grad;
     if (op.kind == OpKind::gather_grad) return layout_.grad;
     const bool state = op.kind == OpKind::gather_state || op.kind == OpKind::export_state;
-    return state && layout_.has_master() ? core::DType::f32 : layout_.compute;
+    return state ? layout_.logical_type() : layout_.compute;
   }
 
   std::optional<uint64_t> bytes(const Op& op, const Access& access, uint32_t nth) {
@@ -113,7 +113,7 @@ class SizeChecker {
       case Role::state: {
         const auto kinds = optimizer::unit_states(layout_.optimizer, layout_.units.units[u]);
         if (nth >= kinds.size()) return std::nullopt;
-        return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], kinds[nth])) * sizeof(float);
+        return layout_.bytes(layout_.units.units[u], kinds[nth]);
       }
       case Role::sums:
         return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());

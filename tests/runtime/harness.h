@@ -18,7 +18,7 @@ namespace zrt::testing {
 struct Setting {
   int ranks = 1, stage = 0;
   core::DType compute = core::DType::f32;
-  bool fp8 = false;
+  bool fp8 = false, master = true;
   uint32_t accumulation = 1, reduce_every = 1;
   int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
   bool overlap = false, reuse_at_turn = true, serialize = false;
@@ -58,9 +58,11 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.device = test::test_device();
   layout.dp = s.ranks;
   layout.groups = s.groups;
-  layout.units = optimizer::make_units(model, {s.ranks, layout.shards()}, s.unit_elements, {s.persistence, INT64_MAX});
+  const optimizer::Cut cut{s.ranks, layout.shards(), optimizer::alignment_of(s.optimizer)};
+  layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX});
   layout.compute = s.compute;
   layout.fp8 = s.fp8;
+  layout.master = s.master;
   layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
   layout.grad = s.accumulation == 1 ? s.compute : core::DType::f32;
   layout.microbatches = s.accumulation;
