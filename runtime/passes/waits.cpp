@@ -22,7 +22,7 @@ class Bounds {
       Op& op = program_.ops[id];
       if (computes(op)) {
         wait_for_sent(op);
-        ++computed_;
+        if (op.kind != OpKind::recompute) ++computed_;  // one with its backward
         last_ = id;
       } else if (op.kind == OpKind::gather) {
         if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
