@@ -139,6 +139,24 @@ TEST_CASE("A recompute and its backward use the weights of one gather") {
         gathers(compiled(model, Recompute::none, 1, automatic, 3)));
 }
 
+TEST_CASE("A reduction runs beside the next block's recompute and its backward") {
+  const models::Model model = gpt2();
+  Setting s;
+  s.ranks = 2, s.stage = 3, s.overlap = true, s.recompute = {Recompute::full};
+  const runtime::Layout layout = make_layout(model, s);
+  const runtime::Compiled compiled = runtime::compile(layout, {"init", "step"});
+  const Program& step = compiled.set.program("step");
+  const auto waits_for_reduction_of = [&](const char* op, size_t block) {
+    const auto& waits = step.ops[find_op(step, op)].waits;
+    return std::any_of(waits.begin(), waits.end(), [&](OpId wait) {
+      return step.ops[wait].kind == OpKind::reduce_grad && step.ops[wait].units == layout.units.blocks[block];
+    });
+  };
+  CHECK_FALSE(waits_for_reduction_of("recompute h.1", 3));
+  CHECK_FALSE(waits_for_reduction_of("backward h.1", 3));
+  CHECK(waits_for_reduction_of("recompute h.0", 3));
+}
+
 TEST_CASE("The verifier refuses a step without a recompute, and one of another microbatch, block or time") {
   const models::Model model = gpt2();
   for (Recompute how : {Recompute::full, Recompute::selective}) {
