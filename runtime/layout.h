@@ -78,6 +78,11 @@ struct Layout {
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
   }
+  // What the forward of a block leaves out that its backward reads. Embedding and head leave nothing out, nor does a
+  // block that has nothing to.
+  Recompute recompute(size_t block) const;
+  models::Shape shape(models::Mode mode, size_t block) const;  // … and keeps that
+  uint32_t windows() const { return microbatches / reduce_every; }
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
   optimizer::Extent weights(const optimizer::Unit& unit) const {

@@ -39,15 +39,15 @@ class SizeChecker {
 
   // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
-    uint64_t saved = 0, workspace = 0, cache = 0;
+    uint64_t saved = 0, remade = 0, workspace = 0, cache = 0;
   };
   const BlockBytes& block_bytes(const Op& op) {
     const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
     if (!inserted) return found->second;
     const models::Block& block = *layout_.model->blocks[op.block];
-    const models::Shape shape = layout_.shape(mode(op));
+    const models::Shape shape = layout_.shape(mode(op), op.block);
     BlockBytes& bytes = found->second;
-    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape);
+    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape), bytes.remade = block.remade_bytes(shape);
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace =
         op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
@@ -83,8 +83,7 @@ class SizeChecker {
     const auto tokens = static_cast<uint64_t>(layout_.shape(mode(op)).rows()) * 4;
     const uint32_t u =
         op.units.empty() ? 0 : op.units[op.units.size() == 1 ? 0 : std::min<size_t>(nth, op.units.size() - 1)];
-    const bool block = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
-                       op.kind == OpKind::decode;
+    const bool block = runs_block(op.kind);
     switch (access.role) {
       case Role::tokens:
       case Role::targets:
@@ -98,6 +97,8 @@ class SizeChecker {
         return width_bytes(op, op.block);
       case Role::saved:
         return block_bytes(op).saved;
+      case Role::remade:
+        return block_bytes(op).remade;
       case Role::workspace:
         return block_bytes(op).workspace;
       case Role::cache:
