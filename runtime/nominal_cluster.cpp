@@ -22,7 +22,7 @@ Cluster make_cpu() {
   cluster.between_hosts = {1e-4, 1e10};
   cluster.overlap_inside = {0.6, 0.6};
   cluster.overlap_between = {0.9, 0.9};
-  cluster.host_link = {1e-5, 5e9};
+  cluster.host_link = {1e-5, 1e10};
   cluster.disk = {1e-4, 2e9};
   cluster.disk_read_bytes_per_second = 3e9;
   cluster.tier_bytes = {16'000'000'000, 128'000'000'000, 2'000'000'000'000};
