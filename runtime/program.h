@@ -117,6 +117,10 @@ bool runs_block(OpKind kind);  // with its weights: forward, recompute, backward
 
 // `host`: what is computed on the host beside `compute`, on what lies there.
 enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm, host };
+// Whether a lane's work is what a step is for; what the others do, it is better hidden behind.
+inline bool computing(LaneKind kind) {
+  return kind == LaneKind::compute || kind == LaneKind::host;
+}
 struct Lane {
   LaneKind kind;
   std::string group;  // of comm lanes: "dp", "dp.inner", "dp.outer"

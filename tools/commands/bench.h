@@ -20,6 +20,7 @@ void end_bench_progress();
 int bench_adam(const Args& args);
 int bench_calibrate(const Args& args);
 int bench_predict(const Args& args);
+int bench_offload(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
 int bench_tune(const Args& args);
