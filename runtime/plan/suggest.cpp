@@ -234,8 +234,9 @@ class Search {
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
     Layout layout = make_layout(config, model_);
-    settle_placement(config, layout, phases, limits);
-    const auto lead = std::exchange(layout.prefetch, 0);  // the least memory: most candidates need no more compiling
+    const auto lead = layout.prefetch;
+    settle_placement(config, layout, phases, limits, false);
+    layout.prefetch = 0;  // the least memory: most candidates need no more compiling
     Compiled compiled = compile(layout, phases, {}, false);
     result.peaks = peak_bytes(compiled.plan);
     for (size_t t = 0; t < core::tier_count; ++t) {

@@ -20,7 +20,7 @@ using core::Category;
 namespace {
 
 const char* const base = R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
-  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576},
+  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576, "placement": "device", "recompute": "none"},
   "model": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocab": 2048, "tied": true}})";
 
 // A plan and what it refers to.
