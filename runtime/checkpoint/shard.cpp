@@ -11,10 +11,9 @@ namespace zrt::runtime::checkpoint {
 namespace {
 
 struct Piece {
-  const float* values;
-  int64_t elements;
+  const Run* run;
+  int64_t first, elements;  // of its run
   std::vector<int64_t> offsets;
-  core::DeviceKind device;
 };
 
 struct Part {
@@ -28,19 +27,19 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   for (const Run& run : runs) parts = std::max(parts, most_rectangles(run.shape.size()));
   std::vector<Part> result(parts);
   for (const Run& run : runs) {
-    std::vector<std::pair<Rectangle, const float*>> rectangles;
-    const float* values = run.values;
+    std::vector<std::pair<Rectangle, int64_t>> rectangles;
+    int64_t first = 0;
     for (Rectangle& r : cut_run(run.shape, run.begin, run.begin + run.count)) {
       const int64_t count = r.elements();
-      rectangles.emplace_back(std::move(r), values);
-      values += count;
+      rectangles.emplace_back(std::move(r), first);
+      first += count;
     }
     std::stable_sort(rectangles.begin(), rectangles.end(),
                      [](const auto& a, const auto& b) { return a.first.elements() > b.first.elements(); });
     for (size_t k = 0; k < rectangles.size(); ++k) {
       const Rectangle& r = rectangles[k].first;
       result[k].header.tensors.push_back({run.tensor, "F32", r.shape, 0, 0});
-      result[k].pieces[run.tensor] = {rectangles[k].second, r.elements(), r.offsets, run.device};
+      result[k].pieces[run.tensor] = {&run, rectangles[k].second, r.elements(), r.offsets};
     }
   }
   for (Part& part : result) {
@@ -51,15 +50,22 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   return result;
 }
 
-// What lies on a GPU comes to the host a part at a time.
+// What does not lie in the host's memory comes there a part at a time.
 void write_values(core::NewFile& file, const Piece& piece) {
-  const auto* values = reinterpret_cast<const std::byte*>(piece.values);
+  constexpr uint64_t most = 4 << 20;
+  const Run& run = *piece.run;
   const uint64_t bytes = static_cast<uint64_t>(piece.elements) * sizeof(float);
-  if (piece.device == core::DeviceKind::cpu) return file.write(values, bytes);
-  std::vector<std::byte> part(std::min<uint64_t>(bytes, 16 << 20));
+  const uint64_t begin = static_cast<uint64_t>(piece.first) * sizeof(float);
+  const auto* values = run.read ? nullptr : reinterpret_cast<const std::byte*>(run.values) + begin;
+  if (!run.read && run.device == core::DeviceKind::cpu) return file.write(values, bytes);
+  std::vector<std::byte> part(std::min(bytes, most));
   for (uint64_t at = 0; at < bytes; at += part.size()) {
     const uint64_t count = std::min<uint64_t>(part.size(), bytes - at);
-    core::read_bytes(part.data(), values + at, count, piece.device);
+    if (run.read) {
+      run.read(begin + at, part.data(), count);
+    } else {
+      core::read_bytes(part.data(), values + at, count, run.device);
+    }
     file.write(part.data(), count);
   }
 }

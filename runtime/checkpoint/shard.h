@@ -2,7 +2,9 @@
 // plain safetensors whose metadata say where in the whole tensor each rectangle lies. A tensor may occur once per file,
 // so the rectangles of one run go to several files: rectangle k to part k.
 #pragma once
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -14,13 +16,16 @@
 
 namespace zrt::runtime::checkpoint {
 
-// Elements [begin, begin + count) of a whole fp32 tensor, in memory of the host or of a GPU.
+// Elements [begin, begin + count) of a whole fp32 tensor: in memory of the host or of a GPU, or wherever `read` finds
+// them.
 struct Run {
   std::string tensor;
   std::vector<int64_t> shape;
   int64_t begin = 0, count = 0;
   const float* values = nullptr;
   core::DeviceKind device = core::DeviceKind::cpu;  // whose memory that is
+  // In place of `values`: gives out bytes [skip, skip + bytes) of them, at most 4 MiB at a time.
+  std::function<void(uint64_t skip, std::byte* to, uint64_t bytes)> read = nullptr;
 };
 
 // Writes shard-<rank + 1>-model-<part>-of-<parts>.safetensors into `folder` (which exists), each brought to disk.
