@@ -17,7 +17,7 @@ struct BlockFileOptions {
   std::filesystem::path folder;  // exists
   int rank = 0;                  // names the file: "rank-<n>.zrt", 0600
   uint64_t bytes = 0;            // of the whole file
-  unsigned depth = 16;           // transfers in flight
+  unsigned depth = 32;           // transfers in flight
   uint64_t piece = piece_bytes;  // a multiple of block_alignment up to 1 GiB
   double bytes_per_second = 0;   // slows the file down to this, for tests and measurements; 0: as fast as it is
   std::function<void(const std::string&)> warn;  // why something is slower than it could be
@@ -38,9 +38,10 @@ class BlockFile {
   void register_memory(std::byte* data, uint64_t bytes);
 
   // An extent of `bytes` at `offset`, both and the address multiples of block_alignment. Blocks until it is done. An
-  // extent is read as it was written: same offset, same size. After an error it counts as never written. One thread at
-  // a time. Throws core::DataError naming the file, the offset and what is wrong: an error of the system, a file that
-  // was deleted or cut short, a piece with another hash, an extent that was not written.
+  // extent is read as it was written: same offset, same size; one whose write failed counts as never written. One
+  // thread at a time. Throws core::DataError naming the file, the offset and what is wrong: an error of the system, a
+  // file that was deleted or cut short, a piece with another hash, an extent that was not written; `to` then holds
+  // anything.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
   // Bytes [skip, skip + count) of the extent of `bytes` at `offset`: whole pieces, of which the extent's last may be

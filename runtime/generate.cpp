@@ -55,7 +55,7 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   one.zero.stage = 0;
   one.batch = {1, 1, 1};
   one.parallel.reduce_every = 1;
-  const Layout layout = make_layout(one, model);
+  Layout layout = make_layout(one, model);
   Compiled compiled = compile_within_budget(one, layout, {"load", "decode"});
   const checkpoint::Reader file(checkpoint_folder, false);
   require_tensors(file, layout, false);

@@ -86,12 +86,14 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
                                [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
   };
   // State first, then workspaces, then the rest, each largest first. Workspaces lie low because a library may leave the
-  // end of its scratchpad untouched, while the buffer at the top must show the measured peak.
+  // end of its scratchpad untouched, while the buffer at the top must show the measured peak; so do activations in the
+  // tiers behind, which have the gaps of what they are copies of.
   std::vector<BufferId> order(set.buffers.size());
   std::iota(order.begin(), order.end(), 0u);
   auto rank = [&](const Buffer& buffer) {
     if (buffer.life != Life::transient) return 0;
-    return buffer.category == core::Category::workspace ? 1 : 2;
+    const bool behind = buffer.category == core::Category::activations && buffer.tier != core::Tier::device;
+    return buffer.category == core::Category::workspace || behind ? 1 : 2;
   };
   std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) {
     const Buffer &x = set.buffers[a], &y = set.buffers[b];

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "optimizer/optimizer.h"
 
 namespace zrt::runtime {
 namespace {
@@ -162,11 +163,13 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
 }
 
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
+  // Sums that ranks share are the device's.
+  const bool shares = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
   for (UnitHomes& homes : placement.units) {
     const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
                                                              [](core::Tier t) { return t != core::Tier::device; });
     const bool weights = (layout.has_master() ? homes.master : homes.weight) != core::Tier::device;
-    const bool host = side == UpdateSide::automatic ? states || weights : side == UpdateSide::host;
+    const bool host = side == UpdateSide::automatic ? !shares && (states || weights) : side == UpdateSide::host;
     homes.update = host ? core::Tier::host : core::Tier::device;
   }
 }

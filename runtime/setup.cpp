@@ -12,6 +12,7 @@
 #include "runtime/placement_rules.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
+#include "runtime/plan/place.h"
 
 namespace zrt::runtime {
 
@@ -153,14 +154,19 @@ Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_
 
 }  // namespace
 
-Compiled compile_within_budget(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+Compiled compile_within_budget(const Config& config, Layout& layout, const std::vector<std::string>& phases,
                                int host_ranks) {
   check_run(config);
   core::require_device(layout.device);
   use_kernel_table(config);
   core::set_threads(config.run.threads_per_rank);
-  Compiled compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
+  Limits budgets = memory_limits(config, nullptr);
+  if (!budgets.of(core::Tier::device) && layout.device == core::DeviceKind::cuda) {
+    budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
+  }
+  settle_placement(config, layout, phases, budgets);
+  Compiled compiled = compile_with_lead(config, layout, phases, budgets);
   for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
     if (limits.hold(peak_bytes(compiled.plan))) continue;
     // Text is generated on one rank whatever the configuration says: nothing in it would help.

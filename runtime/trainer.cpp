@@ -82,7 +82,7 @@ class Training {
   const TrainHooks& hooks_;
   comm::Transport& transport_;
   const models::Model& model_;
-  const Layout layout_;
+  Layout layout_;
   const data::BatchShape batch_{layout_.micro_batch, layout_.dp, static_cast<int64_t>(layout_.microbatches)};
   const std::filesystem::path out_ = config_.run.out;
   std::unique_ptr<data::SampleSource> source_;

@@ -28,7 +28,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     c->config = config;
     c->config.zero.stage = stage;
     c->layout = make_layout(c->config, model);
-    const Layout& layout = c->layout;
+    Layout& layout = c->layout;
     c->session = std::make_unique<Session>(layout, compile_within_budget(c->config, layout, {"init", "step"}),
                                            session_options(c->config), SessionHooks{random_batches(layout, step), {}});
     c->session->run("init", {});

@@ -44,8 +44,9 @@ std::vector<Lead> leads(const Layout& layout, bool cluster) {
 
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                            const Limits& limits, bool check) {
-  const bool gathers = layout.overlap && layout.zero.weights == optimizer::Extent::shard &&
-                       std::find(phases.begin(), phases.end(), "step") != phases.end();
+  const bool sharded = layout.overlap && layout.zero.weights == optimizer::Extent::shard;
+  const bool gathers =
+      (sharded || layout.placement.moves()) && std::find(phases.begin(), phases.end(), "step") != phases.end();
   std::optional<Cluster> cluster;
   if (gathers && !config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
   Compiled chosen;

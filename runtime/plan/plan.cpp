@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/plan/lead.h"
+#include "runtime/plan/place.h"
 
 namespace zrt::runtime {
 namespace {
@@ -31,7 +32,7 @@ int64_t Plan::tokens_per_step() const {
   return layout->micro_batch * layout->sequence * layout->dp * int64_t{layout->microbatches};
 }
 
-Plan make_plan(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+Plan make_plan(const Config& config, Layout& layout, const std::vector<std::string>& phases,
                const std::optional<Cluster>& cluster) {
   core::set_threads(config.run.threads_per_rank);
   Plan plan;
@@ -42,6 +43,7 @@ Plan make_plan(const Config& config, const Layout& layout, const std::vector<std
   // Data-parallel ranks all run the same programs.
   RankGroup& group = plan.groups.emplace_back();
   group.last = layout.dp - 1;
+  settle_placement(config, layout, phases, plan.limits);
   group.compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");

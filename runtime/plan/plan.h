@@ -38,7 +38,7 @@ struct Plan {
 
 // Compiles and verifies `phases`, as a run does. `layout` must outlive the plan. Throws core::Error for what a run
 // would refuse too, save that memory does not suffice.
-Plan make_plan(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+Plan make_plan(const Config& config, Layout& layout, const std::vector<std::string>& phases,
                const std::optional<Cluster>& cluster);
 
 std::string to_json(const Plan& plan);    // docs/plan.md has its keys

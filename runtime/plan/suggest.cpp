@@ -11,6 +11,7 @@
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
+#include "runtime/plan/place.h"
 #include "runtime/setup.h"
 #include "runtime/simulator.h"
 
@@ -233,6 +234,7 @@ class Search {
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
     Layout layout = make_layout(config, model_);
+    settle_placement(config, layout, phases, limits);
     const auto lead = std::exchange(layout.prefetch, 0);  // the least memory: most candidates need no more compiling
     Compiled compiled = compile(layout, phases, {}, false);
     result.peaks = peak_bytes(compiled.plan);

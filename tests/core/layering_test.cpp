@@ -32,7 +32,7 @@ bool in_back_end(const std::string& path) {
 constexpr const char* marks_functions = "core/host_device.h";
 
 const std::regex vendor_header(
-    R"((^|(?!.*/cuda/).*/)(dnnl|mpi|nccl|cuda_|cublas|cudnn|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
+    R"((^|(?!.*/cuda/).*/)(dnnl|mpi|nccl|cuda_|cublas|cudnn|liburing|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
 
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
@@ -125,6 +125,7 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
   CHECK(count("models/a.h", "#include <oneapi/dnnl/dnnl.hpp>\n") == 1);
   CHECK(count("models/a.h", "#include <dnnl.hpp>\n") == 1);
   CHECK(count("comm/a.h", "#include <mpi.h>\n#include <nccl.h>\n#include <cuda_runtime.h>\n") == 3);
+  CHECK(count("offload/a.h", "#include <liburing.h>\n") == 1);
   CHECK(count("core/cuda/a.cuh", "#include <cuda_runtime.h>\n#include <nccl.h>\n") == 0);
   CHECK(violations({{"core/cuda/a.h", "#include <cuda_runtime_api.h>\n"},
                     {"core/cuda/b.h", "#include \"core/cuda/a.h\"\n"},

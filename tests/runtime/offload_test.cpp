@@ -55,3 +55,49 @@ TEST_CASE("where states and activations are at home does not change a bit, and e
     }
   }
 }
+
+TEST_CASE("an optimizer on the host costs two bytes down and two up for each parameter, four down for fp32 gradients") {
+  const models::Model model = make_toy(4, 12, 17, 5, false, false);
+  for (int ranks : {1, 2, 4}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      for (uint32_t accumulation : {1u, 4u}) {
+        Setting s;
+        s.ranks = ranks, s.stage = stage, s.compute = core::DType::bf16, s.accumulation = accumulation;
+        s.reduce_every = stage < 2 ? accumulation : 1;
+        s.placement = [](const runtime::Layout& layout) {
+          return uniform(layout, core::Tier::device, core::Tier::device, core::Tier::host, core::Tier::host,
+                         core::Tier::device, core::Tier::host);
+        };
+        const runtime::Layout layout = make_layout(model, s);
+        uint64_t elements = 0;  // that this rank updates
+        for (const optimizer::Unit& unit : layout.units.units) {
+          elements += static_cast<uint64_t>(layout.extent(unit, layout.zero.states));
+        }
+        INFO("ranks " << ranks << ", stage " << stage << ", accumulation " << accumulation);
+        const Outcome outcome = run(model, s);
+        CHECK(outcome.moved == outcome.moved_forecast);
+        CHECK(outcome.moved.to_device == 2 * elements);
+        // The decision, which updates read, goes down with the gradients.
+        CHECK(outcome.moved.to_host == (accumulation == 1 ? 2 : 4) * elements + sizeof(runtime::Control));
+        CHECK(outcome.moved.read + outcome.moved.written == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("states on NVMe are read and written once a step") {
+  const models::Model model = make_toy(4, 12, 17, 5, false, false);
+  Setting s;
+  s.compute = core::DType::bf16;
+  s.placement = [](const runtime::Layout& layout) {
+    return uniform(layout, core::Tier::device, core::Tier::device, core::Tier::nvme, core::Tier::nvme,
+                   core::Tier::device, core::Tier::host);
+  };
+  uint64_t blocks = 0;  // of the master and two moments
+  for (const optimizer::Unit& unit : make_layout(model, s).units.units) {
+    blocks += 3 * ((static_cast<uint64_t>(unit.elements) * 4 + 4095) / 4096);
+  }
+  const Outcome outcome = run(model, s);
+  CHECK(outcome.moved.read == 4096 * blocks);
+  CHECK(outcome.moved.written == 4096 * blocks);
+}

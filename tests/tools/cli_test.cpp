@@ -12,11 +12,27 @@ std::string config(const Folder& folder, const std::string& more = "") {
 }  // namespace
 
 TEST_CASE("A command line that cannot be understood exits with 2 and says what is legal") {
-  for (const char* arguments :
-       {"", "trian", "train", "train --ranks", "train x.json --rank 2 --nonsense", "data", "launch",
-        "launch x.json --nonsense", "launch x.json --max-restarts", "data build x", "bench", "bench train --stages 0,7",
-        "bench overlap --rounds 0", "bench overlap --dtype fp8", "bench overlap --set zero_optimization.stage=2",
-        "bench traffic", "generate", "eval"}) {
+  for (const char* arguments : {"",
+                                "trian",
+                                "train",
+                                "train --ranks",
+                                "train x.json --rank 2 --nonsense",
+                                "data",
+                                "launch",
+                                "launch x.json --nonsense",
+                                "launch x.json --max-restarts",
+                                "data build x",
+                                "bench",
+                                "bench train --stages 0,7",
+                                "bench overlap --rounds 0",
+                                "bench overlap --dtype fp8",
+                                "bench overlap --set zero_optimization.stage=2",
+                                "bench traffic",
+                                "bench io",
+                                "bench io --path . --block 1000",
+                                "bench io --path . --depth 0",
+                                "generate",
+                                "eval"}) {
     const Result result = run_zrt(arguments);
     INFO("zrt " << arguments << "\n" << result.text);
     CHECK(result.code == 2);
@@ -385,4 +401,27 @@ TEST_CASE("A measurement beside traffic that does not flow is refused") {
   INFO(result.text);
   CHECK(result.code == 1);
   CHECK(result.text.find("no traffic flows; start `zrt bench traffic --pace ") != std::string::npos);
+}
+
+TEST_CASE("Bench io measures a folder's disk and leaves nothing there") {
+  const Folder folder("io");
+  const std::string path = folder / "disk";
+  fs::create_directories(path);
+  const std::string sizes = "bench io --bytes 3145728 --extent 2097152 --block 65536 --rounds 1 --json --path ";
+  const Result result = run_command(std::string(ZRT_BINARY_DIR) + "/zrt " + sizes + path + " 2>/dev/null");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  REQUIRE(json["rows"].size() == 2);
+  for (const auto& row : json["rows"]) CHECK(row["bytes_per_second"]["median"] > 0);
+  CHECK(fs::is_empty(path));
+  const Result missing = run_zrt(sizes + path + "/missing");
+  CHECK(missing.code == 1);
+  CHECK(missing.text.find("/missing/rank-0.zrt: cannot be created: No such file") != std::string::npos);
+  const Result without =
+      run_command("PATH=/nowhere " + std::string(ZRT_BINARY_DIR) + "/zrt " + sizes + path + " --fio");
+  INFO(without.text);
+  CHECK(without.code == 1);
+  CHECK(without.text.find("fio cannot be run") != std::string::npos);
+  CHECK(fs::is_empty(path));
 }

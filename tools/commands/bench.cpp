@@ -256,7 +256,7 @@ int bench_command(const Args& args) {
   if (what == "traffic") return bench_traffic(rest);
   if (what == "calibrate") return bench_calibrate(rest);
   if (what == "predict") return bench_predict(rest);
-  constexpr const char* legal = "train, save, adam, comm, overlap, traffic, calibrate, predict and tune";
+  constexpr const char* legal = "train, save, adam, comm, overlap, traffic, calibrate, predict, tune and io";
   if (what == "--help" || what == "-h") {
     std::cout << "usage: zrt bench WHAT [options]; WHAT is one of " << legal << "; each takes --help and --json\n";
     return 0;
@@ -266,6 +266,7 @@ int bench_command(const Args& args) {
   if (what == "save") return bench_save(rest);
   if (what == "adam") return bench_adam(rest);
   if (what == "tune") return bench_tune(rest);
+  if (what == "io") return bench_io(rest);
   throw core::UsageError(fmt::format("zrt bench '{}': legal are {}", what, legal));
 }
 

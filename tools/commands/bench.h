@@ -22,5 +22,6 @@ int bench_predict(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
 int bench_tune(const Args& args);
+int bench_io(const Args& args);
 
 }  // namespace zrt::tools

@@ -30,7 +30,7 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   models::data::common_tokenizer(prefixes, config.model.vocab);
 
   const models::Model model = runtime::make_model(config.model);
-  const runtime::Layout layout = runtime::make_layout(config, model);
+  runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::EvalData data = runtime::open_eval_data(sources, config.model);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
   runtime::require_tensors(weights, layout, false);

@@ -1,0 +1,256 @@
+#include "runtime/plan/place.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "optimizer/optimizer.h"
+#include "runtime/compile.h"
+#include "runtime/nominal_cluster.h"
+#include "runtime/op_cost.h"
+#include "runtime/placement_rules.h"
+#include "runtime/plan/lead.h"
+#include "runtime/simulator.h"
+
+namespace zrt::runtime {
+namespace {
+
+using What = Leaving::What;
+
+uint64_t as_bytes(int64_t elements, core::DType type) {
+  return static_cast<uint64_t>(elements) * core::dtype_size(type);
+}
+
+// What a step moves and computes for the states and activations that have left.
+class Prices {
+ public:
+  Prices(const Layout& layout, const Cluster& cluster)
+      : layout_(layout), rates_(cluster.rates(layout.compute)), memory_(cluster.memory_bytes_per_second) {
+    link_ = cluster.host_link.bytes_per_second;
+    if (layout.link_bytes_per_second > 0) link_ = std::min(link_, layout.link_bytes_per_second);
+    passes_ = layout.order == MicrobatchOrder::layer_major ? 1 : layout.microbatches;
+    windows_ = layout.microbatches / layout.reduce_every;
+  }
+
+  // Master and states, updated where they are: the gradient goes down and the new weight up. Without a master the
+  // weight, which the update reads, goes down too.
+  Leaving optimizer(size_t u) const {
+    const optimizer::Unit& unit = layout_.units.units[u];
+    uint64_t bytes = layout_.has_master() ? as_bytes(layout_.extent(unit, layout_.zero.states), core::DType::f32) : 0;
+    for (const optimizer::UnitState& kind : optimizer::unit_states(layout_.optimizer, unit)) {
+      bytes += as_bytes(layout_.extent(unit, kind), core::DType::f32);
+    }
+    const int64_t updated = layout_.extent(unit, layout_.zero.states);
+    const auto weight = static_cast<double>(as_bytes(updated, layout_.compute));
+    const double moved = static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master() ? 1 : 2);
+    return {What::optimizer, u, bytes, moved / link_};
+  }
+  // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
+  Leaving grad(size_t u) const {
+    const uint64_t bytes = as_bytes(layout_.extent(layout_.units.units[u], layout_.zero.grads), layout_.grad);
+    return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
+  }
+  // Up for each forward and backward; what the update on the host would send up, it need not.
+  Leaving weight(size_t u) const {
+    const optimizer::Unit& unit = layout_.units.units[u];
+    const uint64_t bytes = as_bytes(layout_.extent(unit, layout_.weights(unit)), layout_.compute);
+    const double saved = static_cast<double>(as_bytes(layout_.extent(unit, layout_.zero.states), layout_.compute));
+    return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
+  }
+  Leaving activations(size_t b) const {
+    const uint64_t bytes = kept_bytes(b, true);
+    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / slots() / link_};
+  }
+  Leaving recompute(size_t b) const {
+    const models::Shape shape = layout_.shape(models::Mode::train);
+    const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, rates_, memory_);
+    return {What::recompute, b, kept_bytes(b, false), cost.forward_seconds * layout_.microbatches};
+  }
+
+ private:
+  double slots() const { return layout_.order == MicrobatchOrder::layer_major ? layout_.microbatches : 1; }
+  // What a block saves, and with `input` what the one before it hands on.
+  uint64_t kept_bytes(size_t b, bool input) const {
+    const models::Shape shape = layout_.shape(models::Mode::train);
+    uint64_t bytes = layout_.model->blocks[b]->saved_bytes(shape);
+    if (input && b > 0) {
+      bytes += as_bytes(shape.rows() * layout_.model->blocks[b - 1]->output_width(), shape.type);
+    }
+    return bytes * static_cast<uint64_t>(slots());
+  }
+
+  const Layout& layout_;
+  const ComputeRates& rates_;
+  double memory_, link_ = 1;
+  uint32_t passes_ = 1, windows_ = 1;
+};
+
+class Search {
+ public:
+  Search(const Config& config, const Layout& layout, const std::vector<std::string>& phases, const Limits& limits,
+         const Cluster& cluster)
+      : config_(config),
+        base_(layout),
+        phases_(phases),
+        limits_(limits),
+        order_(leaving_order(config, layout, cluster)) {
+    base_.placement.units.resize(base_.units.units.size());
+    base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
+  }
+
+  // The layout with the fewest departures that hold; with all of them when none do.
+  Layout run() {
+    const size_t left = fewest(order_.size(), [&](size_t n) { return holds(with(n, 0), Tier::device); });
+    Layout best = with(left, 0);
+    if (config_.memory.nvme_path.empty() || holds(best, Tier::host)) return best;
+    // What comes from a file is longer on its way, so that more may be on the device at a time.
+    const auto all = [&](size_t n) { return with(n, moved(n).size()); };
+    const size_t more = fewest(order_.size(), [&](size_t n) { return n >= left && holds(all(n), Tier::device); });
+    best = with(more, fewest(moved(more).size(), [&](size_t n) { return holds(with(more, n), Tier::host); }));
+    return holds(best, Tier::device) ? best : all(more);
+  }
+
+ private:
+  // The smallest number up to `most` for which `enough` holds, where more is never worse; `most` if there is none.
+  template <class Enough>
+  static size_t fewest(size_t most, Enough enough) {
+    size_t low = 0, high = most;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (enough(middle)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  bool holds(const Layout& layout, Tier tier) const {
+    const auto& limit = limits_.tiers[static_cast<size_t>(tier)];
+    if (!limit) return true;
+    return peak_bytes(compile(layout, phases_, {}, false).plan)[static_cast<size_t>(tier)] <= limit->bytes;
+  }
+
+  // Those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched once a step
+  // before what every microbatch needs.
+  std::vector<Leaving> moved(size_t left) const {
+    std::vector<Leaving> all(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(left));
+    std::erase_if(all, [](const Leaving& leaving) { return leaving.what == What::recompute; });
+    std::stable_sort(all.begin(), all.end(), [](const Leaving& a, const Leaving& b) { return a.what < b.what; });
+    return all;
+  }
+
+  Layout with(size_t left, size_t on_file) const {
+    Layout layout = base_;
+    Placement& placement = layout.placement;
+    size_t number = 0;
+    for (const Leaving& leaving : moved(left)) {
+      const Tier tier = number++ < on_file ? Tier::nvme : Tier::host;
+      switch (leaving.what) {
+        case What::optimizer: {
+          UnitHomes& homes = placement.units[leaving.index];
+          if (layout.has_master()) homes.master = tier;
+          const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[leaving.index]).size();
+          homes.states.assign(kinds, tier);
+          break;
+        }
+        case What::grad:
+          placement.units[leaving.index].grad = tier;
+          break;
+        case What::weight:
+          placement.units[leaving.index].weight = tier;
+          break;
+        case What::activations:
+          placement.activations[leaving.index] = tier;
+          break;
+        case What::recompute:
+          break;
+      }
+    }
+    for (size_t i = 0; i < left; ++i) {
+      if (order_[i].what != What::recompute) continue;
+      placement.recompute.resize(layout.model->blocks.size(), Recompute::none);
+      placement.recompute[order_[i].index] = Recompute::full;
+    }
+    place_updates(config_.memory.update, layout, placement);
+    return layout;
+  }
+
+  const Config& config_;
+  Layout base_;
+  const std::vector<std::string>& phases_;
+  const Limits& limits_;
+  const std::vector<Leaving> order_;
+};
+
+Cluster machine(const Config& config) {
+  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+}
+
+double step_seconds(const Layout& layout, const std::vector<std::string>& phases, const Cluster& cluster) {
+  const Compiled compiled = compile(layout, phases, {}, false);
+  return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+}
+
+}  // namespace
+
+std::vector<Leaving> leaving_order(const Config&, const Layout& layout, const Cluster& cluster) {
+  const Prices prices(layout, cluster);
+  std::vector<Leaving> order;
+  const size_t layers = layer_count(*layout.model);
+  if (layout.open_placement) {
+    // From the last unit to the first: of what the last blocks need, less is moved, because their backward comes soon.
+    for (size_t u = layout.units.units.size(); u-- > 0;) {
+      const UnitHomes homes = layout.placement.homes(u);
+      const Leaving optimizer = prices.optimizer(u);
+      const bool there = homes.master == Tier::device && std::all_of(homes.states.begin(), homes.states.end(),
+                                                                     [](Tier tier) { return tier == Tier::device; });
+      if (there && optimizer.bytes > 0) order.push_back(optimizer);
+      // Not before the optimizer's: without an update on the host they would come up again.
+      Leaving grad = prices.grad(u);
+      grad.seconds =
+          std::max(grad.seconds, optimizer.bytes > 0 ? optimizer.price() * static_cast<double>(grad.bytes) : 0);
+      if (homes.grad == Tier::device) order.push_back(grad);
+      if (homes.weight == Tier::device) order.push_back(prices.weight(u));
+    }
+  }
+  // From the first layer on: its activations are needed last.
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const size_t block = block_of_layer(layer);
+    if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) != Recompute::none)
+      continue;
+    const Leaving moved = prices.activations(block), again = prices.recompute(block);
+    const bool recompute = layout.open_recompute && (!layout.open_placement || again.price() <= moved.price());
+    if (recompute || layout.open_placement) order.push_back(recompute ? again : moved);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Leaving& a, const Leaving& b) {
+    return a.price() != b.price() ? a.price() < b.price() : a.what < b.what;
+  });
+  return order;
+}
+
+void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
+                      const Limits& limits) {
+  const bool trains = std::find(phases.begin(), phases.end(), "step") != phases.end();
+  const Cluster cluster = machine(config);
+  const bool open = layout.open_placement || layout.open_recompute;
+  if (open && !limits.hold(peak_bytes(compile(layout, phases, {}, false).plan))) {
+    Layout settled = Search(config, layout, phases, limits, cluster).run();
+    if (!limits.hold(peak_bytes(compile(settled, phases, {}, false).plan))) {
+      // Without anything brought ahead of its use.
+      Layout least = layout;
+      least.prefetch = 0;
+      settled = Search(config, least, phases, limits, cluster).run();
+    }
+    layout.placement = settled.placement;
+  }
+  if (!trains || layout.order != MicrobatchOrder::automatic || layout.microbatches == 1 || !layout.placement.moves())
+    return;
+  Layout by_layer = layout;
+  by_layer.order = MicrobatchOrder::layer_major;
+  if (open) by_layer.placement = Search(config, by_layer, phases, limits, cluster).run().placement;
+  if (!limits.hold(peak_bytes(compile(by_layer, phases, {}, false).plan))) return;
+  if (step_seconds(by_layer, phases, cluster) < step_seconds(layout, phases, cluster)) layout = by_layer;
+}
+
+}  // namespace zrt::runtime

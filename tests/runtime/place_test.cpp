@@ -1,0 +1,126 @@
+// What leaves the device tier when a budget asks for it.
+#include "runtime/plan/place.h"
+
+#include "catch.h"
+#include "runtime/nominal_cluster.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+
+using namespace zrt;
+using namespace zrt::testing;
+using runtime::Leaving;
+using What = Leaving::What;
+
+namespace {
+
+runtime::Config config_of(const std::vector<std::string>& sets = {}) {
+  return runtime::parse_config(R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})", "place",
+                               sets, 1);
+}
+
+uint64_t device_bytes(const runtime::Layout& layout, const Setting& s) {
+  return runtime::compile(layout, phases_of(s), {}, false).plan.device().peak_bytes;
+}
+
+runtime::Limits limits_of(uint64_t device, std::optional<uint64_t> host = {}) {
+  runtime::Limits limits;
+  limits.of(core::Tier::device) = runtime::Limit{device, "the test"};
+  if (host) limits.of(core::Tier::host) = runtime::Limit{*host, "the test"};
+  return limits;
+}
+
+runtime::Layout open_layout(const models::Model& model, const Setting& s) {
+  runtime::Layout layout = make_layout(model, s);
+  layout.open_placement = true;
+  return layout;
+}
+
+// Settled with next to no device memory: the least that a run needs.
+runtime::Layout least(const models::Model& model, const Setting& s) {
+  runtime::Layout layout = open_layout(model, s);
+  settle_placement(config_of(), layout, phases_of(s), limits_of(1));
+  return layout;
+}
+
+Setting setting(int ranks, int stage, uint32_t accumulation = 1) {
+  Setting s;
+  s.ranks = ranks, s.stage = stage, s.compute = core::DType::bf16, s.accumulation = accumulation;
+  s.unit_elements = 100;
+  s.steps = 2;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("at five budgets from the least to everything a run fits and has the same bits") {
+  unsigned number = 0;
+  for (int ranks : {1, 2, 3, 4}) {
+    for (int stage = 0; stage < 4; ++stage, ++number) {
+      const models::Model model = make_toy(6, 16, 17, 5, number % 2 == 1, number % 3 == 1);
+      Setting s = setting(ranks, stage, number % 3 == 0 ? 4 : 1);
+      const Outcome reference = run(model, s);
+      const runtime::Layout smallest = least(model, s);
+      const uint64_t low = device_bytes(smallest, s), high = reference.plan.device().peak_bytes;
+      REQUIRE(low < high);
+      size_t departures_before = ~size_t{0};
+      for (uint64_t i = 0; i < 5; ++i) {
+        INFO("ranks " << ranks << ", stage " << stage << ", budget " << i);
+        runtime::Layout layout = open_layout(model, s);
+        settle_placement(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
+        CHECK(layout.placement.moves() == (i < 4));
+        size_t departures = 0;
+        for (const runtime::UnitHomes& homes : layout.placement.units) {
+          departures += (homes.weight != core::Tier::device) + (homes.grad != core::Tier::device) +
+                        (homes.master != core::Tier::device);
+        }
+        CHECK(departures <= departures_before);
+        departures_before = departures;
+        const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
+        CHECK(outcome.planned[0] <= low + (high - low) * i / 4);
+        CHECK(outcome.state == reference.state);
+        CHECK(outcome.losses == reference.losses);
+        CHECK(outcome.measured == outcome.planned);
+        CHECK(outcome.measured_behind == outcome.planned_behind);
+        CHECK(outcome.moved == outcome.moved_forecast);
+      }
+    }
+  }
+}
+
+TEST_CASE("masters and moments leave before gradients, gradients before weights") {
+  const models::Model model = make_toy(6, 16, 17, 5, false, false);
+  const Setting s = setting(2, 3);
+  const runtime::Layout layout = open_layout(model, s);
+  const auto order = leaving_order(config_of(), layout, runtime::nominal_cluster(core::DeviceKind::cpu));
+  const auto last = [&](What what) {
+    size_t found = 0;
+    for (size_t i = 0; i < order.size(); ++i) found = order[i].what == what ? i : found;
+    return found;
+  };
+  const auto first = [&](What what) {
+    return static_cast<size_t>(
+        std::find_if(order.begin(), order.end(), [&](const Leaving& l) { return l.what == what; }) - order.begin());
+  };
+  CHECK(last(What::optimizer) < first(What::grad));
+  CHECK(last(What::grad) < first(What::weight));
+  // Gradients of several windows cross the link more often than weights that are fetched for two of them would.
+  size_t units = 0;
+  for (const Leaving& leaving : order) units += leaving.what == What::weight;
+  CHECK(units == layout.units.units.size());
+}
+
+TEST_CASE("what the host tier does not hold goes on to NVMe, and only then") {
+  const models::Model model = make_toy(6, 128, 17, 5, false, false);
+  const Setting s = setting(1, 0);
+  const uint64_t low = device_bytes(least(model, s), s);
+  const runtime::Config with_file = config_of({"memory.nvme_path=scratch"});
+  runtime::Layout wide = open_layout(model, s), narrow = wide;
+  settle_placement(with_file, wide, phases_of(s), limits_of(low));
+  CHECK(!wide.placement.uses(core::Tier::nvme));
+  const auto host = runtime::compile(wide, phases_of(s)).plan.host().peak_bytes;
+  settle_placement(with_file, narrow, phases_of(s), limits_of(low, host - 200000));
+  CHECK(narrow.placement.uses(core::Tier::nvme));
+  const runtime::MemoryPlan plan = runtime::compile(narrow, phases_of(s)).plan;
+  CHECK(plan.host().peak_bytes <= host - 200000);
+  CHECK(plan.device().peak_bytes <= low);
+}
