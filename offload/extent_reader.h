@@ -14,10 +14,9 @@ class ExtentReader {
 
   explicit ExtentReader(BlockFile& file);  // `file` must outlive it, and nobody else use it during read()
 
-  // Bytes [skip, skip + count) of the extent of `bytes` at `offset`. What it holds it gives out again: between a write
-  // of the extent and a read of it lies forget(). Throws as BlockFile::read.
+  // Bytes [skip, skip + count) of the extent of `bytes` at `offset`. What it holds it gives out again: a reader ends
+  // before an extent that it has read is written anew. Throws as BlockFile::read.
   void read(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count);
-  void forget() { held_ = 0; }
 
  private:
   struct Free {

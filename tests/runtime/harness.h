@@ -12,6 +12,7 @@
 #include "core/philox.h"
 #include "runtime/session.h"
 #include "tests/device.h"
+#include "tests/temporary_folder.h"
 
 namespace zrt::testing {
 
@@ -135,7 +136,8 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.seed = s.seed;
   options.timeout = std::chrono::milliseconds(60000);
   options.executor = {s.threads, s.serialize, s.stress_seed};
-  options.nvme_path = std::filesystem::temp_directory_path().string();
+  static const TemporaryFolder scratch;  // programs that run at once may not share it
+  options.nvme_path = scratch.path.string();
   return options;
 }
 
