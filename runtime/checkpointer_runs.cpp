@@ -7,7 +7,8 @@ namespace zrt::runtime {
 
 using checkpoint::Run;
 
-// This rank's part of a unit, as a run that lacks its tensor: source 0 is the fp32 weights, then come the state kinds.
+// This rank's part of a unit, as a run that lacks its tensor: source 0 is the logical weights, then come the state
+// kinds.
 Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::ExtentReader* file) const {
   const Compiled& compiled = session_.compiled();
   const Layout& layout = session_.layout();
@@ -19,33 +20,31 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
   const Buffer& buffer = compiled.set.buffers[id];
   const optimizer::Unit& u = layout.units.units[unit];
   const int rank = session_.first_local() + static_cast<int>(local);
-  const int64_t skip = copied ? 0 : layout.piece_offset(u, rank, source);
   Run run;
+  run.form = source == 0 ? layout.logical_form() : optimizer::unit_states(layout.optimizer, u)[source - 1].form;
+  const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
   if (buffer.tier == core::Tier::nvme) {
-    run.read = [file, offset = buffer.offset, bytes = buffer.padded(),
-                before = static_cast<uint64_t>(skip) * sizeof(float)](uint64_t at, std::byte* to, uint64_t count) {
-      file->read(offset, bytes, before + at, to, count);
-    };
+    run.read = [file, offset = buffer.offset, bytes = buffer.padded(), skip](
+                   uint64_t at, std::byte* to, uint64_t count) { file->read(offset, bytes, skip + at, to, count); };
     return run;
   }
-  const std::byte* arena = session_.arena(static_cast<int>(local), buffer.tier)->data();
-  run.values = reinterpret_cast<const float*>(arena + buffer.offset) + skip;
+  run.values = session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset + skip;
   run.device = buffer.tier == core::Tier::device ? layout.device : core::DeviceKind::cpu;
   return run;
 }
 
 namespace {
 
-// Of a part of a unit, the run that begins `skip` elements after its begin.
-Run run_of(const Run& part, int64_t skip, std::string tensor, std::vector<int64_t> shape, int64_t begin,
+// Elements [begin, begin + count) of a tensor, which begin with element `first` of a part of a unit.
+Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64_t> shape, int64_t begin,
            int64_t count) {
   Run run = part;
   run.tensor = std::move(tensor), run.shape = std::move(shape), run.begin = begin, run.count = count;
+  const uint64_t skip = core::form_bytes(part.form, first);
   if (!part.read) {
     run.values += skip;
   } else if (skip > 0) {
-    run.read = [read = part.read, before = static_cast<uint64_t>(skip) * sizeof(float)](
-                   uint64_t at, std::byte* to, uint64_t bytes) { read(before + at, to, bytes); };
+    run.read = [read = part.read, skip](uint64_t at, std::byte* to, uint64_t bytes) { read(skip + at, to, bytes); };
   }
   return run;
 }

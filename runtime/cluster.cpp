@@ -23,6 +23,13 @@ double ComputeRates::gemm_seconds(double smallest_dimension, double flops) const
   return flops / (peak_flops_per_second * gemm(smallest_dimension));
 }
 
+// Where a CPU plays the device both lanes run on its cores, and so that neither is promised more than it may get, each
+// has half of them.
+Overlap Cluster::beside_host(core::DeviceKind device) const {
+  if (overlap_host) return *overlap_host;
+  return device == core::DeviceKind::cpu ? Overlap{0.5, 0.5} : Overlap{};
+}
+
 const ComputeRates& Cluster::rates(core::DType type) const {
   const auto index = static_cast<size_t>(type);
   if (index < compute.size() && compute[index]) return *compute[index];

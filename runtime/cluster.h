@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/device.h"
 #include "core/dtype.h"
 #include "core/ledger.h"
 
@@ -52,15 +53,20 @@ struct Cluster {
   int ranks_per_host = 1;
   std::array<std::optional<ComputeRates>, 3> compute;  // fp32, bf16, fp16: the order of core::DType
   double memory_bytes_per_second = 0;                  // reads and writes together
+  std::optional<double> host_memory_bytes_per_second;  // … of what a rank computes on the host; none: as above
   double op_seconds = 0;                               // what starting an op costs its lane
   Link inside_host;                                    // of a rank
   std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
   Exchange exchange = Exchange::once_per_host;
   Overlap overlap_inside, overlap_between;
-  Link host_link;                                       // of a rank, between device and host memory
-  Link disk;                                            // of a host, shared by its ranks
+  std::optional<Overlap> overlap_host;                  // `comm`: of the host lane; none: see beside_host()
+  Link host_link;                                       // of a rank, between device and host memory, each way
+  Link disk;                                            // of a host, shared by its ranks: writes
+  std::optional<double> disk_read_bytes_per_second;     // none: as fast as writes
   std::array<uint64_t, core::tier_count> tier_bytes{};  // device of a rank, host and nvme of a host
 
+  // Of the compute lane of ranks on `device` and their host lane.
+  Overlap beside_host(core::DeviceKind device) const;
   // Throws ConfigError naming the types that the cluster has when it is none of them.
   const ComputeRates& rates(core::DType type) const;
 };

@@ -61,6 +61,10 @@ class Section {
     return figure.in_range(figure.at("value"), range);
   }
 
+  std::optional<double> optional_rate(const char* key) const {
+    return has(key) ? std::optional(number(key, Range::positive)) : std::nullopt;
+  }
+
   int64_t whole(const char* key, int64_t low, int64_t high) const {
     const Section figure = figure_of(key, "value");
     const json& value = figure.at("value");
@@ -157,9 +161,9 @@ ComputeRates read_rates(const Section& section) {
   return rates;
 }
 
-Overlap read_overlap(const Section& section) {
-  section.keys({"compute", "comm"});
-  return {section.number("compute", Range::share), section.number("comm", Range::share)};
+Overlap read_overlap(const Section& section, const char* other) {
+  section.keys({"compute", other});
+  return {section.number("compute", Range::share), section.number(other, Range::share)};
 }
 
 }  // namespace
@@ -181,8 +185,9 @@ Cluster load_cluster(const std::filesystem::path& file) {
   }
   compute.keys(types);
   const Section memory = root.section("memory");
-  memory.keys({"device_bytes", "host_bytes", "nvme_bytes", "bytes_per_second"});
+  memory.keys({"device_bytes", "host_bytes", "nvme_bytes", "bytes_per_second", "host_bytes_per_second"});
   cluster.memory_bytes_per_second = memory.number("bytes_per_second", Range::positive);
+  cluster.host_memory_bytes_per_second = memory.optional_rate("host_bytes_per_second");
   const char* const tiers[] = {"device_bytes", "host_bytes", "nvme_bytes"};
   for (size_t t = 0; t < core::tier_count; ++t) {
     cluster.tier_bytes[t] = static_cast<uint64_t>(memory.whole(tiers[t], t == 0 ? 1 : 0, int64_t{1} << 60));
@@ -190,18 +195,20 @@ Cluster load_cluster(const std::filesystem::path& file) {
   cluster.op_seconds = root.number("op_seconds", Range::not_negative);
   cluster.inside_host = root.link("inside_host");
   const Section overlap = root.section("overlap");
-  overlap.keys({"inside_host", "between_hosts"});
-  cluster.overlap_inside = read_overlap(overlap.section("inside_host"));
+  overlap.keys({"inside_host", "between_hosts", "host_lane"});
+  cluster.overlap_inside = read_overlap(overlap.section("inside_host"), "comm");
+  if (overlap.has("host_lane")) cluster.overlap_host = read_overlap(overlap.section("host_lane"), "host");
   if (root.has("between_hosts")) {
     cluster.between_hosts = root.link("between_hosts", {"exchange"});
     cluster.exchange =
         root.section("between_hosts").word("exchange", {"once_per_host", "once_per_rank"}) == "once_per_host"
             ? Exchange::once_per_host
             : Exchange::once_per_rank;
-    cluster.overlap_between = read_overlap(overlap.section("between_hosts"));
+    cluster.overlap_between = read_overlap(overlap.section("between_hosts"), "comm");
   }
   cluster.host_link = root.link("host_link");
-  cluster.disk = root.link("disk");
+  cluster.disk = root.link("disk", {"read_bytes_per_second"});
+  cluster.disk_read_bytes_per_second = root.section("disk").optional_rate("read_bytes_per_second");
   return cluster;
 }
 

@@ -14,11 +14,6 @@ inline double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Whether a lane's work is what a step is for; what the others do, it is better hidden behind.
-inline bool computing(LaneKind kind) {
-  return kind == LaneKind::compute || kind == LaneKind::host;
-}
-
 struct Executor::Queued {
   core::Anchor begin;  // of the compute lane
   struct Wait {        // of a lane that computes for one that does not

@@ -57,6 +57,10 @@ OpCost collective_cost(const ProgramSet& set, const Op& op, const Layout& layout
   return cost;
 }
 
+core::DType type_of(Role role, const Layout& layout) {
+  return role == Role::weight ? layout.compute : role == Role::grad ? layout.grad : core::DType::f32;
+}
+
 // Bytes that an optimizer op moves: the part of each buffer that belongs to the elements it works on, twice where it is
 // read and written.
 double state_bytes(const ProgramSet& set, const Op& op, const Layout& layout, optimizer::Extent extent) {
@@ -64,10 +68,14 @@ double state_bytes(const ProgramSet& set, const Op& op, const Layout& layout, op
   for (const Access& access : op.accesses) {
     if (access.role == Role::control) continue;  // small, and in a cache
     const Buffer& buffer = set.buffers[access.buffer];
-    const optimizer::Extent held = access.role == Role::weight ? layout.weights(layout.units.units[op.units.front()])
+    const optimizer::Unit& unit = layout.units.units[op.units.front()];
+    // A copy that was brought here may hold no more than the part.
+    const bool whole =
+        buffer.bytes > static_cast<uint64_t>(unit.shard) * core::dtype_size(type_of(access.role, layout));
+    const optimizer::Extent held = access.role == Role::weight ? layout.weights(unit)
                                    : access.role == Role::grad ? layout.zero.grads
                                                                : layout.zero.states;
-    const bool part = extent == optimizer::Extent::shard && held == optimizer::Extent::full &&
+    const bool part = whole && extent == optimizer::Extent::shard && held == optimizer::Extent::full &&
                       (access.role == Role::weight || access.role == Role::grad || access.role == Role::master ||
                        access.role == Role::state);
     bytes += static_cast<double>(buffer.bytes) * (access.use == Use::update ? 2 : 1) / (part ? layout.shards() : 1);
@@ -80,9 +88,14 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
                             : op.kind == OpKind::evaluate ? models::Mode::eval
                                                           : models::Mode::train;
   const models::Block& block = *layout.model->blocks[op.block];
+  const models::Shape shape = layout.shape(mode, op.block);
   const bool last = op.block + 1 == layout.model->blocks.size();
-  const BlockCost cost =
-      block_cost(block, layout.shape(mode), last, cluster.rates(layout.compute), cluster.memory_bytes_per_second);
+  const BlockCost cost = block_cost(block, shape, last, cluster.rates(layout.compute), cluster.memory_bytes_per_second);
+  // Where a block names its FLOPs; else all of the forward.
+  const double flops = block.forward_flops(shape);
+  if (op.kind == OpKind::recompute) {
+    return cost.forward_seconds * (flops > 0 ? block.recompute_flops(shape) / flops : 1);
+  }
   if (op.kind != OpKind::backward) return cost.forward_seconds;
   // Gradients of weights are written whole, by products and by passes alike.
   const double grads = access_bytes(set, op, [](const Access& access) { return access.role == Role::local_grad; });
@@ -145,6 +158,10 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
   return {products / 3 + attention_forward + pass, products * 2 / 3 + attention_backward + 2 * pass};
 }
 
+double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use) {
+  return access_bytes(set, op, [&](const Access& access) { return !use || access.use == *use; });
+}
+
 HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host) {
   const int hosts = (layout.dp + ranks_per_host - 1) / ranks_per_host;
   const int inner = layout.groups.inner;
@@ -168,14 +185,12 @@ HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host) {
 }
 
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
-  const auto all = [](const Access&) { return true; };
   const double start = cluster.op_seconds;
+  const bool on_host = op.lane < set.lanes.size() && set.lanes[op.lane].kind == LaneKind::host;
   const auto at_memory = [&](double bytes) {
-    return OpCost{start + bytes / cluster.memory_bytes_per_second, Resource::compute};
-  };
-  const auto over_host_link = [&](double bytes) {
-    const Link& link = cluster.host_link;
-    return OpCost{start + link.latency_seconds + bytes / link.bytes_per_second, Resource::host_link};
+    const double rate = on_host ? cluster.host_memory_bytes_per_second.value_or(cluster.memory_bytes_per_second)
+                                : cluster.memory_bytes_per_second;
+    return OpCost{start + bytes / rate, on_host ? Resource::host : Resource::compute};
   };
   switch (op.kind) {
     case OpKind::forward:
@@ -201,12 +216,11 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
     case OpKind::evict:
     case OpKind::load_batch:
     case OpKind::snapshot:
-      return over_host_link(access_bytes(set, op, [](const Access& access) { return access.use == Use::write; }));
     case OpKind::export_state:
-      return over_host_link(access_bytes(set, op, all));
+      return transfer_cost(set, op, layout, cluster);
     case OpKind::init:
     case OpKind::load:
-      return at_memory(access_bytes(set, op, all));
+      return at_memory(access_bytes(set, op));
     case OpKind::begin:
     case OpKind::decide:
     case OpKind::average:

@@ -1,12 +1,14 @@
 // What one op costs on a cluster: seconds with its lane alone busy, and what it shares with other lanes meanwhile.
 #pragma once
+#include <optional>
+
 #include "runtime/cluster.h"
 #include "runtime/layout.h"
 #include "runtime/program.h"
 
 namespace zrt::runtime {
 
-enum class Resource : uint8_t { compute, inside_host, between_hosts, host_link };
+enum class Resource : uint8_t { compute, host, inside_host, between_hosts, link_up, link_down, disk };
 
 struct OpCost {
   double seconds = 0;
@@ -16,6 +18,13 @@ struct OpCost {
 // Throws ConfigError when the cluster has no rates for the run's type, and when a collective spans hosts but the
 // cluster has no link between them.
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
+
+// Of load_batch, snapshot, export_state, fetch and evict. The two directions of the link between device and host know
+// nothing of each other; the ranks of a host share its disk.
+OpCost transfer_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster);
+
+// Bytes of the slots that an op's accesses touch; with `use`, of those with this use.
+double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use = {});
 
 // What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
 struct Volume {

@@ -40,7 +40,12 @@ struct Executions {
 class Simulator {
  public:
   Simulator(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster)
-      : set_(set), program_(program), cluster_(cluster), all_(program, set.lanes.size()), lanes_(set.lanes.size()) {
+      : set_(set),
+        program_(program),
+        cluster_(cluster),
+        beside_host_(cluster.beside_host(layout.device)),
+        all_(program, set.lanes.size()),
+        lanes_(set.lanes.size()) {
     for (const Op& op : program.ops) costs_.push_back(op_cost(set, op, layout, cluster));
     ends_.assign(all_.op.size(), -1);
     result_.busy_seconds.resize(set.lanes.size());
@@ -55,6 +60,7 @@ class Simulator {
       start_ready();
     }
     result_.seconds = now_;
+    count_exposed();
     if (keep_timeline) {
       for (size_t i = 0; i < all_.op.size(); ++i) {
         result_.timeline.push_back({all_.op[i], all_.iteration[i], starts_[i], ends_[i]});
@@ -64,6 +70,11 @@ class Simulator {
   }
 
  private:
+  struct Wait {  // of a lane that computes for one that does not
+    double since, until;
+    LaneKind lane;
+    bool comm;
+  };
   struct Lane {
     size_t next = 0;          // index into its executions
     uint32_t current = none;  // the execution that runs
@@ -82,7 +93,7 @@ class Simulator {
                                      all_.waits.begin() + static_cast<std::ptrdiff_t>(last),
                                      [&](uint32_t other) { return ends_[other] >= 0; });
       if (!ready) continue;
-      if (set_.lanes[l].kind == LaneKind::compute) count_exposed(lane, first, last);
+      if (computing(set_.lanes[l].kind)) note_waits(lane, set_.lanes[l].kind, first, last);
       const OpCost& cost = costs_[all_.op[execution]];
       lane.current = execution, lane.left = cost.seconds, lane.resource = cost.resource;
       ++lane.next;
@@ -90,38 +101,61 @@ class Simulator {
     }
   }
 
-  // As the executor does: a lane waits for one event after the other, and what it spends on each counts for the lane
-  // that the event is of.
-  void count_exposed(const Lane& lane, size_t first, size_t last) {
+  // As the executor does (Executor::account): a lane waits for one event after the other, and what it spends on each
+  // counts for the lane that the event is of.
+  void note_waits(const Lane& lane, LaneKind kind, size_t first, size_t last) {
     double time = lane.free_since;
     for (size_t w = first; w < last; ++w) {
       const uint32_t other = all_.waits[w];
       if (ends_[other] <= time) continue;
-      const bool comm = set_.lanes[program_.ops[all_.op[other]].lane].kind == LaneKind::comm;
-      (comm ? result_.exposed_comm_seconds : result_.exposed_io_seconds) += ends_[other] - time;
+      const LaneKind awaited = set_.lanes[program_.ops[all_.op[other]].lane].kind;
+      if (!computing(awaited)) waits_.push_back({time, ends_[other], kind, awaited == LaneKind::comm});
       time = ends_[other];
     }
+  }
+
+  void count_exposed() {
+    for (const Wait& wait : waits_) {
+      // While the compute lane works, nothing is lost where the host waits.
+      const double since = wait.lane == LaneKind::compute ? wait.since : std::max(wait.since, lanes_[0].free_since);
+      (wait.comm ? result_.exposed_comm_seconds : result_.exposed_io_seconds) += std::max(0.0, wait.until - since);
+    }
+    // What other lanes do after the last compute op, no computation hides either.
+    double compute = 0, comm = 0, io = 0;
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      const LaneKind kind = set_.lanes[l].kind;
+      double& last = computing(kind) ? compute : kind == LaneKind::comm ? comm : io;
+      last = std::max(last, lanes_[l].free_since);
+    }
+    result_.exposed_comm_seconds += std::max(0.0, comm - compute);
+    result_.exposed_io_seconds += std::max(0.0, io - std::max(compute, comm));
   }
 
   // Of a lane, with what all lanes run now.
   double speed(const Lane& lane) const {
     int alike = 0;
-    bool computes = false, inside = false, between = false;
+    bool computes = false, hosts = false, inside = false, between = false;
     for (const Lane& other : lanes_) {
       if (other.current == none) continue;
       alike += other.resource == lane.resource;
       computes |= other.resource == Resource::compute;
+      hosts |= other.resource == Resource::host;
       inside |= other.resource == Resource::inside_host;
       between |= other.resource == Resource::between_hosts;
     }
     switch (lane.resource) {
       case Resource::compute:
-        return (inside ? cluster_.overlap_inside.compute : 1) * (between ? cluster_.overlap_between.compute : 1);
+        return (inside ? cluster_.overlap_inside.compute : 1) * (between ? cluster_.overlap_between.compute : 1) *
+               (hosts ? beside_host_.compute : 1);
+      case Resource::host:
+        return computes ? beside_host_.comm : 1;
       case Resource::inside_host:
         return (computes ? cluster_.overlap_inside.comm : 1) / alike;
       case Resource::between_hosts:
         return (computes ? cluster_.overlap_between.comm : 1) / alike;
-      case Resource::host_link:
+      case Resource::link_up:
+      case Resource::link_down:
+      case Resource::disk:
         return 1.0 / alike;
     }
     return 1;
@@ -156,11 +190,13 @@ class Simulator {
   const ProgramSet& set_;
   const Program& program_;
   const Cluster& cluster_;
+  const Overlap beside_host_;
   const Executions all_;
   std::vector<OpCost> costs_;  // by op
   std::vector<Lane> lanes_;
   std::vector<double> starts_, ends_;  // by execution; ends: -1 before
   std::vector<double> speeds_;
+  std::vector<Wait> waits_;
   double now_ = 0;
   Simulation result_;
 };

@@ -17,7 +17,7 @@ struct SimulatedOp {
 
 struct Simulation {
   double seconds = 0;
-  double exposed_comm_seconds = 0;    // the compute lane waits for a comm lane
+  double exposed_comm_seconds = 0;    // computation stands still for comm lanes: as the executor counts it
   double exposed_io_seconds = 0;      // … for to_device, to_host and io lanes
   std::vector<double> busy_seconds;   // by lane of the set
   std::vector<SimulatedOp> timeline;  // in program order; when asked for

@@ -7,8 +7,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "core/file.h"
-
 namespace zrt::runtime {
 namespace {
 
@@ -17,19 +15,6 @@ using Json = nlohmann::ordered_json;
 
 double rounded(double value) {
   return std::stod(fmt::format("{:.4g}", value));
-}
-
-// One file, written and synced.
-double disk_rate(const fs::path& folder, uint64_t bytes) {
-  const fs::path path = folder / fmt::format(".zrt-calibrate-{}", getpid());
-  const std::vector<char> piece(1 << 20, 'x');
-  const double seconds = time_ranks(1, 1, [&](int) {
-    core::NewFile file(path);
-    for (uint64_t done = 0; done < bytes; done += piece.size()) file.write(piece.data(), piece.size());
-    file.keep();
-  });
-  fs::remove(path);
-  return static_cast<double>(bytes) / seconds;
 }
 
 // Everything measured becomes a figure with what was measured as its source.
@@ -49,9 +34,9 @@ class Sheet {
     return {{"latency_seconds", figure(link.latency_seconds, "gathers of 64 bytes per rank" + what)},
             {"bytes_per_second", figure(link.bytes_per_second, "large gathers" + what)}};
   }
-  Json overlap(const Overlap& overlap) const {
-    return {{"compute", figure(overlap.compute, "products beside gathers, relative to alone")},
-            {"comm", figure(overlap.comm, "gathers beside products, relative to alone")}};
+  Json overlap(const Overlap& overlap, const char* key, const std::string& other) const {
+    return {{"compute", figure(overlap.compute, "products beside " + other + ", relative to alone")},
+            {key, figure(overlap.comm, other + " beside products, relative to alone")}};
   }
 
  private:
@@ -85,8 +70,7 @@ std::string calibrate(comm::Transport& transport, int threads, const Effort& eff
     compute[std::string(core::dtype_name(type))] =
         compute_json(sheet, measure_compute(rig, type), lanes.sum_bytes_per_second[static_cast<size_t>(type)]);
   }
-  progress("disk");
-  const double disk = disk_rate(folder, effort.disk_bytes);
+  const MeasuredTiers tiers = measure_tiers(rig, folder);
 
   const auto ranks = static_cast<uint64_t>(rig.on_host());
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -108,12 +92,15 @@ std::string calibrate(comm::Transport& transport, int threads, const Effort& eff
     file["between_hosts"] = sheet.link(*lanes.between, "");
     file["between_hosts"]["exchange"] = {{"value", "once_per_rank"}, {"source", "zrt's mpi transport"}};
   }
-  file["overlap"]["inside_host"] = sheet.overlap(lanes.overlap_inside);
-  if (lanes.between) file["overlap"]["between_hosts"] = sheet.overlap(lanes.overlap_between);
+  file["overlap"]["inside_host"] = sheet.overlap(lanes.overlap_inside, "comm", "gathers");
+  if (lanes.between) file["overlap"]["between_hosts"] = sheet.overlap(lanes.overlap_between, "comm", "gathers");
+  file["overlap"]["host_lane"] = sheet.overlap(tiers.beside_host, "host", "AdamW");
   file["host_link"] = {{"latency_seconds", sheet.figure(lanes.op_seconds, "see op_seconds")},
                        {"bytes_per_second", sheet.figure(lanes.copy_bytes_per_second, "large copies")}};
-  file["disk"] = {{"latency_seconds", sheet.figure(0, "not separately")},
-                  {"bytes_per_second", sheet.figure(disk, "one file written and synced")}};
+  const std::string files = fmt::format(", a file per rank past the page cache, in {}", folder);
+  file["disk"] = {{"latency_seconds", sheet.figure(tiers.disk.latency_seconds, "reads of 4 KiB" + files)},
+                  {"bytes_per_second", sheet.figure(tiers.disk.bytes_per_second, "writes of all ranks" + files)},
+                  {"read_bytes_per_second", sheet.figure(tiers.disk_read_bytes_per_second, "reads" + files)}};
   return file.dump(1) + "\n";
 }
 

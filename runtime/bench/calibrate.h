@@ -66,7 +66,20 @@ struct MeasuredLanes {
 };
 MeasuredLanes measure_lanes(Rig& rig);
 
-// The text of a cluster's file. Collective over processes; the disk is measured in `folder`.
+// Speeds of a product and of `other`, which runs on `threads` threads of its own, while both run, of those alone. With
+// `together`, `other` is collective.
+Overlap measure_overlap(Rig& rig, const std::function<void(int rank)>& other, bool together, int threads);
+
+// What lies behind device memory.
+struct MeasuredTiers {
+  Link disk;  // of a host; writes
+  double disk_read_bytes_per_second = 0;
+  Overlap beside_host;  // products beside AdamW
+};
+MeasuredTiers measure_tiers(Rig& rig, const std::string& folder);
+
+// The text of a cluster's file. Collective over processes; the disk is measured in `folder`, by files as the NVMe tier
+// has them.
 std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
                       const Progress& progress);
 

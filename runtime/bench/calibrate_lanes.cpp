@@ -132,9 +132,9 @@ void measure_links(Rig& rig, Collectives& collectives, MeasuredLanes& measured) 
   }
 }
 
-// A product and gathers, alone and at once.
-Overlap measure_overlap(Rig& rig, Collectives& collectives) {
-  rig.tell("lanes: a computation beside collectives");
+}  // namespace
+
+Overlap measure_overlap(Rig& rig, const std::function<void(int)>& other, bool together, int threads) {
   constexpr int64_t size = 384;
   constexpr DType type = DType::f32;
   const models::GemmSpec spec{size, size, size, false, false, size, size, size, type, type, type};
@@ -146,42 +146,39 @@ Overlap measure_overlap(Rig& rig, Collectives& collectives) {
     std::byte* base = arenas[static_cast<size_t>(rank)]->data();
     models::find_gemm(spec).run(base, base + matrix, base + 2 * matrix, nullptr, base + 3 * matrix);
   };
-  const double compute_alone = rig.seconds(compute);
-  const auto gather = [&](int rank) { collectives.gather(rank, rig.effort().collective_bytes / 4); };
-  const double comm_alone = rig.seconds(gather, true);
+  const double compute_alone = rig.seconds(compute), other_alone = rig.seconds(other, together);
 
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point start) {
     return std::chrono::duration<double>(Clock::now() - start).count();
   };
-  constexpr int gathers = 30;
-  std::vector<double> compute_speeds, comm_speeds;
-  // A round is one call of a collective body of this many gathers: rank 0's clocks count.
+  constexpr int calls = 30;
+  std::vector<double> compute_speeds, other_speeds;
+  // A round is one call of a collective body of this many calls: rank 0's clocks count.
   rig.seconds(
       [&](int rank) {
         std::atomic<bool> done = false;
-        double comm_seconds = 0;
-        std::thread comm([&] {
+        double other_seconds = 0;
+        std::thread beside([&] {
+          core::set_threads(threads);
           const auto start = Clock::now();
-          for (int i = 0; i < gathers; ++i) gather(rank);
-          comm_seconds = since(start);
+          for (int i = 0; i < calls; ++i) other(rank);
+          other_seconds = since(start);
           done = true;
         });
         const auto start = Clock::now();
         int products = 0;
         for (; !done; ++products) compute(rank);
         const double seconds = since(start);
-        comm.join();
+        beside.join();
         if (rank != 0) return;
         compute_speeds.push_back(products * compute_alone / seconds);
-        comm_speeds.push_back(gathers * comm_alone / comm_seconds);
+        other_speeds.push_back(calls * other_alone / other_seconds);
       },
       true);
   const auto share = [](std::vector<double> speeds) { return std::clamp(spread(std::move(speeds)).median, 0.05, 1.0); };
-  return {share(compute_speeds), share(comm_speeds)};
+  return {share(compute_speeds), share(other_speeds)};
 }
-
-}  // namespace
 
 MeasuredLanes measure_lanes(Rig& rig) {
   MeasuredLanes measured;
@@ -189,8 +186,9 @@ MeasuredLanes measure_lanes(Rig& rig) {
   measure_ops(rig, measured);
   Collectives collectives(rig);
   measure_links(rig, collectives, measured);
-  (rig.world() > rig.on_host() ? measured.overlap_between : measured.overlap_inside) =
-      measure_overlap(rig, collectives);
+  rig.tell("lanes: a computation beside collectives");
+  (rig.world() > rig.on_host() ? measured.overlap_between : measured.overlap_inside) = measure_overlap(
+      rig, [&](int rank) { collectives.gather(rank, rig.effort().collective_bytes / 4); }, true, 1);
   return measured;
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 struct Piece {
   const Run* run;
-  int64_t first, elements;  // of its run
+  int64_t first, elements;  // of the run
   std::vector<int64_t> offsets;
 };
 
@@ -27,7 +27,7 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   for (const Run& run : runs) parts = std::max(parts, most_rectangles(run.shape.size()));
   std::vector<Part> result(parts);
   for (const Run& run : runs) {
-    std::vector<std::pair<Rectangle, int64_t>> rectangles;
+    std::vector<std::pair<Rectangle, int64_t>> rectangles;  // and its first element in the run
     int64_t first = 0;
     for (Rectangle& r : cut_run(run.shape, run.begin, run.begin + run.count)) {
       const int64_t count = r.elements();
@@ -50,23 +50,28 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   return result;
 }
 
-// What does not lie in the host's memory comes there a part at a time.
+// What does not lie in the host's memory, or in another form than fp32, is brought to the host's fp32 a part at a time.
 void write_values(core::NewFile& file, const Piece& piece) {
-  constexpr uint64_t most = 4 << 20;
   const Run& run = *piece.run;
-  const uint64_t bytes = static_cast<uint64_t>(piece.elements) * sizeof(float);
-  const uint64_t begin = static_cast<uint64_t>(piece.first) * sizeof(float);
-  const auto* values = run.read ? nullptr : reinterpret_cast<const std::byte*>(run.values) + begin;
-  if (!run.read && run.device == core::DeviceKind::cpu) return file.write(values, bytes);
-  std::vector<std::byte> part(std::min(bytes, most));
-  for (uint64_t at = 0; at < bytes; at += part.size()) {
-    const uint64_t count = std::min<uint64_t>(part.size(), bytes - at);
+  if (!run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
+    return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
+  }
+  constexpr int64_t part = 1 << 20;  // elements
+  const int64_t block = core::form_alignment(run.form), end = piece.first + piece.elements;
+  std::vector<std::byte> kept;
+  std::vector<float> values;
+  for (int64_t at = piece.first; at < end;) {
+    const int64_t begin = at / block * block, to = std::min(end, begin + part);
+    kept.resize(core::form_bytes(run.form, (to - begin + block - 1) / block * block));
     if (run.read) {
-      run.read(begin + at, part.data(), count);
+      run.read(core::form_bytes(run.form, begin), kept.data(), kept.size());
     } else {
-      core::read_bytes(part.data(), values + at, count, run.device);
+      core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
     }
-    file.write(part.data(), count);
+    values.resize(static_cast<size_t>(to - at));
+    core::read_form(run.form, kept.data(), at - begin, to - at, values.data());
+    file.write(values.data(), values.size() * sizeof(float));
+    at = to;
   }
 }
 

@@ -117,7 +117,8 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
   if (!layout_.groups.hierarchical) {
     Op op = make(OpKind::reduce_grad, layout_.state_span(), name, what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
-      if (what.local[i] != what.grad[i]) op.accesses.push_back({what.local[i], Role::local_grad, Use::read, {}});
+      if (what.local[i] != what.grad[i])
+        op.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
       target(op, i);
     }
     ops.push_back(std::move(op));
@@ -134,7 +135,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
   Op between = make(OpKind::reduce_grad, Span::outer, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);
-    inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, {}});
+    inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
     inside.accesses.push_back({part, Role::partial, Use::write, {}});
     between.accesses.push_back({part, Role::partial, Use::read, {}});
     target(between, i);

@@ -34,11 +34,12 @@ class Collectives {
   };
   void gather(std::vector<Op>& ops, const Gather& what);
 
-  // Sums local[i] of all ranks into the shard in grad[i]; equal buffers: in place. With `accumulate` grad[i] is added
-  // to. `last`: of the step.
+  // Sums local[i], in slot[i], of all ranks into the shard in grad[i]; equal buffers: in place. With `accumulate`
+  // grad[i] is added to. `last`: of the step.
   struct Reduce {
     std::vector<uint32_t> units;
     std::vector<BufferId> local, grad;
+    std::vector<Index> slot;
     bool accumulate = false, last = true;
   };
   void reduce(std::vector<Op>& ops, const Reduce& what);

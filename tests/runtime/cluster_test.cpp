@@ -61,6 +61,9 @@ TEST_CASE("The clusters that are shipped can be found by name and have sources f
   CHECK(a100.exchange == runtime::Exchange::once_per_host);
   CHECK(a100.tier_bytes[0] == 80'000'000'000);
   CHECK(a100.overlap_between.comm == 0.95);
+  CHECK(a100.host_memory_bytes_per_second == 3.1e10);
+  CHECK(!a100.disk_read_bytes_per_second);
+  CHECK(a100.beside_host(core::DeviceKind::cuda).compute == 1);
 }
 
 TEST_CASE("A cluster is also found as a file, and a name that is neither brings the nearest one") {
@@ -195,4 +198,25 @@ TEST_CASE("Text that is no JSON, or holds numbers that are none, is refused with
     message = error.what();
   }
   contains(message, {"no/such/cluster.json"});
+}
+
+TEST_CASE("A cluster's file may say how fast the host computes, what that costs beside, and how fast a disk reads") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path / "mine.json";
+  json document = good();
+  const auto figure = [](double value) { return json{{"value", value}, {"source", "somebody"}}; };
+  document["disk"]["read_bytes_per_second"] = figure(5e9);
+  document["overlap"]["host_lane"] = {{"compute", figure(0.7)}, {"host", figure(0.6)}};
+  document["memory"].erase("host_bytes_per_second");
+  std::ofstream(file) << document.dump();
+  const Cluster cluster = runtime::load_cluster(file);
+  CHECK(cluster.disk_read_bytes_per_second == 5e9);
+  CHECK(cluster.beside_host(core::DeviceKind::cuda).compute == 0.7);
+  CHECK(cluster.beside_host(core::DeviceKind::cpu).comm == 0.6);
+  CHECK(!cluster.host_memory_bytes_per_second);
+  document["overlap"]["host_lane"]["comm"] = figure(1);
+  contains(refusal(document.dump()), {"overlap.host_lane has no key 'comm'"});
+  document["overlap"].erase("host_lane");
+  document["disk"]["read_bytes_per_second"] = figure(0);
+  contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
 }

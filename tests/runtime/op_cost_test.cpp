@@ -3,7 +3,9 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/compile.h"
+#include "runtime/nominal_cluster.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 
 using namespace zrt;
 using namespace zrt::testing;
@@ -182,6 +184,26 @@ TEST_CASE("A layer costs its products, its attention and its passes; a backward 
   CHECK(narrow - head.backward_seconds == Approx(3 * 4 * (R * C + C * V + R * V) / 1e3).epsilon(0.01));
 }
 
+TEST_CASE("A recompute costs of its forward the share of the products and attention that it repeats") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
+  const double C = 64, T = 16, all = 24 * C * C + 2 * T * C, mlp = 8 * C * C;
+  for (const auto how : {runtime::Recompute::full, runtime::Recompute::selective}) {
+    Setting s;
+    s.recompute = {how};
+    const runtime::Layout layout = make_layout(model, s);
+    const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+    double forward = 0, recompute = 0;
+    for (const Op& op : set.program("step").ops) {
+      if (op.block != 1) continue;
+      if (op.kind == OpKind::forward) forward = runtime::op_cost(set, op, layout, cluster_of(1)).seconds;
+      if (op.kind == OpKind::recompute) recompute = runtime::op_cost(set, op, layout, cluster_of(1)).seconds;
+    }
+    const double share = how == runtime::Recompute::full ? (all - mlp) / all : mlp / all;
+    CHECK(forward > 0);
+    CHECK(recompute == Approx(forward * share));
+  }
+}
+
 TEST_CASE("An update moves the rank's part of every state, reads and writes counted") {
   const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
   for (const int stage : {0, 1, 2, 3}) {
@@ -205,5 +227,93 @@ TEST_CASE("An update moves the rank's part of every state, reads and writes coun
     INFO("stage " << stage);
     CHECK(update == Approx(elements * (gradient + 2 * (2 + 12))).epsilon(0.01));
     CHECK(norm == Approx(elements * gradient / (stage == 0 ? 2 : 1)).epsilon(0.05));
+  }
+}
+
+namespace {
+
+double seconds_of(const std::vector<OpKind>& kinds, const runtime::Layout& layout, const Cluster& cluster) {
+  const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+  double seconds = 0;
+  runtime::for_each_execution(set.program("step"), ~0u, [&](runtime::OpId id, uint32_t) {
+    const Op& op = set.program("step").ops[id];
+    if (std::find(kinds.begin(), kinds.end(), op.kind) != kinds.end()) {
+      seconds += runtime::op_cost(set, op, layout, cluster).seconds;
+    }
+  });
+  return seconds;
+}
+
+}  // namespace
+
+TEST_CASE("What moves takes its bytes over the link, slowed down as the run's, or over the disk that ranks share") {
+  const models::Model model = models::make_gpt2({.layers = 2, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
+  for (const core::Tier tier : {core::Tier::host, core::Tier::nvme}) {
+    Setting s;
+    s.ranks = 2, s.stage = 3, s.compute = core::DType::bf16;
+    runtime::Layout layout = make_layout(model, s);
+    layout.placement = uniform(layout, tier, tier, tier, tier, tier, core::Tier::device);
+    const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+    const runtime::Moved bytes = runtime::forecast_moved(set, set.program("step"));
+    REQUIRE(bytes.to_device > 0);
+    const auto moving = [&](const Cluster& cluster) {
+      return seconds_of({OpKind::fetch, OpKind::evict}, layout, cluster);
+    };
+    Cluster cluster = cluster_of(2);
+    cluster.host_link = {0, 100}, cluster.disk = {0, 10}, cluster.disk_read_bytes_per_second = 50;
+    const double link = static_cast<double>(bytes.to_device + bytes.to_host);
+    const double disk = 2 * static_cast<double>(bytes.written) / 10 + 2 * static_cast<double>(bytes.read) / 50;
+    CHECK((disk > 0) == (tier == core::Tier::nvme));
+    CHECK(moving(cluster) == Approx(link / 100 + disk));
+    layout.link_bytes_per_second = 25;
+    CHECK(moving(cluster) == Approx(link / 25 + disk));
+    layout.link_bytes_per_second = 400;
+    CHECK(moving(cluster) == Approx(link / 100 + disk));
+    cluster.disk_read_bytes_per_second.reset();
+    CHECK(moving(cluster) == Approx(link / 100 + 2 * static_cast<double>(bytes.written + bytes.read) / 10));
+    cluster.host_link.latency_seconds = 1000;
+    CHECK(moving(cluster) > 1000);
+  }
+}
+
+TEST_CASE("An update on the host moves the rank's part through the host's memory") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
+  for (const int stage : {0, 1, 2, 3}) {
+    Setting s;
+    s.ranks = 2, s.stage = stage, s.compute = core::DType::bf16;
+    runtime::Layout layout = make_layout(model, s);
+    const auto host = core::Tier::host, device = core::Tier::device;
+    layout.placement = uniform(layout, device, device, host, host, device, host);
+    Cluster cluster = cluster_of(2);
+    cluster.host_memory_bytes_per_second = 10;
+    double elements = 0;
+    for (const auto& unit : layout.units.units) {
+      elements += static_cast<double>(stage == 0 ? unit.elements : unit.shard);
+    }
+    // The gradient is read, the weight written; master and two moments are both.
+    const double bytes = elements * static_cast<double>(core::dtype_size(layout.grad) + 2 + 2 * 12);
+    INFO("stage " << stage);
+    CHECK(seconds_of({OpKind::update}, layout, cluster) == Approx(bytes / 10).epsilon(0.01));
+    cluster.host_memory_bytes_per_second.reset();
+    cluster.memory_bytes_per_second = 5;
+    CHECK(seconds_of({OpKind::update}, layout, cluster) == Approx(bytes / 5).epsilon(0.01));
+  }
+}
+
+TEST_CASE("The machines of today have all constants, for either device and any number of ranks") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
+  for (const core::DeviceKind device : {core::DeviceKind::cpu, core::DeviceKind::cuda}) {
+    const Cluster& cluster = runtime::nominal_cluster(device);
+    for (const int ranks : {1, 12}) {
+      Setting s;
+      s.ranks = ranks, s.stage = 3, s.compute = core::DType::bf16;
+      runtime::Layout layout = make_layout(model, s);
+      const auto nvme = core::Tier::nvme;
+      layout.placement = uniform(layout, nvme, nvme, nvme, nvme, nvme, core::Tier::host);
+      for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::gather, OpKind::update, OpKind::fetch}) {
+        const double seconds = seconds_of({kind}, layout, cluster);
+        CHECK((seconds > 0 && seconds < 1));
+      }
+    }
   }
 }

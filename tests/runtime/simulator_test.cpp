@@ -50,7 +50,8 @@ struct Hand {
   runtime::Layout layout;
 
   Hand() {
-    set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_device, ""}, {LaneKind::comm, "other"}};
+    set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_device, ""}, {LaneKind::comm, "other"},
+                 {LaneKind::to_host, ""}, {LaneKind::io, ""},     {LaneKind::host, ""}};
     layout.dp = 2;
   }
   OpId compute(uint64_t seconds, std::vector<OpId> waits = {}) {
@@ -62,6 +63,19 @@ struct Hand {
   }
   OpId batch(uint64_t seconds, std::vector<OpId> waits = {}) {
     return add(OpKind::load_batch, 2, seconds, Role::tokens, Use::write, std::move(waits));
+  }
+  OpId on_host(uint64_t seconds, std::vector<OpId> waits = {}) {
+    return add(OpKind::init, 6, seconds, Role::weight, Use::write, std::move(waits));
+  }
+  OpId move(core::Tier from, core::Tier to, uint64_t bytes, std::vector<OpId> waits = {}) {
+    const uint8_t lane = from == core::Tier::nvme || to == core::Tier::nvme ? 5 : to == core::Tier::device ? 2 : 4;
+    const OpId id =
+        add(to < from ? OpKind::fetch : OpKind::evict, lane, bytes, Role::copy, Use::write, std::move(waits));
+    set.buffers.back().tier = to;
+    runtime::Buffer source;
+    source.bytes = bytes, source.tier = from;
+    program.ops[id].accesses.push_back({set.add(source), Role::copied, Use::read, {}});
+    return id;
   }
   OpId add(OpKind kind, uint8_t lane, uint64_t bytes, Role role, Use use, std::vector<OpId> waits) {
     runtime::Buffer buffer;
@@ -189,13 +203,74 @@ TEST_CASE("A wait means the latest execution so far: this turn's above, the turn
   both.gather(3, {0});
   const Simulation run = both.run(unit_cluster(), 4);
   CHECK(run.seconds == Approx(4 * (2 + 3)));
-  CHECK(run.exposed_comm_seconds == Approx(3 * 3));
+  CHECK(run.exposed_comm_seconds == Approx(4 * 3));  // the last gather outlasts all computation
   CHECK(run.timeline.back().iteration == 3);
 
   Hand lead;  // two turns ahead at most: the gather of a turn waits for the computation of the turn before
   lead.gather(1, {1});
   lead.compute(3, {0});
   CHECK(lead.run(unit_cluster(), 4).seconds == Approx(4 * (1 + 3)));
+}
+
+TEST_CASE("The two directions of the link do not slow each other down, nor a disk beside them") {
+  using core::Tier;
+  Hand hand;
+  Cluster cluster = unit_cluster(1);
+  cluster.disk_read_bytes_per_second = 4096;
+  const OpId up = hand.move(Tier::host, Tier::device, 3), down = hand.move(Tier::device, Tier::host, 4);
+  const OpId read = hand.move(Tier::nvme, Tier::host, 2 * 4096);
+  hand.compute(1, {up, down, read});
+  const Simulation run = hand.run(cluster);
+  CHECK(run.timeline[up].end_seconds == Approx(3));
+  CHECK(run.timeline[down].end_seconds == Approx(4));
+  CHECK(run.timeline[read].end_seconds == Approx(2));
+  CHECK(run.exposed_io_seconds == Approx(4));
+}
+
+TEST_CASE("Exposed I/O is what both computing lanes wait for, the host's behind the last computation, and the tail") {
+  using core::Tier;
+  Cluster cluster = unit_cluster();
+  cluster.overlap_host = {1, 1};
+  Hand hand;
+  // compute 0-2; down 2-5; update on the host 5-7, of which the wait until 5 lies behind the last computation, at 4,
+  // for one second; up 7-10, the tail.
+  const OpId computed = hand.compute(2);
+  const OpId down = hand.move(Tier::device, Tier::host, 3, {computed});
+  hand.compute(2);
+  const OpId updated = hand.on_host(2, {down});
+  hand.move(Tier::host, Tier::device, 3, {updated});
+  const Simulation run = hand.run(cluster);
+  CHECK(run.timeline[updated].start_seconds == Approx(5));
+  CHECK(run.seconds == Approx(10));
+  CHECK(run.exposed_io_seconds == Approx(1 + 3));
+  CHECK(run.exposed_comm_seconds == 0);
+
+  Hand longer;  // the same with a computation beside: until 9 nothing is lost, then the tail's last second
+  const OpId first = longer.compute(2);
+  const OpId moved = longer.move(Tier::device, Tier::host, 3, {first});
+  longer.compute(7);
+  longer.move(Tier::host, Tier::device, 3, {longer.on_host(2, {moved})});
+  CHECK(longer.run(cluster).exposed_io_seconds == Approx(1));
+
+  Hand waits;  // a wait for the host's lane is no wait for I/O
+  waits.compute(1, {waits.on_host(3)});
+  CHECK(waits.run(cluster).exposed_io_seconds == 0);
+  CHECK(waits.run(cluster).seconds == Approx(4));
+}
+
+TEST_CASE("Where a CPU plays the device, its host lane takes half of it while both are busy") {
+  Cluster cluster = unit_cluster();
+  Hand hand;
+  hand.compute(3);
+  hand.on_host(1);
+  const Simulation run = hand.run(cluster);
+  CHECK(run.timeline[1].end_seconds == Approx(2));
+  CHECK(run.timeline[0].end_seconds == Approx(4));
+  cluster.overlap_host = {0.75, 0.5};
+  CHECK(hand.run(cluster).timeline[0].end_seconds == Approx(1.5 + 1.5 + 0.5));
+  cluster.overlap_host.reset();
+  hand.layout.device = core::DeviceKind::cuda;
+  CHECK(hand.run(cluster).seconds == Approx(3));
 }
 
 TEST_CASE("A step is its computations and what they wait for, at every stage") {

@@ -322,11 +322,17 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
 TEST_CASE("A calibration writes a cluster, with which a step is predicted and measured") {
   const Folder folder("calibrate");
   const std::string cluster = folder / "mine/cluster.json";
-  const Result calibrated = run_zrt("bench calibrate --quick --ranks 2 --out " + cluster);
+  const Result calibrated =
+      run_zrt("bench calibrate --quick --ranks 2 --out " + cluster + " --path " + (folder / "drive"));
   INFO(calibrated.text);
   REQUIRE(calibrated.code == 0);
   CHECK(calibrated.text.find("2 ranks per host") != std::string::npos);
-  CHECK(read_json(cluster)["inside_host"]["bytes_per_second"]["value"] > 0);
+  const auto measured = read_json(cluster);
+  CHECK(measured["inside_host"]["bytes_per_second"]["value"] > 0);
+  CHECK(measured["disk"]["read_bytes_per_second"]["value"] > 0);
+  CHECK(measured["disk"]["read_bytes_per_second"]["source"].get<std::string>().find("drive") != std::string::npos);
+  CHECK(measured["overlap"]["host_lane"]["host"]["value"] <= 1);
+  CHECK(std::filesystem::is_empty(folder / "drive"));
   folder.write("config.json",
                R"({"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 2, "bf16": {"enabled": true},
                    "zero_optimization": {"stage": 3}, "model": {"preset": "gpt2-tiny"}})");
@@ -362,7 +368,8 @@ TEST_CASE("Every bench prints JSON") {
   for (const char* arguments : {"bench train --model gpt2-tiny --stages 0,3 --rounds 1",
                                 "bench train --model llama-tiny --stages 3 --rounds 1 --dtype fp32",
                                 "bench adam --parameters 65536 --rounds 1", "bench comm --bytes 65536 --rounds 1",
-                                "bench overlap --model gpt2-tiny --accumulation 2 --dtype fp32 --rounds 1"}) {
+                                "bench overlap --model gpt2-tiny --accumulation 2 --dtype fp32 --rounds 1",
+                                "bench offload --model gpt2-tiny --budgets 2 --rounds 1 --steps 1"}) {
     const Result result = run_zrt(std::string(arguments) + " --json");
     INFO(arguments << "\n" << result.text);
     REQUIRE(result.code == 0);

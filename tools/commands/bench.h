@@ -17,8 +17,10 @@ std::string spread_text(const runtime::Spread& spread, double unit);  // "median
 runtime::Progress bench_progress(bool shown = true);
 void end_bench_progress();
 
+int bench_adam(const Args& args);
 int bench_calibrate(const Args& args);
 int bench_predict(const Args& args);
+int bench_offload(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
 int bench_tune(const Args& args);

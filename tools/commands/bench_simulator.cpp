@@ -29,6 +29,7 @@ int bench_calibrate(const Args& args) {
   add_rank_options(options);
   options.add_options()("out", po::value<std::string>(), "the cluster's file")(
       "threads", po::value<int>()->default_value(1), "threads of a rank")(
+      "path", po::value<std::string>(), "folder on the drive to measure; by default that of the file")(
       "quick", "show that all works, in seconds, with figures of no use")("json", "print the file");
   po::variables_map values;
   if (!parse(args, "zrt bench calibrate --out FILE [--ranks N]", options, {}, values)) return 0;
@@ -40,9 +41,11 @@ int bench_calibrate(const Args& args) {
     const std::filesystem::path out = values["out"].as<std::string>();
     const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
     core::make_folder(folder);
+    const std::filesystem::path drive = values.count("path") ? values["path"].as<std::string>() : folder;
+    core::make_folder(drive);
     const std::string text =
         runtime::calibrate(*transport, threads, values.count("quick") ? runtime::quick_effort : runtime::Effort{},
-                           folder, bench_progress(transport->leads()));
+                           drive, bench_progress(transport->leads()));
     if (!transport->leads()) return 0;
     end_bench_progress();
     core::write_durably(out, text);

@@ -1,0 +1,84 @@
+#include "runtime/bench/offload_ways.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "runtime/config/text.h"
+#include "runtime/plan/lead.h"
+#include "runtime/plan/place.h"
+
+namespace zrt::runtime {
+namespace {
+
+const std::vector<std::string> phases{"init", "step"};
+
+std::vector<std::string> with(std::vector<std::string> sets, const std::vector<std::string>& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+}  // namespace
+
+std::vector<std::string> offload_placement_names() {
+  return {"auto", "host", "deepspeed", "device"};
+}
+
+OffloadPlacement offload_placement(const std::string& name, int stage, bool nvme) {
+  const std::vector<std::string> fixed{"memory.recompute=none", "memory.device_budget_bytes=null",
+                                       "memory.host_budget_bytes=null"};
+  const std::string tier = nvme ? "nvme" : "host", device = nvme ? "nvme" : "cpu";
+  if (name == "auto") return {name, {{"memory.placement=auto"}}};
+  if (name == "host") return {name, {with({"memory.placement=" + tier}, fixed)}};
+  if (name == "device") return {name, {with({"memory.placement=device"}, fixed)}};
+  if (name != "deepspeed") {
+    throw core::UsageError(fmt::format("placement {}: legal are {}", configuration::in_quotes(name),
+                                       configuration::join(offload_placement_names())));
+  }
+  OffloadPlacement placement{name, {}};
+  const auto optimizer = with({"zero_optimization.offload_optimizer.device=" + device}, fixed);
+  if (stage > 0) placement.sets.push_back(optimizer);
+  if (stage == 3) placement.sets.push_back(with(optimizer, {"zero_optimization.offload_param.device=" + device}));
+  return placement;
+}
+
+OffloadWay compile_way(const Config& config, const models::Model& model, const std::vector<std::string>& sets) {
+  OffloadWay way;
+  way.config = reconfigured(config, sets, config.ranks);
+  way.layout = make_layout(way.config, model);
+  way.compiled = compile_within_budget(way.config, way.layout, phases);
+  return way;
+}
+
+OffloadRun describe(const OffloadWay& way) {
+  OffloadRun run;
+  const MemoryPlan& plan = way.compiled.plan;
+  run.device_bytes = plan.device().peak_bytes, run.host_bytes = plan.host().peak_bytes;
+  run.nvme_bytes = plan.tiers[static_cast<size_t>(Tier::nvme)].peak_bytes;
+  const Program& step = way.compiled.set.program("step");
+  run.moved = forecast_moved(way.compiled.set, step);
+  const auto of = [](uint64_t bytes) { return static_cast<double>(bytes); };
+  double link = way.layout.link_bytes_per_second;
+  if (!way.config.parallel.cluster.empty()) {
+    const Cluster cluster = find_cluster(way.config.parallel.cluster);
+    run.predicted = simulate(way.compiled.set, step, way.layout, cluster);
+    link = link > 0 ? std::min(link, cluster.host_link.bytes_per_second) : cluster.host_link.bytes_per_second;
+    const int sharing = std::min(way.layout.dp, cluster.ranks_per_host);
+    const double writes = cluster.disk.bytes_per_second, reads = cluster.disk_read_bytes_per_second.value_or(writes);
+    run.disk_seconds = sharing * (of(run.moved.written) / writes + of(run.moved.read) / reads);
+  }
+  if (link > 0) run.link_seconds = of(std::max(run.moved.to_device, run.moved.to_host)) / link;
+  return run;
+}
+
+uint64_t least_device_bytes(const Config& config, const models::Model& model, std::vector<std::string> sets) {
+  sets.insert(sets.end(), {"memory.placement=auto", "memory.device_budget_bytes=1"});
+  const Config least = reconfigured(config, sets, config.ranks);
+  Layout layout = make_layout(least, model);
+  const Limits limits = memory_limits(least, nullptr);
+  settle_placement(least, layout, phases, limits);
+  return compile_with_lead(least, layout, phases, limits, false).plan.device().peak_bytes;
+}
+
+}  // namespace zrt::runtime
