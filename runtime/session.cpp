@@ -84,6 +84,7 @@ void Session::make_ranks(const SessionOptions& options) {
       file.folder = options.nvme_path;
       file.rank = number;
       file.bytes = bytes;
+      file.bytes_per_second = options.nvme_bytes_per_second;
       file.warn = warn;
       member.file = std::make_unique<offload::BlockFile>(file);
       const core::Arena& host = *member.arenas[static_cast<size_t>(core::Tier::host)];
