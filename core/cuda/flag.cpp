@@ -67,12 +67,11 @@ WaitValue* wait_value() {
   static WaitValue* const function = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result;
-#if CUDART_VERSION >= 12050
-    const cudaError_t code =
-        cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
-#else
+    // Newer toolkits advise a variant that older ones lack.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     const cudaError_t code = cudaGetDriverEntryPoint("cuStreamWaitValue32", &found, cudaEnableDefault, &result);
-#endif
+#pragma GCC diagnostic pop
     if (code != cudaSuccess || result != cudaDriverEntryPointSuccess) {
       cudaGetLastError();
       throw Error(

@@ -29,6 +29,14 @@ std::string units_name(const Layout& layout, const std::vector<uint32_t>& units)
   return units.size() == 1 ? first : fmt::format("{} and {} more", first, units.size() - 1);
 }
 
+Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
+                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
+                                    core::DType type, uint32_t block) {
+  Collectives::Gather gather{kind, name + units_name(layout, units), block, units, {}, {}, type, false};
+  for (uint32_t u : units) gather.part.push_back(no_buffer), gather.full.push_back(full[u]);
+  return gather;
+}
+
 Op Collectives::make(OpKind kind, Span span, std::string name, const std::vector<uint32_t>& units) const {
   Op op;
   op.kind = kind;

@@ -97,4 +97,19 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
   return draft;
 }
 
+Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  Draft draft{"refresh", {}};
+  std::vector<uint32_t> stale;
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
+  }
+  Collectives collectives(set, layout);
+  std::vector<Op>& ops = draft.segments.emplace_back().ops;
+  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
+    collectives.gather(
+        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
+  }
+  return draft;
+}
+
 }  // namespace zrt::runtime

@@ -11,14 +11,6 @@ namespace {
 using core::Category;
 using optimizer::Extent;
 
-Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
-                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
-                                    core::DType type, uint32_t block = 0) {
-  Collectives::Gather gather{kind, name + units_name(layout, units), block, units, {}, {}, type, false};
-  for (uint32_t u : units) gather.part.push_back(no_buffer), gather.full.push_back(full[u]);
-  return gather;
-}
-
 class ZeroPass {
  public:
   ZeroPass(ProgramSet& set, const Layout& layout, const StateBuffers& state)
@@ -248,21 +240,6 @@ class ZeroPass {
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   ZeroPass(set, layout, state).rewrite(draft);
-}
-
-Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Draft draft{"refresh", {}};
-  std::vector<uint32_t> stale;
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
-  }
-  Collectives collectives(set, layout);
-  std::vector<Op>& ops = draft.segments.emplace_back().ops;
-  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
-    collectives.gather(
-        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
-  }
-  return draft;
 }
 
 }  // namespace zrt::runtime

@@ -27,7 +27,6 @@ struct Setting {
   std::optional<int64_t> prefetch;
   int64_t max_live = INT64_MAX, persistence = 0;
   runtime::Grouping groups;
-  runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic;
   std::vector<runtime::Recompute> recompute;  // by block, over and over
   int steps = 5, threads = 1;
   uint64_t stress_seed = 0;
@@ -75,10 +74,6 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.micro_batch = s.micro_batch;
   layout.sequence = model.sequence;
   layout.reduce_bucket = layout.gather_bucket = s.bucket;
-  layout.order = s.order;
-  for (size_t b = 0; b < model.blocks.size() && !s.recompute.empty(); ++b) {
-    layout.placement.recompute.push_back(s.recompute[b % s.recompute.size()]);
-  }
   layout.overlap = s.overlap;
   layout.prefetch = s.prefetch;
   layout.max_live = s.max_live;
@@ -86,6 +81,9 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.order = s.order;
   layout.link_bytes_per_second = s.link_bytes_per_second;
   if (s.placement) layout.placement = s.placement(layout);
+  for (size_t b = 0; b < model.blocks.size() && !s.recompute.empty(); ++b) {
+    layout.placement.recompute.push_back(s.recompute[b % s.recompute.size()]);
+  }
   return layout;
 }
 

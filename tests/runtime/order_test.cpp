@@ -4,6 +4,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
 using namespace zrt;
@@ -108,6 +109,31 @@ TEST_CASE("No order and no recomputation changes a bit of GPT-2 with dropout") {
 TEST_CASE("No order and no recomputation changes a bit of Llama") {
   check_orders(tiny_llama(false), {2, 4, 2, core::DType::bf16});
   check_orders(tiny_llama(true), {4, 4, 1});
+}
+
+TEST_CASE("Wherever states and activations are at home, no order and no recomputation changes a bit") {
+  const Group g{2, 4, 2, core::DType::bf16};
+  const std::vector<std::vector<Recompute>> kept{{full}, {selective}, {none, full, selective}};
+  for (bool tied : {false, true}) {
+    const models::Model gpt2 = tiny_gpt2(tied), toy = make_toy(4, 12, 17, 5, tied, false);
+    for (const models::Model* model : {&gpt2, &toy}) {
+      const Outcome reference = run(*model, base(g, 0));
+      unsigned n = tied ? 5 : 0;
+      for (const NamedPlacing& placing : placings()) {
+        Setting s = base(g, static_cast<int>(n % 4));
+        s.order = std::array{by_layer, automatic, by_microbatch}[n / 2 % 3];
+        s.recompute = kept[n % 3];
+        s.placement = placing.place;
+        s.overlap = n++ % 2 == 0;
+        INFO(placing.name);
+        check_equal(*model, s, reference);
+        // What is made again for its backward is near it.
+        for (const runtime::Buffer& buffer : step_of(*model, s).set.buffers) {
+          if (buffer.category == core::Category::recompute) CHECK(buffer.tier == core::Tier::device);
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("A microbatch-major step ends a microbatch before the next one, a layer-major step a block") {
