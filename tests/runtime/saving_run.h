@@ -22,6 +22,7 @@ class SavingRun {
     if (background) phases.push_back("save");
     runtime::SessionHooks hooks;
     hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      if (setting_.on_batch) setting_.on_batch(rank, step_, microbatch);
       synthetic_batch(layout_, step_, rank, microbatch, tokens, targets);
     };
     if (from) {
