@@ -13,6 +13,7 @@ namespace zrt::core {
 
 // The canary byte: as the high byte of a float it means about -2.6e36, a value no training state holds.
 inline constexpr uint8_t canary_byte = 0xFB;
+inline constexpr uint8_t red_zone_byte = 0xFA;  // seen by highest_touched, which takes it for the end of a buffer
 // Bytes kept free behind every buffer. The executor paints them before the first write of a buffer's life and checks
 // them after every operation that writes it.
 inline constexpr uint64_t red_zone_bytes = 64;
@@ -39,7 +40,8 @@ class Arena {
   Tier tier() const { return tier_; }
   bool on_gpu() const { return kind_ == Kind::gpu; }
 
-  // One past the highest byte that no longer holds the canary, found by scanning down from the guard's end.
+  // One past the last buffer that was ever written: the highest byte that no longer holds the canary, found by scanning
+  // down from the guard's end, without the red zone that lies behind a buffer.
   uint64_t highest_touched() const;
 
  private:

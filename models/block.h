@@ -14,6 +14,7 @@
 #include "core/dtype.h"
 #include "core/philox.h"
 #include "models/kernels/gemm.h"
+#include "models/shape.h"
 
 namespace zrt::models {
 
@@ -29,28 +30,17 @@ struct Param {
 
 inline constexpr int32_t not_counted = -1;  // a target without a token
 
-enum class Mode : uint8_t { train, eval, decode };
-
-// Everything memory depends on. decode: B sequences, one new token each, a cache of T positions.
-struct Shape {
-  int64_t B = 1, T = 1;
-  DType type = DType::f32;
-  DType grad_type = DType::f32;  // of parameter gradients
-  Mode mode = Mode::train;
-  bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
-  int64_t rows() const { return mode == Mode::decode ? B : B * T; }
-};
-
 // One call. Pointers a block does not use are null.
 struct Call {
   Shape shape;
   const int32_t* tokens = nullptr;   // (rows) embedding
   const int32_t* targets = nullptr;  // (rows) head; not_counted rows enter neither loss nor gradient
   const void* input = nullptr;       // (rows, C) output of the previous block
-  void* output = nullptr;            // (rows, C); decode head: (B, V) fp32 logits
+  void* output = nullptr;            // (rows, C); decode head: (B, V) fp32 logits; null in a recompute that needs none
   const void* d_output = nullptr;    // (rows, C) gradient of the output; null for the head, which starts from the loss
   void* d_input = nullptr;           // (rows, C); null for the embedding
   std::byte* saved = nullptr;        // saved_bytes: written by forward, read by backward
+  std::byte* remade = nullptr;       // remade_bytes: written by forward and by recompute, read by backward
   std::byte* workspace = nullptr;    // workspace_bytes of the pass, contents undefined before and after
   std::byte* cache = nullptr;        // decode: cache_bytes, kept from token to token
   std::span<const void* const> weights;  // params() order, compute type
@@ -70,10 +60,11 @@ class Block {
   virtual const std::vector<Param>& params() const = 0;
   virtual int64_t output_width() const = 0;  // C of the output
 
-  virtual uint64_t saved_bytes(const Shape& shape) const = 0;                        // mode train
-  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;            // any mode
-  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;           // mode train
-  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode decode
+  virtual uint64_t saved_bytes(const Shape& shape) const = 0;                         // mode train
+  virtual uint64_t remade_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode train; Keep::all: 0
+  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;             // any mode
+  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;            // mode train
+  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }   // mode decode
 
   // Whether backward reads `input` of forward (kept alive until then) beside `saved`.
   virtual bool backward_reads_input() const = 0;
@@ -83,6 +74,11 @@ class Block {
   // training mode only prepares (final norm).
   virtual void backward(const Call& call) const = 0;
   virtual void decode(const Call& call) const = 0;
+  // The bits of forward once more, in front of backward: with Keep::all `saved`, with Keep::selective `remade`, of the
+  // `saved` that forward left. In the workspace of forward.
+  virtual void recompute(const Call& call) const { forward(call); }
+  virtual bool recompute_writes_output() const { return true; }  // else Call::output is null there
+  virtual double recompute_flops(const Shape& shape) const { return forward_flops(shape); }
 
   // Whether forward or backward use Call::rng. Calls that do change from step to step.
   virtual bool draws_numbers() const { return true; }

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "optimizer/adam_forms.h"
 #include "optimizer/backend.h"
 
 namespace zrt::optimizer {
@@ -10,8 +11,9 @@ class Adam : public Optimizer {
   explicit Adam(const AdamParams& params) : params_(params) {}
 
   std::vector<UnitState> states(const Unit& unit) const override {
-    return {element_wise(unit, "exp_avg", core::Category::moment1),
-            element_wise(unit, "exp_avg_sq", core::Category::moment2)};
+    const auto [first, second] = moment_forms(params_.moments);
+    return {element_wise(unit, "exp_avg", core::Category::moment1, first),
+            element_wise(unit, "exp_avg_sq", core::Category::moment2, second)};
   }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
@@ -31,7 +33,9 @@ class Adam : public Optimizer {
     decision.bias_correction2 = params_.bias_correction ? static_cast<float>(1 - progress.beta2_power) : 1.0f;
   }
 
-  void update(const Decision& decision, const UnitPart& part) const override { adam_step(params_, decision, part); }
+  void update(const Decision& decision, const UnitPart& part) const override {
+    (has_forms(params_, part) ? adam_forms_step : adam_step)(params_, decision, part);
+  }
 
  private:
   AdamParams params_;

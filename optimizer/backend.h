@@ -11,6 +11,8 @@ namespace zrt::optimizer {
 
 // Optimizer::update, sum and fold; they do nothing on a skipped step.
 void adam_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
+// For parts that has_forms() names; the part's unit is used.
+void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
 void sgd_step(const SgdParams& params, const Decision& decision, const UnitPart& part);
 void lion_step(const LionParams& params, const Decision& decision, const UnitPart& part);
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part);
@@ -21,6 +23,7 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
 
 #define ZRT_OPTIMIZER_KERNELS(X) \
   X(adam_step)                   \
+  X(adam_forms_step)             \
   X(sgd_step) X(lion_step) X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
 #define ZRT_OPTIMIZER_DECLARE(name) decltype(optimizer::name) name;
 #define ZRT_OPTIMIZER_POINTER(name) decltype(&optimizer::name) name;

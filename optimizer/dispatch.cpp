@@ -29,6 +29,10 @@ void adam_step(const AdamParams& params, const Decision& decision, const UnitPar
   here().adam_step(params, decision, part);
 }
 
+void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
+  here().adam_forms_step(params, decision, part);
+}
+
 void sgd_step(const SgdParams& params, const Decision& decision, const UnitPart& part) {
   here().sgd_step(params, decision, part);
 }

@@ -27,6 +27,7 @@ struct Progress {
 // What one step decides; lies in the control block, alike on all ranks. Of a skipped one only `skip` is new.
 struct Decision {
   uint64_t updates = 0;  // this one included
+  uint64_t seed = 0;     // of what is rounded at random; the caller's
   double lr = 0;
   float grad_scale = 1;        // multiplies gradients: 1 / loss scale, and the clip factor
   double grad_squares = 0;     // sum over the model of the squares of scaled gradients, to a relative 1e-6
@@ -42,12 +43,13 @@ struct Decision {
 struct UnitPart {
   const Unit* unit = nullptr;
   int64_t begin = 0, count = 0;
-  float* master = nullptr;  // fp32 weights
+  // fp32 weights; null where there are none beside `weight`, which is bf16 then and rounded at random.
+  float* master = nullptr;
   const void* grad = nullptr;
   core::DType grad_type = core::DType::f32;
   void* weight = nullptr;  // copy of the new weights in weight_type; null where the master is the weight
   core::DType weight_type = core::DType::f32;
-  std::span<float* const> states;  // in the order of states()
+  std::span<float* const> states;  // in the order of states(); of one in another form than fp32 its first byte
   std::byte* work = nullptr;       // work_bytes; from the first fold to the update
 };
 
@@ -56,8 +58,8 @@ class Optimizer {
   virtual ~Optimizer() = default;
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
 
-  // Counts one more step and fills `decision`, but for grad_scale, grad_squares and skip. Runs on the host before the
-  // gradients exist. The default takes lr alone.
+  // Counts one more step and fills `decision`, but for seed, grad_scale, grad_squares and skip. Runs on the host before
+  // the gradients exist. The default takes lr alone.
   virtual void decide(const Rates& rates, Progress& progress, Decision& decision) const;
 
   // Sums over ranks. What a rank shares in a round has the same size on all of them; it must be written whole.

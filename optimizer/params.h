@@ -1,14 +1,20 @@
 // Hyperparameters of the optimizers, with the names and defaults of DeepSpeed, PyTorch and Hugging Face.
 #pragma once
+#include <cstdint>
 #include <variant>
 
 namespace zrt::optimizer {
+
+// The form of Adam's moments (core/form.h): int8 is signed for the first and unsigned for the second. bf16 and int8 are
+// rounded at random, or a moment that changes by less than half of its last place a step would never change.
+enum class Moments : uint8_t { f32, bf16, int8 };
 
 // (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.)
 struct AdamParams {
   float beta1 = 0.9f, beta2 = 0.999f, eps = 1e-8f, weight_decay = 0;
   bool decoupled = true;  // AdamW; false adds weight_decay · weight to the gradient
   bool bias_correction = true;
+  Moments moments = Moments::f32;
 };
 
 // torch.optim.SGD. Keeps a momentum_buffer unless momentum is 0.

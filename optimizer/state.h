@@ -1,4 +1,4 @@
-// What an optimizer keeps for a unit: its state kinds, each a run of fp32 values with the tensors that lie in it.
+// What an optimizer keeps for a unit: its state kinds, each a run of values with the tensors that lie in it.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -6,13 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "core/form.h"
 #include "core/ledger.h"
 #include "optimizer/params.h"
 #include "optimizer/unit.h"
 
 namespace zrt::optimizer {
 
-// One parameter's part of a state kind: fp32 values of `shape`, from `offset` elements into the unit's state.
+// One parameter's part of a state kind: values of `shape`, from `offset` elements into the unit's state.
 struct StateTensor {
   const UnitParam* param = nullptr;
   std::vector<int64_t> shape;
@@ -28,12 +29,16 @@ struct UnitState {
   bool sharded = true;
   int64_t elements = 0;  // of the whole unit
   std::vector<StateTensor> tensors;
+  core::Form form = core::Form::f32;  // of its values; another one only where it is sharded
 };
 
 // In the order in which StateBuffers and ops name them. Empty for plain SGD. The unit must outlive the result.
 std::vector<UnitState> unit_states(const OptimizerParams& params, const Unit& unit);
 
 // A state kind with one value per element of the unit.
-UnitState element_wise(const Unit& unit, std::string kind, core::Category category);
+UnitState element_wise(const Unit& unit, std::string kind, core::Category category, core::Form form = core::Form::f32);
+
+// What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's alignment.
+int64_t alignment_of(const OptimizerParams& params);
 
 }  // namespace zrt::optimizer

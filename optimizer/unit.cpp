@@ -44,7 +44,7 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
-    const int64_t extent = round_up(param.elements(), unit_alignment);
+    const int64_t extent = round_up(param.elements(), cut.alignment);
     const bool persistent =
         param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
     if (persistent) persistent_elements += param.elements();
@@ -61,7 +61,7 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
   }
   for (Unit& unit : table.units) {
     if (unit.params.size() > 1) unit.name += " … " + unit.params.back().param->name;
-    unit.elements = round_up(unit.elements, cut.dp * unit_alignment);
+    unit.elements = round_up(unit.elements, cut.dp * cut.alignment);
     unit.shard = unit.elements / (cut.shards > 0 ? cut.shards : cut.dp);
   }
   for (const auto& block : model.blocks) {

@@ -9,7 +9,7 @@
 
 namespace zrt::optimizer {
 
-inline constexpr int64_t unit_alignment = 64;  // elements; every parameter and shard starts at a multiple
+inline constexpr int64_t unit_alignment = 64;  // elements; every parameter and shard starts at a multiple at least
 
 struct UnitParam {
   const models::Param* param = nullptr;  // owned by the model
@@ -21,7 +21,7 @@ struct Unit {
   std::string name;  // first and last parameter
   std::vector<UnitParam> params;
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
-  int64_t elements = 0;          // with padding: a multiple of dp × unit_alignment
+  int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
   int64_t shard = 0;             // elements per rank that shares the states
   bool persistent = false;       // of small parameters that stay whole even where weights are sharded
   int64_t parameters() const;    // elements without padding
@@ -40,8 +40,10 @@ struct UnitTable {
 };
 
 // Among how many ranks units are cut. `dp` data-parallel ranks; `shards` of them share a unit's states (0: all).
+// Parameters and shards start at multiples of `alignment` elements, itself a multiple of unit_alignment.
 struct Cut {
   int dp = 1, shards = 0;
+  int64_t alignment = unit_alignment;
 };
 // Which parameters stay whole on every rank: those smaller than `parameter` elements, as long as all of them together
 // have at most `model` elements (DeepSpeed's persistence thresholds).
@@ -53,7 +55,7 @@ struct Persistence {
 // operator needs its weight in one piece. Persistent parameters with the same users share units of their own.
 UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {});
 inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
-  return make_units(model, Cut{dp, 0}, unit_elements);
+  return make_units(model, Cut{.dp = dp}, unit_elements);
 }
 
 }  // namespace zrt::optimizer

@@ -68,8 +68,8 @@ core::DeviceKind Checkpointer::memory() const {
   return options_.background ? core::DeviceKind::cpu : session_.layout().device;
 }
 
-// Where this rank's part of a unit lies: source 0 is the fp32 weights, then come the state kinds.
-const float* Checkpointer::place(size_t local, size_t unit, size_t source) const {
+// Where this rank's part of a unit lies: source 0 is the logical weights, then come the state kinds.
+const std::byte* Checkpointer::place(size_t local, size_t unit, size_t source) const {
   const Compiled& compiled = session_.compiled();
   const StateBuffers& state = compiled.state;
   const bool copied = options_.background;
@@ -77,24 +77,28 @@ const float* Checkpointer::place(size_t local, size_t unit, size_t source) const
                       : source == 0 ? state.logical(unit)
                                     : state.states[unit][source - 1];
   const Buffer& buffer = compiled.set.buffers[id];
-  const auto* values =
-      reinterpret_cast<const float*>(session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset);
-  const optimizer::Unit& u = session_.layout().units.units[unit];
-  if (copied) return values;
-  return values + session_.layout().piece_offset(u, session_.first_local() + static_cast<int>(local), source);
+  const std::byte* kept = session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset;
+  if (copied) return kept;
+  const Layout& layout = session_.layout();
+  const optimizer::Unit& u = layout.units.units[unit];
+  const core::Form form =
+      source == 0 ? layout.logical_form() : optimizer::unit_states(layout.optimizer, u)[source - 1].form;
+  const int64_t skip = layout.piece_offset(u, session_.first_local() + static_cast<int>(local), source);
+  return kept + core::form_bytes(form, skip);
 }
 
 namespace {
 
 // The parts of a unit's parameters that lie in what one rank saves.
 void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
-              const float* values, core::DeviceKind device) {
+              core::Form form, const std::byte* values, core::DeviceKind device) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
     const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
-    runs.push_back({name, place.param->shape, from - place.offset, to - from, values + (from - begin), device});
+    runs.push_back({name, place.param->shape, from - place.offset, to - from, form,
+                    values + core::form_bytes(form, from - begin), device});
   }
 }
 
@@ -105,7 +109,7 @@ std::vector<Run> Checkpointer::weights(size_t local) const {
   const auto& units = session_.layout().units.units;
   for (size_t u = 0; u < units.size(); ++u) {
     const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
-    add_runs(runs, units[u], "", piece, place(local, u, 0), memory());
+    add_runs(runs, units[u], "", piece, session_.layout().logical_form(), place(local, u, 0), memory());
   }
   return runs;
 }
@@ -118,14 +122,15 @@ std::vector<Run> Checkpointer::states(size_t local) const {
     const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank),
+        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), kinds[k].form,
                  place(local, u, k + 1), memory());
         continue;
       }
       if (rank != 0) continue;  // every rank holds the same
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
         runs.push_back({state_name(kinds[k].kind, tensor.param->param->name), tensor.shape, 0, tensor.elements(),
-                        place(local, u, k + 1) + tensor.offset, memory()});
+                        core::Form::f32, place(local, u, k + 1) + core::form_bytes(core::Form::f32, tensor.offset),
+                        memory()});
       }
     }
   }

@@ -49,7 +49,7 @@ class Checkpointer {
   void write(size_t local, Flight& flight);
   std::vector<checkpoint::Run> weights(size_t local) const;
   std::vector<checkpoint::Run> states(size_t local) const;
-  const float* place(size_t local, size_t unit, size_t source) const;
+  const std::byte* place(size_t local, size_t unit, size_t source) const;
   core::DeviceKind memory() const;  // that place() lies in
 
   Session& session_;

@@ -69,6 +69,16 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
     Draft draft = make_refresh(set, layout, state);
     finish(draft);
   }
+  // What a copy that stayed from its making to its last use has never been sent home to takes no room.
+  std::vector<uint8_t> used(set.buffers.size());
+  for (const Program& program : set.programs) {
+    for (const Op& op : program.ops) {
+      for (const Access& access : op.accesses) used[access.buffer] = 1;
+    }
+  }
+  for (BufferId b = 0; b < used.size(); ++b) {
+    if (!used[b] && moves && set.buffers[b].life == Life::transient) set.buffers[b].bytes = 0, set.buffers[b].slots = 1;
+  }
   assign_memory(set, sabotage);
   compiled.plan = make_memory_plan(set);
   const auto start = std::chrono::steady_clock::now();

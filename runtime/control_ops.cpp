@@ -13,6 +13,7 @@ bool on_gpu() {
 
 void prepare_step(const Rank& rank, Control& control) {
   control.next = {control.persistent.progress, {}};
+  control.next.decision.seed = control.inputs.seed;
   rank.optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
 }
 

@@ -334,7 +334,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
 void Executor::fail_red_zone(const Program& program, OpId id, uint32_t zone) const {
   const Op& op = program.ops[id];
   for (const Access& access : op.accesses) {
-    if (access.use == Use::read || zone-- != 0) continue;
+    const bool has_zone = access.use != Use::read && set_.buffers[access.buffer].tier != Tier::nvme;
+    if (!has_zone || zone-- != 0) continue;
     throw core::ProgramError(fmt::format("rank {}: op '{}' of phase '{}' wrote past the end of buffer '{}' ({} bytes)",
                                          rank_.number, op.name, program.phase, set_.buffers[access.buffer].name,
                                          set_.buffers[access.buffer].bytes));

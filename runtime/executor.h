@@ -76,13 +76,14 @@ class Executor {
   ~Executor();
 
   // Runs one program to its end. The first error of any lane aborts the rank's groups and is thrown; ops that have not
-  // started by then never run, because what they would read was not written.
+  // started by then never run, because what they would read was not written; a GPU still does what its streams were
+  // given, and nobody sees it.
   void run(const Program& program, Only only = Only::everything);
 
   Control& control();  // between programs; on a GPU the host's copy
   // Of the last run: how long this rank's compute lane, and behind its last op the host lane, stood still for comm
-  // lanes, to its very end: communication that outlasts the last compute op counts. A collective that waits for a slower rank is communication. Not of serial
-  // runs.
+  // lanes, to its very end: communication that outlasts the last compute op counts. A collective that waits for a
+  // slower rank is communication. Not of serial runs.
   double exposed_comm_seconds() const { return exposed_comm_seconds_; }
   double exposed_io_seconds() const { return exposed_io_seconds_; }  // … for to_device, to_host and io lanes
   const std::map<OpKind, CommVolume>& comm_volume() const { return comm_volume_; }  // between programs

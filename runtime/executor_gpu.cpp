@@ -80,15 +80,18 @@ bool Executor::replay(const Program& program) {
   }
   if (plan.recording) {
     for (const auto& [kind, volume] : plan.traffic) comm_volume_[kind] += volume;
+    moved_ += plan.moved;
   } else {
     std::vector<core::Stream*> streams;
     for (auto& stream : streams_) {
       if (stream->device() == device_) streams.push_back(stream.get());
     }
     auto before = comm_volume_;
+    const Moved moved_before = moved_;
     plan.recorded = {};
     plan.recording = core::record(streams, [&] { queue(program, plan.recorded); });
     for (const auto& [kind, volume] : comm_volume_) plan.traffic[kind] = volume - before[kind];
+    plan.moved = moved_ - moved_before;
   }
   plan.recording->replay(*streams_[0]);
   streams_[0]->synchronize();

@@ -50,6 +50,7 @@ struct Executor::Plan {
   std::unique_ptr<core::Recording> recording;
   Queued recorded;
   std::map<OpKind, CommVolume> traffic;  // of one replay
+  Moved moved;                           // … too
 };
 
 }  // namespace zrt::runtime

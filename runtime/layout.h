@@ -32,6 +32,7 @@ struct Layout {
   int dp = 1;
   Grouping groups;
   core::DType compute = core::DType::f32;
+  bool master = true;                         // weights of fewer bits have an fp32 master, which updates work on
   bool fp8 = false;                           // products of linear layers round their operands
   core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
   core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
@@ -63,17 +64,25 @@ struct Layout {
     const int64_t count = unit.elements / dp;
     return {shard_of(rank) * unit.shard + rank / shards() * count, count};
   }
-  // Where that piece lies in a rank's buffer of the unit's fp32 weights (source 0) or of the nth state kind (n + 1).
+  // Where that piece lies in a rank's buffer of the unit's logical weights (source 0) or of the nth state kind (n + 1).
   int64_t piece_offset(const optimizer::Unit& unit, int rank, size_t source) const {
     optimizer::Extent held = zero.states;
     if (source == 0 && !has_master()) held = weights(unit);
     if (source > 0 && !optimizer::unit_states(optimizer, unit)[source - 1].sharded) return 0;
     return piece(unit, rank).begin - (held == optimizer::Extent::full ? 0 : shard_of(rank) * unit.shard);
   }
-  bool has_master() const { return compute != core::DType::f32; }
+  bool has_master() const { return compute != core::DType::f32 && master; }
+  // Of the weights that updates work on and checkpoints save; without a master bf16 or, where nothing is trained, fp16.
+  core::DType logical_type() const { return has_master() ? core::DType::f32 : compute; }
+  core::Form logical_form() const { return logical_type() == core::DType::f32 ? core::Form::f32 : core::Form::bf16; }
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
   }
+  // What the forward of a block leaves out that its backward reads. Embedding and head leave nothing out, nor does a
+  // block that has nothing to.
+  Recompute recompute(size_t block) const;
+  models::Shape shape(models::Mode mode, size_t block) const;  // … and keeps that
+  uint32_t windows() const { return microbatches / reduce_every; }
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
   optimizer::Extent weights(const optimizer::Unit& unit) const {
@@ -89,6 +98,9 @@ struct Layout {
   }
   int64_t extent(const optimizer::Unit& unit, const optimizer::UnitState& state) const {
     return state.sharded ? extent(unit, zero.states) : state.elements;
+  }
+  uint64_t bytes(const optimizer::Unit& unit, const optimizer::UnitState& state) const {
+    return core::form_bytes(state.form, extent(unit, state));
   }
 };
 

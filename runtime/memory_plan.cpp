@@ -85,15 +85,12 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
     return kept || std::any_of(phases.begin(), phases.end(),
                                [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
   };
-  // State first, then workspaces, then the rest, each largest first. Workspaces lie low because a library may leave the
-  // end of its scratchpad untouched, while the buffer at the top must show the measured peak; so do activations in the
-  // tiers behind, which have the gaps of what they are copies of.
+  // State first, then workspaces, then the rest, each largest first.
   std::vector<BufferId> order(set.buffers.size());
   std::iota(order.begin(), order.end(), 0u);
   auto rank = [&](const Buffer& buffer) {
     if (buffer.life != Life::transient) return 0;
-    const bool behind = buffer.category == core::Category::activations && buffer.tier != core::Tier::device;
-    return buffer.category == core::Category::workspace || behind ? 1 : 2;
+    return buffer.category == core::Category::workspace ? 1 : 2;
   };
   std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) {
     const Buffer &x = set.buffers[a], &y = set.buffers[b];

@@ -88,9 +88,14 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
                             : op.kind == OpKind::evaluate ? models::Mode::eval
                                                           : models::Mode::train;
   const models::Block& block = *layout.model->blocks[op.block];
+  const models::Shape shape = layout.shape(mode, op.block);
   const bool last = op.block + 1 == layout.model->blocks.size();
-  const BlockCost cost =
-      block_cost(block, layout.shape(mode), last, cluster.rates(layout.compute), cluster.memory_bytes_per_second);
+  const BlockCost cost = block_cost(block, shape, last, cluster.rates(layout.compute), cluster.memory_bytes_per_second);
+  // Where a block names its FLOPs; else all of the forward.
+  const double flops = block.forward_flops(shape);
+  if (op.kind == OpKind::recompute) {
+    return cost.forward_seconds * (flops > 0 ? block.recompute_flops(shape) / flops : 1);
+  }
   if (op.kind != OpKind::backward) return cost.forward_seconds;
   // Gradients of weights are written whole, by products and by passes alike.
   const double grads = access_bytes(set, op, [](const Access& access) { return access.role == Role::local_grad; });

@@ -35,6 +35,8 @@ void run_block(const OpCall& call) {
   c.d_output = call.at(Role::d_output);
   c.d_input = call.at(Role::d_input);
   c.saved = call.at(Role::saved);
+  c.remade = call.at(Role::remade);
+  if (c.remade) c.shape.keep = models::Keep::selective;
   c.workspace = call.at(Role::workspace);
   c.cache = call.at(Role::cache);
 
@@ -73,6 +75,8 @@ void run_block(const OpCall& call) {
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);
+  } else if (call.op.kind == OpKind::recompute) {
+    block.recompute(c);
   } else if (backward) {
     block.backward(c);
   } else {

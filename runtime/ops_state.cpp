@@ -56,10 +56,9 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const auto kinds = optimizer::unit_states(layout.optimizer, unit);
   for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
     const optimizer::UnitState& kind = kinds[k];
-    const auto elements = static_cast<size_t>(layout.extent(unit, kind));
-    core::fill_bytes(call.address(*access), 0, elements * sizeof(float));
+    core::fill_bytes(call.address(*access), 0, layout.bytes(unit, kind));  // zero in every form
     if (!load) continue;
-    std::vector<float> values(elements);
+    std::vector<float> values(static_cast<size_t>(layout.extent(unit, kind)));
     if (kind.sharded) {
       const int64_t begin = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
       for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
@@ -72,7 +71,9 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
             std::span(values).subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
       }
     }
-    core::copy_bytes(call.address(*access), values.data(), elements * sizeof(float));
+    std::vector<std::byte> formed(layout.bytes(unit, kind));
+    core::write_form(kind.form, values.data(), static_cast<int64_t>(values.size()), formed.data());
+    core::copy_bytes(call.address(*access), formed.data(), formed.size());
   }
 }
 
@@ -138,22 +139,27 @@ void run_init(const OpCall& call) {
 void run_snapshot(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
+  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
-    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
-    core::copy_bytes(call.address(*target), source + static_cast<size_t>(skip) * sizeof(float), call.bytes(*target));
+    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
   }
 }
 
 void run_export(const OpCall& call) {
   if (!call.rank.export_unit) return;
   const optimizer::Unit& unit = call.unit(0);
-  if (core::place().device == core::DeviceKind::cpu) {
+  const core::Form form = call.rank.layout->logical_form();
+  if (core::place().device == core::DeviceKind::cpu && form == core::Form::f32) {
     call.rank.export_unit(unit, call.as<float>(Role::full_state));
     return;
   }
+  std::vector<std::byte> kept(core::form_bytes(form, unit.elements));
+  core::read_bytes(kept.data(), call.at(Role::full_state), kept.size(), core::place().device);
   std::vector<float> weights(static_cast<size_t>(unit.elements));
-  core::read_bytes(weights.data(), call.at(Role::full_state), weights.size() * sizeof(float), core::place().device);
+  core::read_form(form, kept.data(), 0, unit.elements, weights.data());
   call.rank.export_unit(unit, weights.data());
 }
 

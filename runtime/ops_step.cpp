@@ -27,8 +27,7 @@ Level level_of(const Layout& layout) {
 // Gathers shards into whole units. With one buffer per unit (updated weights, whole gradients) the shard lies in it.
 void run_gather(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
-  const bool state = call.op.kind == OpKind::gather_state && layout.has_master();
-  const core::DType type = state                                 ? core::DType::f32
+  const core::DType type = call.op.kind == OpKind::gather_state  ? layout.logical_type()
                            : call.op.kind == OpKind::gather_grad ? layout.grad
                                                                  : layout.compute;
   const size_t size = core::dtype_size(type);

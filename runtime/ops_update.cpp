@@ -19,24 +19,32 @@ class Part {
     part_.count = layout.extent(unit, extent);
     // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
     // shard where the state's home holds all.
-    auto enter = [&](const Access* access, core::DType type) -> std::byte* {
+    auto enter_bytes = [&](const Access* access, uint64_t all, uint64_t skipped) -> std::byte* {
       if (!access) return nullptr;
+      return call.address(*access) + (call.bytes(*access) >= all ? skipped : 0);
+    };
+    auto enter = [&](const Access* access, core::DType type) {
       const auto size = core::dtype_size(type);
-      const bool whole = call.bytes(*access) >= static_cast<uint64_t>(unit.elements) * size;
-      return call.address(*access) + (whole ? static_cast<size_t>(part_.begin) * size : 0);
+      return enter_bytes(access, static_cast<uint64_t>(unit.elements) * size,
+                         static_cast<uint64_t>(part_.begin) * size);
     };
     std::byte* weight = enter(call.find(Role::weight), layout.compute);
     std::byte* master = enter(call.find(Role::master), core::DType::f32);
-    part_.master = reinterpret_cast<float*>(layout.has_master() ? master : weight);
-    part_.weight = layout.has_master() ? weight : nullptr;
+    const bool weight_only = layout.compute == core::DType::f32;  // which is the master then
+    part_.master = reinterpret_cast<float*>(weight_only ? weight : master);
+    part_.weight = weight_only ? nullptr : weight;
     part_.weight_type = layout.compute;
     part_.grad = enter(call.find(Role::grad), layout.grad);
     part_.grad_type = layout.grad;
     part_.work = call.at(Role::work);
     const auto kinds = optimizer::unit_states(layout.optimizer, unit);
     for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
-      states_.push_back(
-          reinterpret_cast<float*>(kinds[k].sharded ? enter(state, core::DType::f32) : call.address(*state)));
+      const core::Form form = kinds[k].form;
+      std::byte* at = call.address(*state);
+      if (kinds[k].sharded) {
+        at = enter_bytes(state, core::form_bytes(form, unit.elements), core::form_bytes(form, part_.begin));
+      }
+      states_.push_back(reinterpret_cast<float*>(at));
     }
     part_.states = states_;
   }

@@ -25,6 +25,11 @@ uint64_t Buffer::stride() const {
   return (padded() + zone + alignment() - 1) / alignment() * alignment();
 }
 
+bool runs_block(OpKind kind) {
+  return kind == OpKind::forward || kind == OpKind::recompute || kind == OpKind::backward || kind == OpKind::evaluate ||
+         kind == OpKind::decode;
+}
+
 std::string_view op_kind_name(OpKind kind) {
   constexpr std::array<std::string_view, 25> names{
       "init",     "load",      "begin",       "load_batch",  "forward", "backward",      "evaluate",

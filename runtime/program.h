@@ -57,6 +57,7 @@ enum class Role : uint8_t {
   d_output,
   d_input,
   saved,
+  remade,  // what a backward reads of a recompute beside `saved`
   workspace,
   cache,
   weight,
@@ -112,6 +113,7 @@ enum class OpKind : uint8_t {
   evict,      // … back to where it is at home
 };
 std::string_view op_kind_name(OpKind kind);
+bool runs_block(OpKind kind);  // with its weights: forward, recompute, backward, evaluate, decode
 
 // `host`: what is computed on the host beside `compute`, on what lies there.
 enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm, host };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -71,6 +72,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
+  layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;
   layout.local_grad = config.precision.local_grad;
   layout.grad = config.precision.accumulated_grad;
@@ -82,7 +84,8 @@ Layout make_layout(const Config& config, const models::Model& model) {
                    config.zero.mics_shard_size > 0};
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
-  layout.units = optimizer::make_units(model, {layout.dp, layout.shards()}, unit_elements, persistence);
+  const optimizer::Cut cut{layout.dp, layout.shards(), optimizer::alignment_of(layout.optimizer)};
+  layout.units = optimizer::make_units(model, cut, unit_elements, persistence);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;
@@ -111,6 +114,9 @@ SessionOptions session_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
   options.executor = {config.run.threads_per_rank, false, static_cast<uint64_t>(config.run.stress_seed)};
+  // What runs on the host beside a GPU takes all cores: its results do not depend on their number.
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  options.executor.host_threads = std::max(1, cores / std::max(1, config.mesh.world()));
   options.nvme_path = config.memory.nvme_path;
   return options;
 }

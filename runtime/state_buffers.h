@@ -10,7 +10,7 @@ namespace zrt::runtime {
 struct StateBuffers {
   std::vector<BufferId> weight, grad, master;
   std::vector<std::vector<BufferId>> states;  // [unit][state kind of the optimizer]; empty when not training
-  // [unit]: copies in the host tier of what this rank adds to a checkpoint, made by the program "save": the fp32
+  // [unit]: copies in the host tier of what this rank adds to a checkpoint, made by the program "save": the logical
   // weights of its shard, then each state kind. Empty without that program.
   std::vector<std::vector<BufferId>> snapshot;
   BufferId control = no_buffer, shares = no_buffer;

@@ -73,24 +73,34 @@ Arena::~Arena() {
 }
 
 uint64_t Arena::highest_touched() const {
-  if (kind_ != Kind::gpu) return last_touched(data_, mapped_);
+  const auto without_zone = [&](uint64_t end, const std::byte* last) {
+    return end >= red_zone_bytes && red_zone_intact(last - red_zone_bytes) ? end - red_zone_bytes : end;
+  };
+  if (kind_ != Kind::gpu) {
+    const uint64_t end = last_touched(data_, mapped_);
+    return without_zone(end, data_ + end);
+  }
   std::vector<std::byte> part(std::min<uint64_t>(mapped_, 4 << 20));
   for (uint64_t end = mapped_; end > 0;) {
     const uint64_t begin = end - std::min<uint64_t>(end, part.size());
     cuda::read(part.data(), data_ + begin, end - begin);
-    if (const uint64_t touched = last_touched(part.data(), end - begin)) return begin + touched;
+    if (const uint64_t touched = last_touched(part.data(), end - begin)) {
+      const uint64_t tail = std::min<uint64_t>(begin + touched, red_zone_bytes);
+      cuda::read(part.data(), data_ + begin + touched - tail, tail);
+      return without_zone(begin + touched, part.data() + tail);
+    }
     end = begin;
   }
   return 0;
 }
 
 void paint_red_zone(std::byte* begin) {
-  std::memset(begin, canary_byte, red_zone_bytes);
+  std::memset(begin, red_zone_byte, red_zone_bytes);
 }
 
 bool red_zone_intact(const std::byte* begin) {
   for (uint64_t i = 0; i < red_zone_bytes; ++i) {
-    if (begin[i] != std::byte{canary_byte}) return false;
+    if (begin[i] != std::byte{red_zone_byte}) return false;
   }
   return true;
 }

@@ -14,15 +14,21 @@ namespace {
 
 using Word = std::atomic<uint32_t>;
 static_assert(sizeof(Word) == sizeof(uint32_t) && Word::is_always_lock_free);
-constexpr size_t words_at_once = 4096;
+// More than programs have waits at a time: pinning memory may wait for the GPU.
+constexpr size_t words_at_once = 1 << 16;
 // They begin shortly before they wrap, so that every run shows that wrapping is harmless: waits compare cyclically.
 constexpr uint32_t first_value = ~0u - 5;
 
 class Pool {
  public:
   Flag take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) grow();
+    std::unique_lock lock(mutex_);
+    while (free_.empty()) {
+      lock.unlock();  // the GPU may wait for threads that want to raise flags
+      Word* words = allocate();
+      lock.lock();
+      add(words);
+    }
     Word* word = free_.back();
     free_.pop_back();
     return {word, word->load(std::memory_order_relaxed) + 1};
@@ -33,10 +39,12 @@ class Pool {
   }
 
  private:
-  void grow() {
+  static Word* allocate() {
     void* memory = nullptr;
     ZRT_CUDA(cudaHostAlloc(&memory, words_at_once * sizeof(Word), cudaHostAllocPortable | cudaHostAllocMapped));
-    auto* words = static_cast<Word*>(memory);
+    return static_cast<Word*>(memory);
+  }
+  void add(Word* words) {
     total_ += words_at_once;
     free_.reserve(total_);
     for (size_t i = words_at_once; i-- > 0;) free_.push_back(std::construct_at(words + i, first_value));
@@ -59,12 +67,11 @@ WaitValue* wait_value() {
   static WaitValue* const function = [] {
     void* found = nullptr;
     cudaDriverEntryPointQueryResult result;
-#if CUDART_VERSION >= 12050
-    const cudaError_t code =
-        cudaGetDriverEntryPointByVersion("cuStreamWaitValue32", &found, 12000, cudaEnableDefault, &result);
-#else
+    // Newer toolkits advise a variant that older ones lack.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
     const cudaError_t code = cudaGetDriverEntryPoint("cuStreamWaitValue32", &found, cudaEnableDefault, &result);
-#endif
+#pragma GCC diagnostic pop
     if (code != cudaSuccess || result != cudaDriverEntryPointSuccess) {
       cudaGetLastError();
       throw Error(

@@ -55,15 +55,15 @@ std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
   return all;
 }
 
-Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, const Shape& shape, bool statistics) const {
+Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, Layout& remade, const Shape& shape) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows()), size = core::dtype_size(shape.type);
   const uint64_t row = R * static_cast<uint64_t>(sizes_.hidden) * size;
   Kept kept{};
-  if (statistics) {
+  if (shape.mode == Mode::train) {
     kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
     kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
     kept.residual = layout.take(row), kept.qkv = layout.take(3 * row), kept.attention = layout.take(row);
-    kept.fc = layout.take(4 * row);
+    kept.fc = (shape.keep == Keep::all ? layout : remade).take(4 * row);
   } else {
     // qkv and attention are dead when fc is made, so they share its space.
     kept.residual = layout.take(row);
@@ -75,12 +75,17 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, const Shape& shape, bool stat
   return kept;
 }
 
+Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
+  Layout saved(call.saved), remade(call.remade);
+  return kept_in(saved, remade, call.shape);
+}
+
 Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
   const uint64_t row =
       static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
-  const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in(layout, shape, false);
+  const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in(layout, layout, shape);
   if (kept != nullptr && shape.mode != Mode::train) *kept = inner;
   // A product that applies GELU as it writes still reads the norm's output.
   if (products_fuse()) space.normed = layout.take(row);
@@ -97,9 +102,15 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& sh
 }
 
 uint64_t Gpt2Layer::saved_bytes(const Shape& shape) const {
-  Layout layout;
-  kept_in(layout, shape, true);
+  Layout layout, remade;
+  kept_in(layout, remade, shape);
   return layout.bytes();
+}
+
+uint64_t Gpt2Layer::remade_bytes(const Shape& shape) const {
+  Layout layout, remade;
+  kept_in(layout, remade, shape);
+  return remade.bytes();
 }
 
 uint64_t Gpt2Layer::forward_workspace_bytes(const Shape& shape) const {
@@ -119,6 +130,13 @@ double Gpt2Layer::forward_flops(const Shape& shape) const {
   return 2 * R * 12 * C * C + 2 * 2 * R * keys * C;
 }
 
+// Of the four products all but the last, or the third alone.
+double Gpt2Layer::recompute_flops(const Shape& shape) const {
+  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
+  const double product = 2 * R * 4 * C * C;
+  return shape.keep == Keep::selective ? product : forward_flops(shape) - product;
+}
+
 void Gpt2Layer::forward(const Call& call) const {
   run(call);
 }
@@ -127,15 +145,23 @@ void Gpt2Layer::decode(const Call& call) const {
   run(call);
 }
 
+void Gpt2Layer::recompute(const Call& call) const {
+  if (call.shape.keep == Keep::all) return run(call);
+  check_shape(call.shape);
+  const Kept kept = kept_in(call);
+  Layout workspace(call.workspace);
+  const ForwardSpace space = forward_space(workspace, call.shape, nullptr);
+  norm_.forward(call, ln_2_weight, kept.residual, space.normed, {});
+  c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
+}
+
+// Without `output` up to what backward reads.
 void Gpt2Layer::run(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows(), C = sizes_.hidden;
   Kept kept{};
-  if (shape.mode == Mode::train) {
-    Layout saved(call.saved);
-    kept = kept_in(saved, shape, true);
-  }
+  if (shape.mode == Mode::train) kept = kept_in(call);
   Layout workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
 
@@ -159,6 +185,7 @@ void Gpt2Layer::run(const Call& call) const {
                          kept.residual, space.normed, kept.second_norm);
   }
   c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
+  if (call.output == nullptr) return;
   mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch,
                           add ? kept.residual : nullptr);
   if (!add) {

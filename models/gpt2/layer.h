@@ -3,6 +3,7 @@
 // weights are stored (in, out). Buffers hold, per token of C = hidden elements:
 //   saved: means and deviations of both norms, log-sum-exp per head (fp32); qkv 3C, attention output C, residual after
 //          attention C, input of GELU 4C. Norm outputs, GELU output and probabilities are computed again.
+//   remade, where the block keeps less: the input of GELU, which costs one product.
 #pragma once
 #include <array>
 
@@ -27,6 +28,7 @@ class Gpt2Layer : public TransformerBlock {
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape) const override;
+  uint64_t remade_bytes(const Shape& shape) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -34,6 +36,9 @@ class Gpt2Layer : public TransformerBlock {
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
+  void recompute(const Call& call) const override;
+  bool recompute_writes_output() const override { return false; }
+  double recompute_flops(const Shape& shape) const override;
   double forward_flops(const Shape& shape) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
@@ -74,7 +79,9 @@ class Gpt2Layer : public TransformerBlock {
     std::byte* attention;  // over `gelu`
   };
 
-  Kept kept_in(Layout& layout, const Shape& shape, bool statistics) const;
+  // In training in the block's two buffers, else all in the first.
+  Kept kept_in(Layout& layout, Layout& remade, const Shape& shape) const;
+  Kept kept_in(const Call& call) const;
   ForwardSpace forward_space(Layout& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(Layout& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;

@@ -40,8 +40,8 @@ void Gpt2Layer::backward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows(), C = sizes_.hidden;
   const DType type = shape.type;
-  Layout saved(call.saved), workspace(call.workspace);
-  const Kept kept = kept_in(saved, shape, true);
+  Layout workspace(call.workspace);
+  const Kept kept = kept_in(call);
   const BackwardSpace space = backward_space(workspace, shape);
   // The gradient behind a dropout site: `d` itself without dropout.
   const auto undrop = [&](const void* d, DropoutSite site, void* buffer) -> const void* {

@@ -58,7 +58,7 @@ void* LlamaLayer::values(const Shape& shape, void* qkv) const {
          static_cast<uint64_t>(kv_heads_ * width_) * core::dtype_size(shape.type);
 }
 
-LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, const Shape& shape) const {
+LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, Layout& remade, const Shape& shape) const {
   const int64_t C = sizes_.hidden, Q = attention_shape(shape).row();
   Kept kept{};
   if (shape.mode == Mode::train) {
@@ -66,7 +66,8 @@ LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, const Shape& shape) const {
     kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
     kept.residual = layout.take(bytes(shape, C));
     kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, C));
-    kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
+    Layout& wide = shape.keep == Keep::all ? layout : remade;
+    kept.gate = wide.take(bytes(shape, ffn_)), kept.up = wide.take(bytes(shape, ffn_));
   } else {
     // qkv and attention are dead when gate and up are made, so they share their space.
     kept.residual = layout.take(bytes(shape, C));
@@ -78,12 +79,17 @@ LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, const Shape& shape) const {
   return kept;
 }
 
+LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
+  Layout saved(call.saved), remade(call.remade);
+  return kept_in(saved, remade, call.shape);
+}
+
 LlamaLayer::ForwardSpace LlamaLayer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
   uint64_t scratch = 0;
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
-  if (shape.mode != Mode::train) *kept = kept_in(layout, shape);
+  if (shape.mode != Mode::train) *kept = kept_in(layout, layout, shape);
   Layout attention = layout.overlay(), hidden = layout.overlay();
   space.normed = attention.take(bytes(shape, sizes_.hidden));
   space.attention =
@@ -97,9 +103,15 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(Layout& layout, const Shape& 
 }
 
 uint64_t LlamaLayer::saved_bytes(const Shape& shape) const {
-  Layout layout;
-  kept_in(layout, shape);
+  Layout layout, remade;
+  kept_in(layout, remade, shape);
   return layout.bytes();
+}
+
+uint64_t LlamaLayer::remade_bytes(const Shape& shape) const {
+  Layout layout, remade;
+  kept_in(layout, remade, shape);
+  return remade.bytes();
 }
 
 uint64_t LlamaLayer::forward_workspace_bytes(const Shape& shape) const {
@@ -130,6 +142,13 @@ double LlamaLayer::forward_flops(const Shape& shape) const {
   return 2 * R * weights + 2 * 2 * R * keys * C;
 }
 
+// All products but the last, or those of gate and up alone.
+double LlamaLayer::recompute_flops(const Shape& shape) const {
+  const double product =
+      2 * static_cast<double>(shape.rows()) * static_cast<double>(sizes_.hidden) * static_cast<double>(ffn_);
+  return shape.keep == Keep::selective ? 2 * product : forward_flops(shape) - product;
+}
+
 void LlamaLayer::rotate(const Call& call, bool backward, void* qkv) const {
   const Shape& shape = call.shape;
   const bool one = shape.mode == Mode::decode;
@@ -145,15 +164,24 @@ void LlamaLayer::decode(const Call& call) const {
   run(call);
 }
 
+void LlamaLayer::recompute(const Call& call) const {
+  if (call.shape.keep == Keep::all) return run(call);
+  check_shape(call.shape);
+  Kept kept = kept_in(call);
+  Layout workspace(call.workspace);
+  const ForwardSpace space = forward_space(workspace, call.shape, &kept);
+  norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, {});
+  gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
+  up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
+}
+
+// Without `output` up to what backward reads.
 void LlamaLayer::run(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows(), C = sizes_.hidden;
   Kept kept{};
-  if (shape.mode == Mode::train) {
-    Layout saved(call.saved);
-    kept = kept_in(saved, shape);
-  }
+  if (shape.mode == Mode::train) kept = kept_in(call);
   Layout workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
 
@@ -179,6 +207,7 @@ void LlamaLayer::run(const Call& call) const {
   }
   gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
   up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
+  if (call.output == nullptr) return;
   swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
   down_.forward(call, down_weight, space.hidden, call.output, space.scratch, add ? kept.residual : nullptr);
   if (!add) add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, R * C);

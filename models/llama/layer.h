@@ -5,6 +5,7 @@
 //   saved: deviations of both norms, log-sum-exp per head (fp32); queries, keys and values after rotation Q, attention
 //          output C, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
 //          again.
+//   remade, where the block keeps less: gate and up, which cost one product each.
 #pragma once
 #include <array>
 
@@ -22,6 +23,7 @@ class LlamaLayer : public TransformerBlock {
   LlamaLayer(const LlamaConfig& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape) const override;
+  uint64_t remade_bytes(const Shape& shape) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -29,6 +31,9 @@ class LlamaLayer : public TransformerBlock {
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
+  void recompute(const Call& call) const override;
+  bool recompute_writes_output() const override { return false; }
+  double recompute_flops(const Shape& shape) const override;
   double forward_flops(const Shape& shape) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
@@ -65,7 +70,9 @@ class LlamaLayer : public TransformerBlock {
     std::byte* attention;  // over `gate` and `up`
   };
 
-  Kept kept_in(Layout& layout, const Shape& shape) const;
+  // In training in the block's two buffers, else all in the first.
+  Kept kept_in(Layout& layout, Layout& remade, const Shape& shape) const;
+  Kept kept_in(const Call& call) const;
   ForwardSpace forward_space(Layout& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(Layout& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;

@@ -31,8 +31,8 @@ void LlamaLayer::backward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows();
-  Layout saved(call.saved), workspace(call.workspace);
-  const Kept kept = kept_in(saved, shape);
+  Layout workspace(call.workspace);
+  const Kept kept = kept_in(call);
   const BackwardSpace space = backward_space(workspace, shape);
 
   // MLP. SwiGLU's output is made again in the space of the gradient of `up`, which needs it no earlier.

@@ -4,59 +4,93 @@
 #include "core/arena.h"
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "optimizer/adam_update.h"
+#include "optimizer/adam_forms.h"
+#include "optimizer/optimizer.h"
 #include "runtime/bench/bench.h"
 #include "runtime/bench/triad.h"
 
 namespace zrt::runtime {
+namespace {
+
+// Where a rank's numbers lie in its arena: the fp32 weights, moments, gradient, copy of the weights.
+struct Places {
+  uint64_t first, second, grad, weight, end;
+  Places(const AdamBenchSetting& s, optimizer::MomentForms forms) {
+    const auto n = static_cast<uint64_t>(s.parameters);
+    first = 4 * n;
+    second = first + core::form_bytes(forms.first, s.parameters);
+    grad = second + core::form_bytes(forms.second, s.parameters);
+    weight = grad + (s.bf16 ? 2 : 4) * n;
+    end = weight + (s.bf16 ? 2 * n : 0);
+  }
+};
+
+}  // namespace
 
 TriadKernel triad_kernel() {
   const TriadKernel kernels[] = {triad_baseline, triad_v3, triad_v4};
   return kernels[static_cast<size_t>(core::best_isa())];
 }
 
-AdamBench bench_adam(int64_t parameters, bool bf16, int ranks, int rounds, const Progress& progress) {
-  const auto n = static_cast<uint64_t>(parameters);
-  const uint64_t grad_bytes = bf16 ? 2 * n : 4 * n;
-  const uint64_t arena_bytes = 12 * n + grad_bytes + (bf16 ? 2 * n : 0);
-  std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(ranks));
+AdamBench bench_adam(const AdamBenchSetting& s, const Progress& progress) {
+  const optimizer::AdamParams params{0.9f, 0.95f, 1e-8f, 0.1f, true, true, s.moments};
+  const auto optimizer = optimizer::make_optimizer(params);
+  const models::Param param{"all", {s.parameters}, {}, 0};
+  optimizer::Unit unit;
+  unit.params = {{&param, 0, 0}};
+  unit.elements = unit.shard = s.parameters;
+  optimizer::Decision decision;
+  decision.updates = 10, decision.lr = 1e-4, decision.beta1 = params.beta1, decision.beta2 = params.beta2;
+  decision.bias_correction1 = 0.6f, decision.bias_correction2 = 0.4f;
+
+  const Places places(s, optimizer::moment_forms(s.moments));
+  std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(s.ranks));
   auto adam = [&](int rank) {
-    auto& arena = arenas[static_cast<size_t>(rank)];
-    auto* master = reinterpret_cast<float*>(arena->data());
-    std::byte* grad = arena->data() + 12 * n;
-    const optimizer::AdamParams params{0.9f, 0.95f, 1e-8f, 0.1f, true};
-    const optimizer::AdamStep step{1e-4f, 1.0f, 0.1f, 0.05f};
-    optimizer::adam_update(params, step, parameters, master, master + n, master + 2 * n, grad,
-                           bf16 ? core::DType::bf16 : core::DType::f32, bf16 ? grad + 2 * n : nullptr,
-                           core::DType::bf16);
+    std::byte* data = arenas[static_cast<size_t>(rank)]->data();
+    float* states[] = {reinterpret_cast<float*>(data + places.first), reinterpret_cast<float*>(data + places.second)};
+    optimizer::UnitPart part;
+    part.unit = &unit, part.count = s.parameters;
+    part.master = reinterpret_cast<float*>(data);
+    part.grad = data + places.grad, part.grad_type = s.bf16 ? core::DType::bf16 : core::DType::f32;
+    part.weight = s.bf16 ? data + places.weight : nullptr, part.weight_type = core::DType::bf16;
+    part.states = states;
+    optimizer->update(decision, part);
   };
+  // Over as much of the arena as three arrays of one length can have.
+  const int64_t third = static_cast<int64_t>(places.end / 12) / 16 * 16;
   const TriadKernel run_triad = triad_kernel();
   auto triad = [&](int rank) {
     auto* a = reinterpret_cast<float*>(arenas[static_cast<size_t>(rank)]->data());
-    core::parallel_for(parameters, 4096, [&](int64_t begin, int64_t end) {
-      run_triad(end - begin, a + begin, a + n + begin, a + 2 * n + begin, 1e-9f);
+    core::parallel_for(third, 4096, [&](int64_t begin, int64_t end) {
+      run_triad(end - begin, a + begin, a + third + begin, a + 2 * third + begin, 1e-9f);
     });
   };
   progress("filling the buffers");
-  time_ranks(ranks, 1, [&](int rank) {
-    auto& arena = arenas[static_cast<size_t>(rank)];
-    arena = std::make_unique<core::Arena>(core::Tier::device, arena_bytes);
-    std::fill_n(arena->data(), arena_bytes, std::byte{0x3c});
+  const auto fill = [&](int rank) {
+    std::byte* data = arenas[static_cast<size_t>(rank)]->data();
+    std::fill_n(data, places.end, std::byte{0x3c});
+  };
+  time_ranks(s.ranks, 1, [&](int rank) {
+    arenas[static_cast<size_t>(rank)] = std::make_unique<core::Arena>(s.tier, places.end, s.device);
+    fill(rank);
   });
-  const double adam_bytes =
-      static_cast<double>((24 * n + grad_bytes + (bf16 ? 2 * n : 0)) * static_cast<uint64_t>(ranks));
-  const double triad_bytes = static_cast<double>(12 * n * static_cast<uint64_t>(ranks));
+  const auto count = static_cast<double>(s.ranks);
+  // The gradient is read and the copy of the weights written; the rest is both.
+  const uint64_t moved = 2 * places.grad + (places.end - places.grad);
+  const double adam_bytes = static_cast<double>(moved) * count, triad_bytes = 12 * static_cast<double>(third) * count;
   std::vector<double> adam_rates, triad_rates, ratios;
-  for (int round = 0; round <= rounds; ++round) {
+  for (int round = 0; round <= s.rounds; ++round) {
     progress("measuring");
-    const double a = adam_bytes / time_ranks(ranks, 1, adam);
-    const double t = triad_bytes / time_ranks(ranks, 1, triad);
+    const double t = triad_bytes / time_ranks(s.ranks, 1, triad);
+    time_ranks(s.ranks, 1, fill);  // the triad wrote over what Adam reads
+    const double a = adam_bytes / time_ranks(s.ranks, 1, adam);
     if (round == 0) continue;
     adam_rates.push_back(a);
     triad_rates.push_back(t);
     ratios.push_back(a / t);
   }
-  return {parameters, bf16 ? "bf16" : "fp32", spread(adam_rates), spread(triad_rates), spread(ratios)};
+  return {s.bf16 ? "bf16" : "fp32", static_cast<double>(moved) / static_cast<double>(s.parameters), spread(adam_rates),
+          spread(triad_rates), spread(ratios)};
 }
 
 }  // namespace zrt::runtime

@@ -71,14 +71,23 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
 std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> random_batches(
     const Layout& layout, const uint32_t& step);
 
+// What AdamW steps on a rank's arena, one thread each.
+struct AdamBenchSetting {
+  int64_t parameters = 0;  // of a rank, a multiple of 64
+  bool bf16 = false;       // gradients of bf16, and a copy of the new weights in bf16
+  optimizer::Moments moments = optimizer::Moments::f32;
+  core::Tier tier = core::Tier::device;
+  core::DeviceKind device = core::DeviceKind::cpu;  // cuda: the host tier is pinned; the host computes all the same
+  int ranks = 1, rounds = 1;
+};
 struct AdamBench {
-  int64_t parameters = 0;
   std::string grad_type;
+  double bytes_per_parameter = 0;                               // read and written by a step
   Spread adam_bytes_per_second, triad_bytes_per_second, ratio;  // pairs in turn
 };
 // One AdamW step: fp32 weight and moments read and written, gradient read, with bf16 gradients also the bf16 copy of
-// the weights written. The triad is a = b + s · c over the same threads.
-AdamBench bench_adam(int64_t parameters, bool bf16, int ranks, int rounds, const Progress& progress);
+// the weights written. The triad is a = b + s · c over the same threads and memory.
+AdamBench bench_adam(const AdamBenchSetting& setting, const Progress& progress);
 
 struct CommBenchRow {
   std::string operation;

@@ -169,7 +169,8 @@ fs::path import_hugging_face(const HuggingFaceModel& from, const Json& model, co
       if (held > 0 && held + count > most) flush();
       values.emplace_back(static_cast<size_t>(count));
       from.tensors.read(theirs, 0, values.back());
-      runs.push_back({ours, shape, 0, count, values.back().data()});
+      runs.push_back(
+          {ours, shape, 0, count, core::Form::f32, reinterpret_cast<const std::byte*>(values.back().data())});
       held += count;
     }
     if (!runs.empty()) flush();

@@ -11,10 +11,9 @@ namespace zrt::runtime::checkpoint {
 namespace {
 
 struct Piece {
-  const float* values;
-  int64_t elements;
+  const Run* run;
+  int64_t first, elements;  // of the run
   std::vector<int64_t> offsets;
-  core::DeviceKind device;
 };
 
 struct Part {
@@ -28,19 +27,19 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   for (const Run& run : runs) parts = std::max(parts, most_rectangles(run.shape.size()));
   std::vector<Part> result(parts);
   for (const Run& run : runs) {
-    std::vector<std::pair<Rectangle, const float*>> rectangles;
-    const float* values = run.values;
+    std::vector<std::pair<Rectangle, int64_t>> rectangles;  // and its first element in the run
+    int64_t first = 0;
     for (Rectangle& r : cut_run(run.shape, run.begin, run.begin + run.count)) {
       const int64_t count = r.elements();
-      rectangles.emplace_back(std::move(r), values);
-      values += count;
+      rectangles.emplace_back(std::move(r), first);
+      first += count;
     }
     std::stable_sort(rectangles.begin(), rectangles.end(),
                      [](const auto& a, const auto& b) { return a.first.elements() > b.first.elements(); });
     for (size_t k = 0; k < rectangles.size(); ++k) {
       const Rectangle& r = rectangles[k].first;
       result[k].header.tensors.push_back({run.tensor, "F32", r.shape, 0, 0});
-      result[k].pieces[run.tensor] = {rectangles[k].second, r.elements(), r.offsets, run.device};
+      result[k].pieces[run.tensor] = {&run, rectangles[k].second, r.elements(), r.offsets};
     }
   }
   for (Part& part : result) {
@@ -51,16 +50,24 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   return result;
 }
 
-// What lies on a GPU comes to the host a part at a time.
+// What lies on a GPU or in another form than fp32 is brought to the host's fp32 a part at a time.
 void write_values(core::NewFile& file, const Piece& piece) {
-  const auto* values = reinterpret_cast<const std::byte*>(piece.values);
-  const uint64_t bytes = static_cast<uint64_t>(piece.elements) * sizeof(float);
-  if (piece.device == core::DeviceKind::cpu) return file.write(values, bytes);
-  std::vector<std::byte> part(std::min<uint64_t>(bytes, 16 << 20));
-  for (uint64_t at = 0; at < bytes; at += part.size()) {
-    const uint64_t count = std::min<uint64_t>(part.size(), bytes - at);
-    core::read_bytes(part.data(), values + at, count, piece.device);
-    file.write(part.data(), count);
+  const Run& run = *piece.run;
+  if (run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
+    return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
+  }
+  constexpr int64_t part = 4 << 20;  // elements
+  const int64_t block = core::form_alignment(run.form), end = piece.first + piece.elements;
+  std::vector<std::byte> kept;
+  std::vector<float> values;
+  for (int64_t at = piece.first; at < end;) {
+    const int64_t begin = at / block * block, to = std::min(end, begin + part);
+    kept.resize(core::form_bytes(run.form, (to - begin + block - 1) / block * block));
+    core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
+    values.resize(static_cast<size_t>(to - at));
+    core::read_form(run.form, kept.data(), at - begin, to - at, values.data());
+    file.write(values.data(), values.size() * sizeof(float));
+    at = to;
   }
 }
 

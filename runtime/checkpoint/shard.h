@@ -9,17 +9,19 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/form.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/rectangle.h"
 
 namespace zrt::runtime::checkpoint {
 
-// Elements [begin, begin + count) of a whole fp32 tensor, in memory of the host or of a GPU.
+// Elements [begin, begin + count) of a whole fp32 tensor, kept in any form in memory of the host or of a GPU.
 struct Run {
   std::string tensor;
   std::vector<int64_t> shape;
   int64_t begin = 0, count = 0;
-  const float* values = nullptr;
+  core::Form form = core::Form::f32;
+  const std::byte* values = nullptr;                // a multiple of form_alignment behind which may lie padding
   core::DeviceKind device = core::DeviceKind::cpu;  // whose memory that is
 };
 

@@ -19,7 +19,7 @@ constexpr Key optimizer_params_adam_adamw_keys[] = {
     {"amsgrad", t_bool, "false", Use::refused, "AMSGrad is not supported"},
     {"torch_adam", t_bool, "false", Use::inert, "there is one Adam implementation"},
     {"adam_w_mode", t_bool, "true", Use::implemented},
-    {"fp32_optimizer_states", t_bool, "true", Use::refused, "moments are always fp32"},
+    {"fp32_optimizer_states", t_bool, "true", Use::refused, "memory.moments chooses the form of moments"},
     {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
 };
 

@@ -61,6 +61,8 @@ constexpr Key memory_keys[] = {
     {"device_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"host_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"unit_bytes", t_int, "67108864", Use::implemented},
+    {"moments", t_text, R"("fp32")", Use::implemented},
+    {"master", t_text, R"("fp32")", Use::implemented},
     {"nvme_budget_bytes", t_int | t_null, "null", Use::implemented},
     {"nvme_path", t_text | t_null, "null", Use::implemented},
     {"placement", t_text | t_list, R"("auto")", Use::implemented},

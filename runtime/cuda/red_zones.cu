@@ -14,11 +14,11 @@ struct Zones {
 static_assert(core::red_zone_bytes == 64, "one thread paints a byte");
 
 __global__ void paint(Zones zones) {
-  zones.at[blockIdx.x][threadIdx.x] = std::byte{core::canary_byte};
+  zones.at[blockIdx.x][threadIdx.x] = std::byte{core::red_zone_byte};
 }
 
 __global__ void inspect(Zones zones, uint32_t first, uint32_t op, BrokenZone* broken) {
-  const bool damaged = zones.at[blockIdx.x][threadIdx.x] != std::byte{core::canary_byte};
+  const bool damaged = zones.at[blockIdx.x][threadIdx.x] != std::byte{core::red_zone_byte};
   if (__syncthreads_or(damaged) == 0 || threadIdx.x != 0) return;
   if (atomicCAS(&broken->op, 0u, op + 1) == 0) broken->zone = first + blockIdx.x;
 }

@@ -29,6 +29,14 @@ std::string units_name(const Layout& layout, const std::vector<uint32_t>& units)
   return units.size() == 1 ? first : fmt::format("{} and {} more", first, units.size() - 1);
 }
 
+Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
+                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
+                                    core::DType type, uint32_t block) {
+  Collectives::Gather gather{kind, name + units_name(layout, units), block, units, {}, {}, type, false};
+  for (uint32_t u : units) gather.part.push_back(no_buffer), gather.full.push_back(full[u]);
+  return gather;
+}
+
 Op Collectives::make(OpKind kind, Span span, std::string name, const std::vector<uint32_t>& units) const {
   Op op;
   op.kind = kind;
@@ -117,7 +125,8 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
   if (!layout_.groups.hierarchical) {
     Op op = make(OpKind::reduce_grad, layout_.state_span(), name, what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
-      if (what.local[i] != what.grad[i]) op.accesses.push_back({what.local[i], Role::local_grad, Use::read, {}});
+      if (what.local[i] != what.grad[i])
+        op.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
       target(op, i);
     }
     ops.push_back(std::move(op));
@@ -134,7 +143,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
   Op between = make(OpKind::reduce_grad, Span::outer, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);
-    inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, {}});
+    inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
     inside.accesses.push_back({part, Role::partial, Use::write, {}});
     between.accesses.push_back({part, Role::partial, Use::read, {}});
     target(between, i);

@@ -34,11 +34,12 @@ class Collectives {
   };
   void gather(std::vector<Op>& ops, const Gather& what);
 
-  // Sums local[i] of all ranks into the shard in grad[i]; equal buffers: in place. With `accumulate` grad[i] is added
-  // to. `last`: of the step.
+  // Sums local[i], in slot[i], of all ranks into the shard in grad[i]; equal buffers: in place. With `accumulate`
+  // grad[i] is added to. `last`: of the step.
   struct Reduce {
     std::vector<uint32_t> units;
     std::vector<BufferId> local, grad;
+    std::vector<Index> slot;
     bool accumulate = false, last = true;
   };
   void reduce(std::vector<Op>& ops, const Reduce& what);
@@ -56,5 +57,10 @@ class Collectives {
   std::map<std::string, BufferId> buffers_;
   std::map<uint32_t, BufferId> kept_;  // by unit
 };
+
+// Of what every rank holds whole and has its own shard of, in full[unit].
+Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
+                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
+                                    core::DType type, uint32_t block = 0);
 
 }  // namespace zrt::runtime

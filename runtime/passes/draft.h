@@ -12,8 +12,6 @@ namespace zrt::runtime {
 struct DraftSegment {
   std::vector<Op> ops;
   uint32_t repeat = 1;
-  uint32_t window = 0;       // segments of one window (reduce_every microbatches) share it; windows that repeat too
-  bool last_window = false;  // of the step; such a segment is not repeated for other windows
 };
 
 struct Draft {
@@ -24,8 +22,7 @@ struct Draft {
 inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5,
                          io_lane = 6, host_lane = 7;
 inline bool computes(const Op& op) {
-  return op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
-         op.kind == OpKind::decode;
+  return runs_block(op.kind);
 }
 
 // What takes long beside the lanes that move things: a step is a row of these.
@@ -47,10 +44,12 @@ inline bool works(const Op& op) {
 // Adds the buffers of the model states: weights always, the rest when training.
 StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training);
 
-// Forward and backward of every (block, microbatch) of a step, with their activations and workspaces. Within a window
-// microbatches run one after the other when gradients are resident, else block by block (layer-major), so that the
-// gradients of one block at a time are in flight. A first block that shares a unit with a later one (a tied embedding)
-// runs its backwards at the end of the window: both orders then sum gradients alike, to the bit.
+// Forward and backward of every (block, microbatch) of a step, with their activations and workspaces, and recomputes in
+// front of the backwards that need one. In automatic order microbatches of a window run one after the other when
+// gradients are resident, else block by block, so that the gradients of one block at a time are in flight. With
+// microbatches one after the other, a first block that shares a unit with a later one (a tied embedding) runs its
+// backwards at the end of the window: all orders then sum gradients alike, to the bit. Throws ConfigError where other
+// blocks share units, which no microbatch-major order can do.
 Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state);

@@ -46,9 +46,8 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     BufferId full = state.logical(u);
     if (extent == Extent::shard) {
       const BufferId part = full;
-      const core::DType type = master ? core::DType::f32 : layout.compute;
       full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
-                      static_cast<uint64_t>(unit.elements) * core::dtype_size(type)});
+                      static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type())});
       Op gather;
       gather.kind = OpKind::gather_state;
       gather.span = layout.state_span();
@@ -79,21 +78,36 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
     op.lane = save_lane;
     op.name = "snapshot " + unit.name;
     op.units = {u};
-    auto copy = [&](BufferId source, const std::string& kind, int64_t elements) {
+    auto copy = [&](BufferId source, const std::string& kind, core::Form form, int64_t elements) {
       Buffer buffer{fmt::format("snapshot of {} of {}", kind, unit.name), Category::staging, Life::reserved,
-                    static_cast<uint64_t>(elements) * sizeof(float)};
+                    core::form_bytes(form, elements)};
       buffer.tier = core::Tier::host;
       state.snapshot[u].push_back(set.add(std::move(buffer)));
       op.accesses.push_back({source, Role::full_state, Use::read, {}});
       op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
     };
     const int64_t piece = layout.piece(unit, 0).count;
-    copy(state.logical(u), "weights", piece);
+    copy(state.logical(u), "weights", layout.logical_form(), piece);
     const auto kinds = optimizer::unit_states(layout.optimizer, unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
-      copy(state.states[u][k], kinds[k].kind, kinds[k].sharded ? piece : kinds[k].elements);
+      copy(state.states[u][k], kinds[k].kind, kinds[k].form, kinds[k].sharded ? piece : kinds[k].elements);
     }
     segment.ops.push_back(std::move(op));
+  }
+  return draft;
+}
+
+Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  Draft draft{"refresh", {}};
+  std::vector<uint32_t> stale;
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
+  }
+  Collectives collectives(set, layout);
+  std::vector<Op>& ops = draft.segments.emplace_back().ops;
+  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
+    collectives.gather(
+        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
   }
   return draft;
 }

@@ -1,134 +1,12 @@
 #include <fmt/format.h>
 
-#include "runtime/passes/draft.h"
+#include "core/error.h"
+#include "runtime/passes/emitter.h"
 
 namespace zrt::runtime {
 namespace {
 
-using core::Category;
-using models::Block;
 using models::Mode;
-using models::Shape;
-
-// Buffers that every (block, microbatch) op of one phase shares, and the ops themselves.
-class Emitter {
- public:
-  Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode, uint32_t slots,
-          uint32_t first_slots)
-      : set_(set), blocks_(layout.model->blocks), state_(state), shape_(layout.shape(mode)), layout_(layout) {
-    const char* phase = mode == Mode::train ? "" : mode == Mode::eval ? "eval " : "decode ";
-    const uint64_t rows = static_cast<uint64_t>(shape_.rows());
-    tokens_ = add(phase, "tokens", Category::staging, rows * 4, first_slots);
-    if (mode != Mode::decode) targets_ = add(phase, "targets", Category::staging, rows * 4, slots);
-    if (layout.device != core::DeviceKind::cpu) {
-      // The host fills all batches of a program before it starts.
-      Buffer staging{std::string(phase) + "batches", Category::staging, Life::reserved,
-                     rows * (mode == Mode::decode ? 4 : 8), mode == Mode::train ? layout.microbatches : 1};
-      staging.tier = core::Tier::host;
-      staging_ = set.add(std::move(staging));
-    }
-    for (size_t b = 0; b < blocks_.size(); ++b) {
-      const Block& block = *blocks_[b];
-      const bool last = b + 1 == blocks_.size();
-      const uint64_t width = static_cast<uint64_t>(block.output_width()) * core::dtype_size(shape_.type);
-      const uint64_t output =
-          last ? (mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout.model->vocab) : 0) : rows * width;
-      output_.push_back(add(phase, "output of " + block.name(), Category::activations, output, slots));
-      forward_workspace_.push_back(add(phase, "forward workspace of " + block.name(), Category::workspace,
-                                       block.forward_workspace_bytes(shape_), 1));
-      if (mode == Mode::decode) {
-        cache_.push_back(
-            add(phase, "cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried));
-      }
-      if (mode != Mode::train) continue;
-      saved_.push_back(add(phase, "saved of " + block.name(), Category::activations, block.saved_bytes(shape_),
-                           b == 0 ? first_slots : slots));
-      d_output_.push_back(add(phase, "gradient of output of " + block.name(), Category::activations,
-                              last ? 0 : rows * width, b == 0 ? first_slots : slots));
-      backward_workspace_.push_back(add(phase, "backward workspace of " + block.name(), Category::workspace,
-                                        block.backward_workspace_bytes(shape_), 1));
-    }
-  }
-
-  void load_batch(DraftSegment& segment, Index microbatch, Index slot, Index first_slot) {
-    Op op = make(OpKind::load_batch, load_lane, "batch", 0, microbatch);
-    access(op, tokens_, Role::tokens, Use::write, first_slot);
-    access(op, targets_, Role::targets, Use::write, slot);
-    access(op, staging_, Role::staging, Use::write, microbatch);
-    segment.ops.push_back(std::move(op));
-  }
-
-  void forward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot) {
-    const OpKind kind = shape_.mode == Mode::train  ? OpKind::forward
-                        : shape_.mode == Mode::eval ? OpKind::evaluate
-                                                    : OpKind::decode;
-    Op op = make(kind, compute_lane, "forward " + blocks_[b]->name(), b, microbatch);
-    const bool last = b + 1 == blocks_.size();
-    if (b == 0) {
-      access(op, tokens_, Role::tokens, Use::read, first_slot);
-    } else {
-      access(op, output_[b - 1], Role::input, Use::read, slot);
-    }
-    access(op, output_[b], Role::output, Use::write, slot);
-    if (!saved_.empty()) access(op, saved_[b], Role::saved, Use::write, b == 0 ? first_slot : slot);
-    if (!cache_.empty()) access(op, cache_[b], Role::cache, Use::update, {});
-    if (last && shape_.mode == Mode::eval) access(op, targets_, Role::targets, Use::read, slot);
-    if ((last && shape_.mode == Mode::eval) || shape_.mode == Mode::decode) {
-      access(op, state_.control, Role::control, Use::update, {});
-    }
-    access(op, forward_workspace_[b], Role::workspace, Use::write, {});
-    segment.ops.push_back(std::move(op));
-  }
-
-  void backward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot) {
-    Op op = make(OpKind::backward, compute_lane, "backward " + blocks_[b]->name(), b, microbatch);
-    if (b == 0) {
-      access(op, tokens_, Role::tokens, Use::read, first_slot);
-    } else {
-      if (blocks_[b]->backward_reads_input()) access(op, output_[b - 1], Role::input, Use::read, slot);
-      access(op, d_output_[b - 1], Role::d_input, Use::write, b == 1 ? first_slot : slot);
-    }
-    if (b + 1 == blocks_.size()) {
-      access(op, targets_, Role::targets, Use::read, slot);
-      access(op, state_.control, Role::control, Use::update, {});
-    } else {
-      access(op, d_output_[b], Role::d_output, Use::read, b == 0 ? first_slot : slot);
-    }
-    access(op, saved_[b], Role::saved, Use::read, b == 0 ? first_slot : slot);
-    access(op, backward_workspace_[b], Role::workspace, Use::write, {});
-    segment.ops.push_back(std::move(op));
-  }
-
-  size_t blocks() const { return blocks_.size(); }
-
- private:
-  BufferId add(const char* phase, const std::string& name, Category category, uint64_t bytes, uint32_t slots,
-               Life life = Life::transient) {
-    if (bytes == 0) return no_buffer;
-    return set_.add({phase + name, category, life, bytes, slots, 0});
-  }
-  static void access(Op& op, BufferId buffer, Role role, Use use, Index slot) {
-    if (buffer != no_buffer) op.accesses.push_back({buffer, role, use, slot});
-  }
-  Op make(OpKind kind, uint8_t lane, std::string name, size_t block, Index microbatch) const {
-    Op op;
-    op.kind = kind;
-    op.lane = lane;
-    op.name = std::move(name);
-    op.block = static_cast<uint32_t>(block);
-    op.microbatch = microbatch;
-    if (kind != OpKind::load_batch) op.units = layout_.units.blocks[block];
-    return op;
-  }
-
-  ProgramSet& set_;
-  const std::vector<std::unique_ptr<Block>>& blocks_;
-  const StateBuffers& state_;
-  Shape shape_;
-  const Layout& layout_;
-  BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
-  std::vector<BufferId> output_, saved_, d_output_, forward_workspace_, backward_workspace_, cache_;
-};
 
 Op begin_op(const StateBuffers& state) {
   Op op;
@@ -151,10 +29,25 @@ Sharing sharing(const Layout& layout) {
   return result;
 }
 
-// All microbatches of the window block by block.
-void layer_major(Emitter& emit, DraftSegment& segment, uint32_t first, uint32_t step, uint32_t window) {
+// How many microbatches go through the blocks block by block; 1: each goes through all blocks alone.
+uint32_t by_layer(const Layout& layout, Sharing shared) {
+  if (layout.order == MicrobatchOrder::layer_major) return layout.microbatches;
+  const bool alone = layout.order == MicrobatchOrder::microbatch_major || layout.zero.grads == optimizer::Extent::full;
+  if (!alone || layout.reduce_every == 1) return layout.reduce_every;
+  if (shared != Sharing::elsewhere) return 1;
+  if (layout.order == MicrobatchOrder::automatic) return layout.reduce_every;
+  throw core::ConfigError(fmt::format(
+      "memory.microbatch_order is microbatch_major and parallel.reduce_every is {}, but blocks of this model "
+      "share parameters that not only the first and one other use: their gradients cannot be summed in the "
+      "order that keeps results the same. Use memory.microbatch_order layer_major or automatic, or "
+      "parallel.reduce_every 1.",
+      layout.reduce_every));
+}
+
+// `count` microbatches block by block.
+void layer_major(Emitter& emit, DraftSegment& segment, uint32_t first, uint32_t step, uint32_t count) {
   auto each = [&](auto op) {
-    for (uint32_t j = 0; j < window; ++j) op(Index{first + j, step}, Index{j, 0});
+    for (uint32_t j = 0; j < count; ++j) op(Index{first + j, step}, Index{j, 0});
   };
   each([&](Index m, Index slot) { emit.load_batch(segment, m, slot, slot); });
   for (size_t b = 0; b < emit.blocks(); ++b) {
@@ -167,16 +60,12 @@ void layer_major(Emitter& emit, DraftSegment& segment, uint32_t first, uint32_t 
 
 // One window as turns of one microbatch each: first, repeated middle, last, so that the first can define gradients and
 // the last can reduce them. With `defer`, the first block's backwards follow as turns of their own.
-void microbatch_major(Emitter& emit, Draft& draft, uint32_t window_index, uint32_t windows, uint32_t window,
-                      bool defer) {
-  const uint32_t base = window_index * window;
+void microbatch_major(Emitter& emit, Draft& draft, uint32_t base, uint32_t window, bool defer) {
   auto turns = [&](auto body) {
     auto add = [&](uint32_t first, uint32_t repeat) {
       if (repeat == 0) return;
       DraftSegment& segment = draft.segments.emplace_back();
       segment.repeat = repeat;
-      segment.window = window_index;
-      segment.last_window = window_index + 1 == windows;
       body(segment, Index{base + first, 1}, defer ? Index{first, 1} : Index{});
     };
     add(0, 1);
@@ -194,30 +83,28 @@ void microbatch_major(Emitter& emit, Draft& draft, uint32_t window_index, uint32
 }  // namespace
 
 Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  const uint32_t window = layout.reduce_every, windows = layout.microbatches / window;
+  const uint32_t window = layout.reduce_every, windows = layout.windows();
   const Sharing shared = sharing(layout);
-  const bool by_layer = window > 1 && (layout.zero.grads == optimizer::Extent::shard || shared == Sharing::elsewhere);
-  const bool defer = window > 1 && !by_layer && shared == Sharing::first_block;
-  Emitter emit(set, layout, state, Mode::train, by_layer ? window : 1, by_layer || defer ? window : 1);
+  const uint32_t together = by_layer(layout, shared);
+  const bool defer = window > 1 && together == 1 && shared == Sharing::first_block;
+  Emitter emit(set, layout, state, Mode::train, together, defer ? window : together);
 
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
-  draft.segments.back().window = ~0u;
-  if (window == 1 || by_layer) {
-    // The first window defines gradients and the last one ends what others hand on, so both stand for themselves.
-    auto add = [&](uint32_t w, uint32_t repeat, bool last) {
-      if (repeat == 0) return;
-      DraftSegment& segment = draft.segments.emplace_back();
-      segment.repeat = repeat;
-      segment.window = w;
-      segment.last_window = last;
-      layer_major(emit, segment, w * window, window, window);
-    };
-    add(0, 1, windows == 1);
-    if (windows > 1) add(1, windows - 2, false), add(windows - 1, 1, true);
-  } else {
-    for (uint32_t w = 0; w < windows; ++w) microbatch_major(emit, draft, w, windows, window, defer);
+  if (together == 1 && window > 1) {
+    for (uint32_t w = 0; w < windows; ++w) microbatch_major(emit, draft, w * window, window, defer);
+    return draft;
   }
+  // What comes first defines gradients and what comes last ends what others hand on, so both stand for themselves.
+  const uint32_t turns = layout.microbatches / together;
+  auto add = [&](uint32_t turn, uint32_t repeat) {
+    if (repeat == 0) return;
+    DraftSegment& segment = draft.segments.emplace_back();
+    segment.repeat = repeat;
+    layer_major(emit, segment, turn * together, together, together);
+  };
+  add(0, 1);
+  if (turns > 1) add(1, turns - 2), add(turns - 1, 1);
   return draft;
 }
 

@@ -16,9 +16,12 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   state.states.resize(units);
   for (size_t u = 0; u < units; ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    auto add = [&](const std::string& kind, Category category, Life life, const auto& extent, core::DType type) {
-      const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
+    auto add_bytes = [&](const std::string& kind, Category category, Life life, uint64_t bytes) {
       return set.add({fmt::format("{} of {}", kind, unit.name), category, life, bytes, 1, 0});
+    };
+    auto add = [&](const std::string& kind, Category category, Life life, optimizer::Extent extent, core::DType type) {
+      const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
+      return add_bytes(kind, category, life, bytes);
     };
     state.weight[u] = add("weight", Category::weights, Life::carried, layout.weights(unit), layout.compute);
     if (!training) continue;
@@ -27,7 +30,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
       state.master[u] = add("master", Category::master, Life::carried, layout.zero.states, core::DType::f32);
     }
     for (const optimizer::UnitState& kind : optimizer::unit_states(layout.optimizer, unit)) {
-      state.states[u].push_back(add(kind.kind, kind.category, Life::carried, kind, core::DType::f32));
+      state.states[u].push_back(add_bytes(kind.kind, kind.category, Life::carried, layout.bytes(unit, kind)));
     }
   }
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});

@@ -22,7 +22,7 @@ class Bounds {
       Op& op = program_.ops[id];
       if (works(op)) {
         wait_for_sent(op);
-        ++computed_;
+        if (op.kind != OpKind::recompute) ++computed_;  // one with its backward
         last_ = id;
       } else if (op.kind == OpKind::fetch) {
         if (last_) op.waits.push_back(*last_);

@@ -11,14 +11,6 @@ namespace {
 using core::Category;
 using optimizer::Extent;
 
-Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const char* name,
-                                    const std::vector<uint32_t>& units, const std::vector<BufferId>& full,
-                                    core::DType type, uint32_t block = 0) {
-  Collectives::Gather gather{kind, name + units_name(layout, units), block, units, {}, {}, type, false};
-  for (uint32_t u : units) gather.part.push_back(no_buffer), gather.full.push_back(full[u]);
-  return gather;
-}
-
 class ZeroPass {
  public:
   ZeroPass(ProgramSet& set, const Layout& layout, const StateBuffers& state)
@@ -40,19 +32,20 @@ class ZeroPass {
       for (Op& op : ops) {
         if (computes(op)) attach_weights(op);
         if (op.kind == OpKind::backward) attach_grads(op);
-        const bool backward = op.kind == OpKind::backward;
-        const auto units = op.units;
-        segment.ops.push_back(std::move(op));
-        if (!backward) continue;
+        segment.ops.push_back(op);
+        if (op.kind != OpKind::backward) continue;
         add_norms(segment, reduced_);
         reduced_.clear();
-        reduce_finished(units, ops_seen_++);
+        reduce_finished(op, ops_seen_++);
       }
     }
     if (trains_) finish(draft.segments.emplace_back());
   }
 
  private:
+  // Of an op; of one that is repeated for other windows, which are neither the first nor the last, the first of them.
+  uint32_t window(const Op& op) const { return op.microbatch.first / layout_.reduce_every; }
+
   // For every unit and window: which backward (by running number) writes it first and which last.
   void find_window_ends(const Draft& draft) {
     size_t number = 0;
@@ -60,10 +53,10 @@ class ZeroPass {
       for (const Op& op : segment.ops) {
         if (op.kind != OpKind::backward) continue;
         for (uint32_t u : op.units) {
-          auto [found, inserted] = ends_.try_emplace({segment.window, u}, Ends{number, number});
+          auto [found, inserted] = ends_.try_emplace({window(op), u}, Ends{number, number});
           found->second.last = number;
         }
-        last_backward_[segment.window] = number;
+        last_backward_[window(op)] = number;
         ++number;
       }
     }
@@ -100,7 +93,7 @@ class ZeroPass {
     for (uint32_t u : op.units) {
       if (layout_.weights(layout_.units.units[u]) == Extent::shard) sharded.push_back(u);
     }
-    const bool forward = op.kind != OpKind::backward;
+    const bool forward = op.kind != OpKind::backward && op.kind != OpKind::recompute;
     const bool same_block = gathered_for_ && gathered_for_->block == op.block;
     if (same_block && (gathered_for_->forward == forward || layout_.reuse_at_turn)) {
       gathered_for_->forward = forward;
@@ -132,18 +125,26 @@ class ZeroPass {
                     ? state_.grad[u]
                     : collectives_.buffer("local grad of " + unit.name, Category::comm,
                                           static_cast<uint64_t>(unit.elements) * core::dtype_size(layout_.local_grad));
+        collectives_.set().buffers[local].slots = waits_for_others(u) ? layout_.windows() : 1;
       }
-      const bool first = ends_.at({current_->window, u}).first == ops_seen_;
+      const bool first = ends_.at({window(op), u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
-      op.accesses.push_back({local, Role::local_grad, first ? Use::write : Use::update, {}});
+      op.accesses.push_back({local, Role::local_grad, first ? Use::write : Use::update, local_slot(u, window(op))});
     }
   }
 
+  // Whether a unit's sums of all windows are on their way at a time: one block adds to all of them before another does.
+  bool waits_for_others(uint32_t u) const {
+    return layout_.order == MicrobatchOrder::layer_major && layout_.units.units[u].blocks.size() > 1;
+  }
+  Index local_slot(uint32_t u, uint32_t window) const { return {waits_for_others(u) ? window : 0, 0}; }
+
   // Units whose last backward of the window was number `number` wait to be reduced: until a bucket is full where
   // gradients are resident, not at all where they are transient.
-  void reduce_finished(const std::vector<uint32_t>& units, size_t number) {
-    const uint32_t window = current_->window;
-    for (uint32_t u : units) {
+  void reduce_finished(const Op& op, size_t number) {
+    const uint32_t window = this->window(op);
+    const bool last = window + 1 == layout_.windows();
+    for (uint32_t u : op.units) {
       if (ends_.at({window, u}).last != number) continue;
       pending_.push_back(u);
       pending_elements_ += layout_.units.units[u].elements;
@@ -152,11 +153,14 @@ class ZeroPass {
                        pending_elements_ >= layout_.reduce_bucket;
     if (!flush || pending_.empty()) return;
     for (const auto& bucket : buckets(layout_, pending_, layout_.reduce_bucket)) {
-      Collectives::Reduce reduce{bucket, {}, {}, window > 0, current_->last_window};
-      for (uint32_t u : bucket) reduce.local.push_back(local_[u]), reduce.grad.push_back(state_.grad[u]);
+      Collectives::Reduce reduce{bucket, {}, {}, {}, window > 0, last};
+      for (uint32_t u : bucket) {
+        reduce.local.push_back(local_[u]), reduce.slot.push_back(local_slot(u, window));
+        reduce.grad.push_back(state_.grad[u]);
+      }
       collectives_.reduce(current_->ops, reduce);
     }
-    if (layout_.zero.states == Extent::full && current_->last_window) {
+    if (layout_.zero.states == Extent::full && last) {
       for (const auto& bucket : buckets(layout_, pending_, layout_.gather_bucket)) {
         collectives_.gather(current_->ops, gather_in_place(layout_, OpKind::gather_grad, "gather grad ", bucket,
                                                            state_.grad, layout_.grad));
@@ -164,7 +168,7 @@ class ZeroPass {
     }
     // What goes home to another tier is measured before it does, while the next block computes.
     for (uint32_t u : pending_) {
-      if (current_->last_window && layout_.placement.homes(u).grad != Tier::device) reduced_.push_back(u);
+      if (last && layout_.placement.homes(u).grad != Tier::device) reduced_.push_back(u);
     }
     pending_.clear();
     pending_elements_ = 0;
@@ -184,7 +188,6 @@ class ZeroPass {
 
   // Norm, decision and update.
   void finish(DraftSegment& segment) {
-    segment.window = ~0u;
     std::vector<uint32_t> unmeasured;
     add_norms(segment, reduced_);
     for (uint32_t u = 0; u < measured_.size(); ++u) {
@@ -237,21 +240,6 @@ class ZeroPass {
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   ZeroPass(set, layout, state).rewrite(draft);
-}
-
-Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Draft draft{"refresh", {}};
-  std::vector<uint32_t> stale;
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
-  }
-  Collectives collectives(set, layout);
-  std::vector<Op>& ops = draft.segments.emplace_back().ops;
-  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
-    collectives.gather(
-        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
-  }
-  return draft;
 }
 
 }  // namespace zrt::runtime

@@ -37,7 +37,7 @@ class Prices {
     const optimizer::Unit& unit = layout_.units.units[u];
     uint64_t bytes = layout_.has_master() ? as_bytes(layout_.extent(unit, layout_.zero.states), core::DType::f32) : 0;
     for (const optimizer::UnitState& kind : optimizer::unit_states(layout_.optimizer, unit)) {
-      bytes += as_bytes(layout_.extent(unit, kind), core::DType::f32);
+      bytes += layout_.bytes(unit, kind);
     }
     const int64_t updated = layout_.extent(unit, layout_.zero.states);
     const auto weight = static_cast<double>(as_bytes(updated, layout_.compute));

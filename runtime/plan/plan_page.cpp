@@ -58,7 +58,8 @@ std::string lanes_chart(const RankGroup& group, const Program& program, const st
     const auto found = std::find(chart.kinds.begin(), chart.kinds.end(), kind);
     const auto number = static_cast<uint32_t>(found - chart.kinds.begin());
     if (found == chart.kinds.end()) chart.kinds.push_back(kind);
-    const bool computes = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::load_batch;
+    const bool computes = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward ||
+                          op.kind == OpKind::load_batch;
     chart.bars.push_back(
         {op.lane, number, execution.start_seconds, execution.end_seconds,
          computes ? fmt::format("{}, microbatch {}", op.name, op.microbatch.at(execution.iteration)) : op.name});

@@ -65,8 +65,7 @@ class Writer {
     const Op& op = run.program->ops[timed.op];
     std::string args = fmt::format(R"("step":{})", run.step + 1);
     const bool batch = op.kind == OpKind::load_batch;
-    const bool of_block = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
-                          op.kind == OpKind::decode || op.kind == OpKind::gather;
+    const bool of_block = runs_block(op.kind) || op.kind == OpKind::gather;
     if (of_block) args += fmt::format(R"(,"block":{})", quoted(model_.blocks.at(op.block)->name()));
     if (batch || (of_block && op.kind != OpKind::gather)) {
       args += fmt::format(R"(,"microbatch":{})", op.microbatch.at(timed.iteration));

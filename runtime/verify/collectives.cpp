@@ -63,16 +63,21 @@ class PhaseChecker {
     if (n >= queue.size()) return "none";
     const Op& op = program(rank).ops[queue[n].place.op];
     std::string text = fmt::format("{} [{}]", op.name, op_kind_name(op.kind));
-    for (const Access& access : op.accesses) text += fmt::format(" {}", ranks_[rank]->buffers[access.buffer].bytes);
+    for (const Access& access : op.accesses) {
+      text += fmt::format(" {}", ranks_[rank]->buffers[access.buffer].bytes);
+      if (const uint32_t slot = access.slot.at(queue[n].place.turn); slot > 0) text += fmt::format(" in slot {}", slot);
+    }
+    for (uint8_t adds : op.accumulate) text += adds ? " added" : " defined";
     return text;
   }
 
   bool same(size_t a, const Queued& x, size_t b, const Queued& y) const {
     const Op &one = program(a).ops[x.place.op], &other = program(b).ops[y.place.op];
     return one.kind == other.kind && one.name == other.name && one.units == other.units &&
+           one.accumulate == other.accumulate &&
            std::equal(one.accesses.begin(), one.accesses.end(), other.accesses.begin(), other.accesses.end(),
                       [&](const Access& p, const Access& q) {
-                        return p.role == q.role &&
+                        return p.role == q.role && p.slot.at(x.place.turn) == q.slot.at(y.place.turn) &&
                                ranks_[a]->buffers[p.buffer].bytes == ranks_[b]->buffers[q.buffer].bytes;
                       });
   }

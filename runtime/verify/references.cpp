@@ -26,10 +26,6 @@ bool communicates(OpKind kind) {
   }
 }
 
-bool computes(OpKind kind) {
-  return kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::evaluate || kind == OpKind::decode;
-}
-
 std::string_view group_name(Span span) {
   return span == Span::all ? "dp" : span == Span::inner ? "dp.inner" : "dp.outer";
 }
@@ -61,13 +57,13 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
   const Lane& lane = set.lanes[op.lane];
   const bool comm = lane.kind == LaneKind::comm;
   const bool legal = communicates(op.kind) ? comm && lane.group == group_name(op.span)
-                     : computes(op.kind)   ? lane.kind == LaneKind::compute
+                     : runs_block(op.kind) ? lane.kind == LaneKind::compute
                                            : !comm;
   if (legal) return;
   throw ProgramError(fmt::format("program '{}': op '{}' ({}) is on lane {} {}; it belongs on {}", program.phase,
                                  op.name, op_kind_name(op.kind), lane.name(), neighbour(program, id),
                                  communicates(op.kind) ? fmt::format("lane comm:{}", group_name(op.span))
-                                 : computes(op.kind)   ? "lane compute"
+                                 : runs_block(op.kind) ? "lane compute"
                                                        : "a lane that does not communicate"));
 }
 
@@ -81,11 +77,11 @@ void check_units(const Program& program, const Op& op, const Layout& layout) {
     throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
-  if (computes(op.kind) || op.kind == OpKind::load_batch) {
+  if (runs_block(op.kind) || op.kind == OpKind::load_batch) {
     if (op.block >= layout.model->blocks.size())
       throw ProgramError(fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));
   }
-  if (computes(op.kind) && op.units != layout.units.blocks[op.block]) {
+  if (runs_block(op.kind) && op.units != layout.units.blocks[op.block]) {
     throw ProgramError(fmt::format("op '{}' of '{}' does not use the units of block '{}'", op.name, program.phase,
                                    layout.model->blocks[op.block]->name()));
   }
@@ -103,7 +99,7 @@ void check_per_unit(const Program& program, const Op& op) {
     throw ProgramError(
         fmt::format("op '{}' of '{}' names {} {} for {} units", op.name, program.phase, found, what, op.units.size()));
   };
-  demand(Role::weight, "weights", computes(op.kind));
+  demand(Role::weight, "weights", runs_block(op.kind));
   demand(Role::local_grad, "local gradients", op.kind == OpKind::backward);
   demand(Role::grad, "gradients", false);
   demand(Role::master, "master weights", false);

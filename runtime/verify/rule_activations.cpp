@@ -6,7 +6,8 @@ namespace zrt::runtime::verification {
 
 void ActivationRule::read() const {
   const Op& op = walk_.op();
-  const OpKind forward = op.kind == OpKind::backward ? OpKind::forward : op.kind;
+  const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
+  const OpKind forward = training ? OpKind::forward : op.kind;
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
     switch (access.role) {
@@ -21,7 +22,11 @@ void ActivationRule::read() const {
         require_made(access, OpKind::backward, op.block + 1, Role::d_input);
         break;
       case Role::saved:
-        require_made(access, forward, op.block, Role::saved);
+        require_made(access, walk_.layout.recompute(op.block) == Recompute::full ? OpKind::recompute : forward,
+                     op.block, Role::saved);
+        break;
+      case Role::remade:
+        require_made(access, OpKind::recompute, op.block, Role::remade);
         break;
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;

@@ -6,10 +6,6 @@
 namespace zrt::runtime::verification {
 namespace {
 
-bool computes(OpKind kind) {
-  return kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::evaluate || kind == OpKind::decode;
-}
-
 bool gathers(OpKind kind) {
   return kind == OpKind::gather || kind == OpKind::gather_state;
 }
@@ -115,7 +111,7 @@ void WeightRule::read() {
                                      namer_[access.buffer]->name, walk_.unit_name(unit_of_[access.buffer])));
     }
     if (access.use == Use::write) return;
-    if (computes(op.kind) || op.kind == OpKind::export_state) return require_current(access, unit, true);
+    if (runs_block(op.kind) || op.kind == OpKind::export_state) return require_current(access, unit, true);
     if (op.kind == OpKind::sum || (gathers(op.kind) && access.use == Use::read)) {
       require_current(access, unit, false);
     }

@@ -39,15 +39,15 @@ class SizeChecker {
 
   // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
-    uint64_t saved = 0, workspace = 0, cache = 0;
+    uint64_t saved = 0, remade = 0, workspace = 0, cache = 0;
   };
   const BlockBytes& block_bytes(const Op& op) {
     const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
     if (!inserted) return found->second;
     const models::Block& block = *layout_.model->blocks[op.block];
-    const models::Shape shape = layout_.shape(mode(op));
+    const models::Shape shape = layout_.shape(mode(op), op.block);
     BlockBytes& bytes = found->second;
-    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape);
+    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape), bytes.remade = block.remade_bytes(shape);
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace =
         op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
@@ -76,15 +76,14 @@ class SizeChecker {
     if (op.kind == OpKind::reduce_grad) return layout_.local_grad;
     if (op.kind == OpKind::gather_grad) return layout_.grad;
     const bool state = op.kind == OpKind::gather_state || op.kind == OpKind::export_state;
-    return state && layout_.has_master() ? core::DType::f32 : layout_.compute;
+    return state ? layout_.logical_type() : layout_.compute;
   }
 
   std::optional<uint64_t> bytes(const Op& op, const Access& access, uint32_t nth) {
     const auto tokens = static_cast<uint64_t>(layout_.shape(mode(op)).rows()) * 4;
     const uint32_t u =
         op.units.empty() ? 0 : op.units[op.units.size() == 1 ? 0 : std::min<size_t>(nth, op.units.size() - 1)];
-    const bool block = op.kind == OpKind::forward || op.kind == OpKind::backward || op.kind == OpKind::evaluate ||
-                       op.kind == OpKind::decode;
+    const bool block = runs_block(op.kind);
     switch (access.role) {
       case Role::tokens:
       case Role::targets:
@@ -98,6 +97,8 @@ class SizeChecker {
         return width_bytes(op, op.block);
       case Role::saved:
         return block_bytes(op).saved;
+      case Role::remade:
+        return block_bytes(op).remade;
       case Role::workspace:
         return block_bytes(op).workspace;
       case Role::cache:
@@ -113,7 +114,7 @@ class SizeChecker {
       case Role::state: {
         const auto kinds = optimizer::unit_states(layout_.optimizer, layout_.units.units[u]);
         if (nth >= kinds.size()) return std::nullopt;
-        return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], kinds[nth])) * sizeof(float);
+        return layout_.bytes(layout_.units.units[u], kinds[nth]);
       }
       case Role::sums:
         return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());

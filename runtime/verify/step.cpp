@@ -43,7 +43,7 @@ class StepChecker {
     uint32_t exchanges = 0;  // sums, shares and folds so far
   };
   struct Runs {
-    uint8_t forward = 0, backward = 0;
+    uint8_t forward = 0, recompute = 0, backward = 0;
   };
 
   void visit(const Op& op) {
@@ -57,6 +57,13 @@ class StepChecker {
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
         return once(runs_[op.block * layout_.microbatches + microbatch].forward, "runs its block and microbatch");
+      case OpKind::recompute:
+        if (layout_.recompute(op.block) == Recompute::none) {
+          fail(fmt::format("computes '{}' again, which keeps all that its backward reads",
+                           layout_.model->blocks[op.block]->name()),
+               OpKind::forward);
+        }
+        return once(runs_[op.block * layout_.microbatches + microbatch].recompute, "runs its block and microbatch");
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
         return once(runs_[op.block * layout_.microbatches + microbatch].backward, "runs its block and microbatch");
@@ -159,6 +166,7 @@ class StepChecker {
         const Runs& runs = runs_[b * layout_.microbatches + m];
         const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
         happened(runs.forward, "the forward", of);
+        if (layout_.recompute(b) != Recompute::none) happened(runs.recompute, "the recompute", of);
         happened(runs.backward, "the backward", of);
       }
       happened(batches_[m], "the batch", fmt::format("microbatch {}", m));

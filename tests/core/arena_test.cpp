@@ -43,9 +43,17 @@ TEST_CASE("a red zone is intact until any of its bytes changes") {
   for (uint64_t i = 0; i < red_zone_bytes; ++i) {
     zone[i] = std::byte{0};
     CHECK(!red_zone_intact(zone));
-    zone[i] = std::byte{canary_byte};
+    zone[i] = std::byte{red_zone_byte};
   }
   CHECK(red_zone_intact(zone));
+}
+
+TEST_CASE("the last buffer ends in front of its red zone, whatever it holds, and a write into the zone shows") {
+  Arena arena(Tier::host, 4096);
+  paint_red_zone(arena.data() + 1000);
+  CHECK(arena.highest_touched() == 1000);
+  arena.data()[1000 + red_zone_bytes - 1] = std::byte{0};
+  CHECK(arena.highest_touched() == 1000 + red_zone_bytes);
 }
 
 TEST_CASE("an arena that the system refuses is a memory error that names tier and size") {

@@ -195,6 +195,59 @@ TEST_CASE("blocks touch their saved memory and workspaces to the last byte and n
   zrt::core::set_threads(1);
 }
 
+TEST_CASE("a recompute leaves the bits that forward left, in buffers of the declared sizes") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t T = GENERATE(7, 150);
+  const int which = GENERATE(0, 1, 2);
+  const bool llama = which == 2;
+  const float dropout = which == 0 ? 0 : 0.1f;
+  const Model model =
+      llama
+          ? make_llama({.layers = 1, .hidden = 24, .heads = 6, .kv_heads = 2, .ffn = 40, .sequence = 150, .vocab = 61})
+          : make_gpt2({.layers = 1, .hidden = 24, .heads = 3, .sequence = 150, .vocab = 61, .dropout = dropout});
+  const Block& block = *model.blocks[1];
+  INFO(block.name() << " T " << T << " dropout " << dropout);
+  const Shape all{2, T, type, type, Mode::train};
+  Shape less = all;
+  less.keep = Keep::selective;
+  CHECK(block.remade_bytes(all) == 0);
+  CHECK_FALSE(block.recompute_writes_output());
+
+  Bench once(block, all, 24, 61, false), twice(block, all, 24, 61, false), some(block, less, 24, 61, false);
+  Bench whole(block, all, 24, 61, true), parts(block, less, 24, 61, true);
+  for (Bench* other : {&twice, &some, &whole, &parts}) {
+    other->call.input = once.call.input, other->call.d_output = once.call.d_output;
+    other->call.weights = once.weight_pointers;
+  }
+  block.forward(once.call);
+  twice.call.output = nullptr;
+  block.recompute(twice.call);
+  settle();
+  CHECK(twice.saved == once.saved);
+
+  KernelBuffer remade(DType::bf16, Bench::words(block.remade_bytes(less))), again = remade;
+  some.call.remade = static_cast<std::byte*>(remade.data());
+  block.forward(some.call);
+  CHECK(some.output == once.output);
+  check_exact(some.saved, some.saved_bytes);
+  check_exact(remade, block.remade_bytes(less));
+  const KernelBuffer kept = some.saved;
+  some.call.output = nullptr;
+  some.call.remade = static_cast<std::byte*>(again.data());
+  block.recompute(some.call);
+  settle();
+  CHECK(again == remade);
+  CHECK(some.saved == kept);
+
+  whole.call.saved = static_cast<std::byte*>(once.saved.data());
+  parts.call.saved = static_cast<std::byte*>(some.saved.data());
+  parts.call.remade = static_cast<std::byte*>(again.data());
+  block.backward(whole.call), block.backward(parts.call);
+  settle();
+  CHECK(parts.d_input == whole.d_input);
+  for (size_t i = 0; i < whole.grads.size(); ++i) CHECK(parts.grads[i] == whole.grads[i]);
+}
+
 TEST_CASE("a bf16 gradient of the output weights is rounded once however many chunks it is summed from") {
   const int64_t V = 4200, C = 24;
   Gpt2Config config{.layers = 1, .hidden = C, .heads = 1, .sequence = 650, .vocab = V};

@@ -61,7 +61,8 @@ fs::path make_checkpoint(const fs::path& store, int64_t step, int ranks, float b
     std::vector<Run> runs;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const int64_t n = product(tensors[t].second), begin = n * r / ranks, end = n * (r + 1) / ranks;
-      runs.push_back({tensors[t].first, tensors[t].second, begin, end - begin, values[t].data() + begin});
+      runs.push_back({tensors[t].first, tensors[t].second, begin, end - begin, core::Form::f32,
+                      reinterpret_cast<const std::byte*>(values[t].data() + begin)});
     }
     uint64_t bytes = 0;
     for (const auto& [name, record] : write_shard(folder, r, runs)) {

@@ -238,3 +238,35 @@ TEST_CASE("A save that cannot be written is reported with its reason, and traini
   run.save();
   CHECK(run.saved().error.empty());
 }
+
+TEST_CASE("States of any form and weights without a master go on as if they had not stopped") {
+  const models::Model model = testing::make_toy(2, 40, 83, 5, false, false);  // one parameter of one and a half blocks
+  for (auto moments : {optimizer::Moments::f32, optimizer::Moments::bf16, optimizer::Moments::int8}) {
+    for (bool master : {true, false}) {
+      for (bool background : {false, true}) {
+        for (int stage : {0, 3}) {
+          Setting s = setting(3, stage, core::DType::bf16);
+          s.master = master;
+          s.optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, moments};
+          INFO("moments " << static_cast<int>(moments) << ", master " << master << ", background " << background
+                          << ", stage " << stage);
+          const testing::TemporaryFolder folder;
+          Run whole(model, s, folder.path, background);
+          whole.steps(3);
+          whole.save();
+          REQUIRE(whole.saved().error.empty());
+          const std::string saved = whole.hash();
+          whole.steps(3);
+          const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
+          Run again(model, s, folder.path / "again", false, &reader);
+          CHECK(again.hash() == saved);
+          again.steps(3);
+          CHECK(again.hash() == whole.hash());
+          // Saved in fp32, they load on other ranks and into states of another form.
+          Run plain(model, setting(2, 1, core::DType::bf16), folder.path / "plain", false, &reader);
+          CHECK(plain.hash() == saved);
+        }
+      }
+    }
+  }
+}

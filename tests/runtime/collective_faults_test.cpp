@@ -59,11 +59,18 @@ void check_each(const char* what, const std::function<bool(ProgramSet& set, Prog
   CHECK(tried > 100);
 }
 
+// Whether two collectives exchange the same, as the reductions of a unit in two windows behind the first may.
+bool alike(const Op& a, const Op& b) {
+  return a.kind == b.kind && a.units == b.units && a.accumulate == b.accumulate && a.name == b.name &&
+         std::equal(a.accesses.begin(), a.accesses.end(), b.accesses.begin(), b.accesses.end(),
+                    [](const auto& x, const auto& y) { return x.buffer == y.buffer && x.slot.first == y.slot.first; });
+}
+
 // The next collective on the lane of `id` in the same segment, which is not the same collective.
 OpId next_on_lane(Program& step, OpId id) {
   const runtime::Segment& segment = segment_of(step, id);
   for (OpId other = id + 1; other < segment.first + segment.count; ++other) {
-    if (step.ops[other].lane == step.ops[id].lane) return other;
+    if (step.ops[other].lane == step.ops[id].lane) return alike(step.ops[other], step.ops[id]) ? id : other;
   }
   return id;
 }

@@ -248,6 +248,13 @@ TEST_CASE("keys that contradict each other are refused") {
       {R"("zero_optimization": {"prefetch_bucket_size": 1,
  "stage3_prefetch_bucket_size": 1},)",
        {"zero_optimization.prefetch_bucket_size (ds.json:1)", "stage3_prefetch_bucket_size (ds.json:2)"}},
+      {R"("memory": {"moments": "fp8"},)", {"memory.moments = \"fp8\"", "\"int8\""}},
+      {R"("memory": {"master": "bf16"},)", {"memory.master = \"bf16\"", "\"none\""}},
+      {R"("memory": {"master": "none"},)", {"memory.master = \"none\"", "bf16.enabled = true"}},
+      {R"("memory": {"master": "none"}, "fp16": {"enabled": true},)", {"memory.master", "bf16.enabled = true"}},
+      {R"("memory": {"moments": "int8"}, "optimizer": {"type": "Lion"},)", {"memory.moments", "Lion", "AdamW"}},
+      {R"("memory": {"master": "none"}, "bf16": {"enabled": true}, "optimizer": {"type": "Adafactor"},)",
+       {"memory.master", "Adafactor"}},
       {R"("run": {}, "run": {},)", {"'run' appears twice"}},
   });
   CHECK(has(error_of([] { parsed("", {}, 0); }), "ranks = 0"));

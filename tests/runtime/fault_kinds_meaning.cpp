@@ -145,10 +145,10 @@ bool swap_microbatches(Broken& broken, size_t n) {
   auto& ops = step(broken).ops;
   for (size_t a = 0; a < ops.size(); ++a) {
     for (size_t b = a + 1; b < ops.size(); ++b) {
-      const bool same = ops[a].kind == ops[b].kind && ops[a].block == ops[b].block &&
-                        (ops[a].kind == OpKind::forward || ops[a].kind == OpKind::backward) &&
-                        ops[a].microbatch.first != ops[b].microbatch.first &&
-                        ops[a].microbatch.step == ops[b].microbatch.step;
+      const bool same =
+          ops[a].kind == ops[b].kind && ops[a].block == ops[b].block &&
+          (ops[a].kind == OpKind::forward || ops[a].kind == OpKind::recompute || ops[a].kind == OpKind::backward) &&
+          ops[a].microbatch.first != ops[b].microbatch.first && ops[a].microbatch.step == ops[b].microbatch.step;
       if (!same || n-- > 0) continue;
       std::swap(ops[a].microbatch, ops[b].microbatch);
       return true;
@@ -180,6 +180,12 @@ std::vector<FaultKind> meaning_faults() {
       removed("gather of the updated weights removed", whole_gather, false),
       doubled("forward twice", OpKind::forward),
       doubled("backward twice", OpKind::backward),
+      removed("recompute removed", is(OpKind::recompute), false),
+      doubled("recompute twice", OpKind::recompute, false),
+      {"recompute as another forward", false,
+       change(is(OpKind::recompute), [](Broken&, Program& p, OpId id) { p.ops[id].kind = OpKind::forward; })},
+      {"recompute of the next microbatch", false,
+       change(is(OpKind::recompute), [](Broken&, Program& p, OpId id) { ++p.ops[id].microbatch.first; })},
       doubled("reduction twice", OpKind::reduce_grad),
       doubled("norm twice", OpKind::norm),
       doubled("update twice", OpKind::update),

@@ -18,13 +18,14 @@ namespace zrt::testing {
 struct Setting {
   int ranks = 1, stage = 0;
   core::DType compute = core::DType::f32;
-  bool fp8 = false;
+  bool fp8 = false, master = true;
   uint32_t accumulation = 1, reduce_every = 1;
   int64_t micro_batch = 2, unit_elements = 1 << 20, bucket = 1 << 20;
   bool overlap = false, reuse_at_turn = true, serialize = false;
   std::optional<int64_t> prefetch;
   int64_t max_live = INT64_MAX, persistence = 0;
   runtime::Grouping groups;
+  std::vector<runtime::Recompute> recompute;  // by block, over and over
   int steps = 5, threads = 1;
   uint64_t stress_seed = 0;
   uint64_t seed = 7;
@@ -58,9 +59,11 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.device = test::test_device();
   layout.dp = s.ranks;
   layout.groups = s.groups;
-  layout.units = optimizer::make_units(model, {s.ranks, layout.shards()}, s.unit_elements, {s.persistence, INT64_MAX});
+  const optimizer::Cut cut{s.ranks, layout.shards(), optimizer::alignment_of(s.optimizer)};
+  layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX});
   layout.compute = s.compute;
   layout.fp8 = s.fp8;
+  layout.master = s.master;
   layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
   layout.grad = s.accumulation == 1 ? s.compute : core::DType::f32;
   layout.microbatches = s.accumulation;
@@ -75,6 +78,9 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.order = s.order;
   layout.link_bytes_per_second = s.link_bytes_per_second;
   if (s.placement) layout.placement = s.placement(layout);
+  for (size_t b = 0; b < model.blocks.size() && !s.recompute.empty(); ++b) {
+    layout.placement.recompute.push_back(s.recompute[b % s.recompute.size()]);
+  }
   return layout;
 }
 

@@ -184,6 +184,26 @@ TEST_CASE("A layer costs its products, its attention and its passes; a backward 
   CHECK(narrow - head.backward_seconds == Approx(3 * 4 * (R * C + C * V + R * V) / 1e3).epsilon(0.01));
 }
 
+TEST_CASE("A recompute costs of its forward the share of the products and attention that it repeats") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
+  const double C = 64, T = 16, all = 24 * C * C + 2 * T * C, mlp = 8 * C * C;
+  for (const auto how : {runtime::Recompute::full, runtime::Recompute::selective}) {
+    Setting s;
+    s.recompute = {how};
+    const runtime::Layout layout = make_layout(model, s);
+    const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+    double forward = 0, recompute = 0;
+    for (const Op& op : set.program("step").ops) {
+      if (op.block != 1) continue;
+      if (op.kind == OpKind::forward) forward = runtime::op_cost(set, op, layout, cluster_of(1)).seconds;
+      if (op.kind == OpKind::recompute) recompute = runtime::op_cost(set, op, layout, cluster_of(1)).seconds;
+    }
+    const double share = how == runtime::Recompute::full ? (all - mlp) / all : mlp / all;
+    CHECK(forward > 0);
+    CHECK(recompute == Approx(forward * share));
+  }
+}
+
 TEST_CASE("An update moves the rank's part of every state, reads and writes counted") {
   const models::Model model = models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64});
   for (const int stage : {0, 1, 2, 3}) {

@@ -76,6 +76,12 @@ TEST_CASE("at five budgets from the least to everything a run fits and has the s
         CHECK(departures <= departures_before);
         departures_before = departures;
         const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
+        std::string top;  // of the host tier
+        for (const core::LedgerEntry& entry : outcome.plan.ledger) {
+          if (entry.tier == core::Tier::host && entry.offset + entry.bytes == outcome.planned_behind[0])
+            top = entry.name;
+        }
+        INFO("the last buffer of the host tier is '" << top << "'");
         CHECK(outcome.planned[0] <= low + (high - low) * i / 4);
         CHECK(outcome.state == reference.state);
         CHECK(outcome.losses == reference.losses);

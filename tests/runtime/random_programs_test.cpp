@@ -49,6 +49,11 @@ models::Model draw_model(Draw& draw) {
                   !tied && layers > 2 && draw.one_in(4));
 }
 
+// Whether middle blocks share a weight: such windows cannot be microbatch-major.
+bool shares_inside(const models::Model& model) {
+  return model.layers > 2 && model.blocks[1]->params()[0].name == model.blocks[3]->params()[0].name;
+}
+
 optimizer::OptimizerParams draw_optimizer(Draw& draw) {
   switch (draw.below(6)) {
     case 0:
@@ -96,6 +101,11 @@ Setting draw_setting(Draw& draw) {
   s.groups = draw_groups(draw, s.ranks);
   s.optimizer = draw_optimizer(draw);
   s.eval = draw.one_in(2);
+  using runtime::MicrobatchOrder, runtime::Recompute;
+  s.order = draw.of({MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major, MicrobatchOrder::layer_major});
+  for (uint64_t i = draw.below(4); i > 0; --i) {
+    s.recompute.push_back(draw.of({Recompute::none, Recompute::selective, Recompute::full}));
+  }
   return s;
 }
 
@@ -106,7 +116,9 @@ std::string text(const models::Model& model, const Setting& s) {
       << s.groups.hierarchical << s.groups.secondary << s.groups.replicated << "), " << core::dtype_name(s.compute)
       << ", " << s.accumulation << "/" << s.reduce_every << " microbatches, unit " << s.unit_elements << ", bucket "
       << s.bucket << ", overlap " << s.overlap << ", reuse " << s.reuse_at_turn << ", prefetch "
-      << s.prefetch.value_or(-1) << ", live " << s.max_live << ", persistence " << s.persistence;
+      << s.prefetch.value_or(-1) << ", live " << s.max_live << ", persistence " << s.persistence << ", order "
+      << static_cast<int>(s.order) << ", recompute";
+  for (runtime::Recompute how : s.recompute) out << " " << static_cast<int>(how);
   return out.str();
 }
 
@@ -173,7 +185,8 @@ void check_faults(Draw& draw, const runtime::ProgramSet& set, const runtime::Lay
 void check_one(uint64_t seed) {
   Draw draw(seed);
   const models::Model model = draw_model(draw);
-  const Setting s = draw_setting(draw);
+  Setting s = draw_setting(draw);
+  if (shares_inside(model)) s.order = runtime::MicrobatchOrder::layer_major;
   INFO("ZRT_RANDOM_SEED=" << seed << ": " << text(model, s));
   const runtime::Layout layout = make_layout(model, s);
   std::vector<std::string> phases = phases_of(s);

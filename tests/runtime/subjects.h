@@ -31,7 +31,8 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const runtime
   subject->name = "stage " + std::to_string(s.stage) + ", " + std::to_string(s.ranks) + " ranks" + of(groups) + ", " +
                   std::to_string(s.accumulation) + "/" + std::to_string(s.reduce_every) +
                   (s.persistence > 0 ? ", persistent units" : "") + (s.overlap ? ", overlap" : "") +
-                  (tied ? ", tied" : "");
+                  (s.order == runtime::MicrobatchOrder::layer_major ? ", layer-major" : "") +
+                  (s.recompute.empty() ? "" : ", computed again") + (tied ? ", tied" : "");
   return subject;
 }
 
@@ -73,6 +74,21 @@ inline const std::vector<std::unique_ptr<Subject>>& subjects() {
     add(2, 4, 1, true, false, 4, replicated);
     add(3, 4, 2, true, true, 6, replicated);
     add(3, 1, 1, true, false, 4, replicated, 20);
+    using runtime::MicrobatchOrder;
+    auto again = [&](int stage, uint32_t accumulation, uint32_t every, bool tied, MicrobatchOrder order) {
+      Setting s;
+      s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.ranks = 2;
+      s.overlap = accumulation == 4, s.order = order;
+      s.recompute = {runtime::Recompute::full};
+      made.push_back(make_subject(s, tied));
+    };
+    again(0, 3, 3, true, MicrobatchOrder::layer_major);
+    again(1, 4, 4, true, MicrobatchOrder::automatic);
+    again(2, 4, 2, true, MicrobatchOrder::layer_major);
+    again(2, 6, 3, false, MicrobatchOrder::microbatch_major);
+    again(3, 4, 1, true, MicrobatchOrder::layer_major);
+    again(3, 4, 2, false, MicrobatchOrder::layer_major);
+    again(3, 3, 3, true, MicrobatchOrder::microbatch_major);
     return made;
   }();
   return all;

@@ -174,39 +174,6 @@ int bench_save(const Args& args) {
   return 0;
 }
 
-int bench_adam(const Args& args) {
-  po::options_description options("options");
-  options.add_options()("parameters", po::value<int64_t>()->default_value(1 << 27), "per rank, a multiple of 64")(
-      "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
-      "rounds", po::value<int>()->default_value(9), "counted rounds")("json", "print JSON");
-  po::variables_map values;
-  if (!parse(args, "zrt bench adam [--parameters N] [--ranks N]", options, {}, values)) return 0;
-  const int64_t parameters = values["parameters"].as<int64_t>();
-  const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
-  if (parameters < 64 || parameters % 64 != 0 || parameters > (int64_t{1} << 36) || ranks < 1 || ranks > 1024 ||
-      rounds < 1) {
-    throw core::UsageError(
-        "--parameters must be a multiple of 64 up to 2^36, --ranks between 1 and 1024, --rounds positive");
-  }
-  Json rows = Json::array();
-  std::string text = fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", "gradients", "AdamW GB/s", "triad GB/s", "ratio");
-  for (const bool bf16 : {false, true}) {
-    const runtime::AdamBench bench = runtime::bench_adam(parameters, bf16, ranks, rounds, bench_progress());
-    rows.push_back({{"gradients", bench.grad_type},
-                    {"parameters_per_rank", parameters},
-                    {"adam_bytes_per_second", spread_json(bench.adam_bytes_per_second)},
-                    {"triad_bytes_per_second", spread_json(bench.triad_bytes_per_second)},
-                    {"of_triad", spread_json(bench.ratio)}});
-    text +=
-        fmt::format("{:>9}  {:>26}  {:>26}  {:>20}\n", bench.grad_type, spread_text(bench.adam_bytes_per_second, 1e9),
-                    spread_text(bench.triad_bytes_per_second, 1e9), spread_text(bench.ratio, 1));
-  }
-  end_bench_progress();
-  std::cout << (values.count("json") ? Json{{"ranks", ranks}, {"rows", rows}}.dump(1) + "\n"
-                                     : fmt::format("{} parameters on each of {} ranks\n", parameters, ranks) + text);
-  return 0;
-}
-
 int bench_comm(const Args& args) {
   po::options_description options("options");
   add_rank_options(options);

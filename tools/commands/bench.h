@@ -17,6 +17,7 @@ std::string spread_text(const runtime::Spread& spread, double unit);  // "median
 runtime::Progress bench_progress(bool shown = true);
 void end_bench_progress();
 
+int bench_adam(const Args& args);
 int bench_calibrate(const Args& args);
 int bench_predict(const Args& args);
 int bench_offload(const Args& args);

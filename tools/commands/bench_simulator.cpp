@@ -41,8 +41,7 @@ int bench_calibrate(const Args& args) {
     const std::filesystem::path out = values["out"].as<std::string>();
     const std::filesystem::path folder = out.has_parent_path() ? out.parent_path() : ".";
     core::make_folder(folder);
-    const std::filesystem::path drive =
-        values.count("path") ? std::filesystem::path(values["path"].as<std::string>()) : folder;
+    const std::filesystem::path drive = values.count("path") ? values["path"].as<std::string>() : folder.string();
     core::make_folder(drive);
     const std::string text =
         runtime::calibrate(*transport, threads, values.count("quick") ? runtime::quick_effort : runtime::Effort{},

@@ -1,0 +1,28 @@
+// What the memory and the FLOPs of a block depend on.
+#pragma once
+#include <cstdint>
+
+#include "core/dtype.h"
+
+namespace zrt::models {
+
+using core::DType;
+
+enum class Mode : uint8_t { train, eval, decode };
+
+// What forward leaves for backward beside its input. selective: what is large for what it costs to compute again lies
+// apart from the rest (Call::remade); a block that has no such thing keeps all.
+enum class Keep : uint8_t { all, selective };
+
+// Everything memory depends on. decode: B sequences, one new token each, a cache of T positions.
+struct Shape {
+  int64_t B = 1, T = 1;
+  DType type = DType::f32;
+  DType grad_type = DType::f32;  // of parameter gradients
+  Mode mode = Mode::train;
+  bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
+  Keep keep = Keep::all;
+  int64_t rows() const { return mode == Mode::decode ? B : B * T; }
+};
+
+}  // namespace zrt::models
