@@ -20,15 +20,21 @@ class Bounds {
   void add() {
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
+      const int64_t type = static_cast<int64_t>(core::dtype_size(layout_.compute));
       if (works(op)) {
-        wait_for_sent(op);
-        if (op.kind != OpKind::recompute) ++computed_;  // one with its backward
+        // A recompute counts as one with its backward.
+        const bool counts = op.kind != OpKind::recompute;
+        wait_for_sent(op, evicted_, worked_);
+        worked_ += counts;
+        last_work_ = id;
+        if (!computes(op)) return;
+        wait_for_sent(op, sent_, computed_);
+        computed_ += counts;
         last_ = id;
       } else if (op.kind == OpKind::fetch) {
-        if (last_) op.waits.push_back(*last_);
+        if (last_work_) op.waits.push_back(*last_work_);
       } else if (op.kind == OpKind::evict) {
-        sent_.push_back(
-            {id, computed_, static_cast<int64_t>(bytes(op, Use::read) / core::dtype_size(layout_.compute)), true});
+        evicted_.push_back({id, worked_, static_cast<int64_t>(bytes(op, Use::read)) / type, true});
       } else if (op.kind == OpKind::gather) {
         if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
         if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
@@ -44,9 +50,9 @@ class Bounds {
  private:
   struct Sent {
     OpId op;
-    size_t after;  // computations before it
+    size_t after;  // computations before it, of an evict works
     int64_t elements;
-    bool overlaps;  // may go on beside the computation behind it
+    bool overlaps;  // may go on beside the one behind it
   };
 
   // Transient bytes that an op writes, or reads.
@@ -59,31 +65,31 @@ class Bounds {
     return sum;
   }
 
-  void wait_for_sent(Op& op) {
+  void wait_for_sent(Op& op, std::vector<Sent>& sent, size_t now) {
     int64_t elements = 0;
     std::vector<Sent> kept;
     std::array<bool, max_lanes> waited{};
     // The newest first: a lane runs in order, so that one wait stands for all before it.
-    for (size_t i = sent_.size(); i-- > 0;) {
-      elements += sent_[i].elements;
-      const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
-      if (sent_[i].overlaps && recent) {
-        kept.push_back(sent_[i]);
+    for (size_t i = sent.size(); i-- > 0;) {
+      elements += sent[i].elements;
+      const bool recent = sent[i].after == now || (layout_.prefetch && elements <= *layout_.prefetch);
+      if (sent[i].overlaps && recent) {
+        kept.push_back(sent[i]);
         continue;
       }
-      bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
-      if (!lane_waited) op.waits.push_back(sent_[i].op);
+      bool& lane_waited = waited[program_.ops[sent[i].op].lane];
+      if (!lane_waited) op.waits.push_back(sent[i].op);
       lane_waited = true;
     }
-    sent_.assign(kept.rbegin(), kept.rend());
+    sent.assign(kept.rbegin(), kept.rend());
   }
 
   Program& program_;
   const ProgramSet& set_;
   const Layout& layout_;
-  std::optional<OpId> last_;  // computation
-  size_t computed_ = 0;
-  std::vector<Sent> sent_;
+  std::optional<OpId> last_, last_work_;  // computation, and work
+  size_t computed_ = 0, worked_ = 0;
+  std::vector<Sent> sent_, evicted_;
 };
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.
