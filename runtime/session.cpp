@@ -52,6 +52,11 @@ void Session::make_ranks(const SessionOptions& options) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
                                         layout_.dp, transport_.world(), transport_.world()));
   }
+  if (layout_.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
+    throw core::ConfigError(fmt::format(
+        "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
+        options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
+  }
   std::array<std::vector<std::unique_ptr<comm::Communicator>>, 3> groups;
   groups[0] = transport_.make_group("dp", options.timeout);
   if (layout_.groups.inner > 1) {
