@@ -24,10 +24,10 @@ void throw_fault(const Rank& rank, const Control& control) {
   if (control.fault == Fault::loss_scale_at_minimum) optimizer::throw_at_minimum(rank.loss_scale);
   if (control.fault != Fault::updated_with_bad_gradient) return;
   throw core::NumericError(fmt::format(
-      "the gradient of step {} is not finite (its norm is {}), and with memory.update_when = \"as_ready\" weights had "
+      "the gradient is not finite (its norm is {}), and with memory.update_when = \"as_ready\" weights had "
       "been updated with it before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
       "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps.",
-      control.inputs.step + 1, control.grad_norm));
+      control.grad_norm));
 }
 
 DecideRules decide_rules(const Rank& rank) {

@@ -148,7 +148,10 @@ void Session::run_on_ranks(const Program& program, const StepInputs& inputs) {
 
 void Session::run(std::string_view phase, StepInputs inputs) {
   const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
-  if (stale_ && !step && !saves && phase != "refresh") run_on_ranks(compiled_.set.program("refresh"), inputs);
+  const bool makes = phase == "init" || phase == "load";
+  if (stale_ && !step && !saves && !makes && phase != "refresh") {
+    run_on_ranks(compiled_.set.program("refresh"), inputs);
+  }
   stale_ = step ? compiled_.set.has("refresh") : stale_ && saves;
   run_on_ranks(compiled_.set.program(phase), inputs);
 }

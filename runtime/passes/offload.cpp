@@ -229,7 +229,9 @@ bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& cop
       if (access.buffer != copy.home || !same(access.slot, copy.slot)) continue;
       return tier_for(ops[i], access) == copy.tier && needs_shard(ops[i], access) == copy.part;
     }
-    if (!is_control(copy.home) && works(ops[i]) && between++ == (grad ? 1 : 0)) return false;
+    // Updates of other units that come before a gradient's reduction do not send it home first.
+    const bool passes = is_control(copy.home) || !works(ops[i]) || (grad && layout_.early_updates && !computes(ops[i]));
+    if (!passes && between++ == (grad ? 1 : 0)) return false;
   }
   return false;
 }

@@ -11,32 +11,36 @@ namespace {
 
 // Keeps communication at its place. A gather starts when the computation in front of which it stands can start; a
 // computation waits for the reductions of all blocks but the last one, or with overlap but the last two. What needs no
-// buffer of its own may run ahead. Without overlap nothing runs beside a computation.
+// buffer of its own may run ahead. Without overlap nothing runs beside a computation. Updates on the host that run
+// while blocks do are a row of computations of their own: neither row waits for what the other one moves.
 class Bounds {
  public:
   Bounds(Program& program, const ProgramSet& set, const Layout& layout)
       : program_(program), set_(set), layout_(layout) {}
 
   void add() {
+    find_sides();
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
+      Row& row = rows_[on_host_[id]];
       if (works(op)) {
-        wait_for_sent(op);
-        if (op.kind != OpKind::recompute) ++computed_;  // one with its backward
-        last_ = id;
+        wait_for_sent(op, row);
+        if (op.kind != OpKind::recompute) ++row.computed;  // one with its backward
+        row.last = id;
       } else if (op.kind == OpKind::fetch) {
-        if (last_) op.waits.push_back(*last_);
+        wait_for_last(op, rows_[0]);
+        if (on_host_[id]) wait_for_last(op, row);
       } else if (op.kind == OpKind::evict) {
-        sent_.push_back(
-            {id, computed_, static_cast<int64_t>(bytes(op, Use::read) / core::dtype_size(layout_.compute)), true});
+        const uint64_t held = bytes(op, Use::read);
+        row.sent.push_back({id, row.computed, static_cast<int64_t>(held / core::dtype_size(layout_.compute)), true});
       } else if (op.kind == OpKind::gather) {
-        if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
-        if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
+        if (bytes(op, Use::write) > 0 || !layout_.overlap) wait_for_last(op, row);
+        if (!layout_.overlap) row.sent.push_back({id, row.computed, 0, false});
       } else if (op.kind == OpKind::reduce_grad || op.kind == OpKind::gather_grad) {
         const uint64_t held = bytes(op, Use::read);
         if (held == 0 && layout_.overlap) return;
-        sent_.push_back(
-            {id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
+        row.sent.push_back(
+            {id, row.computed, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
       }
     });
   }
@@ -48,6 +52,37 @@ class Bounds {
     int64_t elements;
     bool overlaps;  // may go on beside the computation behind it
   };
+  struct Row {
+    std::optional<OpId> last;  // computation
+    size_t computed = 0;
+    std::vector<Sent> sent;
+  };
+
+  // Which row an op belongs to: a transfer to the one that works on what it brings, or has worked on what it takes
+  // away.
+  void find_sides() {
+    on_host_.assign(program_.ops.size(), 0);
+    if (!layout_.early_updates) return;
+    std::vector<uint8_t> user(set_.buffers.size());
+    const auto visit = [&](OpId id, OpKind transfer) {
+      const Op& op = program_.ops[id];
+      if (op.kind != OpKind::fetch && op.kind != OpKind::evict) {
+        on_host_[id] = op.lane == host_lane;
+        for (const Access& access : op.accesses) user[access.buffer] = on_host_[id];
+      } else if (op.kind == transfer) {
+        const BufferId from = op.accesses[0].buffer, to = op.accesses[1].buffer;
+        const bool back = op.kind == OpKind::evict;
+        on_host_[id] = user[back ? from : to];
+        user[back ? to : from] = on_host_[id];
+      }
+    };
+    for (OpId id = 0; id < program_.ops.size(); ++id) visit(id, OpKind::evict);
+    for (OpId id = static_cast<OpId>(program_.ops.size()); id-- > 0;) visit(id, OpKind::fetch);
+  }
+
+  static void wait_for_last(Op& op, const Row& row) {
+    if (row.last) op.waits.push_back(*row.last);
+  }
 
   // Transient bytes that an op writes, or reads.
   uint64_t bytes(const Op& op, Use use) const {
@@ -59,31 +94,31 @@ class Bounds {
     return sum;
   }
 
-  void wait_for_sent(Op& op) {
+  void wait_for_sent(Op& op, Row& row) {
     int64_t elements = 0;
     std::vector<Sent> kept;
     std::array<bool, max_lanes> waited{};
     // The newest first: a lane runs in order, so that one wait stands for all before it.
-    for (size_t i = sent_.size(); i-- > 0;) {
-      elements += sent_[i].elements;
-      const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
-      if (sent_[i].overlaps && recent) {
-        kept.push_back(sent_[i]);
+    for (size_t i = row.sent.size(); i-- > 0;) {
+      const Sent& sent = row.sent[i];
+      elements += sent.elements;
+      const bool recent = sent.after == row.computed || (layout_.prefetch && elements <= *layout_.prefetch);
+      if (sent.overlaps && recent) {
+        kept.push_back(sent);
         continue;
       }
-      bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
-      if (!lane_waited) op.waits.push_back(sent_[i].op);
+      bool& lane_waited = waited[program_.ops[sent.op].lane];
+      if (!lane_waited) op.waits.push_back(sent.op);
       lane_waited = true;
     }
-    sent_.assign(kept.rbegin(), kept.rend());
+    row.sent.assign(kept.rbegin(), kept.rend());
   }
 
   Program& program_;
   const ProgramSet& set_;
   const Layout& layout_;
-  std::optional<OpId> last_;  // computation
-  size_t computed_ = 0;
-  std::vector<Sent> sent_;
+  std::array<Row, 2> rows_;       // of the device, and of the host beside it
+  std::vector<uint8_t> on_host_;  // by op: its row
 };
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.

@@ -179,7 +179,8 @@ TEST_CASE("what needs the norm before updates is refused") {
   CHECK_THROWS_AS(run(model, s), core::ConfigError);
 }
 
-TEST_CASE("states behind the device move while earlier blocks run: a step is no longer, and less of the way is exposed") {
+TEST_CASE(
+    "states behind the device move while earlier blocks run: a step is no longer, and less of the way is exposed") {
   const models::Model model = models::make_gpt2({8, 512, 8, 512, 8192, 0, false});
   for (const Tier tier : {Tier::host, Tier::nvme}) {
     for (const Tier update : {Tier::host, Tier::device}) {
@@ -197,7 +198,7 @@ TEST_CASE("states behind the device move while earlier blocks run: a step is no 
         };
         const runtime::Simulation ready = simulated(true), waiting = simulated(false);
         CAPTURE(static_cast<int>(tier), static_cast<int>(update), stage);
-        WARN(static_cast<int>(tier) << static_cast<int>(update) << stage << " " << ready.seconds << " " << waiting.seconds << " io " << ready.exposed_io_seconds << " " << waiting.exposed_io_seconds << " comm " << ready.exposed_comm_seconds << " " << waiting.exposed_comm_seconds);
+        CAPTURE(ready.seconds, waiting.seconds, ready.exposed_io_seconds, waiting.exposed_io_seconds);
         CHECK(ready.seconds < waiting.seconds);
         CHECK(ready.exposed_io_seconds < waiting.exposed_io_seconds);
       }
