@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -145,14 +146,29 @@ void BlockFile::write(uint64_t offset, const std::byte* from, uint64_t bytes) {
 }
 
 void BlockFile::read(uint64_t offset, std::byte* to, uint64_t bytes) {
+  read_part(offset, bytes, 0, to, bytes);
+}
+
+void BlockFile::read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count) {
   State& s = *state_;
+  const uint64_t piece = s.options.piece;
   s.check(offset, to, bytes);
-  if (bytes == 0) return;
+  const bool within = skip <= bytes && count <= bytes - skip && skip % piece == 0;
+  if (!within || (count % piece != 0 && skip + count != bytes)) {
+    throw core::ProgramError(fmt::format("{}: bytes {} to {} of an extent of {}: legal are whole pieces of {} bytes",
+                                         s.file.path().string(), skip, skip + count, bytes, piece));
+  }
+  if (count == 0) return;
   const auto begin = Clock::now();
   s.file.check();
-  s.mover.read(offset, to, bytes, s.written(offset, bytes).hashes);
-  s.read += bytes;
-  s.pace(begin, bytes);
+  const std::span<const uint64_t> hashes = s.written(offset, bytes).hashes;
+  s.mover.read(offset + skip, to, count, hashes.subspan(skip / piece));
+  s.read += count;
+  s.pace(begin, count);
+}
+
+uint64_t BlockFile::piece() const {
+  return state_->options.piece;
 }
 
 uint64_t BlockFile::highest_written() const {

@@ -44,6 +44,10 @@ class BlockFile {
   // anything.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
+  // Bytes [skip, skip + count) of the extent of `bytes` at `offset`: whole pieces, of which the extent's last may be
+  // shorter. What lies around them is not read.
+  void read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count);
+  uint64_t piece() const;  // bytes of one
 
   uint64_t highest_written() const;  // one past the last byte
   uint64_t bytes_read() const;

@@ -35,7 +35,7 @@ void PieceMover::write(uint64_t offset, const std::byte* from, uint64_t bytes, s
   });
 }
 
-void PieceMover::read(uint64_t offset, std::byte* to, uint64_t bytes, const std::vector<uint64_t>& hashes) {
+void PieceMover::read(uint64_t offset, std::byte* to, uint64_t bytes, std::span<const uint64_t> hashes) {
   const Extent extent{false, offset, to, bytes};
   move(extent, [&](uint64_t piece) {
     const Transfer t = piece_of(extent, piece);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ class PieceMover {
   // Both return when nothing is in flight, also by an exception. Throw DataError with the file, the bytes of the piece
   // and what is wrong. `hashes` holds one per piece: set by write, compared by read.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes, std::vector<uint64_t>& hashes);
-  void read(uint64_t offset, std::byte* to, uint64_t bytes, const std::vector<uint64_t>& hashes);
+  void read(uint64_t offset, std::byte* to, uint64_t bytes, std::span<const uint64_t> hashes);
 
   Transfers& transfers() { return *transfers_; }
 

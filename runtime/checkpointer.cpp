@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -63,80 +64,6 @@ Checkpointer::~Checkpointer() {
   }
 }
 
-// Copies lie in the host tier, states themselves where the ranks compute.
-core::DeviceKind Checkpointer::memory() const {
-  return options_.background ? core::DeviceKind::cpu : session_.layout().device;
-}
-
-// Where this rank's part of a unit lies: source 0 is the logical weights, then come the state kinds.
-const std::byte* Checkpointer::place(size_t local, size_t unit, size_t source) const {
-  const Compiled& compiled = session_.compiled();
-  const StateBuffers& state = compiled.state;
-  const bool copied = options_.background;
-  const BufferId id = copied        ? state.snapshot[unit][source]
-                      : source == 0 ? state.logical(unit)
-                                    : state.states[unit][source - 1];
-  const Buffer& buffer = compiled.set.buffers[id];
-  const std::byte* kept = session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset;
-  if (copied) return kept;
-  const Layout& layout = session_.layout();
-  const optimizer::Unit& u = layout.units.units[unit];
-  const core::Form form =
-      source == 0 ? layout.logical_form() : optimizer::unit_states(layout.optimizer, u)[source - 1].form;
-  const int64_t skip = layout.piece_offset(u, session_.first_local() + static_cast<int>(local), source);
-  return kept + core::form_bytes(form, skip);
-}
-
-namespace {
-
-// The parts of a unit's parameters that lie in what one rank saves.
-void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
-              core::Form form, const std::byte* values, core::DeviceKind device) {
-  const int64_t begin = piece.begin, end = begin + piece.count;
-  for (const optimizer::UnitParam& place : unit.params) {
-    const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
-    if (from >= to) continue;
-    const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
-    runs.push_back({name, place.param->shape, from - place.offset, to - from, form,
-                    values + core::form_bytes(form, from - begin), device});
-  }
-}
-
-}  // namespace
-
-std::vector<Run> Checkpointer::weights(size_t local) const {
-  std::vector<Run> runs;
-  const auto& units = session_.layout().units.units;
-  for (size_t u = 0; u < units.size(); ++u) {
-    const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
-    add_runs(runs, units[u], "", piece, session_.layout().logical_form(), place(local, u, 0), memory());
-  }
-  return runs;
-}
-
-std::vector<Run> Checkpointer::states(size_t local) const {
-  std::vector<Run> runs;
-  const Layout& layout = session_.layout();
-  const int rank = session_.first_local() + static_cast<int>(local);
-  for (size_t u = 0; u < layout.units.units.size(); ++u) {
-    const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
-    for (size_t k = 0; k < kinds.size(); ++k) {
-      if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), kinds[k].form,
-                 place(local, u, k + 1), memory());
-        continue;
-      }
-      if (rank != 0) continue;  // every rank holds the same
-      for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
-        runs.push_back({state_name(kinds[k].kind, tensor.param->param->name), tensor.shape, 0, tensor.elements(),
-                        core::Form::f32, place(local, u, k + 1) + core::form_bytes(core::Form::f32, tensor.offset),
-                        memory()});
-      }
-    }
-  }
-  return runs;
-}
-
 void Checkpointer::save(const checkpoint::Manifest& manifest) {
   wait();
   flight_ = std::make_unique<Flight>();
@@ -155,7 +82,11 @@ void Checkpointer::save(const checkpoint::Manifest& manifest) {
 void Checkpointer::write(size_t local, Flight& flight) {
   comm::Communicator& group = *group_[local];
   const int rank = group.rank();
-  const std::vector<Run> weights = this->weights(local), states = this->states(local);
+  // Training stands still where copies are not what is read, so that nobody else uses the file.
+  std::optional<offload::ExtentReader> in_file;
+  if (offload::BlockFile* file = session_.file(static_cast<int>(local))) in_file.emplace(*file);
+  offload::ExtentReader* reader = in_file ? &*in_file : nullptr;
+  const std::vector<Run> weights = this->weights(local, reader), states = this->states(local, reader);
 
   // Room for all before anybody writes.
   const uint64_t own = checkpoint::shard_bytes(weights) + checkpoint::shard_bytes(states);

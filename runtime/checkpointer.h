@@ -1,5 +1,6 @@
 // Saves a running session. What a checkpoint holds is copied first, by the program "save"; threads of the local ranks
-// then write it beside training. All ranks succeed or nobody commits.
+// then write it beside training. Without that program they write what lies in the tiers while training stands still;
+// what is at home in a file is read a few MiB at a time. All ranks succeed or nobody commits.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "offload/extent_reader.h"
 #include "runtime/checkpoint/manifest.h"
 #include "runtime/checkpoint/shard.h"
 #include "runtime/session.h"
@@ -47,10 +49,10 @@ class Checkpointer {
  private:
   struct Flight;
   void write(size_t local, Flight& flight);
-  std::vector<checkpoint::Run> weights(size_t local) const;
-  std::vector<checkpoint::Run> states(size_t local) const;
-  const std::byte* place(size_t local, size_t unit, size_t source) const;
-  core::DeviceKind memory() const;  // that place() lies in
+  // `file` gives out what this rank has in its file; it must outlive the runs.
+  std::vector<checkpoint::Run> weights(size_t local, offload::ExtentReader* file) const;
+  std::vector<checkpoint::Run> states(size_t local, offload::ExtentReader* file) const;
+  checkpoint::Run place(size_t local, size_t unit, size_t source, offload::ExtentReader* file) const;
 
   Session& session_;
   CheckpointOptions options_;

@@ -77,7 +77,8 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
     }
   }
   for (BufferId b = 0; b < used.size(); ++b) {
-    if (!used[b] && moves && set.buffers[b].life == Life::transient) set.buffers[b].bytes = 0, set.buffers[b].slots = 1;
+    if (used[b] || !moves || set.buffers[b].life != Life::transient) continue;
+    set.buffers[b].bytes = 0, set.buffers[b].slots = 1, set.buffers[b].tier = Tier::device;
   }
   assign_memory(set, sabotage);
   compiled.plan = make_memory_plan(set);

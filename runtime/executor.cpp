@@ -214,15 +214,18 @@ void Executor::queue(const Program& program, Queued& queued) {
 }
 
 std::exception_ptr Executor::wait_for_lanes() {
-  std::exception_ptr first;
+  // What one lane throws ends the group, so that a CommError of another is often its echo.
+  std::exception_ptr cause, echo;
   for (auto& stream : streams_) {
     try {
       stream->synchronize();
+    } catch (const core::CommError&) {
+      if (!echo) echo = std::current_exception();
     } catch (...) {
-      if (!first) first = std::current_exception();
+      if (!cause) cause = std::current_exception();
     }
   }
-  return first;
+  return cause ? cause : echo;
 }
 
 void Executor::account(const Program& program, const Queued& queued) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 #include <map>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -65,6 +66,13 @@ void Session::make_ranks(const SessionOptions& options) {
   }
   const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
   ranks_.resize(groups[0].size());
+  std::function<void(const std::string&)> warn;
+  if (options.warn) {
+    warn = [given = options.warn, mutex = std::make_shared<std::mutex>()](const std::string& text) {
+      const std::lock_guard lock(*mutex);
+      given(text);
+    };
+  }
   // Each rank fills its own arenas, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t local) {
     Member& member = ranks_[local];
@@ -81,7 +89,8 @@ void Session::make_ranks(const SessionOptions& options) {
       file.folder = options.nvme_path;
       file.rank = number;
       file.bytes = bytes;
-      file.warn = options.warn;
+      file.bytes_per_second = options.nvme_bytes_per_second;
+      file.warn = warn;
       member.file = std::make_unique<offload::BlockFile>(file);
       const core::Arena& host = *member.arenas[static_cast<size_t>(core::Tier::host)];
       member.file->register_memory(host.data(), host.bytes());

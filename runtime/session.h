@@ -33,8 +33,10 @@ struct SessionOptions {
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{120000};
   ExecutorOptions executor;
-  std::string nvme_path;                         // a folder for the files of the NVMe tier
-  std::function<void(const std::string&)> warn;  // why something is slower than it could be
+  std::string nvme_path;             // a folder for the files of the NVMe tier
+  double nvme_bytes_per_second = 0;  // slows each of them down to this, for tests; 0: as fast as it is
+  std::function<void(const std::string&)>
+      warn;  // why something is slower than it could be; one at a time, from any thread
 };
 
 class Session {

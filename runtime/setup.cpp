@@ -147,9 +147,14 @@ Limits gpu_limits(uint64_t ranks) {
 // What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
 // draws on too.
 Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_t ranks) {
-  if (device == core::DeviceKind::cuda) return gpu_limits(ranks);
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
+  if (device == core::DeviceKind::cuda) {
+    Limits limits = gpu_limits(ranks);
+    limits.of(core::Tier::host) = Limit{share, fmt::format("what this machine's {} leave each of {} rank{}",
+                                                           core::format_bytes(machine), ranks, ranks == 1 ? "" : "s")};
+    return limits;
+  }
   Limits limits;
   limits.more_ranks = false;
   limits.of(core::Tier::device) =
@@ -161,8 +166,7 @@ Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_
 
 }  // namespace
 
-Compiled compile_within_budget(const Config& config, Layout& layout, const std::vector<std::string>& phases,
-                               int host_ranks) {
+Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases, int host_ranks) {
   check_run(config);
   core::require_device(layout.device);
   use_kernel_table(config);
@@ -172,10 +176,16 @@ Compiled compile_within_budget(const Config& config, Layout& layout, const std::
   if (!budgets.of(core::Tier::device) && layout.device == core::DeviceKind::cuda) {
     budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
   }
-  settle_placement(config, layout, phases, budgets);
+  settle_placement(config, layout, without_copies(phases), budgets);
   Compiled compiled = compile_with_lead(config, layout, phases, budgets);
+  const auto held = [&](const Limits& limits) { return limits.hold(peak_bytes(compiled.plan)); };
+  if (compiled.set.has("save") &&
+      !(held(memory_limits(config, nullptr)) && held(machine_limits(compiled, layout.device, ranks)))) {
+    phases = without_copies(std::move(phases));
+    compiled = compile_with_lead(config, layout, phases, budgets);
+  }
   for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
-    if (limits.hold(peak_bytes(compiled.plan))) continue;
+    if (held(limits)) continue;
     // Text is generated on one rank whatever the configuration says: nothing in it would help.
     const bool fixed = std::find(phases.begin(), phases.end(), "decode") != phases.end();
     throw core::MemoryError(

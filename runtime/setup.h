@@ -22,9 +22,10 @@ SessionOptions session_options(const Config& config);
 // What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
 std::vector<std::string> training_phases(const Config& config, const std::string& first);
 
-// Settles the placement (settle_placement), compiles and checks the memory budgets and the machine's memory. Too little: MemoryError with the ledger and the
-// changes that would make it fit (suggest_fits). `host_ranks` of the ranks share this machine's memory; 0 means all.
-Compiled compile_within_budget(const Config& config, Layout& layout, const std::vector<std::string>& phases,
+// Settles the placement (settle_placement), compiles and checks the memory budgets and the machine's memory. Too
+// little: MemoryError with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only
+// the copies are too much (without_copies). `host_ranks` of the ranks share this machine's memory; 0 means all.
+Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases,
                                int host_ranks = 0);
 
 }  // namespace zrt::runtime

@@ -127,7 +127,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   if (!config_.data.validation.empty()) validation_ = open_eval_data(config_.data.validation, config_.model);
   Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
-  const SessionOptions options = session_options(config_);
+  SessionOptions options = session_options(config_);
+  options.warn = [this](const std::string& text) { warn(text); };
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
   comm::require_equal(transport_, "the programs", compiled.set.xxh3(), options.timeout);
   if (hooks_.planned) hooks_.planned(layout_, compiled);
@@ -159,8 +160,13 @@ void Training::start(const checkpoint::Reader* resumed) {
       session_->executor(local).control().persistent = persistent;
     }
   }
-  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every,
-                                config_.run.checkpoint_interval > 0};
+  const bool copies = session_->compiled().set.has("save");
+  if (config_.run.checkpoint_interval > 0 && !copies && transport_.leads()) {
+    warn(
+        "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
+        "it (memory.host_budget_bytes, or the machine's)");
+  }
+  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every, copies};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step;
@@ -276,6 +282,7 @@ void Training::finish() {
     summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
   }
   summary.comm = session_->executor(0).comm_volume();
+  summary.moved = session_->executor(0).moved_bytes();
   summary.verify_seconds = session_->compiled().verify_seconds;
   summary.packing_overhead = session_->compiled().plan.device().packing_overhead();
   result_.memory = measure_memory(*session_);

@@ -48,7 +48,8 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
                     SessionHooks{random_batches(layout, step), {}});
     session.run("init", {});
     SaveOutcome outcome;
-    Checkpointer checkpointer(session, {store, 2, 0, true}, [&](const SaveOutcome& o) { outcome = o; });
+    Checkpointer checkpointer(session, {store, 2, 0, session.compiled().set.has("save")},
+                              [&](const SaveOutcome& o) { outcome = o; });
     const auto one_step = [&] {
       StepInputs inputs;
       inputs.seed = 1;
@@ -83,7 +84,8 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
       bench.bytes = outcome.bytes;
     }
     bench.host_planned = session.compiled().plan.host().peak_bytes;
-    bench.host_measured = session.arena(0, core::Tier::host)->highest_touched();
+    const core::Arena* host = session.arena(0, core::Tier::host);
+    bench.host_measured = host ? host->highest_touched() : 0;
     progress("the disk alone");
     bench.disk_bytes_per_second = disk_bytes_per_second(folder, bench.bytes);
   }

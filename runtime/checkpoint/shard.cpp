@@ -50,20 +50,24 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   return result;
 }
 
-// What lies on a GPU or in another form than fp32 is brought to the host's fp32 a part at a time.
+// What does not lie in the host's memory, or in another form than fp32, is brought to the host's fp32 a part at a time.
 void write_values(core::NewFile& file, const Piece& piece) {
   const Run& run = *piece.run;
-  if (run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
+  if (!run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
     return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
   }
-  constexpr int64_t part = 4 << 20;  // elements
+  constexpr int64_t part = 1 << 20;  // elements
   const int64_t block = core::form_alignment(run.form), end = piece.first + piece.elements;
   std::vector<std::byte> kept;
   std::vector<float> values;
   for (int64_t at = piece.first; at < end;) {
     const int64_t begin = at / block * block, to = std::min(end, begin + part);
     kept.resize(core::form_bytes(run.form, (to - begin + block - 1) / block * block));
-    core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
+    if (run.read) {
+      run.read(core::form_bytes(run.form, begin), kept.data(), kept.size());
+    } else {
+      core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
+    }
     values.resize(static_cast<size_t>(to - at));
     core::read_form(run.form, kept.data(), at - begin, to - at, values.data());
     file.write(values.data(), values.size() * sizeof(float));

@@ -2,7 +2,9 @@
 // plain safetensors whose metadata say where in the whole tensor each rectangle lies. A tensor may occur once per file,
 // so the rectangles of one run go to several files: rectangle k to part k.
 #pragma once
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -15,7 +17,8 @@
 
 namespace zrt::runtime::checkpoint {
 
-// Elements [begin, begin + count) of a whole fp32 tensor, kept in any form in memory of the host or of a GPU.
+// Elements [begin, begin + count) of a whole fp32 tensor, kept in any form: in memory of the host or of a
+// GPU, or wherever `read` finds them.
 struct Run {
   std::string tensor;
   std::vector<int64_t> shape;
@@ -23,6 +26,8 @@ struct Run {
   core::Form form = core::Form::f32;
   const std::byte* values = nullptr;                // a multiple of form_alignment behind which may lie padding
   core::DeviceKind device = core::DeviceKind::cpu;  // whose memory that is
+  // In place of `values`: copies bytes [skip, skip + bytes) of what would lie there.
+  std::function<void(uint64_t skip, std::byte* to, uint64_t bytes)> read = nullptr;
 };
 
 // Writes shard-<rank + 1>-model-<part>-of-<parts>.safetensors into `folder` (which exists), each brought to disk.

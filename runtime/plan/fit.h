@@ -43,7 +43,7 @@ struct Suggestion {
 
 // The smallest changes that make the run fit, the cheapest first: each alone where one is enough, else with a higher
 // stage, else all together. Candidates are stages, microbatches with more accumulation, windows of reduce_every,
-// units, overlap, copies for checkpoints and the number of ranks. Each is compiled as the run itself. `model` stays.
+// units, overlap and the number of ranks. Each is compiled as the run itself. `model` stays.
 // Empty when none of them is enough. `cluster` may be null.
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,

@@ -42,6 +42,11 @@ std::vector<Lead> leads(const Layout& layout, bool cluster) {
 
 }  // namespace
 
+std::vector<std::string> without_copies(std::vector<std::string> phases) {
+  std::erase(phases, "save");
+  return phases;
+}
+
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                            const Limits& limits, bool check) {
   const bool sharded = layout.overlap && layout.zero.weights == optimizer::Extent::shard;

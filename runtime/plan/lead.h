@@ -17,4 +17,9 @@ namespace zrt::runtime {
 Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
                            const Limits& limits, bool check = true);
 
+// Without "save", the copies in the host tier that checkpoints are written from while training goes on. They are worth
+// no state's place: placements are settled without them, and where memory does not hold them a run goes without, and
+// stands still for its checkpoints.
+std::vector<std::string> without_copies(std::vector<std::string> phases);
+
 }  // namespace zrt::runtime

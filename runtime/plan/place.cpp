@@ -1,7 +1,7 @@
 #include "runtime/plan/place.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 #include "optimizer/optimizer.h"
 #include "runtime/compile.h"
@@ -230,27 +230,36 @@ std::vector<Leaving> leaving_order(const Config&, const Layout& layout, const Cl
 }
 
 void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
-                      const Limits& limits) {
-  const bool trains = std::find(phases.begin(), phases.end(), "step") != phases.end();
+                      const Limits& limits, bool times) {
+  const bool trains = times && std::find(phases.begin(), phases.end(), "step") != phases.end();
+  const auto fits = [&](const Layout& candidate) {
+    return limits.hold(peak_bytes(compile(candidate, phases, {}, false).plan));
+  };
+  const bool open = (layout.open_placement || layout.open_recompute) && !fits(layout);
+  const bool orders = trains && layout.order == MicrobatchOrder::automatic && layout.microbatches > 1;
+  if (!open && !(orders && layout.placement.moves())) return;
   const Cluster cluster = machine(config);
-  const bool open = layout.open_placement || layout.open_recompute;
-  if (open && !limits.hold(peak_bytes(compile(layout, phases, {}, false).plan))) {
-    Layout settled = Search(config, layout, phases, limits, cluster).run();
-    if (!limits.hold(peak_bytes(compile(settled, phases, {}, false).plan))) {
-      // Without anything brought ahead of its use.
-      Layout least = layout;
-      least.prefetch = 0;
-      settled = Search(config, least, phases, limits, cluster).run();
-    }
-    layout.placement = settled.placement;
+  std::vector<Layout> starts{layout};
+  if (!times) starts.front().prefetch = 0;
+  if (orders) starts.push_back(layout), starts.back().order = MicrobatchOrder::layer_major;
+  // Without anything ahead of its use there is room for more at home on the device.
+  if (times && open && layout.prefetch != 0) {
+    for (size_t i = 0, n = starts.size(); i < n; ++i) starts.push_back(starts[i]), starts.back().prefetch = 0;
   }
-  if (!trains || layout.order != MicrobatchOrder::automatic || layout.microbatches == 1 || !layout.placement.moves())
-    return;
-  Layout by_layer = layout;
-  by_layer.order = MicrobatchOrder::layer_major;
-  if (open) by_layer.placement = Search(config, by_layer, phases, limits, cluster).run().placement;
-  if (!limits.hold(peak_bytes(compile(by_layer, phases, {}, false).plan))) return;
-  if (step_seconds(by_layer, phases, cluster) < step_seconds(layout, phases, cluster)) layout = by_layer;
+  std::optional<double> best;
+  Layout least = layout;
+  for (const Layout& start : starts) {
+    const Layout candidate = open ? Search(config, start, phases, limits, cluster).run() : start;
+    if (!fits(candidate)) {
+      if (!best) least = candidate;
+      continue;
+    }
+    const double seconds = trains ? step_seconds(candidate, phases, cluster) : 0;
+    if (best && seconds >= *best) continue;
+    best = seconds;
+    least = candidate;
+  }
+  layout = least;
 }
 
 }  // namespace zrt::runtime

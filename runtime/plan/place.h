@@ -15,8 +15,9 @@ namespace zrt::runtime {
 // configuration has one, in the same order. Costs are those of parallel.cluster, or of a machine of today.
 //
 // Results are the same bits for every placement. Where nothing is enough, the layout is left with the least memory.
+// Without `times` only the departures with nothing fetched ahead are tried, which need the least memory.
 void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
-                      const Limits& limits);
+                      const Limits& limits, bool times = true);
 
 // What may leave the device tier, the cheapest first.
 struct Leaving {

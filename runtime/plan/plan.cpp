@@ -32,7 +32,7 @@ int64_t Plan::tokens_per_step() const {
   return layout->micro_batch * layout->sequence * layout->dp * int64_t{layout->microbatches};
 }
 
-Plan make_plan(const Config& config, Layout& layout, const std::vector<std::string>& phases,
+Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster) {
   core::set_threads(config.run.threads_per_rank);
   Plan plan;
@@ -43,8 +43,17 @@ Plan make_plan(const Config& config, Layout& layout, const std::vector<std::stri
   // Data-parallel ranks all run the same programs.
   RankGroup& group = plan.groups.emplace_back();
   group.last = layout.dp - 1;
-  settle_placement(config, layout, phases, plan.limits);
-  group.compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr));
+  settle_placement(config, layout, without_copies(phases), plan.limits);
+  const Limits budgets = memory_limits(config, nullptr);
+  group.compiled = compile_with_lead(config, layout, phases, budgets);
+  if (group.compiled.set.has("save")) {
+    plan.saves = "background";
+    if (!plan.limits.hold(peak_bytes(group.compiled.plan))) {
+      plan.saves = "foreground";
+      phases = without_copies(std::move(phases));
+      group.compiled = compile_with_lead(config, layout, phases, budgets);
+    }
+  }
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);

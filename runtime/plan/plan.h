@@ -31,14 +31,15 @@ struct Plan {
   std::vector<RankGroup> groups;  // of all ranks, ascending
   std::optional<Cluster> cluster;
   Limits limits;
+  std::string saves;  // checkpoints during the run: "background", "foreground" (without_copies), or none: ""
   bool fits = true;
   std::vector<Suggestion> suggestions;  // when it does not fit
   int64_t tokens_per_step() const;
 };
 
-// Compiles and verifies `phases`, as a run does. `layout` must outlive the plan. Throws core::Error for what a run
-// would refuse too, save that memory does not suffice.
-Plan make_plan(const Config& config, Layout& layout, const std::vector<std::string>& phases,
+// Compiles and verifies `phases`, as a run does: without "save" where memory does not hold it. `layout` must outlive
+// the plan. Throws core::Error for what a run would refuse too, save that memory does not suffice.
+Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster);
 
 std::string to_json(const Plan& plan);    // docs/plan.md has its keys

@@ -90,6 +90,7 @@ std::string to_json(const Plan& plan) {
               {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},
               {"exposed_io_seconds", seconds(&Simulation::exposed_io_seconds)},
               {"tokens_per_step", plan.tokens_per_step()},
+              {"saves", plan.saves.empty() ? Json() : Json(plan.saves)},
               {"limits", limits},
               {"fits", plan.fits},
               {"suggestions", suggestions}}

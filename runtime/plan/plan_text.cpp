@@ -72,6 +72,9 @@ std::string plan_text(const Plan& plan) {
     text += group_text(group) + placement_text(layout, group.compiled.plan);
     if (group.step) text += time_text(plan, *group.step);
   }
+  if (plan.saves == "foreground") {
+    text += "checkpoints are written while training stands still: memory does not hold copies of what they need\n";
+  }
   if (!plan.cluster) text += "no time is predicted without --cluster\n";
   if (plan.fits) return text + fmt::format("fits ({})\n", limits_text(plan));
   text += fmt::format("does not fit: {}\n", shortage_text(plan.groups[0].compiled.plan, plan.limits));

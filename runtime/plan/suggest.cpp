@@ -21,15 +21,14 @@ namespace {
 // What a candidate may change; what is left as it is stays out of its changes.
 struct Knobs {
   int ranks, stage;
-  int64_t micro, every, unit_bytes, checkpoints;
+  int64_t micro, every, unit_bytes;
   bool overlap;
   bool operator==(const Knobs&) const = default;
 };
 
 Knobs knobs_of(const Config& config) {
   return {config.mesh.world(),          config.zero.stage,        config.batch.micro,
-          config.parallel.reduce_every, config.memory.unit_bytes, config.run.checkpoint_interval,
-          config.zero.overlap_comm};
+          config.parallel.reduce_every, config.memory.unit_bytes, config.zero.overlap_comm};
 }
 
 constexpr int64_t smallest_unit_bytes = 1 << 20;
@@ -58,7 +57,7 @@ class Search {
     if (!take(mildest(stages(base_)))) {
       for (const Knobs& higher : stages(base_)) take(mildest(microbatches(higher)));
     }
-    for (const Ladder& ladder : {microbatches(base_), windows(base_), units(base_), overlaps(base_), copies(base_)}) {
+    for (const Ladder& ladder : {microbatches(base_), windows(base_), units(base_), overlaps(base_)}) {
       take(mildest(ladder));
     }
     Knobs all = strongest(base_);
@@ -111,23 +110,13 @@ class Search {
     knobs.overlap = false;
     return {knobs};
   }
-  static Ladder copies(Knobs knobs) {
-    if (knobs.checkpoints == 0) return {};
-    knobs.checkpoints = 0;
-    return {knobs};
-  }
   Knobs strongest(const Knobs& knobs) const {
     Knobs all = knobs;
-    for (auto ladder : {stages(all), microbatches(all), units(all), overlaps(all), copies(all)}) {
+    for (auto ladder : {stages(all), microbatches(all), units(all), overlaps(all)}) {
       if (ladder.empty()) continue;
       const Knobs& end = ladder.back();
-      all = {end.ranks,
-             std::max(all.stage, end.stage),
-             std::min(all.micro, end.micro),
-             all.every,
-             std::min(all.unit_bytes, end.unit_bytes),
-             std::min(all.checkpoints, end.checkpoints),
-             all.overlap && end.overlap};
+      all = {end.ranks, std::max(all.stage, end.stage),           std::min(all.micro, end.micro),
+             all.every, std::min(all.unit_bytes, end.unit_bytes), all.overlap && end.overlap};
     }
     if (given_every_) all.every = 1;
     return all;
@@ -150,7 +139,6 @@ class Search {
     for (Knobs before = base_; !(before == knobs);) {
       before = knobs;
       weaken(&Knobs::overlap, overlaps(base_));
-      weaken(&Knobs::checkpoints, copies(base_));
       weaken(&Knobs::unit_bytes, units(base_));
       weaken(&Knobs::every, windows(base_));
       weaken(&Knobs::micro, microbatches(base_));
@@ -190,8 +178,7 @@ class Search {
 
   // Null for a configuration that is refused.
   const Tried* attempt(const Knobs& knobs) {
-    const auto key = std::tuple(knobs.ranks, knobs.stage, knobs.micro, knobs.every, knobs.unit_bytes, knobs.checkpoints,
-                                knobs.overlap);
+    const auto key = std::tuple(knobs.ranks, knobs.stage, knobs.micro, knobs.every, knobs.unit_bytes, knobs.overlap);
     const auto [found, added] = tried_.try_emplace(key);
     if (added) {
       try {
@@ -222,21 +209,19 @@ class Search {
     if (knobs.every != base_.every) set("parallel.reduce_every", knobs.every);
     if (knobs.unit_bytes != base_.unit_bytes) set("memory.unit_bytes", knobs.unit_bytes);
     if (knobs.overlap != base_.overlap) set("zero_optimization.overlap_comm", knobs.overlap);
-    if (knobs.checkpoints != base_.checkpoints) set("run.checkpoint_interval", knobs.checkpoints);
 
     std::vector<std::string> sets;
     for (const auto& [key, value] : changes) {
       if (key != "ranks") sets.push_back(key + "=" + value);
     }
     const Config config = reconfigured(config_, sets, knobs.ranks);
-    std::vector<std::string> phases = phases_;
-    if (knobs.checkpoints == 0) std::erase(phases, "save");
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
     Layout layout = make_layout(config, model_);
-    settle_placement(config, layout, phases, limits);
-    const auto lead = std::exchange(layout.prefetch, 0);  // the least memory: most candidates need no more compiling
-    Compiled compiled = compile(layout, phases, {}, false);
+    const auto lead = layout.prefetch;
+    settle_placement(config, layout, phases_, limits, false);
+    layout.prefetch = 0;  // the least memory: most candidates need no more compiling
+    Compiled compiled = compile(layout, phases_, {}, false);
     result.peaks = peak_bytes(compiled.plan);
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (!limits.tiers[t]) continue;
@@ -244,7 +229,7 @@ class Search {
     }
     if (tried.excess > 0) return tried;
     layout.prefetch = lead;
-    compiled = compile_with_lead(config, layout, phases, memory_limits(config, nullptr), false);
+    compiled = compile_with_lead(config, layout, phases_, memory_limits(config, nullptr), false);
     result.peaks = peak_bytes(compiled.plan);
     tried.fits = limits.hold(result.peaks);
     if (!tried.fits) return tried;
@@ -268,7 +253,7 @@ class Search {
   const Cluster* cluster_;
   const Knobs base_;
   const bool given_every_;
-  std::map<std::tuple<int, int, int64_t, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
+  std::map<std::tuple<int, int, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
 };
 
 }  // namespace

@@ -43,8 +43,8 @@ TEST_CASE("DeepSpeed's placement takes the weights only where it has to, and onl
   CHECK(runtime::offload_placement("deepspeed", 2, false).sets.size() == 1);
   const auto three = runtime::offload_placement("deepspeed", 3, true).sets;
   REQUIRE(three.size() == 2);
-  CHECK(three[0][0] == "memory.recompute=none");
-  CHECK(three[0].back() == "zero_optimization.offload_optimizer.device=nvme");
+  CHECK(three[0].size() + 1 == three[1].size());
+  CHECK(three[0][0] == "zero_optimization.offload_optimizer.device=nvme");
   CHECK(three[1].back() == "zero_optimization.offload_param.device=nvme");
   CHECK_THROWS_AS(runtime::offload_placement("zero", 3, false), core::UsageError);
 }

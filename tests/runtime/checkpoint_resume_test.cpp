@@ -1,17 +1,15 @@
 // A run that stops and goes on: the same bits on the same mesh, the same weights on any.
 #include <fstream>
-#include <memory>
 
 #include "catch.h"
 #include "runtime/checkpoint/reader.h"
-#include "runtime/checkpointer.h"
-#include "runtime/harness.h"
-#include "runtime/resume.h"
+#include "runtime/saving_run.h"
 #include "runtime/toy_model.h"
 #include "temporary_folder.h"
 
 using namespace zrt;
 using testing::Setting;
+using Run = testing::SavingRun;
 namespace fs = std::filesystem;
 
 namespace {
@@ -29,71 +27,6 @@ Setting setting(int ranks, int stage, core::DType compute = core::DType::f32) {
   s.overlap = stage == 3;
   return s;
 }
-
-// A session that can be stepped, saved and read.
-class Run {
- public:
-  Run(const models::Model& model, const Setting& s, const fs::path& store, bool background,
-      const runtime::checkpoint::Reader* from = nullptr)
-      : setting_(s), layout_(testing::make_layout(model, s)) {
-    std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
-    if (background) phases.push_back("save");
-    runtime::SessionHooks hooks;
-    hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      testing::synthetic_batch(layout_, step_, rank, microbatch, tokens, targets);
-    };
-    if (from) {
-      hooks.load = [from](const std::string& name, int64_t begin, std::span<float> out) {
-        from->read(name, begin, out);
-      };
-      hooks.loads_states = true;
-      runtime::require_tensors(*from, layout_, true);
-    }
-    session_ = std::make_unique<runtime::Session>(layout_, runtime::compile(layout_, phases),
-                                                  testing::session_options(s), hooks);
-    session_->run(phases.front(), {});
-    if (from) {
-      step_ = static_cast<uint32_t>(from->manifest().step);
-      const runtime::Persistent persistent = runtime::parse_control(from->manifest().control, "test");
-      for (int r = 0; r < s.ranks; ++r) session_->executor(r).control().persistent = persistent;
-    }
-    checkpointer_ =
-        std::make_unique<runtime::Checkpointer>(*session_, runtime::CheckpointOptions{store, 1000, 0, background},
-                                                [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
-  }
-  void steps(int count) {
-    for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {1e-2}});
-  }
-  void save() {
-    runtime::checkpoint::Manifest manifest;
-    manifest.step = step_;
-    manifest.optimizer = "AdamW";
-    manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
-    manifest.control = runtime::control_json(session_->executor(0).control().persistent);
-    checkpointer_->save(manifest);
-  }
-  runtime::SaveOutcome saved() {
-    checkpointer_->wait();
-    return outcome_;
-  }
-  std::string hash() { return session_->state_xxh3(); }
-  std::vector<float> weights() {
-    std::vector<float> all;
-    session_->export_weights([&](const models::Param& param, const float* values) {
-      all.insert(all.end(), values, values + param.elements());
-    });
-    return all;
-  }
-  runtime::Session& session() { return *session_; }
-
- private:
-  Setting setting_;
-  runtime::Layout layout_;
-  uint32_t step_ = 0;
-  std::unique_ptr<runtime::Session> session_;
-  std::unique_ptr<runtime::Checkpointer> checkpointer_;
-  runtime::SaveOutcome outcome_;
-};
 
 models::Model toy() {
   return testing::make_toy(3, 12, 17, 5, false, false);

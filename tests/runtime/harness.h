@@ -1,5 +1,6 @@
 // Runs a few training steps of any model under any combination of settings and returns everything comparable.
 #pragma once
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -12,6 +13,7 @@
 #include "core/philox.h"
 #include "runtime/session.h"
 #include "tests/device.h"
+#include "tests/temporary_folder.h"
 
 namespace zrt::testing {
 
@@ -36,7 +38,8 @@ struct Setting {
   bool early_updates = false;
   std::function<runtime::Placement(const runtime::Layout&)> placement;  // none: everything on the device
   runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic;
-  double link_bytes_per_second = 0;
+  double link_bytes_per_second = 0, nvme_bytes_per_second = 0;
+  std::chrono::milliseconds timeout{60000};
   // Called before a batch is made; for delays and failures.
   std::function<void(int rank, uint32_t step, uint32_t microbatch)> on_batch;
 };
@@ -142,9 +145,11 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.clip = s.clip;
   options.loss_scale = s.loss_scale;
   options.seed = s.seed;
-  options.timeout = std::chrono::milliseconds(60000);
+  options.timeout = s.timeout;
   options.executor = {s.threads, s.serialize, s.stress_seed};
-  options.nvme_path = std::filesystem::temp_directory_path().string();
+  static const TemporaryFolder scratch;  // programs that run at once may not share it
+  options.nvme_path = scratch.path.string();
+  options.nvme_bytes_per_second = s.nvme_bytes_per_second;
   return options;
 }
 

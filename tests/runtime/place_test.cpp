@@ -3,6 +3,9 @@
 
 #include "catch.h"
 #include "runtime/nominal_cluster.h"
+#include "runtime/plan/lead.h"
+#include "runtime/setup.h"
+#include "runtime/simulator.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -62,19 +65,11 @@ TEST_CASE("at five budgets from the least to everything a run fits and has the s
       const runtime::Layout smallest = least(model, s);
       const uint64_t low = device_bytes(smallest, s), high = reference.plan.device().peak_bytes;
       REQUIRE(low < high);
-      size_t departures_before = ~size_t{0};
       for (uint64_t i = 0; i < 5; ++i) {
         INFO("ranks " << ranks << ", stage " << stage << ", budget " << i);
         runtime::Layout layout = open_layout(model, s);
         settle_placement(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
         CHECK(layout.placement.moves() == (i < 4));
-        size_t departures = 0;
-        for (const runtime::UnitHomes& homes : layout.placement.units) {
-          departures += (homes.weight != core::Tier::device) + (homes.grad != core::Tier::device) +
-                        (homes.master != core::Tier::device);
-        }
-        CHECK(departures <= departures_before);
-        departures_before = departures;
         const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
         std::string top;  // of the host tier
         for (const core::LedgerEntry& entry : outcome.plan.ledger) {
@@ -129,4 +124,44 @@ TEST_CASE("what the host tier does not hold goes on to NVMe, and only then") {
   const runtime::MemoryPlan plan = runtime::compile(narrow, phases_of(s)).plan;
   CHECK(plan.host().peak_bytes <= host - 200000);
   CHECK(plan.device().peak_bytes <= low);
+}
+
+TEST_CASE("the more device memory the faster a step is predicted to be, and never slower than all or nothing") {
+  const auto& cluster = runtime::nominal_cluster(core::DeviceKind::cpu);
+  const std::vector<std::string> phases{"init", "step"};
+  for (const char* stage : {"0", "2", "3"}) {
+    const auto predict = [&](std::vector<std::string> sets, uint64_t* peak = nullptr) {
+      sets.push_back(std::string("zero_optimization.stage=") + stage);
+      const runtime::Config config = runtime::parse_config(
+          R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
+              "memory": {"unit_bytes": 4194304, "link_bytes_per_second": 4000000000},
+              "model": {"type": "gpt2", "layers": 6, "hidden": 512, "heads": 8, "sequence": 128, "vocab": 512}})",
+          "place", sets, 2);
+      const models::Model model = runtime::make_model(config.model);
+      runtime::Layout layout = runtime::make_layout(config, model);
+      const runtime::Limits limits = memory_limits(config, nullptr);
+      settle_placement(config, layout, phases, limits);
+      const runtime::Compiled compiled = compile_with_lead(config, layout, phases, limits);
+      CHECK(limits.hold(peak_bytes(compiled.plan)));
+      if (peak) *peak = compiled.plan.device().peak_bytes;
+      return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+    };
+    uint64_t low = 0, high = 0, offloaded = 0;
+    const double none = predict({"memory.placement=device"}, &high), host = predict({"memory.placement=host"}, &low);
+    const double deepspeed = std::string(stage) == "0"
+                                 ? host
+                                 : predict({R"(zero_optimization.offload_optimizer={"device":"cpu"})"}, &offloaded);
+    double before = host;
+    for (uint64_t i = 0; i <= 8; ++i) {
+      const uint64_t budget = low + (high - low) * i / 8;
+      const double seconds = predict({"memory.device_budget_bytes=" + std::to_string(budget)});
+      INFO("stage " << stage << ", budget " << i << ": " << seconds << " s, all on the host " << host
+                    << " s, on the device " << none << " s, DeepSpeed's " << deepspeed << " s from " << offloaded
+                    << " bytes");
+      CHECK(seconds <= before * 1.01);
+      if (offloaded > 0 && budget >= offloaded) CHECK(seconds <= deepspeed * 1.01);
+      before = seconds;
+    }
+    CHECK(before == none);
+  }
 }

@@ -20,7 +20,7 @@ using core::Category;
 namespace {
 
 const char* const base = R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
-  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576},
+  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576, "placement": "device", "recompute": "none"},
   "model": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocab": 2048, "tied": true}})";
 
 // A plan and what it refers to.
@@ -353,11 +353,36 @@ TEST_CASE("more ranks are suggested where states are cut among them") {
   CHECK(found->options().find("--ranks 8") != std::string::npos);
 }
 
-TEST_CASE("copies for checkpoints are given up where the host tier is short") {
-  const auto p = planned({"run.checkpoint_interval=5", "memory.host_budget_bytes=1000"}, 2);
-  REQUIRE(p->plan.suggestions.size() >= 1);
-  CHECK(p->plan.suggestions[0].options() == "--set run.checkpoint_interval=0");
-  CHECK(p->plan.suggestions[0].peaks[1] == 0);
+TEST_CASE("copies for checkpoints are given up where the host tier is short, by a plan and by a run") {
+  const std::vector<std::string> saving{"run.checkpoint_interval=5"};
+  const auto with = [&](const std::string& set) { return planned({saving[0], set}, 2); };
+  const auto unlimited = planned(saving, 2);
+  CHECK(unlimited->plan.saves == "background");
+  CHECK(planned({}, 2)->plan.saves.empty());
+  const uint64_t needed = unlimited->plan.groups[0].compiled.plan.host().peak_bytes;
+  for (const uint64_t budget : {needed, needed - 1}) {
+    const auto p = with(fmt::format("memory.host_budget_bytes={}", budget));
+    const bool copies = budget == needed;
+    CHECK(p->plan.fits);
+    CHECK(p->plan.saves == (copies ? "background" : "foreground"));
+    CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == (copies ? needed : 0));
+    CHECK((plan_text(p->plan).find("while training stands still") == std::string::npos) == copies);
+    const Compiled run = compile_within_budget(p->config, p->layout, training_phases(p->config, "init"));
+    CHECK(run.set.xxh3() == p->plan.groups[0].compiled.set.xxh3());
+    CHECK(run.set.has("save") == copies);
+  }
+}
+
+TEST_CASE("no state leaves a tier to make room for copies") {
+  std::vector<std::string> sets{"zero_optimization.stage=1", "memory.nvme_path=scratch", "memory.placement=host"};
+  const uint64_t host = planned(sets, 2)->plan.groups[0].compiled.plan.host().peak_bytes;
+  sets.push_back("run.checkpoint_interval=5");
+  sets.push_back(fmt::format("memory.host_budget_bytes={}", host + 1000));
+  const auto p = planned(sets, 2);
+  CHECK(p->plan.fits);
+  CHECK(p->plan.saves == "foreground");
+  CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == host);
+  CHECK(p->plan.groups[0].compiled.plan.tiers[2].peak_bytes == 0);
 }
 
 TEST_CASE("the refusal of a run says what its plan says") {

@@ -86,6 +86,7 @@ json schema() {
       {"seconds_per_step", "?number"},
       {"exposed_comm_seconds", "?number"},
       {"exposed_io_seconds", "?number"},
+      {"saves", "?text"},
       {"tokens_per_step", "integer"},
       {"limits", limits},
       {"fits", "boolean"},
