@@ -81,6 +81,12 @@ FaultKind doubled(const char* name, OpKind kind, bool everywhere = true) {
   return {name, everywhere, change(is(kind), [](Broken&, Program& p, OpId id) { insert_op(p, id, p.ops[id]); })};
 }
 
+// Of a few subjects.
+FaultKind rare(FaultKind kind) {
+  kind.least = 4;
+  return kind;
+}
+
 // Moves the op behind the last, or in front of the first, op of another kind in the last segment.
 std::function<bool(Broken&, size_t)> misplaced(OpKind kind, OpKind other) {
   return [=](Broken& broken, size_t n) {
@@ -207,10 +213,9 @@ std::vector<FaultKind> meaning_faults() {
       doubled("batch twice", OpKind::load_batch),
       {"decision after the first update", true, misplaced(OpKind::decide, OpKind::update)},
       {"update before the decision", true, misplaced(OpKind::update, OpKind::decide)},
-      removed("decision ahead removed", is(OpKind::decide_ahead), false),
-      doubled("decision ahead twice", OpKind::decide_ahead, false),
-      {"update before the decision ahead", false, misplaced(OpKind::decide_ahead, OpKind::share_control)},
-      {"update before a backward that reads the weights", false, misplaced(OpKind::update, OpKind::backward)},
+      rare(removed("decision ahead removed", is(OpKind::decide_ahead), false)),
+      rare(doubled("decision ahead twice", OpKind::decide_ahead, false)),
+      rare({"update before a backward that reads the weights", false, misplaced(OpKind::update, OpKind::backward)}),
       {"update by the decision of the step before", false, old_decision},
       {"norm after the control block is shared", true, misplaced(OpKind::norm, OpKind::share_control)},
       {"shares before the norms", true, misplaced(OpKind::share_control, OpKind::norm)},
