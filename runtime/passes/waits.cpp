@@ -11,42 +11,43 @@ namespace {
 
 // Keeps communication at its place. A gather starts when the computation in front of which it stands can start; a
 // computation waits for the reductions of all blocks but the last one, or with overlap but the last two. What needs no
-// buffer of its own may run ahead. Without overlap nothing runs beside a computation. Updates on the host that run
-// while blocks do are a row of computations of their own: neither row waits for what the other one moves.
+// buffer of its own may run ahead. Without overlap nothing runs beside a computation. Updates on the host between
+// blocks are a row of works of their own: neither row waits for what the other one moves.
 class Bounds {
  public:
   Bounds(Program& program, const ProgramSet& set, const Layout& layout)
       : program_(program), set_(set), layout_(layout) {}
 
   void add() {
-    find_sides();
+    find_rows();
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
       Row& row = rows_[on_host_[id]];
+      const int64_t type = static_cast<int64_t>(core::dtype_size(layout_.compute));
       if (works(op)) {
         // A recompute counts as one with its backward.
         const bool counts = op.kind != OpKind::recompute;
         wait_for_sent(op, row.evicted, row.worked);
         row.worked += counts;
-        row.last_work = id;
-        if (!computes(op)) return;
-        wait_for_sent(op, row.sent, row.computed);
-        row.computed += counts;
         row.last = id;
+        if (!computes(op)) return;
+        wait_for_sent(op, sent_, computed_);
+        computed_ += counts;
+        last_ = id;
       } else if (op.kind == OpKind::fetch) {
-        wait_for(op, rows_[0].last_work);
-        if (on_host_[id]) wait_for(op, row.last_work);
+        for (uint8_t r = 0; r <= on_host_[id]; ++r) {
+          if (rows_[r].last) op.waits.push_back(*rows_[r].last);
+        }
       } else if (op.kind == OpKind::evict) {
-        const uint64_t held = bytes(op, Use::read);
-        row.evicted.push_back({id, row.worked, static_cast<int64_t>(held / core::dtype_size(layout_.compute)), true});
+        row.evicted.push_back({id, row.worked, static_cast<int64_t>(bytes(op, Use::read)) / type, true});
       } else if (op.kind == OpKind::gather) {
-        if (bytes(op, Use::write) > 0 || !layout_.overlap) wait_for(op, row.last);
-        if (!layout_.overlap) row.sent.push_back({id, row.computed, 0, false});
+        if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
+        if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
       } else if (op.kind == OpKind::reduce_grad || op.kind == OpKind::gather_grad) {
         const uint64_t held = bytes(op, Use::read);
         if (held == 0 && layout_.overlap) return;
-        row.sent.push_back(
-            {id, row.computed, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
+        sent_.push_back(
+            {id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
       }
     });
   }
@@ -58,15 +59,14 @@ class Bounds {
     int64_t elements;
     bool overlaps;  // may go on beside the one behind it
   };
-  struct Row {
-    std::optional<OpId> last, last_work;  // computation, and work
-    size_t computed = 0, worked = 0;
-    std::vector<Sent> sent, evicted;
+  struct Row {  // works one after the other, and what they sent home
+    std::optional<OpId> last;
+    size_t worked = 0;
+    std::vector<Sent> evicted;
   };
 
-  // Which row an op belongs to: a transfer to the one that works on what it brings, or has worked on what it takes
-  // away.
-  void find_sides() {
+  // The row of a transfer is that of the op that works on what it brings, or has worked on what it takes away.
+  void find_rows() {
     on_host_.assign(program_.ops.size(), 0);
     if (!layout_.early_updates) return;
     std::vector<uint8_t> user(set_.buffers.size());
@@ -86,10 +86,6 @@ class Bounds {
     for (OpId id = static_cast<OpId>(program_.ops.size()); id-- > 0;) visit(id, OpKind::fetch);
   }
 
-  static void wait_for(Op& op, std::optional<OpId> other) {
-    if (other) op.waits.push_back(*other);
-  }
-
   // Transient bytes that an op writes, or reads.
   uint64_t bytes(const Op& op, Use use) const {
     uint64_t sum = 0;
@@ -106,15 +102,14 @@ class Bounds {
     std::array<bool, max_lanes> waited{};
     // The newest first: a lane runs in order, so that one wait stands for all before it.
     for (size_t i = sent.size(); i-- > 0;) {
-      const Sent& one = sent[i];
-      elements += one.elements;
-      const bool recent = one.after == now || (layout_.prefetch && elements <= *layout_.prefetch);
-      if (one.overlaps && recent) {
-        kept.push_back(one);
+      elements += sent[i].elements;
+      const bool recent = sent[i].after == now || (layout_.prefetch && elements <= *layout_.prefetch);
+      if (sent[i].overlaps && recent) {
+        kept.push_back(sent[i]);
         continue;
       }
-      bool& lane_waited = waited[program_.ops[one.op].lane];
-      if (!lane_waited) op.waits.push_back(one.op);
+      bool& lane_waited = waited[program_.ops[sent[i].op].lane];
+      if (!lane_waited) op.waits.push_back(sent[i].op);
       lane_waited = true;
     }
     sent.assign(kept.rbegin(), kept.rend());
@@ -123,7 +118,10 @@ class Bounds {
   Program& program_;
   const ProgramSet& set_;
   const Layout& layout_;
-  std::array<Row, 2> rows_;       // of the device, and of the host beside it
+  std::optional<OpId> last_;  // computation
+  size_t computed_ = 0;
+  std::vector<Sent> sent_;
+  std::array<Row, 2> rows_;       // of works: with Layout::early_updates those on the host have their own
   std::vector<uint8_t> on_host_;  // by op: its row
 };
 

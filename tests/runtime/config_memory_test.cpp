@@ -162,7 +162,7 @@ TEST_CASE("updates as soon as gradients are there are refused with what needs th
     CHECK(has(error, "memory.update_when to \"after_norm\""));
     CHECK(has(error, part));
   };
-  refused("", "gradient_clipping = 1.0 (default)");
+  refused("", "gradient_clipping = 1.0 (the default)");
   refused(R"("gradient_clipping": 0.5,)", "Set gradient_clipping to 0");
   refused(unclipped + R"("fp16": {"enabled": true},)", "Set fp16.loss_scale to a fixed scale");
   refused(unclipped + R"("optimizer": {"type": "Adafactor"},)", "optimizer.type = \"Adafactor\" (ds.json:1)");

@@ -6,7 +6,9 @@
 #include "models/model.h"
 #include "runtime/nominal_cluster.h"
 #include "runtime/simulator.h"
+#include "runtime/verifier.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/mutate.h"
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
@@ -179,6 +181,22 @@ TEST_CASE("what needs the norm before updates is refused") {
   CHECK_THROWS_AS(run(model, s), core::ConfigError);
 }
 
+TEST_CASE("a block that runs behind the update of its weights is refused") {
+  const models::Model model = make_toy(4, 12, 17, 5, false, false);
+  const runtime::Layout layout = make_layout(model, early());
+  runtime::ProgramSet set = runtime::compile(layout, {"init", "step", "export"}).set;
+  runtime::Program& step = program_of(set, "step");
+  insert_op(step, find_op(step, "share control"), step.ops[find_op(step, "forward embed")]);
+  std::string message;
+  try {
+    runtime::verify(set, layout);
+  } catch (const core::ProgramError& error) {
+    message = error.what();
+  }
+  CAPTURE(message);
+  CHECK(message.find("has updated 'embed.weight' before") != std::string::npos);
+}
+
 TEST_CASE(
     "states behind the device move while earlier blocks run: a step is no longer, and less of the way is exposed") {
   const models::Model model = models::make_gpt2({8, 512, 8, 512, 8192, 0, false});
@@ -191,7 +209,8 @@ TEST_CASE(
         s.placement = all_in(tier, update);
         const auto simulated = [&](bool as_ready) {
           s.early_updates = as_ready;
-          const runtime::Layout layout = make_layout(model, s);
+          runtime::Layout layout = make_layout(model, s);
+          layout.device = core::DeviceKind::cpu;
           const runtime::Compiled compiled = runtime::compile(layout, {"init", "step"}, {}, false);
           return runtime::simulate(compiled.set, compiled.set.program("step"), layout,
                                    runtime::nominal_cluster(layout.device));
