@@ -34,25 +34,6 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type);
 // Of a GPU: the FLOP/s of one large product of bf16 matrices with random elements.
 double matrix_rate(int rounds);
 
-struct TrainBenchStage {
-  int stage = 0;
-  Spread step_seconds;
-  double tokens_per_second = 0, model_flops_per_second = 0;  // of all ranks, from the median
-  Spread of_first;  // step time of the first stage ÷ this one's, round by round
-  uint64_t rank_bytes = 0;
-  double exposed_comm_seconds = 0;  // median, rank 0
-};
-struct TrainBench {
-  std::vector<TrainBenchStage> stages;
-  double ceiling_flops_per_second = 0;  // of all ranks: median of measurements before, between and after
-  Spread ceiling;
-  Spread matrix_rate;  // of a GPU, measured as often; 0 on a CPU
-  double flops_per_token = 0;
-  int64_t tokens_per_step = 0;
-};
-// Steps of every stage in turn within one process; the first round is not counted.
-TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress);
-
 struct SaveBench {
   uint64_t bytes = 0;                 // of one checkpoint
   Spread step_seconds;                // without a save in flight

@@ -1,8 +1,13 @@
+#include "runtime/bench/train.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
+#include <map>
 #include <memory>
 
-#include "runtime/bench/bench.h"
+#include "core/philox.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {
@@ -13,8 +18,61 @@ struct StageRun {
   Config config;
   Layout layout;
   std::unique_ptr<Session> session;
-  std::vector<double> seconds, exposed;
+  double setup_seconds = 0;
+  std::vector<double> seconds, exposed_comm, exposed_io;
+  Moved moved;
 };
+
+// Parameters as `load` asks for them. The length of the table is prime, so that rows of weights differ.
+decltype(Rank::load) weights_of_a_table(const models::Model& model) {
+  std::vector<float> table(1000003);
+  core::random_normals({1, core::init_step, 0}, 0, static_cast<int64_t>(table.size()), table.data());
+  std::map<std::string, std::pair<const models::Param*, size_t>> params;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    params[param.name] = {&param, params.size() * 104729};
+  }
+  return [table, params](const std::string& name, int64_t begin, std::span<float> out) {
+    const auto [param, shift] = params.at(name);
+    if (param->init != models::Init::normal) {
+      std::fill(out.begin(), out.end(), param->init == models::Init::ones ? 1.0f : 0.0f);
+      return;
+    }
+    const float deviation = param->deviation;
+    size_t at = (shift + static_cast<size_t>(begin)) % table.size();
+    for (size_t done = 0; done < out.size(); at = 0) {
+      const size_t count = std::min(out.size() - done, table.size() - at);
+      std::transform(table.begin() + static_cast<std::ptrdiff_t>(at),
+                     table.begin() + static_cast<std::ptrdiff_t>(at + count),
+                     out.begin() + static_cast<std::ptrdiff_t>(done), [=](float x) { return x * deviation; });
+      done += count;
+    }
+  };
+}
+
+// Bytes that the copies of one lane moved ÷ the time that they took.
+double copy_rate(Executor& executor, const ProgramSet& set, LaneKind kind) {
+  double bytes = 0, seconds = 0;
+  for (const TraceEvent& event : executor.trace()) {
+    const Op& op = event.program->ops[event.op];
+    if (set.lanes[op.lane].kind != kind || (op.kind != OpKind::fetch && op.kind != OpKind::evict)) continue;
+    const Moved copied = moved(set, op);
+    bytes += static_cast<double>(copied.to_device + copied.to_host);
+    seconds += event.end_seconds - event.start_seconds;
+  }
+  return seconds > 0 ? bytes / seconds : 0;
+}
+
+void measure_tiers(Session& session, TrainBenchStage& row) {
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    row.planned_bytes[t] = session.compiled().plan.tiers[t].peak_bytes;
+    const core::Arena* arena = session.arena(0, static_cast<core::Tier>(t));
+    row.measured_bytes[t] = arena ? arena->highest_touched() : 0;
+  }
+  if (const offload::BlockFile* file = session.file(0)) {
+    row.measured_bytes[static_cast<size_t>(core::Tier::nvme)] = file->highest_written();
+  }
+}
 
 }  // namespace
 
@@ -24,14 +82,17 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   std::vector<std::unique_ptr<StageRun>> candidates;
   for (int stage : stages) {
     progress(fmt::format("setting up stage {}", stage));
+    const auto begin = std::chrono::steady_clock::now();
     auto c = std::make_unique<StageRun>();
     c->config = config;
     c->config.zero.stage = stage;
     c->layout = make_layout(c->config, model);
     Layout& layout = c->layout;
-    c->session = std::make_unique<Session>(layout, compile_within_budget(c->config, layout, {"init", "step"}),
-                                           session_options(c->config), SessionHooks{random_batches(layout, step), {}});
-    c->session->run("init", {});
+    c->session = std::make_unique<Session>(layout, compile_within_budget(c->config, layout, {"load", "step"}),
+                                           session_options(c->config),
+                                           SessionHooks{random_batches(layout, step), weights_of_a_table(model)});
+    c->session->run("load", {});
+    c->setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     candidates.push_back(std::move(c));
   }
   TrainBench bench;
@@ -45,17 +106,24 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     if (config.run.device == core::DeviceKind::cuda) rates.push_back(matrix_rate(3));
   };
   measure_ceiling();
+  const auto take_step = [&](StageRun& c) {
+    StepInputs inputs;
+    inputs.seed = 1;
+    inputs.rates.lr = 1e-4;
+    inputs.step = step;
+    return time_ranks(1, 1, [&](int) { c.session->run("step", inputs); });
+  };
   for (int round = 0; round <= rounds; ++round) {
     for (auto& c : candidates) {
       progress(fmt::format("round {} of {}, stage {}", round, rounds, c->config.zero.stage));
-      StepInputs inputs;
-      inputs.seed = 1;
-      inputs.rates.lr = 1e-4;
-      inputs.step = step;
-      const double seconds = time_ranks(1, 1, [&](int) { c->session->run("step", inputs); });
+      Executor& executor = c->session->executor(0);
+      const Moved before = executor.moved_bytes();
+      const double seconds = take_step(*c);
       if (round == 0) continue;
       c->seconds.push_back(seconds);
-      c->exposed.push_back(c->session->executor(0).exposed_comm_seconds());
+      c->exposed_comm.push_back(executor.exposed_comm_seconds());
+      c->exposed_io.push_back(executor.exposed_io_seconds());
+      c->moved = executor.moved_bytes() - before;
     }
     ++step;
     if (round == rounds / 2) measure_ceiling();
@@ -64,6 +132,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   bench.ceiling = spread(ceilings);
   bench.ceiling_flops_per_second = bench.ceiling.median;
   bench.matrix_rate = spread(rates);
+  for (const optimizer::Unit& unit : layout.units.units) bench.parameters += unit.parameters();
   for (const auto& c : candidates) {
     TrainBenchStage row;
     row.stage = c->config.zero.stage;
@@ -73,8 +142,21 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     std::vector<double> ratios;
     for (size_t i = 0; i < c->seconds.size(); ++i) ratios.push_back(candidates.front()->seconds[i] / c->seconds[i]);
     row.of_first = spread(ratios);
-    row.rank_bytes = c->session->compiled().plan.device().peak_bytes;
-    row.exposed_comm_seconds = spread(c->exposed).median;
+    row.setup_seconds = c->setup_seconds;
+    row.exposed_comm_seconds = spread(c->exposed_comm).median;
+    row.exposed_io_seconds = spread(c->exposed_io).median;
+    row.moved = c->moved;
+    if (row.moved.to_device + row.moved.to_host > 0) {
+      progress(fmt::format("copies of stage {}", row.stage));
+      Executor& executor = c->session->executor(0);
+      executor.set_tracing(true);
+      take_step(*c);
+      executor.set_tracing(false);
+      const ProgramSet& set = c->session->compiled().set;
+      row.to_device_bytes_per_second = copy_rate(executor, set, LaneKind::to_device);
+      row.to_host_bytes_per_second = copy_rate(executor, set, LaneKind::to_host);
+    }
+    measure_tiers(*c->session, row);
     bench.stages.push_back(row);
   }
   return bench;

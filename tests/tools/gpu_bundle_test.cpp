@@ -62,7 +62,7 @@ TEST_CASE("the scripts of the GPU bundle are scripts, and say without a GPU what
   CHECK(syntax.code == 0);
   const Result list = run_command("env -u ZRT_PROGRAMS " + tools + "run.sh --list");
   CHECK(list.code == 0);
-  for (const char* part : {"facts", "kernels", "models", "runtime", "sanitizer", "bench", "peers"}) {
+  for (const char* part : {"facts", "kernels", "models", "runtime", "sanitizer", "bench", "peers", "offload"}) {
     CHECK_THAT(list.text, Contains("\n" + std::string(part) + ' ') || Catch::Matchers::StartsWith(part));
   }
   CHECK_THAT(list.text, Contains("target gpu_bundle"));
@@ -71,6 +71,7 @@ TEST_CASE("the scripts of the GPU bundle are scripts, and say without a GPU what
   CHECK(refused.code == 2);
   CHECK_THAT(refused.text, Contains("names 'kernel'") && Contains("sanitizer"));
   CHECK_THAT(run_command(tools + "run.sh --seconds 900").text, Contains("at most at 470"));
+  CHECK_THAT(run_command(tools + "run.sh --runs 17b,18b").text, Contains("names '18b'") && Contains("40b"));
 }
 
 TEST_CASE("programs that fail, crash or hang are named in the table, and the rest runs all the same") {
@@ -101,4 +102,37 @@ TEST_CASE("programs that fail, crash or hang are named in the table, and the res
   const std::string text{std::istreambuf_iterator<char>(log), {}};
   CHECK_THAT(text, Contains("device cuda"));
   CHECK(run_command(run + "models").code == 0);
+}
+
+TEST_CASE("Runs of models larger than a GPU are those that the plans were made of, and their copies are told") {
+  if (!found("python3") || !found("xz")) return;
+  const Folder folder("gpu_bundle_offload");
+  fs::create_directories(folder / "stage/bin");
+  folder.write("stage/bin/zrt", R"sh(#!/bin/bash
+echo "$@" >>"$(dirname "$0")/asked"
+cat <<'X'
+{"parameters": 17000000000, "stages": [{"tokens_per_second": 900.5, "step_seconds": {"median": 4.5}, "setup_seconds": 80,
+ "exposed_io_seconds": 2.25, "moved_bytes": {"to_device": 5000000000, "to_host": 6000000000, "read": 7000000000,
+ "written": 8000000000}, "copy_bytes_per_second": {"to_device": 4e10, "to_host": 3e10},
+ "tiers": {"device": {"planned_bytes": 1073741824, "measured_bytes": 1073741824}}}]}
+X
+)sh");
+  fs::permissions(folder / "stage/bin/zrt", fs::perms::owner_all);
+  make_bundle(folder);
+  // In place of PyTorch's rates on a GPU.
+  folder.write("bundle/facts.py", "print('{\"copy_bytes_per_second\": {\"host_to_device\": 5e10}}')\n");
+  const Result run = run_command("TMPDIR=" + folder.path.string() + " " + (folder / "bundle/run.sh") + " --out " +
+                                 (folder / "out") + " --parts offload --runs 17b");
+  INFO(run.text);
+  REQUIRE(run.code == 0);
+  CHECK_THAT(run.text, Contains("17.00B parameters, 900 tokens/s") && Contains("exposed io 2.25 s") &&
+                           Contains("device 1.00/1.00 GiB") && Contains("written 8.0 GB") &&
+                           Contains("to_device 40.0 GB/s (0.80 of pinned), to_host 30.0 GB/s\n"));
+  const auto row = read_json(folder / "out/results.json")["offload"].at(0);
+  const std::string command = row["command"];
+  for (const char* part : {"zrt bench train --device cuda", "model.layers=54",
+                           "memory.device_budget_bytes=146028888064", "memory.host_budget_bytes=126701535232"}) {
+    CHECK_THAT(command, Contains(part));
+  }
+  CHECK(row["of_pinned"].size() == 1);
 }

@@ -23,6 +23,7 @@ int bench_predict(const Args& args);
 int bench_offload(const Args& args);
 int bench_overlap(const Args& args);
 int bench_traffic(const Args& args);
+int bench_train(const Args& args);
 int bench_tune(const Args& args);
 int bench_io(const Args& args);
 

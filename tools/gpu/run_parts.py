@@ -12,6 +12,7 @@ from pathlib import Path
 
 import benches
 import jobs
+import offloads
 
 HERE = Path(__file__).resolve().parent
 PARTS = {
@@ -22,6 +23,7 @@ PARTS = {
     "sanitizer": "compute-sanitizer's memcheck, racecheck and synccheck on a few small tests",
     "bench": "zrt bench train of the models below",
     "peers": "the same models in PyTorch",
+    "offload": "zrt bench train of models larger than the GPU; only where --parts names it",
 }
 # Small cases of every kind of kernel: under the tools a test takes up to fifty times as long.
 SANITIZED = [
@@ -97,15 +99,18 @@ def show(results, lacks):
 
 def main():
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--parts", default=",".join(PARTS), help="commas between; all without it")
+    parser.add_argument("--parts", help="commas between; all but offload without it")
     parser.add_argument("--list", action="store_true", help="print the parts, their programs and what is missing here")
     parser.add_argument("--seconds", type=float, default=450, help="of one part, at most 470 (450)")
     parser.add_argument("--out", type=Path, default=Path("gpu_results"), help="folder of the results (gpu_results)")
     parser.add_argument("--jobs", type=int, default=4, help="tests that run side by side (4)")
     parser.add_argument("--models", default=",".join(benches.MODELS), help="of bench and peers")
+    parser.add_argument("--runs", default=",".join(offloads.RUNS), help="of offload; each takes minutes")
     options = parser.parse_args()
-    parts, models = options.parts.split(","), options.models.split(",")
-    for chosen, legal, what in ((parts, PARTS, "--parts"), (models, benches.MODELS, "--models")):
+    given = options.parts or ",".join(part for part in PARTS if options.list or part != "offload")
+    parts, models, runs = given.split(","), options.models.split(","), options.runs.split(",")
+    for chosen, legal, what in ((parts, PARTS, "--parts"), (models, benches.MODELS, "--models"),
+                                (runs, offloads.RUNS, "--runs")):
         for name in chosen:
             if name not in legal:
                 parser.error(f"{what} names '{name}'; legal are {', '.join(legal)}")
@@ -133,16 +138,19 @@ def main():
         deadline = begin + options.seconds
         if part == "bench":
             rows = benches.run_bench(programs, HERE, out / "logs", models, deadline)
+        elif part == "offload":
+            rows = offloads.run_offload(programs, HERE, out / "logs", runs, deadline, out / "nvme")
         else:
             side_by_side = options.jobs if part in ("kernels", "models", "runtime", "sanitizer") else 1
             rows = jobs.run(jobs_of(part, programs, out, models), side_by_side, deadline, out / "logs", part)
         results += [{"part": part, **row} for row in rows]
         details[part] = time.monotonic() - begin
         content = {"commit": commit, "missing": lacks, "part_seconds": details, "results": results,
-                   "comparison": benches.compare(results)}
+                   "comparison": benches.compare(results), "offload": offloads.compare(results)}
         (out / "results.json").write_text(json.dumps(content, indent=1))
     show(results, lacks)
     benches.show(results)
+    offloads.show(results)
     return 1 if any(r["result"] in ("FAILED", "TIMEOUT", "NOT RUN") for r in results) else 0
 
 

@@ -1,0 +1,121 @@
+// `zrt bench train`: whole training steps on random tokens.
+#include <fmt/format.h>
+
+#include <iostream>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/ledger.h"
+#include "runtime/bench/train.h"
+#include "tools/commands/arguments.h"
+#include "tools/commands/bench.h"
+
+namespace zrt::tools {
+namespace {
+
+Json tiers_json(const runtime::TrainBenchStage& stage) {
+  Json tiers;
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    tiers[std::string(core::tier_names[t])] = {{"planned_bytes", stage.planned_bytes[t]},
+                                               {"measured_bytes", stage.measured_bytes[t]}};
+  }
+  return tiers;
+}
+
+}  // namespace
+
+int bench_train(const Args& args) {
+  po::options_description options("options");
+  options.add_options()("model", po::value<std::string>()->default_value("gpt2-124m"), "model.preset")(
+      "ranks", po::value<int>()->default_value(2), "ranks, one thread each")(
+      "stages", po::value<std::string>()->default_value("0,3"), "ZeRO stages, all set up at once and run in turn")(
+      "dtype", po::value<std::string>()->default_value("bf16"), "bf16 or fp32")(
+      "micro-batch", po::value<int64_t>()->default_value(4), "samples per rank")(
+      "rounds", po::value<int>()->default_value(5), "counted steps of each stage")(
+      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")("json", "print JSON");
+  add_device_option(options);
+  po::variables_map values;
+  if (!parse(args, "zrt bench train [--model PRESET] [--ranks N] …", options, {}, values)) return 0;
+  const std::string dtype = values["dtype"].as<std::string>();
+  if (dtype != "bf16" && dtype != "fp32") {
+    throw core::UsageError(fmt::format("--dtype is '{}'; legal are bf16 and fp32", dtype));
+  }
+  std::vector<int> stages;
+  std::stringstream list(values["stages"].as<std::string>());
+  for (std::string item; std::getline(list, item, ',');) {
+    if (item.size() != 1 || item[0] < '0' || item[0] > '3') {
+      throw core::UsageError(fmt::format("--stages holds '{}'; legal are 0, 1, 2 and 3 with commas between", item));
+    }
+    stages.push_back(item[0] - '0');
+  }
+  const int rounds = values["rounds"].as<int>();
+  if (stages.empty() || rounds < 1) throw core::UsageError("--stages and --rounds must not be empty or below 1");
+  const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
+                  {"gradient_accumulation_steps", 1},
+                  {"bf16", {{"enabled", dtype == "bf16"}}},
+                  {"gradient_clipping", 1.0},
+                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
+                  {"model", {{"preset", values["model"].as<std::string>()}}}};
+  std::vector<std::string> sets = config_sets(values);
+  const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
+  const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
+  end_bench_progress();
+  const bool gpu = config.run.device == core::DeviceKind::cuda;
+  Json rows = Json::array();
+  for (const auto& s : bench.stages) {
+    rows.push_back({{"stage", s.stage},
+                    {"step_seconds", spread_json(s.step_seconds)},
+                    {"tokens_per_second", s.tokens_per_second},
+                    {"model_flops_per_second", s.model_flops_per_second},
+                    {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
+                    {"of_matrix_rate", gpu ? Json(s.model_flops_per_second / bench.matrix_rate.median) : Json()},
+                    {"speed_of_first_stage", spread_json(s.of_first)},
+                    {"setup_seconds", s.setup_seconds},
+                    {"exposed_comm_seconds", s.exposed_comm_seconds},
+                    {"exposed_io_seconds", s.exposed_io_seconds},
+                    {"moved_bytes",
+                     {{"to_device", s.moved.to_device},
+                      {"to_host", s.moved.to_host},
+                      {"read", s.moved.read},
+                      {"written", s.moved.written}}},
+                    {"copy_bytes_per_second",
+                     {{"to_device", s.to_device_bytes_per_second}, {"to_host", s.to_host_bytes_per_second}}},
+                    {"tiers", tiers_json(s)}});
+  }
+  if (values.count("json")) {
+    std::cout << Json{{"model", config.model.preset},
+                      {"parameters", bench.parameters},
+                      {"ranks", config.mesh.world()},
+                      {"dtype", dtype},
+                      {"tokens_per_step", bench.tokens_per_step},
+                      {"flops_per_token", bench.flops_per_token},
+                      {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling)},
+                      {"device", core::device_description(config.run.device)},
+                      {"matrix_flops_per_second", spread_json(bench.matrix_rate)},
+                      {"stages", rows}}
+                     .dump(1)
+              << "\n";
+    return 0;
+  }
+  std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
+                           dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
+  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", spread_text(bench.ceiling, 1e9));
+  if (gpu) {
+    std::cout << fmt::format("{}; one large bf16 product: {} TFLOP/s, of which the first stage reaches {:.3f}\n",
+                             core::device_description(config.run.device), spread_text(bench.matrix_rate, 1e12),
+                             bench.stages.front().model_flops_per_second / bench.matrix_rate.median);
+  }
+  std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>10}  {:>20}  {:>12}  {:>12}  {:>10}\n", "stage", "step s",
+                           "tokens/s", "model GFLOP/s", "of ceiling", "of first stage", "exposed comm", "exposed io",
+                           "per rank");
+  for (const auto& s : bench.stages) {
+    std::cout << fmt::format(
+        "{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>10.3f}  {:>20}  {:>10.3f} s  {:>10.3f} s  {:>10}\n", s.stage,
+        spread_text(s.step_seconds, 1), s.tokens_per_second, s.model_flops_per_second / 1e9,
+        s.model_flops_per_second / bench.ceiling_flops_per_second, spread_text(s.of_first, 1), s.exposed_comm_seconds,
+        s.exposed_io_seconds, core::format_bytes(s.planned_bytes[static_cast<size_t>(core::Tier::device)]));
+  }
+  return 0;
+}
+
+}  // namespace zrt::tools
