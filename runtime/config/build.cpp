@@ -123,7 +123,10 @@ ZeroConfig build_zero(Values& values) {
 int64_t reduce_every(Values& values, const ZeroConfig& zero, int64_t accumulation) {
   constexpr const char* key = "parallel.reduce_every";
   if (values.is_null(key)) {
-    values.infer(key, optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation));
+    // Where all microbatches of a step go through a block before the next block, one reduction is enough.
+    const bool by_layer = values.text("memory.microbatch_order") == "layer_major";
+    const int64_t usual = optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation);
+    values.infer(key, by_layer ? accumulation : usual);
   }
   const int64_t every = values.integer(key, 1, most);
   if (accumulation % every != 0) {

@@ -150,6 +150,12 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(memory(R"("microbatch_order": "layer_major")").order == MicrobatchOrder::layer_major);
   CHECK(memory(R"("microbatch_order": "microbatch_major")").order == MicrobatchOrder::microbatch_major);
   CHECK(has(memory_error(R"("microbatch_order": "layers")"), "memory.microbatch_order = \"layers\""));
+  // All of a step is one window in layer-major order, unless the window is given.
+  const std::string more = R"("gradient_accumulation_steps": 4, "train_micro_batch_size_per_gpu": 1,
+                              "zero_optimization": {"stage": 3}, "memory": {"microbatch_order": )";
+  CHECK(parsed(more + R"("auto"},)").parallel.reduce_every == 1);
+  CHECK(parsed(more + R"("layer_major"},)").parallel.reduce_every == 4);
+  CHECK(parsed(more + R"("layer_major"}, "parallel": {"reduce_every": 2},)").parallel.reduce_every == 2);
 }
 
 TEST_CASE("updates as soon as gradients are there are refused with what needs the norm first") {
