@@ -77,7 +77,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& phases, c
     }
   }
   for (BufferId b = 0; b < used.size(); ++b) {
-    if (used[b] || !moves || set.buffers[b].life != Life::transient) continue;
+    if (used[b] || !moves || set.buffers[b].life == Life::carried) continue;
     set.buffers[b].bytes = 0, set.buffers[b].slots = 1, set.buffers[b].tier = Tier::device;
   }
   assign_memory(set, sabotage);

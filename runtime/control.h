@@ -47,7 +47,7 @@ struct NextStep {
 };
 
 // Why a run cannot go on; the executor throws it when a program has ended (throw_fault).
-enum class Fault : uint32_t { none, loss_scale_at_minimum };
+enum class Fault : uint32_t { none, loss_scale_at_minimum, updated_with_bad_gradient };
 
 struct Control {
   StepInputs inputs;

@@ -1,6 +1,9 @@
 #include "runtime/control_ops.h"
 
+#include <fmt/format.h>
+
 #include "core/device.h"
+#include "core/error.h"
 
 namespace zrt::runtime {
 namespace {
@@ -19,10 +22,17 @@ void prepare_step(const Rank& rank, Control& control) {
 
 void throw_fault(const Rank& rank, const Control& control) {
   if (control.fault == Fault::loss_scale_at_minimum) optimizer::throw_at_minimum(rank.loss_scale);
+  if (control.fault != Fault::updated_with_bad_gradient) return;
+  throw core::NumericError(fmt::format(
+      "the gradient is not finite (its norm is {}), and with memory.update_when = \"as_ready\" weights had "
+      "been updated with it before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
+      "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps.",
+      control.grad_norm));
 }
 
 DecideRules decide_rules(const Rank& rank) {
-  return {rank.layout->dp, static_cast<int>(rank.layout->shards()), rank.loss_scale, rank.clip};
+  return {rank.layout->dp, static_cast<int>(rank.layout->shards()), rank.loss_scale, rank.clip,
+          rank.layout->early_updates};
 }
 
 void begin_step(Control* control) {
@@ -49,6 +59,11 @@ void average(const ControlShare* shares, int ranks, Control* control) {
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {
   if (on_gpu()) return cuda::decide(shares, rules, control);
   decide_step(shares, rules, *control);
+}
+
+void decide_ahead(const Control* control, Control* decided) {
+  if (on_gpu()) return cuda::decide_ahead(control, decided);
+  decide_step_ahead(*control, *decided);
 }
 
 }  // namespace zrt::runtime

@@ -22,8 +22,10 @@ void count_loss(Control* control, const int32_t* targets, int64_t rows);
 void make_share(const Control* control, ControlShare* share);
 void average(const ControlShare* shares, int ranks, Control* control);
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control);
+// Writes the decision of another control block, which only updates read.
+void decide_ahead(const Control* control, Control* decided);
 
-#define ZRT_CONTROL_OPS(X) X(begin_step) X(count_loss) X(make_share) X(average) X(decide)
+#define ZRT_CONTROL_OPS(X) X(begin_step) X(count_loss) X(make_share) X(average) X(decide) X(decide_ahead)
 #define ZRT_CONTROL_DECLARE(name) decltype(runtime::name) name;
 namespace cuda {
 ZRT_CONTROL_OPS(ZRT_CONTROL_DECLARE)

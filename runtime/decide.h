@@ -12,6 +12,8 @@ struct DecideRules {
   int shards = 1;  // the first ranks' gradients are all there are; where groups have equal shards, others repeat them
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
+  // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
+  bool ahead = false;
 };
 
 ZRT_HD inline void clear_sums(Control& control) {
@@ -37,6 +39,13 @@ ZRT_HD inline void average_shares(const ControlShare* shares, int ranks, Control
   control.mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
 }
 
+// What updates follow that do not wait for the gradient's norm: the candidate, with the factor that decide_step takes
+// where it does not clip. Of `decided` the decision alone means something.
+ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
+  decided.decision = control.next.decision;
+  decided.decision.grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+}
+
 // Takes the candidate unless the gradient is not finite. The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip,
 // applied when it is above 1.
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
@@ -51,6 +60,7 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
     control.fault = Fault::loss_scale_at_minimum;
   }
   control.decision.skip = skip;
+  if (skip && rules.ahead) control.fault = Fault::updated_with_bad_gradient;
   if (skip) return;
   double factor = 1 / scale;
   if (rules.clip > 0) {

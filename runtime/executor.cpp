@@ -140,6 +140,8 @@ void Executor::run(const Program& program, Only only) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
   ++runs_;
+  const bool makes_states = program.phase == "init" || program.phase == "load";
+  if (!makes_states && control().fault == Fault::updated_with_bad_gradient) throw_fault(rank_, control());
   if (program.phase == "step") prepare_step(rank_, control());
   try {
     if (on_gpu()) before_program(program);

@@ -42,6 +42,9 @@ struct Layout {
   int64_t sequence = 1;
   int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
   MicrobatchOrder order = MicrobatchOrder::automatic;
+  // A unit is updated as soon as its gradient of the step is complete, before the norm of the whole gradient is known:
+  // nothing is clipped and no step can be skipped.
+  bool early_updates = false;
   Placement placement;
   double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names

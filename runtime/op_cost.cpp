@@ -223,6 +223,7 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
       return at_memory(access_bytes(set, op));
     case OpKind::begin:
     case OpKind::decide:
+    case OpKind::decide_ahead:
     case OpKind::average:
       return {start, Resource::compute};
   }

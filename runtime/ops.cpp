@@ -89,6 +89,8 @@ void run_op(const OpCall& call) {
       return run_average(call);
     case OpKind::decide:
       return run_decide(call);
+    case OpKind::decide_ahead:
+      return run_decide_ahead(call);
     case OpKind::sum:
       return run_sum(call);
     case OpKind::share_sums:

@@ -59,6 +59,7 @@ void run_norm(const OpCall& call);
 void run_share_control(const OpCall& call);
 void run_average(const OpCall& call);
 void run_decide(const OpCall& call);
+void run_decide_ahead(const OpCall& call);
 // ops_update.cpp
 void run_sum(const OpCall& call);
 void run_share_sums(const OpCall& call);

@@ -109,4 +109,9 @@ void run_decide(const OpCall& call) {
   decide(call.as<ControlShare>(Role::shares), decide_rules(call.rank), call.as<Control>(Role::control));
 }
 
+void run_decide_ahead(const OpCall& call) {
+  auto* control = call.as<Control>(Role::control);
+  decide_ahead(control, reinterpret_cast<Control*>(call.address(*call.find(Role::control, 1))));
+}
+
 }  // namespace zrt::runtime

@@ -31,11 +31,11 @@ bool runs_block(OpKind kind) {
 }
 
 std::string_view op_kind_name(OpKind kind) {
-  constexpr std::array<std::string_view, 25> names{
-      "init",     "load",      "begin",       "load_batch",  "forward", "backward",      "evaluate",
-      "decode",   "gather",    "reduce_grad", "gather_grad", "norm",    "share_control", "decide",
-      "average",  "sum",       "share_sums",  "fold",        "update",  "gather_state",  "export_state",
-      "snapshot", "recompute", "fetch",       "evict"};
+  constexpr std::array<std::string_view, 26> names{
+      "init",     "load",      "begin",       "load_batch",  "forward",     "backward",      "evaluate",
+      "decode",   "gather",    "reduce_grad", "gather_grad", "norm",        "share_control", "decide",
+      "average",  "sum",       "share_sums",  "fold",        "update",      "gather_state",  "export_state",
+      "snapshot", "recompute", "fetch",       "evict",       "decide_ahead"};
   return names[static_cast<size_t>(kind)];
 }
 

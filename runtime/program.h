@@ -108,9 +108,10 @@ enum class OpKind : uint8_t {
   gather_state,
   export_state,
   snapshot,
-  recompute,  // a forward again, for the backward that follows
-  fetch,      // a copy towards where an op needs it, from the tier behind
-  evict,      // … back to where it is at home
+  recompute,     // a forward again, for the backward that follows
+  fetch,         // a copy towards where an op needs it, from the tier behind
+  evict,         // … back to where it is at home
+  decide_ahead,  // what updates follow that do not wait for the norm
 };
 std::string_view op_kind_name(OpKind kind);
 bool runs_block(OpKind kind);  // with its weights: forward, recompute, backward, evaluate, decode

@@ -53,6 +53,11 @@ void Session::make_ranks(const SessionOptions& options) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
                                         layout_.dp, transport_.world(), transport_.world()));
   }
+  if (layout_.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
+    throw core::ConfigError(fmt::format(
+        "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
+        options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
+  }
   std::array<std::vector<std::unique_ptr<comm::Communicator>>, 3> groups;
   groups[0] = transport_.make_group("dp", options.timeout);
   if (layout_.groups.inner > 1) {
@@ -152,7 +157,10 @@ void Session::run_on_ranks(const Program& program, const StepInputs& inputs) {
 
 void Session::run(std::string_view phase, StepInputs inputs) {
   const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
-  if (stale_ && !step && !saves && phase != "refresh") run_on_ranks(compiled_.set.program("refresh"), inputs);
+  const bool makes = phase == "init" || phase == "load";
+  if (stale_ && !step && !saves && !makes && phase != "refresh") {
+    run_on_ranks(compiled_.set.program("refresh"), inputs);
+  }
   stale_ = step ? compiled_.set.has("refresh") : stale_ && saves;
   run_on_ranks(compiled_.set.program(phase), inputs);
 }

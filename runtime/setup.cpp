@@ -100,6 +100,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
   layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
   layout.order = config.memory.order;
+  layout.early_updates = config.memory.early_updates;
   layout.link_bytes_per_second = static_cast<double>(config.memory.link_bytes_per_second.value_or(0));
   layout.placement = make_placement(config.memory, layout);
   layout.open_placement = config.memory.open_placement;

@@ -14,7 +14,11 @@ struct StateBuffers {
   // weights of its shard, then each state kind. Empty without that program.
   std::vector<std::vector<BufferId>> snapshot;
   BufferId control = no_buffer, shares = no_buffer;
+  // With Layout::early_updates a control block of which updates read the decision, made ahead: norms go on writing the
+  // other one meanwhile.
+  BufferId ahead = no_buffer;
 
+  BufferId decided() const { return ahead != no_buffer ? ahead : control; }
   BufferId logical(size_t unit) const { return master[unit] != no_buffer ? master[unit] : weight[unit]; }
 };
 

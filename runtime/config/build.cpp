@@ -269,6 +269,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.data = build_data(values);
   config.memory = build_memory(values, config.zero, config.run);
   build_forms(values, config);
+  build_update_when(values, config);
 
   config.warnings = values.warnings;
   for (const Value& value : values.all()) {

@@ -16,7 +16,8 @@ ModelConfig build_model(Values& values);
 DataConfig build_data(const Values& values);
 OptimizerConfig build_optimizer(Values& values);
 MemoryConfig build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run);
-void build_forms(const Values& values, Config& config);  // memory.moments and memory.master: of the states
+void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
+void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm
 LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps);
 
 }  // namespace zrt::runtime::configuration

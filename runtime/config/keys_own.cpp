@@ -67,6 +67,7 @@ constexpr Key memory_keys[] = {
     {"nvme_path", t_text | t_null, "null", Use::implemented},
     {"placement", t_text | t_list, R"("auto")", Use::implemented},
     {"update", t_text, R"("auto")", Use::implemented},
+    {"update_when", t_text, R"("after_norm")", Use::implemented},
     {"recompute", t_text | t_list, R"("auto")", Use::implemented},
     {"microbatch_order", t_text, R"("auto")", Use::implemented},
     {"link_bytes_per_second", t_int | t_null, "null", Use::implemented},

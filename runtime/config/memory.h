@@ -41,6 +41,7 @@ struct MemoryConfig {
   std::vector<PlacementRule> rules;
   bool open_placement = true;  // what no rule moves may be moved where a budget asks for it
   UpdateSide update = UpdateSide::automatic;
+  bool early_updates = false;                // as soon as a unit's gradient is there, without its norm
   Recompute recompute = Recompute::none;     // of recompute_layers
   std::vector<LayerRange> recompute_layers;  // empty: all
   std::string recompute_from;                // key, value and place, for messages

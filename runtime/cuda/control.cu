@@ -36,6 +36,10 @@ __global__ void decide_kernel(const ControlShare* shares, DecideRules rules, Con
   decide_step(shares, rules, *control);
 }
 
+__global__ void decide_ahead_kernel(const Control* control, Control* decided) {
+  decide_step_ahead(*control, *decided);
+}
+
 }  // namespace
 
 void begin_step(Control* control) {
@@ -56,6 +60,10 @@ void average(const ControlShare* shares, int ranks, Control* control) {
 
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {
   core::cuda::launch(decide_kernel, 1, 1, 0, shares, rules, control);
+}
+
+void decide_ahead(const Control* control, Control* decided) {
+  core::cuda::launch(decide_ahead_kernel, 1, 1, 0, control, decided);
 }
 
 }  // namespace zrt::runtime::cuda

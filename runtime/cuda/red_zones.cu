@@ -18,7 +18,8 @@ __global__ void paint(Zones zones) {
 }
 
 __global__ void inspect(Zones zones, uint32_t first, uint32_t op, BrokenZone* broken) {
-  const bool damaged = zones.at[blockIdx.x][threadIdx.x] != std::byte{core::red_zone_byte};
+  const std::byte found = zones.at[blockIdx.x][threadIdx.x];
+  const bool damaged = found != std::byte{core::red_zone_byte} && found != std::byte{core::canary_byte};
   if (__syncthreads_or(damaged) == 0 || threadIdx.x != 0) return;
   if (atomicCAS(&broken->op, 0u, op + 1) == 0) broken->zone = first + blockIdx.x;
 }

@@ -20,5 +20,8 @@ void average(const ControlShare*, int, Control*) {
 void decide(const ControlShare*, const DecideRules&, Control*) {
   throw core::Error(core::cuda::not_built);
 }
+void decide_ahead(const Control*, Control*) {
+  throw core::Error(core::cuda::not_built);
+}
 
 }  // namespace zrt::runtime::cuda

@@ -55,11 +55,13 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
 Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
 // Attaches weights and gradients to forwards and backwards, and inserts what the strategy asks for: gathers, reductions
-// and the update at the end of a step.
+// and the updates: at the end of a step, or with Layout::early_updates as soon as they can be. Throws ConfigError where
+// the optimizer cannot do that.
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
-// For every unit the optimizer's rounds of sums, then its update.
-void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state);
+// For each of the units the optimizer's rounds of sums, then its update.
+void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
+                 const std::vector<uint32_t>& units);
 
 Draft make_init(const Layout& layout, const StateBuffers& state, bool load);
 // Brings every unit's logical fp32 weights together, one unit at a time, and exports them.

@@ -28,7 +28,7 @@ uint8_t lane_between(Tier from, Tier to) {
 }  // namespace
 
 Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state)
-    : set_(set), layout_(layout), control_(state.control) {
+    : set_(set), layout_(layout), control_(state.control), decided_(state.decided()) {
   const bool rounds = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
@@ -122,7 +122,7 @@ bool Offload::overwrites(const Op& op, const Access& access) const {
 
 BufferId Offload::copy_buffer(BufferId home, Index slot, Tier tier, bool part) {
   // Of activations two, so that one moves while the other is worked on.
-  const uint32_t parity = homes_.count(home) == 0 && home != control_ ? slot.first % 2 : 0;
+  const uint32_t parity = homes_.count(home) == 0 && !is_control(home) ? slot.first % 2 : 0;
   const auto [found, inserted] = buffers_.try_emplace({home, tier, part, parity}, no_buffer);
   if (!inserted) return found->second;
   const Buffer& original = set_.buffers[home];
@@ -188,7 +188,7 @@ Offload::Copy* Offload::find(BufferId home, Index slot, Tier tier, bool part) {
 void Offload::attach(Op& op, Access& access) {
   const BufferId home = access.buffer;
   const Tier tier = tier_for(op, access);
-  const bool placed = homes_.count(home) > 0 || home == control_ || access.role == Role::saved ||
+  const bool placed = homes_.count(home) > 0 || is_control(home) || access.role == Role::saved ||
                       access.role == Role::input || access.role == Role::output;
   if (!placed || tier == set_.buffers[home].tier) {
     // What is written at home makes copies worthless.
@@ -229,7 +229,9 @@ bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& cop
       if (access.buffer != copy.home || !same(access.slot, copy.slot)) continue;
       return tier_for(ops[i], access) == copy.tier && needs_shard(ops[i], access) == copy.part;
     }
-    if (copy.home != control_ && works(ops[i]) && between++ == (grad ? 1 : 0)) return false;
+    // Updates of other units that come before a gradient's reduction do not send it home first.
+    const bool passes = is_control(copy.home) || !works(ops[i]) || (grad && layout_.early_updates && !computes(ops[i]));
+    if (!passes && between++ == (grad ? 1 : 0)) return false;
   }
   return false;
 }

@@ -43,6 +43,7 @@ class Offload {
   bool needs_shard(const Op& op, const Access& access) const;
   bool overwrites(const Op& op, const Access& access) const;
   void attach(Op& op, Access& access);
+  bool is_control(BufferId buffer) const { return buffer == control_ || buffer == decided_; }
   Copy* find(BufferId home, Index slot, Tier tier, bool part);
   void bring(const Op& op, const Copy& copy, bool shard_only);
   void write_back(const Op& op, const Copy& copy);
@@ -55,7 +56,7 @@ class Offload {
 
   ProgramSet& set_;
   const Layout& layout_;
-  BufferId control_;
+  BufferId control_, decided_;
   std::map<BufferId, Home> homes_;
   std::map<std::tuple<BufferId, Tier, bool, uint32_t>, BufferId> buffers_;
   // Of the draft at hand.

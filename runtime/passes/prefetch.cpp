@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "runtime/passes/draft.h"
@@ -94,6 +95,7 @@ class Prefetcher {
       for (size_t g : waiting) gathers_[g].consumer = current_.size();
       waiting.clear();
       current_.push_back(read);
+      beside_.push_back(layout_.early_updates && op.kind == OpKind::update);
       range.pieces.back().work.push_back(std::move(op));
       range.pieces.emplace_back();
     }
@@ -150,7 +152,7 @@ class Prefetcher {
   void choose() {
     ahead_.assign(current_.size(), {});
     find_passed();
-    size_t last = 0;
+    std::array<size_t, 2> lasts{};
     for (Gather& gather : gathers_) {
       const Range& range = ranges_[gather.segment];
       size_t& position = gather.position = gather.consumer;
@@ -163,6 +165,7 @@ class Prefetcher {
         }
         continue;
       }
+      size_t& last = lasts[beside_[gather.consumer]];
       const size_t floor = std::max(last, range.crosses ? ranges_[*range.previous].first : range.first);
       while (position > floor && may_stand_before(position - 1, gather) && !needs(gather.op, passed_[position - 1])) {
         --position;
@@ -215,13 +218,22 @@ class Prefetcher {
     const bool fetch = gather.op.kind == OpKind::fetch;
     if (!fetch && !layout_.overlap) return false;
     if (!fetch && gather.elements == 0) return true;
+    // What updates need that come between backwards, and what the backwards need, do not count for each other. Of the
+    // former nothing comes earlier than while one block runs.
+    const uint8_t beside = beside_[gather.consumer];
     int64_t all = gather.elements;
     bool others = false;
     for (const auto& [consumer, elements] : ahead_[q]) {
+      if (beside_[consumer] != beside) continue;
       all += elements;
       others = others || (consumer != gather.consumer && elements > 0);
     }
-    if (all + current_[q] > layout_.max_live) return false;
+    if (all + (beside_[q] == beside ? current_[q] : 0) > layout_.max_live) return false;
+    if (!layout_.prefetch && beside && !beside_[q]) {
+      const auto first = beside_.begin() + static_cast<std::ptrdiff_t>(q) + 1;
+      others = others || std::find(first, beside_.begin() + static_cast<std::ptrdiff_t>(gather.consumer), 0) !=
+                             beside_.begin() + static_cast<std::ptrdiff_t>(gather.consumer);
+    }
     if (!layout_.prefetch) return !others;
     // A fetch always may come while the work before its own goes on, unless nothing may.
     return all <= *layout_.prefetch || (fetch && *layout_.prefetch > 0 && !others);
@@ -278,6 +290,7 @@ class Prefetcher {
   std::vector<Gather> gathers_;
   std::vector<std::vector<const Op*>> passed_;    // by work
   std::vector<int64_t> current_;                  // by work: gathered elements that it reads
+  std::vector<uint8_t> beside_;                   // by work: an update between blocks
   std::vector<std::map<size_t, int64_t>> ahead_;  // by work: gathered beside it for later ones
 };
 

@@ -73,7 +73,7 @@ class UpdatePass {
   static void touch(Op& op, BufferId buffer, Role role, Use use) {
     if (buffer != no_buffer) op.accesses.push_back({buffer, role, use, {}});
   }
-  void read_control(Op& op) const { touch(op, state_.control, Role::control, Use::read); }
+  void read_control(Op& op) const { touch(op, state_.decided(), Role::control, Use::read); }
   void touch_states(Op& op, Use use) const {
     for (BufferId kind : state_.states[unit_]) touch(op, kind, Role::state, use);
   }
@@ -87,8 +87,9 @@ class UpdatePass {
 
 }  // namespace
 
-void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) UpdatePass(segment, set, layout, state, u).emit();
+void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
+                 const std::vector<uint32_t>& units) {
+  for (uint32_t u : units) UpdatePass(segment, set, layout, state, u).emit();
 }
 
 }  // namespace zrt::runtime

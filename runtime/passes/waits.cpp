@@ -11,24 +11,35 @@ namespace {
 
 // Keeps communication at its place. A gather starts when the computation in front of which it stands can start; a
 // computation waits for the reductions of all blocks but the last one, or with overlap but the last two. What needs no
-// buffer of its own may run ahead. Without overlap nothing runs beside a computation.
+// buffer of its own may run ahead. Without overlap nothing runs beside a computation. Updates on the host between
+// blocks are a row of works of their own: neither row waits for what the other one moves.
 class Bounds {
  public:
   Bounds(Program& program, const ProgramSet& set, const Layout& layout)
       : program_(program), set_(set), layout_(layout) {}
 
   void add() {
+    find_rows();
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
+      Row& row = rows_[on_host_[id]];
+      const int64_t type = static_cast<int64_t>(core::dtype_size(layout_.compute));
       if (works(op)) {
-        wait_for_sent(op);
-        if (op.kind != OpKind::recompute) ++computed_;  // one with its backward
+        // A recompute counts as one with its backward.
+        const bool counts = op.kind != OpKind::recompute;
+        wait_for_sent(op, row.evicted, row.worked);
+        row.worked += counts;
+        row.last = id;
+        if (!computes(op)) return;
+        wait_for_sent(op, sent_, computed_);
+        computed_ += counts;
         last_ = id;
       } else if (op.kind == OpKind::fetch) {
-        if (last_) op.waits.push_back(*last_);
+        for (uint8_t r = 0; r <= on_host_[id]; ++r) {
+          if (rows_[r].last) op.waits.push_back(*rows_[r].last);
+        }
       } else if (op.kind == OpKind::evict) {
-        sent_.push_back(
-            {id, computed_, static_cast<int64_t>(bytes(op, Use::read) / core::dtype_size(layout_.compute)), true});
+        row.evicted.push_back({id, row.worked, static_cast<int64_t>(bytes(op, Use::read)) / type, true});
       } else if (op.kind == OpKind::gather) {
         if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
         if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
@@ -44,10 +55,36 @@ class Bounds {
  private:
   struct Sent {
     OpId op;
-    size_t after;  // computations before it
+    size_t after;  // computations before it, of an evict works
     int64_t elements;
-    bool overlaps;  // may go on beside the computation behind it
+    bool overlaps;  // may go on beside the one behind it
   };
+  struct Row {  // works one after the other, and what they sent home
+    std::optional<OpId> last;
+    size_t worked = 0;
+    std::vector<Sent> evicted;
+  };
+
+  // The row of a transfer is that of the op that works on what it brings, or has worked on what it takes away.
+  void find_rows() {
+    on_host_.assign(program_.ops.size(), 0);
+    if (!layout_.early_updates) return;
+    std::vector<uint8_t> user(set_.buffers.size());
+    const auto visit = [&](OpId id, OpKind transfer) {
+      const Op& op = program_.ops[id];
+      if (op.kind != OpKind::fetch && op.kind != OpKind::evict) {
+        on_host_[id] = op.lane == host_lane;
+        for (const Access& access : op.accesses) user[access.buffer] = on_host_[id];
+      } else if (op.kind == transfer) {
+        const BufferId from = op.accesses[0].buffer, to = op.accesses[1].buffer;
+        const bool back = op.kind == OpKind::evict;
+        on_host_[id] = user[back ? from : to];
+        user[back ? to : from] = on_host_[id];
+      }
+    };
+    for (OpId id = 0; id < program_.ops.size(); ++id) visit(id, OpKind::evict);
+    for (OpId id = static_cast<OpId>(program_.ops.size()); id-- > 0;) visit(id, OpKind::fetch);
+  }
 
   // Transient bytes that an op writes, or reads.
   uint64_t bytes(const Op& op, Use use) const {
@@ -59,23 +96,23 @@ class Bounds {
     return sum;
   }
 
-  void wait_for_sent(Op& op) {
+  void wait_for_sent(Op& op, std::vector<Sent>& sent, size_t now) {
     int64_t elements = 0;
     std::vector<Sent> kept;
     std::array<bool, max_lanes> waited{};
     // The newest first: a lane runs in order, so that one wait stands for all before it.
-    for (size_t i = sent_.size(); i-- > 0;) {
-      elements += sent_[i].elements;
-      const bool recent = sent_[i].after == computed_ || (layout_.prefetch && elements <= *layout_.prefetch);
-      if (sent_[i].overlaps && recent) {
-        kept.push_back(sent_[i]);
+    for (size_t i = sent.size(); i-- > 0;) {
+      elements += sent[i].elements;
+      const bool recent = sent[i].after == now || (layout_.prefetch && elements <= *layout_.prefetch);
+      if (sent[i].overlaps && recent) {
+        kept.push_back(sent[i]);
         continue;
       }
-      bool& lane_waited = waited[program_.ops[sent_[i].op].lane];
-      if (!lane_waited) op.waits.push_back(sent_[i].op);
+      bool& lane_waited = waited[program_.ops[sent[i].op].lane];
+      if (!lane_waited) op.waits.push_back(sent[i].op);
       lane_waited = true;
     }
-    sent_.assign(kept.rbegin(), kept.rend());
+    sent.assign(kept.rbegin(), kept.rend());
   }
 
   Program& program_;
@@ -84,6 +121,8 @@ class Bounds {
   std::optional<OpId> last_;  // computation
   size_t computed_ = 0;
   std::vector<Sent> sent_;
+  std::array<Row, 2> rows_;       // of works: with Layout::early_updates those on the host have their own
+  std::vector<uint8_t> on_host_;  // by op: its row
 };
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.

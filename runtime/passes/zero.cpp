@@ -3,6 +3,8 @@
 #include <map>
 #include <optional>
 
+#include "core/error.h"
+#include "optimizer/optimizer.h"
 #include "runtime/passes/collectives.h"
 
 namespace zrt::runtime {
@@ -33,9 +35,9 @@ class ZeroPass {
         if (computes(op)) attach_weights(op);
         if (op.kind == OpKind::backward) attach_grads(op);
         segment.ops.push_back(op);
+        if (op.kind == OpKind::begin && trains_ && layout_.early_updates) decide_ahead(segment);
         if (op.kind != OpKind::backward) continue;
-        add_norms(segment, reduced_);
-        reduced_.clear();
+        finish_reduced(segment);
         reduce_finished(op, ops_seen_++);
       }
     }
@@ -166,9 +168,10 @@ class ZeroPass {
                                                            state_.grad, layout_.grad));
       }
     }
-    // What goes home to another tier is measured before it does, while the next block computes.
+    // What goes home to another tier is measured before it does, while the next block computes; so is what is updated
+    // then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
     for (uint32_t u : pending_) {
-      if (last && layout_.placement.homes(u).grad != Tier::device) reduced_.push_back(u);
+      if (last && (layout_.early_updates || layout_.placement.homes(u).grad != Tier::device)) reduced_.push_back(u);
     }
     pending_.clear();
     pending_elements_ = 0;
@@ -186,29 +189,40 @@ class ZeroPass {
     }
   }
 
-  // Norm, decision and update.
-  void finish(DraftSegment& segment) {
-    std::vector<uint32_t> unmeasured;
+  void finish_reduced(DraftSegment& segment) {
     add_norms(segment, reduced_);
+    if (layout_.early_updates) add_updates(segment, collectives_.set(), layout_, state_, reduced_);
+    reduced_.clear();
+  }
+
+  void push(DraftSegment& segment, OpKind kind, uint8_t lane, std::string name, std::vector<Access> accesses) {
+    Op op;
+    op.kind = kind;
+    op.lane = lane;
+    op.name = std::move(name);
+    op.accesses = std::move(accesses);
+    segment.ops.push_back(std::move(op));
+  }
+
+  void decide_ahead(DraftSegment& segment) {
+    push(segment, OpKind::decide_ahead, compute_lane, "decide ahead",
+         {{state_.control, Role::control, Use::read, {}}, {state_.ahead, Role::control, Use::write, {}}});
+  }
+
+  // What is left of norms, the decision, and what is left of updates.
+  void finish(DraftSegment& segment) {
+    finish_reduced(segment);
+    std::vector<uint32_t> unmeasured, all;
     for (uint32_t u = 0; u < measured_.size(); ++u) {
+      all.push_back(u);
       if (!measured_[u]) unmeasured.push_back(u);
     }
     add_norms(segment, unmeasured);
-    auto push = [&](OpKind kind, uint8_t lane, std::string name, std::vector<uint32_t> units,
-                    std::vector<Access> accesses) {
-      Op op;
-      op.kind = kind;
-      op.lane = lane;
-      op.name = std::move(name);
-      op.units = std::move(units);
-      op.accesses = std::move(accesses);
-      segment.ops.push_back(std::move(op));
-    };
-    push(OpKind::share_control, comm_lane, "share control", {},
+    push(segment, OpKind::share_control, comm_lane, "share control",
          {{state_.control, Role::control, Use::read, {}}, {state_.shares, Role::shares, Use::write, {}}});
-    push(OpKind::decide, compute_lane, "decide", {},
+    push(segment, OpKind::decide, compute_lane, "decide",
          {{state_.shares, Role::shares, Use::read, {}}, {state_.control, Role::control, Use::update, {}}});
-    add_updates(segment, collectives_.set(), layout_, state_);
+    if (!layout_.early_updates) add_updates(segment, collectives_.set(), layout_, state_, all);
   }
 
   struct Ends {
@@ -226,7 +240,7 @@ class ZeroPass {
   std::vector<BufferId> local_;    // by unit
   std::vector<uint8_t> fresh_;     // by unit: brought up to date in this step
   std::vector<uint8_t> measured_;  // by unit: its norm has been taken
-  std::vector<uint32_t> reduced_;  // since the last backward, to be measured behind the next one
+  std::vector<uint32_t> reduced_;  // since the last backward, to be measured (and updated) behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;
@@ -239,6 +253,11 @@ class ZeroPass {
 }  // namespace
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  if (draft.phase == "step" && layout.early_updates && optimizer::make_optimizer(layout.optimizer)->rounds() > 0) {
+    throw core::ConfigError(
+        "memory.update_when is \"as_ready\", but this optimizer needs the norm of the whole gradient before it updates "
+        "anything. Set memory.update_when to \"after_norm\", or choose another optimizer.");
+  }
   ZeroPass(set, layout, state).rewrite(draft);
 }
 

@@ -31,10 +31,20 @@ void ActivationRule::read() const {
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
         walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
+      case Role::control:
+        if (op.kind == OpKind::update && walk_.layout.early_updates) require_ahead(access);
+        break;
       default:
         break;
     }
   }
+}
+
+// Updates that do not wait for the norm must not follow what the step before decided.
+void ActivationRule::require_ahead(const Access& access) const {
+  const Content& content = walk_.at(access);
+  if (content.made.known() && walk_.program.ops[content.made.op].kind == OpKind::decide_ahead) return;
+  walk_.fail(access, fmt::format("{} wrote it, where 'decide_ahead' should have", walk_.name(content.changed)));
 }
 
 // The bytes are of this program: nothing that these roles name is kept.

@@ -125,6 +125,10 @@ void WeightRule::read() {
 
 void WeightRule::require_current(const Access& access, uint32_t unit, bool whole) {
   const Content& content = walk_.at(access);
+  if (runs_block(walk_.op().kind) && version_[unit] > 0) {
+    walk_.fail(access, fmt::format("{} has updated '{}' before: blocks read the weights that the step began with",
+                                   walk_.name(updated_[unit]), walk_.unit_name(unit)));
+  }
   if (content.unit != unit) {
     walk_.fail(access, fmt::format("means the weights of '{}', and {} left there those of '{}'", walk_.unit_name(unit),
                                    walk_.name(content.changed),

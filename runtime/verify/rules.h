@@ -12,6 +12,7 @@ class ActivationRule {
   void read() const;
 
  private:
+  void require_ahead(const Access& access) const;
   void require_made(const Access& access, OpKind kind, uint32_t block, Role role) const;
   Walk& walk_;
 };

@@ -35,6 +35,7 @@ class StepChecker {
     happened(begins_, "the begin", "a step");
     happened(shares_, "the share of the control block", "a step");
     happened(decisions_, "the decision", "a step");
+    if (layout_.early_updates) happened(ahead_, "the decision ahead", "a step");
   }
 
  private:
@@ -73,11 +74,18 @@ class StepChecker {
         for (uint32_t u : op.units) once(units_[u].norms, "takes the norm of its unit");
         return;
       case OpKind::share_control:
-        for (uint32_t u = 0; u < units_.size(); ++u) require(units_[u].norms > 0, OpKind::norm, "before", u);
+        for (uint32_t u = 0; u < units_.size(); ++u) {
+          require(units_[u].norms > 0, OpKind::norm, "before", u);
+          require(!layout_.early_updates || units_[u].updates > 0, OpKind::update, "before", u);
+        }
         return once(shares_, "shares the control block");
       case OpKind::decide:
         require(shares_ > 0, OpKind::share_control);
         return once(decisions_, "decides");
+      case OpKind::decide_ahead:
+        if (!layout_.early_updates) fail("decides ahead, where updates wait for the norm", OpKind::decide);
+        require(begins_ > 0, OpKind::begin);
+        return once(ahead_, "decides ahead");
       case OpKind::sum:
       case OpKind::share_sums:
       case OpKind::fold:
@@ -85,8 +93,13 @@ class StepChecker {
         for (uint32_t u : op.units) exchange(op, u);
         return;
       case OpKind::update:
-        require(decisions_ > 0, OpKind::decide);
+        if (layout_.early_updates) {
+          require(ahead_ > 0, OpKind::decide_ahead);
+        } else {
+          require(decisions_ > 0, OpKind::decide);
+        }
         for (uint32_t u : op.units) {
+          require(units_[u].norms > 0, OpKind::norm, "before", u);
           require(units_[u].exchanges == exchanges_, OpKind::fold, "before", u);
           once(units_[u].updates, "updates its unit");
         }
@@ -180,7 +193,7 @@ class StepChecker {
   std::vector<UnitState> units_;
   std::vector<Runs> runs_;        // [block][microbatch]
   std::vector<uint8_t> batches_;  // by microbatch
-  uint8_t begins_ = 0, shares_ = 0, decisions_ = 0;
+  uint8_t begins_ = 0, ahead_ = 0, shares_ = 0, decisions_ = 0;
 };
 
 }  // namespace

@@ -130,6 +130,9 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(memory(R"("update": "auto")").update == UpdateSide::automatic);
   CHECK(has(memory_error(R"("update": "nvme")"), "memory.update = \"nvme\" (ds.json:1)"));
 
+  CHECK(!memory(R"("update_when": "after_norm")").early_updates);
+  CHECK(has(memory_error(R"("update_when": "early")"), "legal: \"after_norm\" and \"as_ready\""));
+
   CHECK(memory(R"("recompute": "none")").recompute == Recompute::none);
   CHECK(!memory(R"("recompute": "none")").open_recompute);
   CHECK(memory(R"("recompute": "selective")").recompute == Recompute::selective);
@@ -147,6 +150,22 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(memory(R"("microbatch_order": "layer_major")").order == MicrobatchOrder::layer_major);
   CHECK(memory(R"("microbatch_order": "microbatch_major")").order == MicrobatchOrder::microbatch_major);
   CHECK(has(memory_error(R"("microbatch_order": "layers")"), "memory.microbatch_order = \"layers\""));
+}
+
+TEST_CASE("updates as soon as gradients are there are refused with what needs the norm first") {
+  const std::string ready = R"("memory": {"update_when": "as_ready"},)", unclipped = R"("gradient_clipping": 0,)";
+  CHECK(parsed(ready + unclipped).memory.early_updates);
+  CHECK(parsed(ready + unclipped + R"("fp16": {"enabled": true, "loss_scale": 128},)").memory.early_updates);
+  const auto refused = [&](const std::string& more, const char* part) {
+    const std::string error = parse_error(ready + more);
+    CHECK(has(error, "memory.update_when = \"as_ready\" (ds.json:1)"));
+    CHECK(has(error, "memory.update_when to \"after_norm\""));
+    CHECK(has(error, part));
+  };
+  refused("", "gradient_clipping = 1.0 (the default)");
+  refused(R"("gradient_clipping": 0.5,)", "Set gradient_clipping to 0");
+  refused(unclipped + R"("fp16": {"enabled": true},)", "Set fp16.loss_scale to a fixed scale");
+  refused(unclipped + R"("optimizer": {"type": "Adafactor"},)", "optimizer.type = \"Adafactor\" (ds.json:1)");
 }
 
 TEST_CASE("offload_optimizer keeps master and moments in its tier and gradients on the host, at stages 1 to 3") {

@@ -20,6 +20,7 @@ struct FaultKind {
   std::string name;
   bool everywhere;  // has sites in every step program
   std::function<bool(Broken& broken, size_t n)> apply;
+  size_t least = 15;  // sites in all subjects
 };
 
 std::vector<FaultKind> memory_faults();   // of lanes, waits, buffers and slots

@@ -81,6 +81,12 @@ FaultKind doubled(const char* name, OpKind kind, bool everywhere = true) {
   return {name, everywhere, change(is(kind), [](Broken&, Program& p, OpId id) { insert_op(p, id, p.ops[id]); })};
 }
 
+// Of a few subjects.
+FaultKind rare(FaultKind kind) {
+  kind.least = 4;
+  return kind;
+}
+
 // Moves the op behind the last, or in front of the first, op of another kind in the last segment.
 std::function<bool(Broken&, size_t)> misplaced(OpKind kind, OpKind other) {
   return [=](Broken& broken, size_t n) {
@@ -157,6 +163,19 @@ bool swap_microbatches(Broken& broken, size_t n) {
   return false;
 }
 
+// An update that does not wait for the norm reads the control block itself.
+bool old_decision(Broken& broken, size_t n) {
+  if (!broken.layout->early_updates) return false;
+  Program& program = step(broken);
+  const OpId id = nth(program, is(OpKind::update), n);
+  if (id == program.ops.size()) return false;
+  const BufferId control = program.ops[nth(program, is(OpKind::begin), 0)].accesses[0].buffer;
+  for (Access& access : program.ops[id].accesses) {
+    if (access.role == Role::control) access.buffer = control;
+  }
+  return true;
+}
+
 void next_unit(const Broken& broken, Op& op) {
   op.units.front() = (op.units.front() + 1) % static_cast<uint32_t>(broken.layout->units.units.size());
 }
@@ -194,6 +213,10 @@ std::vector<FaultKind> meaning_faults() {
       doubled("batch twice", OpKind::load_batch),
       {"decision after the first update", true, misplaced(OpKind::decide, OpKind::update)},
       {"update before the decision", true, misplaced(OpKind::update, OpKind::decide)},
+      rare(removed("decision ahead removed", is(OpKind::decide_ahead), false)),
+      rare(doubled("decision ahead twice", OpKind::decide_ahead, false)),
+      rare({"update before a backward that reads the weights", false, misplaced(OpKind::update, OpKind::backward)}),
+      {"update by the decision of the step before", false, old_decision},
       {"norm after the control block is shared", true, misplaced(OpKind::norm, OpKind::share_control)},
       {"shares before the norms", true, misplaced(OpKind::share_control, OpKind::norm)},
       {"flag of a backward flipped", true, [](Broken& b, size_t n) { return flip(b, n, OpKind::backward, false); }},

@@ -40,11 +40,12 @@ void check_kind(const FaultKind& kind) {
     size_t sites = full_tests() ? 0 : check_sites(kind, *subject, 13);
     if (sites < 4) sites = check_sites(kind, *subject, 1);
     INFO(kind.name << ", " << subject->name);
-    if (kind.everywhere) CHECK(sites > 0);
+    // Where updates come early, norms and updates stand in other segments than the decision.
+    if (kind.everywhere && !subject->layout.early_updates) CHECK(sites > 0);
     tried += sites;
   }
   INFO(kind.name);
-  CHECK(tried >= 15);
+  CHECK(tried >= kind.least);
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ struct Setting {
   optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
   bool eval = false;
   optimizer::LossScaleParams loss_scale;
+  double clip = 1;
+  bool early_updates = false;
   std::function<runtime::Placement(const runtime::Layout&)> placement;  // none: everything on the device
   runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic;
   double link_bytes_per_second = 0, nvme_bytes_per_second = 0;
@@ -79,6 +81,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.max_live = s.max_live;
   layout.reuse_at_turn = s.reuse_at_turn;
   layout.order = s.order;
+  layout.early_updates = s.early_updates;
   layout.link_bytes_per_second = s.link_bytes_per_second;
   if (s.placement) layout.placement = s.placement(layout);
   for (size_t b = 0; b < model.blocks.size() && !s.recompute.empty(); ++b) {
@@ -139,7 +142,7 @@ inline std::vector<std::string> phases_of(const Setting& s) {
 
 inline runtime::SessionOptions session_options(const Setting& s) {
   runtime::SessionOptions options;
-  options.clip = 1;
+  options.clip = s.clip;
   options.loss_scale = s.loss_scale;
   options.seed = s.seed;
   options.timeout = s.timeout;

@@ -32,7 +32,8 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const runtime
                   std::to_string(s.accumulation) + "/" + std::to_string(s.reduce_every) +
                   (s.persistence > 0 ? ", persistent units" : "") + (s.overlap ? ", overlap" : "") +
                   (s.order == runtime::MicrobatchOrder::layer_major ? ", layer-major" : "") +
-                  (s.recompute.empty() ? "" : ", computed again") + (tied ? ", tied" : "");
+                  (s.recompute.empty() ? "" : ", computed again") + (s.early_updates ? ", updated early" : "") +
+                  (tied ? ", tied" : "");
   return subject;
 }
 
@@ -89,6 +90,17 @@ inline const std::vector<std::unique_ptr<Subject>>& subjects() {
     again(3, 4, 1, true, MicrobatchOrder::layer_major);
     again(3, 4, 2, false, MicrobatchOrder::layer_major);
     again(3, 3, 3, true, MicrobatchOrder::microbatch_major);
+    auto early = [&](int stage, uint32_t accumulation, uint32_t every, bool tied) {
+      Setting s;
+      s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.ranks = 2, s.early_updates = true;
+      s.overlap = tied;
+      if (stage == 1) s.recompute = {runtime::Recompute::full};
+      made.push_back(make_subject(s, tied));
+    };
+    early(0, 2, 2, false);
+    early(1, 1, 1, true);
+    early(2, 4, 2, false);
+    early(3, 3, 1, true);
     return made;
   }();
   return all;

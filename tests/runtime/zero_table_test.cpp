@@ -137,7 +137,7 @@ TEST_CASE("the table is read from the buffers of the programs") {
 TEST_CASE("the plan's JSON states the same bytes") {
   const Config config = config_of("1T", 1024, 3);
   const models::Model model = make_model(config.model);
-  const Layout layout = make_layout(config, model);
+  Layout layout = make_layout(config, model);
   const std::string json = to_json(make_plan(config, layout, training_phases(config, "init"), std::nullopt));
   const size_t at = json.find("\"model_state_bytes\": ");
   REQUIRE(at != std::string::npos);

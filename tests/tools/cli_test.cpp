@@ -264,7 +264,8 @@ TEST_CASE("The setting that an error recommends fits, and sizes no machine has a
   build_data(folder);
   folder.write("good.json", config(folder));
   const std::string train = "train " + (folder / "good.json") + " --set zero_optimization.stage=0 --ranks 2";
-  const std::string budget = " --set memory.device_budget_bytes=2000000";
+  const std::string budget =
+      " --set memory.placement=device --set memory.recompute=none --set memory.device_budget_bytes=2000000";
   const Result refused = run_zrt(train + budget);
   INFO(refused.text);
   REQUIRE(refused.code == 1);

@@ -152,7 +152,8 @@ TEST_CASE("The exit code says whether the run fits") {
   // Bytes with their unit, exactly and for reading.
   CHECK(fits.text.find(" bytes (") != std::string::npos);
   CHECK(fits.text.find("MiB)") != std::string::npos);
-  const Result does_not = plan(folder, "--ranks 2 --set memory.device_budget_bytes=140000000");
+  const std::string fixed = "--ranks 2 --set memory.placement=device --set memory.recompute=none --set ";
+  const Result does_not = plan(folder, fixed + "memory.device_budget_bytes=140000000");
   INFO(does_not.text);
   CHECK(does_not.code == 1);
   CHECK(does_not.text.find("does not fit: memory.device_budget_bytes is 140000000") != std::string::npos);
@@ -218,7 +219,9 @@ TEST_CASE("Train is refused with what plan suggests, and runs when a suggestion 
   const Folder folder("plan_train");
   build_data(folder);
   folder.write("run.json", folder.config());
-  const std::string budget = " --ranks 2 --set zero_optimization.stage=0 --set memory.device_budget_bytes=";
+  const std::string budget =
+      " --ranks 2 --set zero_optimization.stage=0 --set memory.placement=device --set memory.recompute=none --set "
+      "memory.device_budget_bytes=";
   const json free = parsed(run_zrt("plan " + (folder / "run.json") + " --json" + budget + "1000000000 2>/dev/null"));
   const auto peak = free["ranks"][0]["tiers"]["device"]["planned_peak_bytes"].get<uint64_t>();
   const std::string arguments = (folder / "run.json") + budget + std::to_string(peak - 1);
