@@ -378,6 +378,23 @@ TEST_CASE("Every bench prints JSON") {
   }
 }
 
+TEST_CASE("Steps of a run whose states lie on the host tell what they move, and memory as planned") {
+  const Folder folder("bench_placed");
+  const Result result = run_zrt(
+      "bench train --model gpt2-tiny --ranks 1 --stages 1 --rounds 1 --micro-batch 1 --json --set memory.nvme_path=" +
+      folder.path.string() + " --set memory.placement=nvme");
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto stage = nlohmann::json::parse(result.text)["stages"][0];
+  for (const char* way : {"to_device", "to_host", "read", "written"}) CHECK(stage["moved_bytes"][way] > 0);
+  for (const char* way : {"to_device", "to_host"}) CHECK(stage["copy_bytes_per_second"][way] > 0);
+  CHECK(stage["exposed_io_seconds"] > 0);
+  for (const char* tier : {"device", "host", "nvme"}) {
+    CHECK(stage["tiers"][tier]["planned_bytes"] > 0);
+    CHECK(stage["tiers"][tier]["measured_bytes"] == stage["tiers"][tier]["planned_bytes"]);
+  }
+}
+
 TEST_CASE("The computation of a step is measured beside traffic at the step's pace, which ends with the measurement") {
   const Folder folder("traffic");
   const std::string pace = folder / "pace", zrt = std::string(ZRT_BINARY_DIR) + "/zrt ";

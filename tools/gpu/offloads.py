@@ -14,9 +14,9 @@ OPTIMIZER_ON_HOST = json.dumps([{"states": ["master", "moments"], "tier": "host"
 # They fit as `zrt plan` says (docs/benchmarks/offload.md). 14b updates on the GPU: its states cross the link faster than
 # 16 cores can update them.
 RUNS = {
-    "17b": {"layers": 54, "stage": 1, "batch": 4, "form": "exact", "sets": ["memory.recompute=full"]},
-    "40b": {"layers": 126, "stage": 3, "batch": 4, "form": "small", "sets": ["memory.recompute=full"]},
-    "14b": {"layers": 46, "stage": 1, "batch": 8, "form": "bf16",
+    "17b": {"layers": 54, "batch": 4, "form": "exact", "sets": ["memory.recompute=full"]},
+    "40b": {"layers": 126, "batch": 4, "form": "small", "sets": ["memory.recompute=full"]},
+    "14b": {"layers": 46, "batch": 8, "form": "bf16",
             "sets": ["gradient_accumulation_steps=16", f"memory.placement={OPTIMIZER_ON_HOST}",
                      "memory.update=device"]},
 }
@@ -29,7 +29,7 @@ def command_of(zrt, name, scratch):
     sets += [f"memory.{tier}_budget_bytes={bytes_}" for tier, bytes_ in BUDGETS.items()]
     sets += [f"memory.nvme_path={scratch}"] + FORMS[run["form"]] + run["sets"]
     command = [zrt, "bench", "train", "--device", "cuda", "--model", "llama-3b", "--ranks", "1",
-               "--stages", str(run["stage"]), "--dtype", "bf16", "--micro-batch", str(run["batch"]), "--rounds", str(ROUNDS), "--json"]
+               "--stages", "0", "--dtype", "bf16", "--micro-batch", str(run["batch"]), "--rounds", str(ROUNDS), "--json"]
     for item in sets:
         command += ["--set", item]
     return command
