@@ -56,6 +56,9 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   one.batch = {1, 1, 1};
   one.parallel.reduce_every = 1;
   Layout layout = make_layout(one, model);
+  // Where the run kept its states says nothing about a rank that keeps weights alone.
+  layout.placement = {};
+  layout.open_placement = true;
   Compiled compiled = compile_within_budget(one, layout, {"load", "decode"});
   const checkpoint::Reader file(checkpoint_folder, false);
   require_tensors(file, layout, false);

@@ -48,6 +48,7 @@ struct Layout {
   Placement placement;
   double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
+  bool open_activations = true;                         // … where activations are at home, too
   bool overlap = false;
   // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
   // and the next block in any case.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "core/error.h"
@@ -177,6 +178,12 @@ Compiled compile_within_budget(const Config& config, Layout& layout, std::vector
     budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
   }
   settle_placement(config, layout, without_copies(phases), budgets);
+  if (layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
+    throw core::ConfigError(
+        fmt::format("memory.nvme_path is '{}', which is no folder; legal is a folder that exists, "
+                    "on the drive that is to hold what memory does not. Make it, or name another.",
+                    config.memory.nvme_path));
+  }
   Compiled compiled = compile_with_lead(config, layout, phases, budgets);
   const auto held = [&](const Limits& limits) { return limits.hold(peak_bytes(compiled.plan)); };
   if (compiled.set.has("save") &&

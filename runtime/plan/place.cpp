@@ -221,7 +221,7 @@ std::vector<Leaving> leaving_order(const Config&, const Layout& layout, const Cl
       continue;
     const Leaving moved = prices.activations(block), again = prices.recompute(block);
     const bool recompute = layout.open_recompute && (!layout.open_placement || again.price() <= moved.price());
-    if (recompute || layout.open_placement) order.push_back(recompute ? again : moved);
+    if (recompute || (layout.open_placement && layout.open_activations)) order.push_back(recompute ? again : moved);
   }
   std::stable_sort(order.begin(), order.end(), [](const Leaving& a, const Leaving& b) {
     return a.price() != b.price() ? a.price() < b.price() : a.what < b.what;
@@ -248,16 +248,30 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   }
   std::optional<double> best;
   Layout least = layout;
-  for (const Layout& start : starts) {
+  const auto consider = [&](const Layout& start) {
     const Layout candidate = open ? Search(config, start, phases, limits, cluster).run() : start;
     if (!fits(candidate)) {
       if (!best) least = candidate;
-      continue;
+      return;
     }
     const double seconds = trains ? step_seconds(candidate, phases, cluster) : 0;
-    if (best && seconds >= *best) continue;
+    if (best && seconds >= *best) return;
     best = seconds;
     least = candidate;
+  };
+  for (const Layout& start : starts) consider(start);
+  // The copies of activations that move need memory of their own: where that is too much, all layers compute again, or
+  // activations stay where they are.
+  if (!best && open && layout.open_placement) {
+    for (Layout start : starts) {
+      start.open_recompute = false;
+      start.open_activations = false;
+      consider(start);
+      if (!layout.open_recompute) continue;
+      start.placement.recompute.assign(layout.model->blocks.size(), Recompute::full);
+      consider(start);
+    }
+    least.open_recompute = layout.open_recompute, least.open_activations = true;
   }
   layout = least;
 }

@@ -64,6 +64,7 @@ class Search {
     if (found.empty() && fits(all)) found.push_back(relaxed(all));
     if (!take(more_ranks(base_)) && found.empty() && take_ranks(all)) found.push_back(relaxed(all));
     std::vector<Suggestion> suggestions;
+    if (const auto moved = placed()) suggestions.push_back(*moved);
     for (const Knobs& knobs : found) suggestions.push_back(attempt(knobs)->suggestion);
     std::stable_sort(suggestions.begin(), suggestions.end(),
                      [](const Suggestion& a, const Suggestion& b) { return a.cost < b.cost; });
@@ -71,6 +72,27 @@ class Search {
   }
 
  private:
+  // Where the configuration says what lives where: what would fit if it did not.
+  std::optional<Suggestion> placed() const {
+    if (config_.memory.open_placement || phases_.empty()) return std::nullopt;
+    Suggestion suggestion;
+    suggestion.changes = {{"memory.placement", "auto"}};
+    try {
+      const Config config = reconfigured(config_, {"memory.placement=auto"}, config_.mesh.world());
+      Layout layout = make_layout(config, model_);
+      settle_placement(config, layout, phases_, limits_, false);
+      const Compiled compiled = compile_with_lead(config, layout, phases_, limits_, false);
+      suggestion.peaks = peak_bytes(compiled.plan);
+      if (!limits_.hold(suggestion.peaks)) return std::nullopt;
+      if (compiled.set.has("step")) {
+        suggestion.comm_bytes = total(comm_bytes(compiled.set, compiled.set.program("step"), layout));
+      }
+    } catch (const core::ConfigError&) {
+      return std::nullopt;
+    }
+    return suggestion;
+  }
+
   struct Tried {
     Suggestion suggestion;
     bool fits = false;

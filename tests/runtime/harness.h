@@ -93,7 +93,8 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
 struct Outcome {
   std::string state;  // state_xxh3 after the last step
   std::vector<double> losses, norms, loss_scales;
-  std::vector<uint64_t> planned, measured;                      // of the device tier, by rank
+  std::vector<uint64_t> planned, measured;  // of the device tier, by rank
+  bool file_agrees = true;                  // what the ranks' files have counted is what their executors have
   std::array<uint64_t, 2> planned_behind{}, measured_behind{};  // of the host and NVMe tiers, the largest of any rank
   runtime::Moved moved, moved_forecast;                         // by rank 0 in the last step
   runtime::MemoryPlan plan;
@@ -192,6 +193,9 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
     outcome.measured.push_back(session.arena(r).highest_touched());
     const core::Arena* host = session.arena(r, core::Tier::host);
     const offload::BlockFile* file = session.file(r);
+    const runtime::Moved all = session.executor(r).moved_bytes();
+    outcome.file_agrees = outcome.file_agrees && all.read == (file ? file->bytes_read() : 0) &&
+                          all.written == (file ? file->bytes_written() : 0);
     const std::array<uint64_t, 2> behind{host ? host->highest_touched() : 0, file ? file->highest_written() : 0};
     for (size_t t = 0; t < 2; ++t) {
       outcome.planned_behind[t] = session.compiled().plan.tiers[t + 1].peak_bytes;

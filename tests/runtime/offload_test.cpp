@@ -53,6 +53,7 @@ TEST_CASE("where states and activations are at home does not change a bit, and e
         CHECK(outcome.measured == outcome.planned);
         CHECK(outcome.measured_behind == outcome.planned_behind);
         CHECK(outcome.moved == outcome.moved_forecast);
+        CHECK(outcome.file_agrees);
       }
     }
   }

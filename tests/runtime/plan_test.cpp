@@ -41,6 +41,18 @@ std::unique_ptr<Planned> planned(const std::vector<std::string>& sets, int ranks
   return p;
 }
 
+bool moves(const Suggestion& suggestion) {
+  return suggestion.changes.front().first == "memory.placement";
+}
+
+// Without the suggestion that what must stay on the device need not, which stands first.
+std::unique_ptr<Planned> planned_in_place(const std::vector<std::string>& sets, int ranks,
+                                          const std::optional<Cluster>& cluster = {}) {
+  auto p = planned(sets, ranks, cluster);
+  std::erase_if(p->plan.suggestions, moves);
+  return p;
+}
+
 const TierPlan& device(const Planned& p) {
   return p.plan.groups.at(0).compiled.plan.device();
 }
@@ -174,13 +186,13 @@ TEST_CASE("planning twice gives the same plan") {
 }
 
 TEST_CASE("a budget that holds the plan fits, one byte less does not") {
-  const uint64_t peak = device(*planned({}, 2)).peak_bytes;
-  CHECK(planned({fmt::format("memory.device_budget_bytes={}", peak)}, 2)->plan.fits);
-  const auto p = planned({fmt::format("memory.device_budget_bytes={}", peak - 1)}, 2);
+  const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
+  CHECK(planned_in_place({fmt::format("memory.device_budget_bytes={}", peak)}, 2)->plan.fits);
+  const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", peak - 1)}, 2);
   CHECK_FALSE(p->plan.fits);
   CHECK_FALSE(p->plan.suggestions.empty());
-  CHECK(planned({}, 2, a_cluster(peak))->plan.fits);
-  CHECK_FALSE(planned({}, 2, a_cluster(peak - 1))->plan.fits);
+  CHECK(planned_in_place({}, 2, a_cluster(peak))->plan.fits);
+  CHECK_FALSE(planned_in_place({}, 2, a_cluster(peak - 1))->plan.fits);
 }
 
 TEST_CASE("ranks of a host share its memory, and of two limits the smaller counts") {
@@ -205,13 +217,13 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
 }
 
 TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic and the time it states") {
-  const uint64_t peak = device(*planned({}, 2)).peak_bytes;
+  const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
   for (const double part : {0.97, 0.8, 0.5}) {
     const auto bytes = static_cast<uint64_t>(part * static_cast<double>(peak));
     const std::vector<std::string> sets{fmt::format("memory.device_budget_bytes={}", bytes)};
     for (const bool timed : {false, true}) {
       const auto cluster = timed ? std::optional(a_cluster(uint64_t{1} << 40)) : std::nullopt;
-      const auto p = planned(sets, 2, cluster);
+      const auto p = planned_in_place(sets, 2, cluster);
       CAPTURE(part, timed, peak, plan_text(p->plan));
       REQUIRE_FALSE(p->plan.suggestions.empty());
       double cost = 0;
@@ -234,8 +246,8 @@ TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic
 }
 
 TEST_CASE("each change is as small as it can be") {
-  const uint64_t at_two = device(*planned({"zero_optimization.stage=2"}, 8)).peak_bytes;
-  const auto p = planned({fmt::format("memory.device_budget_bytes={}", at_two)}, 8);
+  const uint64_t at_two = device(*planned_in_place({"zero_optimization.stage=2"}, 8)).peak_bytes;
+  const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", at_two)}, 8);
   const auto find = [&](const std::vector<std::string>& keys) {
     const auto found = std::find_if(p->plan.suggestions.begin(), p->plan.suggestions.end(),
                                     [&](const Suggestion& s) { return changes_only(s, keys); });
@@ -247,7 +259,8 @@ TEST_CASE("each change is as small as it can be") {
   const Suggestion smaller = find({"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"});
   const int64_t micro = std::stoll(smaller.changes[0].second);
   if (micro < 2) {
-    CHECK(device(*planned({"train_micro_batch_size_per_gpu=2", "train_batch_size=32"}, 8)).peak_bytes > at_two);
+    CHECK(device(*planned_in_place({"train_micro_batch_size_per_gpu=2", "train_batch_size=32"}, 8)).peak_bytes >
+          at_two);
   }
 }
 
@@ -255,14 +268,14 @@ TEST_CASE("where one change is not enough several are suggested together, and no
   // What the strongest of all on these ranks need, and a byte less.
   const std::vector<std::string> all{"zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
                                      "zero_optimization.overlap_comm=false"};
-  const uint64_t least = device(*planned(all, 2)).peak_bytes;
-  const auto p = planned({fmt::format("memory.device_budget_bytes={}", least)}, 2);
+  const uint64_t least = device(*planned_in_place(all, 2)).peak_bytes;
+  const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", least)}, 2);
   REQUIRE_FALSE(p->plan.suggestions.empty());
   for (const Suggestion& suggestion : p->plan.suggestions) {
     CHECK(suggestion.changes.size() >= 2);
     CHECK(suggestion.peaks[0] <= least);
   }
-  const auto none = planned({"memory.device_budget_bytes=1000"}, 2);
+  const auto none = planned_in_place({"memory.device_budget_bytes=1000"}, 2);
   CHECK_FALSE(none->plan.fits);
   CHECK(none->plan.suggestions.empty());
   CHECK(plan_text(none->plan).find("use a smaller model, or more memory") != std::string::npos);
@@ -282,7 +295,7 @@ TEST_CASE("of changes that are suggested together none can be left out") {
       const std::vector<std::string> sets{fmt::format("zero_optimization.stage={}", stage),
                                           "zero_optimization.overlap_comm=true", "memory.unit_bytes=4194304",
                                           fmt::format("memory.device_budget_bytes={}", budget)};
-      const auto p = planned(sets, 2);
+      const auto p = planned_in_place(sets, 2);
       for (const Suggestion& suggestion : p->plan.suggestions) {
         CAPTURE(stage, budget, suggestion.options());
         // Nor would a larger microbatch do.
@@ -324,16 +337,16 @@ TEST_CASE("of changes that are suggested together none can be left out") {
 
 TEST_CASE("of changes that are suggested together each is as small as it can be") {
   const auto peak = [](int micro, int ranks) {
-    return device(*planned({"zero_optimization.stage=3", "model.layers=8", "model.sequence=384",
-                            "zero_optimization.overlap_comm=false", "train_batch_size=65536",
-                            fmt::format("train_micro_batch_size_per_gpu={}", micro)},
-                           ranks))
+    return device(*planned_in_place({"zero_optimization.stage=3", "model.layers=8", "model.sequence=384",
+                                     "zero_optimization.overlap_comm=false", "train_batch_size=65536",
+                                     fmt::format("train_micro_batch_size_per_gpu={}", micro)},
+                                    ranks))
         .peak_bytes;
   };
   const uint64_t budget = peak(2, 4);
   REQUIRE(peak(1, 2) > budget);    // the smallest microbatch alone
   REQUIRE(peak(4, 256) > budget);  // more ranks alone
-  const auto p = planned(
+  const auto p = planned_in_place(
       {"zero_optimization.stage=3", "model.layers=8", "model.sequence=384", "zero_optimization.overlap_comm=false",
        "train_batch_size=65536", fmt::format("memory.device_budget_bytes={}", budget)},
       2);
@@ -342,8 +355,9 @@ TEST_CASE("of changes that are suggested together each is as small as it can be"
 }
 
 TEST_CASE("more ranks are suggested where states are cut among them") {
-  const uint64_t at_eight = device(*planned({"zero_optimization.stage=3", "memory.unit_bytes=65536"}, 8)).peak_bytes;
-  const auto p = planned(
+  const uint64_t at_eight =
+      device(*planned_in_place({"zero_optimization.stage=3", "memory.unit_bytes=65536"}, 8)).peak_bytes;
+  const auto p = planned_in_place(
       {"zero_optimization.stage=3", "memory.unit_bytes=65536", fmt::format("memory.device_budget_bytes={}", at_eight)},
       2);
   const auto found = std::find_if(p->plan.suggestions.begin(), p->plan.suggestions.end(), [](const Suggestion& s) {
@@ -383,6 +397,17 @@ TEST_CASE("no state leaves a tier to make room for copies") {
   CHECK(p->plan.saves == "foreground");
   CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == host);
   CHECK(p->plan.groups[0].compiled.plan.tiers[2].peak_bytes == 0);
+}
+
+TEST_CASE("a run that may not move is told what would fit if it might") {
+  const uint64_t peak = device(*planned({}, 2)).peak_bytes;
+  const std::string budget = "memory.device_budget_bytes=" + std::to_string(peak * 3 / 4);
+  const auto p = planned({budget}, 2);
+  REQUIRE_FALSE(p->plan.fits);
+  REQUIRE_FALSE(p->plan.suggestions.empty());
+  CHECK(std::count_if(p->plan.suggestions.begin(), p->plan.suggestions.end(), moves) == 1);
+  const auto moved = planned({budget, "memory.placement=auto"}, 2);
+  CHECK(moved->plan.fits);
 }
 
 TEST_CASE("the refusal of a run says what its plan says") {
