@@ -29,7 +29,7 @@ TEST_CASE("GPT-2 and Llama train in bf16, fp16 and fp32 at the machine's own lev
   build_data(folder);
   folder.write("good.json", folder.config());
   const std::string lowest(zrt::core::isa_names[0]);
-  for (const std::string cap : {std::string(), lowest}) {
+  for (const std::string& cap : {std::string(), lowest}) {
     for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
       for (const char* type : {"bf16", "fp16", "fp32"}) {
         const std::string kind = std::string(type) == "fp32" ? "" : " --set " + std::string(type) + ".enabled=true";
