@@ -1,4 +1,4 @@
-// Buffers of an element type for kernel tests: fresh random numbers, poison, and values read back as double. On a GPU
+// Buffers of an element type for kernel tests: random numbers of test_seed(), poison, and values read back as double. On a GPU
 // they are memory that both sides read, and every access waits for the kernels before it.
 #pragma once
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "tests/device.h"
+#include "tests/seed.h"
 
 namespace zrt::test {
 
@@ -29,7 +30,7 @@ class KernelBuffer {
   KernelBuffer& operator=(KernelBuffer&&) = default;
   // Uniform in (-scale, scale), rounded to the type.
   static KernelBuffer random(DType type, int64_t elements, double scale = 1) {
-    static std::mt19937 generator{std::random_device{}()};
+    static std::mt19937 generator{test_seed()};
     std::uniform_real_distribution<float> uniform(static_cast<float>(-scale), static_cast<float>(scale));
     KernelBuffer buffer(type, elements);
     for (int64_t i = 0; i < elements; ++i) buffer.put(i, uniform(generator));

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "isa_levels.h"
 #include "optimizer/norm_kernels.h"
 #include "thread_counts.h"
 
@@ -156,9 +157,9 @@ TEST_CASE("every instruction set sums a chunk in the documented order", "[cpu]")
     x[i] = type == DType::bf16 ? to_float(core::bf16{half[i]}) : to_float(core::f16{half[i]});
   }
   const void* data = type == DType::f32 ? static_cast<const void*>(x.data()) : half.data();
-  for (int isa = 0; isa <= static_cast<int>(core::best_isa()); ++isa) {
+  for (const core::Isa isa : test::compiled_isas()) {
     std::vector<double> sums(50);
-    norm_kernels(static_cast<core::Isa>(isa)).chunk_squares[static_cast<size_t>(type)](data, 50, sums.data());
+    norm_kernels(isa).chunk_squares[static_cast<size_t>(type)](data, 50, sums.data());
     for (size_t c = 0; c < 50; ++c) CHECK(sums[c] == chunk_reference(x.data() + 64 * c));
   }
 }
