@@ -5,7 +5,7 @@ target_include_directories(zrt_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURC
 target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-ffp-contract=off;-fno-math-errno>")
 # In a unity build, what one file keeps to itself is seen by the next: only there are these two warnings false.
 if(CMAKE_UNITY_BUILD)
-  target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>")
+  target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>" "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>")
 endif()
 if(ZRT_WERROR)
   target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
@@ -21,6 +21,13 @@ if(ZRT_SANITIZE)
   else()
     # clang says which loops the sanitizers keep from vectorising.
     target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
+    # gcc's names for what clang asks by __has_feature.
+    foreach(kind address thread)
+      string(TOUPPER ${kind} name)
+      if(ZRT_SANITIZE MATCHES ${kind})
+        target_compile_definitions(zrt_options INTERFACE __SANITIZE_${name}__=1)
+      endif()
+    endforeach()
   endif()
 endif()
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/fuzz.sh [--seconds N] [--jobs N] [TARGET…]: builds the fuzzers with clang and runs each for N seconds (60), one
-# at a time. Inputs that broke something are left in build/fuzz/findings/ and make the script fail; mend the cause and
+# at a time. Inputs that broke something are left in build/asan/findings/ and make the script fail; mend the cause and
 # move them to tests/data/fuzz/TARGET/, where an ordinary test replays them. What a target learns is kept in
-# build/fuzz/corpus/ and used by the next run.
+# build/asan/corpus/ and used by the next run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,11 +18,11 @@ done
 [ "${#targets[@]}" -gt 0 ] || targets=(config dataset dataset_meta llmc manifest safetensors sentencepiece)
 
 tools/setup.sh --fuzz
-cmake --preset fuzz >/dev/null
-cmake --build --preset fuzz --target "${targets[@]/#/fuzz_}"
+cmake --preset asan >/dev/null
+cmake --build --preset asan --target "${targets[@]/#/fuzz_}"
 
 fuzz_one() {
-  local name=$1 seconds=$2 work=build/fuzz
+  local name=$1 seconds=$2 work=build/asan
   mkdir -p "$work/corpus/$name" "$work/findings" "tests/data/fuzz/$name"
   rm -rf "$work/seeds/$name"
   ZRT_FUZZ_SEEDS=$work/seeds/$name "$work/fuzz_$name"
