@@ -91,6 +91,12 @@ class Supervisor {
   std::string final_reason(const ProcessEnd& end) const {
     if (end.signal == 0 && end.code == exit_done) return "done";
     if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
+    // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
+    // killed from here and may be another's fault.
+    if (!result_.began && !hung_ && (end.signal != 0 || (end.code != exit_refused && end.code < exit_not_runnable))) {
+      return fmt::format("ended with {} before any rank gave a sign of life; another start would repeat that",
+                         end.text());
+    }
     if (end.signal != 0) return "";
     switch (end.code) {
       case exit_preempted:
@@ -106,6 +112,7 @@ class Supervisor {
   }
 
   ProcessEnd run_child() {
+    hung_ = false;
     Child child(options_.command, options_.death_signal, signals_.set());
     event("start", fmt::format("{}", fmt::join(options_.command, " ")));
     auto sign = Clock::now(), turn = sign;  // of the last sign of life; of the last turn of this loop
@@ -120,7 +127,7 @@ class Supervisor {
       if (progress_.poll()) {
         if (alive) longest_pause_ = std::max<Seconds>(longest_pause_, now - sign);
         sign = now;
-        alive = true;
+        alive = result_.began = true;
       }
       if (end) {
         event("exit", end->text());
@@ -130,6 +137,7 @@ class Supervisor {
       if (now - sign > limit) {
         event("hang", fmt::format("no sign of life for {:.1f} s; killed", limit.count()));
         child.end_tree();
+        hung_ = true;
         return {0, SIGKILL};
       }
     }
@@ -172,7 +180,7 @@ class Supervisor {
   RunProgress progress_;
   LaunchResult result_;
   Seconds longest_pause_{0};
-  bool stopping_ = false;
+  bool stopping_ = false, hung_ = false;
 };
 
 }  // namespace
