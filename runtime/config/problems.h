@@ -1,6 +1,7 @@
 // What is wrong with a configuration, gathered so that it is told at once.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -10,7 +11,8 @@ namespace zrt::runtime::configuration {
 // One thing that is wrong: with the value of `path`, given in `line` of the file; 0: it has no line.
 class Refusal : public core::ConfigError {
  public:
-  Refusal(const std::string& text, std::string path, int line) : ConfigError(text), path(std::move(path)), line(line) {}
+  Refusal(const std::string& text, std::string of, int in_line)
+      : ConfigError(text), path(std::move(of)), line(in_line) {}
 
   std::string path;
   int line;

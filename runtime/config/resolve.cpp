@@ -115,7 +115,10 @@ class Resolver {
                     path, tree_.line(path));
     }
     if (foreign && (key->types & t_never) == 0) return;
-    if (counts_as_left_out(section, *key, value)) return result_.leave_out(value_at(path, value));
+    if (counts_as_left_out(section, *key, value)) {
+      if (key->use == Use::implemented) result_.leave_out(value_at(path, value));
+      return;
+    }
     if ((key->types & t_object) != 0 && enter(*key, path, value)) return;
     leaf(section, *key, path, value, quiet);
   }

@@ -8,8 +8,8 @@ namespace zrt::runtime {
 
 // "a.b.c=value", and the option it came by: --set itself, or one that stands for a key, such as --device.
 struct Setting {
-  Setting(const char* text) : text(text) {}
-  Setting(std::string text, std::string option = "--set") : text(std::move(text)), option(std::move(option)) {}
+  Setting(const char* set) : text(set) {}
+  Setting(std::string set, std::string by = "--set") : text(std::move(set)), option(std::move(by)) {}
 
   std::string text, option = "--set";
 };

@@ -8,6 +8,12 @@ namespace {
 
 using nlohmann::json;
 
+// A path of the command line may hold any byte.
+std::string printable(const std::string& path) {
+  const std::string quoted = in_quotes(path);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 bool covers(std::string_view prefix, std::string_view path) {
   return path.substr(0, prefix.size()) == prefix && (path.size() == prefix.size() || path[prefix.size()] == '.');
 }
@@ -181,7 +187,7 @@ From Tree::origin(std::string_view path) const {
 
 std::string Tree::place(std::string_view path) const {
   for (auto set = applied.rbegin(); set != applied.rend(); ++set) {
-    if (covers(set->path, path)) return set->option == "--set" ? "--set " + set->path : set->option;
+    if (covers(set->path, path)) return set->option == "--set" ? "--set " + printable(set->path) : set->option;
   }
   const auto line = document.lines.find(std::string(path));
   return line == document.lines.end() ? document.name : document.name + ":" + std::to_string(line->second);
@@ -252,7 +258,7 @@ void find_contradictions(Tree& tree) {
       const bool meet = covers(first.path, second.path) || covers(second.path, first.path);
       if (!meet || first.option == second.option || holds(tree, first)) continue;
       const auto told = [](const Applied& set) {
-        return set.option + " sets " + set.path + " = " + printed(set.value);
+        return set.option + " sets " + printable(set.path) + " = " + printed(set.value);
       };
       tree.problems.add(core::ConfigError(told(first) + ", but " + told(second) + "; give one of the two."));
     }

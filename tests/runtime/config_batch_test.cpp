@@ -17,6 +17,21 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
     json text = one["input"];
     text["model"] = {{"preset", "gpt2-tiny"}};
     const auto load = [&] { return parse_config(text.dump(), "ds.json", {}, one["dp_world"].get<int>()); };
+    if (text.dump().find("auto") != std::string::npos) {
+      // DeepSpeed fails on the literal; here it is a key left out.
+      json without = text;
+      for (json& value : without) value = value == "auto" ? json() : value;
+      const auto outcome = [&](const json& file) {
+        try {
+          const BatchConfig batch = parse_config(file.dump(), "ds.json", {}, one["dp_world"].get<int>()).batch;
+          return std::to_string(batch.train) + " " + std::to_string(batch.micro);
+        } catch (const zrt::core::ConfigError&) {
+          return std::string("refused");
+        }
+      };
+      CHECK(outcome(text) == outcome(without));
+      continue;
+    }
     if (!one["expect"]["ok"].get<bool>()) {
       const std::string error = error_of(load);
       CHECK(error.find("train_batch_size") != std::string::npos);

@@ -19,7 +19,8 @@ std::string memory_error(const std::string& keys) {
 }
 
 Config stage(int number, const std::string& keys, const std::string& more = "") {
-  return parsed(R"("zero_optimization": {"stage": )" + std::to_string(number) + ", " + keys + "}," + more);
+  return parsed(R"("optimizer": {"type": "AdamW"}, "zero_optimization": {"stage": )" + std::to_string(number) + ", " +
+                keys + "}," + more);
 }
 
 std::string stage_error(int number, const std::string& keys, const std::string& more = "") {

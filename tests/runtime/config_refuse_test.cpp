@@ -327,14 +327,16 @@ TEST_CASE("everything that is wrong is told at once, in the order of the file, w
 
 TEST_CASE("a verdict that would rest on a wrong value is not given beside it") {
   // Only the first of each is wrong: the other would be judged against a value that nobody gave.
-  for (const char* text : {R"("model": {"hidden": 0, "heads": 3}, "x": {)", R"("zero_optimization": {"stage": 9},)",
-                           R"("gradient_accumulation_steps": 0, "parallel": {"reduce_every": 4},)",
-                           R"("optimizer": {"type": "OneBitAdam", "params": {"freeze_step": 3}},)",
-                           R"("bf16": {"enabled": "maybe"}, "fp8": {"enabled": true},)",
-                           R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": "x", "cycle_max_lr": 1}},)"}) {
+  for (const char* text :
+       {R"("model": {"hidden": 0, "heads": 3}, "x": {)", R"("zero_optimization": {"stage": 9},)",
+        R"("gradient_accumulation_steps": 0, "parallel": {"reduce_every": 4},)",
+        R"("optimizer": {"type": "OneBitAdam", "params": {"freeze_step": 3}},)",
+        R"("bf16": {"enabled": "maybe"}, "fp8": {"enabled": true},)",
+        R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": "x", "cycle_max_lr": 1}},)"}) {
     INFO(text);
     if (std::string(text).find("model") != std::string::npos) {
-      const std::string sizes = R"({"train_batch_size": 1, "model": {"layers": 1, "hidden": 0, "heads": 3, "sequence": 4,
+      const std::string sizes =
+          R"({"train_batch_size": 1, "model": {"layers": 1, "hidden": 0, "heads": 3, "sequence": 4,
         "vocab": 5}})";
       CHECK(error_of([&] { parse_config(sizes, "c", {}, 1); }).find('\n') == std::string::npos);
       continue;
@@ -363,6 +365,8 @@ TEST_CASE("an option and a --set that contradict each other are refused with bot
   // One value by two ways, and several --set, of which the last counts, are no contradiction.
   const Settings same{{"bf16.enabled=true", "--dtype"}, {"bf16.enabled=1"}, {"run.steps=1"}, {"run.steps=2"}};
   CHECK(parse_config(with(R"("train_batch_size": 1,)"), "c", same, 1).run.steps == 2);
-  CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", {{"run.steps=0", "--steps"}}, 1); }),
+  CHECK(has(error_of([&] {
+              parse_config(with(R"("train_batch_size": 1,)"), "c", {{"run.steps=0", "--steps"}}, 1);
+            }),
             "run.steps = 0 (--steps) is out of range"));
 }
