@@ -14,7 +14,6 @@ namespace {
 using core::DType;
 using nlohmann::json;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int64_t most = int64_t{1} << 40;  // samples, microbatches, steps
 constexpr const char* batch_keys[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                       "gradient_accumulation_steps"};

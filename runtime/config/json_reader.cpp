@@ -25,9 +25,9 @@ bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-class Parser {
+class JsonParser {
  public:
-  Parser(std::string_view text, Document& document, Problems* problems)
+  JsonParser(std::string_view text, Document& document, Problems* problems)
       : text_(text), document_(document), problems_(problems) {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") line_start_ = at_ = 3;
   }
@@ -286,7 +286,7 @@ class Parser {
 Document parse_config_text(std::string_view text, const std::string& name, Problems* problems) {
   Document document;
   document.name = name;
-  Parser(text, document, problems).run();
+  JsonParser(text, document, problems).run();
   return document;
 }
 

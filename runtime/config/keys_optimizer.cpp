@@ -166,7 +166,7 @@ constexpr Key scheduler_params_lrrangetest_keys[] = {
     {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
-constexpr Section all[] = {
+constexpr Section optimizer_table[] = {
     {"optimizer", "", Parser::legacy, nullptr, optimizer_keys},
     {"optimizer.params", "adam, adamw", Parser::legacy, nullptr, optimizer_params_adam_adamw_keys},
     {"optimizer.params", "lamb", Parser::legacy, nullptr, optimizer_params_lamb_keys},
@@ -189,7 +189,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> optimizer_sections() {
-  return all;
+  return optimizer_table;
 }
 
 }  // namespace zrt::runtime::configuration

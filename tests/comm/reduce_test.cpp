@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::reduce_test {
 namespace {
 
 // The largest set this machine can run, and all below it.
@@ -106,4 +106,4 @@ TEST_CASE("minus zero survives a sum") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::reduce_test

@@ -4,6 +4,8 @@
 #include "tests/data_folder.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_batch_test {
+
 using namespace zrt::runtime;
 using nlohmann::json;
 
@@ -74,3 +76,5 @@ TEST_CASE("auto in the batch triple counts as left out: it is inferred, or named
   CHECK(config.batch.micro == 2);
   CHECK(warned(config, "train_micro_batch_size_per_gpu = 2 (ds.json:1)"));
 }
+
+}  // namespace zrt::config_batch_test

@@ -2,6 +2,8 @@
 
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_refuse_test {
+
 using namespace zrt::runtime;
 
 namespace {
@@ -370,3 +372,5 @@ TEST_CASE("an option and a --set that contradict each other are refused with bot
             }),
             "run.steps = 0 (--steps) is out of range"));
 }
+
+}  // namespace zrt::config_refuse_test

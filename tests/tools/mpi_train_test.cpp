@@ -12,7 +12,7 @@
 #include "catch.h"
 #include "mpirun.h"
 
-namespace zrt::testing {
+namespace zrt::testing::mpi_train_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named
 }
 
 }  // namespace
-}  // namespace zrt::testing
+}  // namespace zrt::testing::mpi_train_test
