@@ -103,9 +103,9 @@ OptimizerConfig build_optimizer(Values& values) {
   // DeepSpeed leaves a missing optimizer to its caller's code; here it is AdamW with DeepSpeed's defaults.
   if (values.is_null("optimizer.type")) {
     values.infer("optimizer.type", "AdamW");
-    values.warnings.push_back("optimizer.type is not given: AdamW is used, with " + params +
-                              "lr = " + printed(values.at(params + "lr").value) + " (" +
-                              std::string(from_name(values.at(params + "lr").from)) + ").");
+    values.warnings.push_back("optimizer.type is not given: AdamW is used, with " + optimizer_params +
+                              "lr = " + printed(values.at(optimizer_params + "lr").value) + " (" +
+                              std::string(from_name(values.at(optimizer_params + "lr").from)) + ").");
   }
   std::string type = values.text("optimizer.type");
   std::transform(type.begin(), type.end(), type.begin(),
