@@ -235,7 +235,7 @@ void Values::warn_of_autos() {
     const auto meaning = meanings_.find(open.path);
     const bool told = meaning != meanings_.end() && !meaning->second.empty();
     list += (list.empty() ? "" : ", ") + open.path + " = " + (told ? meaning->second : printed(used->value)) + " (" +
-            open.place + ")";
+            (open.line > 0 ? "line " + std::to_string(open.line) : open.place) + ")";
   }
   if (!list.empty()) warnings.push_back("\"auto\" counts as left out. What is used instead: " + list + ".");
 }

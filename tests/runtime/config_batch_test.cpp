@@ -23,9 +23,9 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
       // DeepSpeed fails on the literal; here it is a key left out.
       json without = text;
       for (json& value : without) value = value == "auto" ? json() : value;
-      const auto outcome = [&](const json& file) {
+      const auto outcome = [&](const json& keys) {
         try {
-          const BatchConfig batch = parse_config(file.dump(), "ds.json", {}, one["dp_world"].get<int>()).batch;
+          const BatchConfig batch = parse_config(keys.dump(), "ds.json", {}, one["dp_world"].get<int>()).batch;
           return std::to_string(batch.train) + " " + std::to_string(batch.micro);
         } catch (const zrt::core::ConfigError&) {
           return std::string("refused");
@@ -74,7 +74,7 @@ TEST_CASE("auto in the batch triple counts as left out: it is inferred, or named
   const Config config = parsed(
       R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 3,)", {}, 2);
   CHECK(config.batch.micro == 2);
-  CHECK(warned(config, "train_micro_batch_size_per_gpu = 2 (ds.json:1)"));
+  CHECK(warned(config, "train_micro_batch_size_per_gpu = 2 (line 1)"));
 }
 
 }  // namespace zrt::config_batch_test

@@ -166,9 +166,9 @@ TEST_CASE("auto counts as left out, whatever the key, and a warning tells the va
   CHECK(config.schedule.total_num_steps == 77);
   CHECK(config.schedule.warmup_max_lr == 0.25);
   CHECK(config.schedule.warmup_min_lr == 0);
-  CHECK(warned(config, "gradient_clipping = 1.0 (ds.json:1)"));
-  CHECK(warned(config, "optimizer.params.betas = [0.9,0.999] (ds.json:5)"));
-  CHECK(warned(config, "zero_optimization.overlap_comm = false (ds.json:2)"));
+  CHECK(warned(config, "gradient_clipping = 1.0 (line 1)"));
+  CHECK(warned(config, "optimizer.params.betas = [0.9,0.999] (line 5)"));
+  CHECK(warned(config, "zero_optimization.overlap_comm = false (line 2)"));
   // A launcher's values: the defaults stand in here, and are named.
   const Config open = parsed(R"("optimizer": {"type": "auto", "params": {"lr": "auto"}}, "scheduler": {"type": "auto",
       "params": {"warmup_num_steps": "auto"}}, "gradient_accumulation_steps": "auto", "run": {"steps": "auto"},)");
@@ -176,9 +176,9 @@ TEST_CASE("auto counts as left out, whatever the key, and a warning tells the va
   CHECK(open.schedule.type == ScheduleType::constant);
   CHECK(open.batch.accumulation == 1);
   CHECK(open.run.steps == 1000);
-  CHECK(warned(open, "optimizer.params.lr = 0.001 (ds.json:1)"));
-  CHECK(warned(open, "optimizer.type = \"AdamW\" (ds.json:1)"));
-  CHECK(warned(open, "gradient_accumulation_steps = 1 (ds.json:2)"));
+  CHECK(warned(open, "optimizer.params.lr = 0.001 (line 1)"));
+  CHECK(warned(open, "optimizer.type = \"AdamW\" (line 1)"));
+  CHECK(warned(open, "gradient_accumulation_steps = 1 (line 2)"));
   CHECK(parsed("", {"run.resume=auto"}).run.resume == "auto");  // a text of our own sections
 }
 
@@ -188,9 +188,9 @@ TEST_CASE("what a warning and the resolved file say of auto is what is used") {
       "max_in_cpu": "auto"}},)");
   CHECK(!config.zero.prefetch_bucket_size);
   CHECK(config.zero.param_persistence_threshold == 0);
-  CHECK(warned(config, "stage3_prefetch_bucket_size = the next block, whatever its size (ds.json:1)"));
-  CHECK(warned(config, "stage3_param_persistence_threshold = 0 (ds.json:2)"));
-  CHECK(warned(config, "offload_param.max_in_cpu = 0 (ds.json:3)"));
+  CHECK(warned(config, "stage3_prefetch_bucket_size = the next block, whatever its size (line 1)"));
+  CHECK(warned(config, "stage3_param_persistence_threshold = 0 (line 2)"));
+  CHECK(warned(config, "offload_param.max_in_cpu = 0 (line 3)"));
   const std::string resolved = resolved_json(config);
   CHECK(has(resolved, R"("stage3_prefetch_bucket_size": {"value": null, "from": "inferred"})"));
   CHECK(has(resolved, R"("stage3_param_persistence_threshold": {"value": 0, "from": "inferred"})"));
