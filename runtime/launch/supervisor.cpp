@@ -91,24 +91,20 @@ class Supervisor {
   std::string final_reason(const ProcessEnd& end) const {
     if (end.signal == 0 && end.code == exit_done) return "done";
     if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
+    if (end.signal == 0 && end.code == exit_preempted) return "stopped with a checkpoint saved";
+    if (end.signal == 0 && end.code == exit_refused) {
+      return "the configuration or command line was refused; another start would repeat that";
+    }
+    if (end.signal == 0 && (end.code == exit_not_runnable || end.code == exit_not_found)) {
+      return fmt::format("{} cannot be run", options_.command[0]);
+    }
     // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
-    // killed from here and may be another's fault.
-    if (!result_.began && !hung_ && (end.signal != 0 || (end.code != exit_refused && end.code < exit_not_runnable))) {
+    // killed from here, and another's fault may have held it up.
+    if (!result_.began && !hung_) {
       return fmt::format("ended with {} before any rank gave a sign of life; another start would repeat that",
                          end.text());
     }
-    if (end.signal != 0) return "";
-    switch (end.code) {
-      case exit_preempted:
-        return "stopped with a checkpoint saved";
-      case exit_refused:
-        return "the configuration or command line was refused; another start would repeat that";
-      case exit_not_runnable:
-      case exit_not_found:
-        return fmt::format("{} cannot be run", options_.command[0]);
-      default:
-        return "";
-    }
+    return "";
   }
 
   ProcessEnd run_child() {
