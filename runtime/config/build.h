@@ -15,6 +15,10 @@ Config build_config(Values& values, int ranks, const std::string& name);
 inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
+// reduction. Whether the type of weights is known.
+bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);
+
 // The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
 // gathers.
 ModelConfig build_model(Values& values);
