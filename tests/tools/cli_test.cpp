@@ -327,7 +327,9 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   const Folder folder("launch_mpi");
   build_data(folder);
   folder.write("good.json", config(folder));
-  folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\nexit 5\n");
+  // A rank began, and so it is worth another start.
+  folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\ntouch " + (folder / "run/heartbeat") +
+                             "\nexit 5\n");
   fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
   const Result result =
       run_zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +
