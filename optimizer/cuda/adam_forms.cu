@@ -28,16 +28,6 @@ struct FormArrays {
   core::DType grad_type, weight_type;
 };
 
-__device__ inline void load_typed(const void* from, core::DType type, int64_t i, float (&to)[quad]) {
-  if (type == core::DType::f32) return load_quad(static_cast<const float*>(from), i, to);
-  if (type == core::DType::bf16) return load_quad(static_cast<const bf16*>(from), i, to);
-  load_quad(static_cast<const f16*>(from), i, to);
-}
-__device__ inline void store_typed(const float (&from)[quad], core::DType type, int64_t i, void* to) {
-  if (type == core::DType::f32) return store_quad(from, i, static_cast<float*>(to));
-  if (type == core::DType::bf16) return store_quad(from, i, static_cast<bf16*>(to));
-  store_quad(from, i, static_cast<f16*>(to));
-}
 __device__ inline void store_noisy(const float (&from)[quad], const uint32_t (&words)[quad], int shift, int64_t i,
                                    void* to) {
   Halves<bf16> x;

@@ -286,8 +286,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void* ou
   AttentionArgs a = attention_args(s, dropout, first_sample);
   a.qkv = qkv, a.out = const_cast<void*>(out), a.lse = const_cast<float*>(lse);
   a.d_out = d_out, a.d_qkv = d_qkv, a.delta = reinterpret_cast<float*>(workspace);
-  const bool aligned = aligned16(qkv) && aligned16(out) && aligned16(d_out) && aligned16(d_qkv);
-  const int width = aligned ? padded_width(s) : 0;
+  const int width = aligned16(qkv, out, d_out, d_qkv) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_backward(s.type, a);
   if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
   using E = __nv_bfloat16;

@@ -151,7 +151,7 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
                        uint64_t first_sample, std::byte*) {
   AttentionArgs a = attention_args(s, dropout, first_sample);
   a.qkv = qkv, a.out = out, a.lse = lse;
-  const int width = aligned16(qkv) && aligned16(out) ? padded_width(s) : 0;
+  const int width = aligned16(qkv, out) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_forward(s.type, a);
   if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
   using E = __nv_bfloat16;
