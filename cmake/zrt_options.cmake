@@ -3,6 +3,10 @@ add_library(zrt_options INTERFACE)
 target_include_directories(zrt_options INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}>)
 # IEEE arithmetic everywhere: contraction would make bits depend on how the compiler vectorised a loop.
 target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wno-sign-conversion;-ffp-contract=off;-fno-math-errno>")
+# In a unity build, what one file keeps to itself is seen by the next: only there are these two warnings false.
+if(CMAKE_UNITY_BUILD)
+  target_compile_options(zrt_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow;-Wno-subobject-linkage>")
+endif()
 if(ZRT_WERROR)
   target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

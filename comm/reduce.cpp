@@ -1,7 +1,6 @@
 #include "comm/reduce.h"
 
 #include <algorithm>
-#include <array>
 
 #include "comm/cpu/stream_copy.h"
 #include "comm/reduce_kernels.h"
@@ -29,9 +28,7 @@ bool can_reduce(core::DType from, core::DType to) {
 
 void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
             int64_t count, core::Isa isa) {
-  static constexpr std::array<const ReduceKernels*, 3> tables{&reduce_kernels_baseline, &reduce_kernels_v3,
-                                                              &reduce_kernels_v4};
-  const ReduceKernels& kernels = *tables[static_cast<size_t>(isa)];
+  const ReduceKernels& kernels = core::choose_isa(isa, reduce_kernels_v3, reduce_kernels_v4);
   const size_t from_index = static_cast<size_t>(from), to_index = static_cast<size_t>(to);
   const size_t from_size = core::dtype_size(from), to_size = core::dtype_size(to);
   alignas(64) float sum[piece];

@@ -12,6 +12,6 @@ struct ReduceKernels {
   void (*accumulate)(float* target, const float* sum, int64_t count);  // target += sum
 };
 
-extern const ReduceKernels reduce_kernels_baseline, reduce_kernels_v3, reduce_kernels_v4;
+extern const ReduceKernels reduce_kernels_v3, reduce_kernels_v4;
 
 }  // namespace zrt::comm

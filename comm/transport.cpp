@@ -11,11 +11,11 @@ void require_equal(Transport& transport, std::string_view what, const std::strin
                    std::chrono::milliseconds timeout) {
   core::Hash hash;
   hash.update(text.data(), text.size());
-  const std::vector<std::string> all = transport.exchange(hash.hex(), timeout);
+  const std::vector<std::string> all = transport.exchange(text.size() <= 32 ? text : "hash " + hash.hex(), timeout);
   for (size_t p = 1; p < all.size(); ++p) {
     if (all[p] == all[0]) continue;
     throw core::ConfigError(
-        fmt::format("{} differs between process 0 (hash {}) and process {} (hash {}); start all processes with the "
+        fmt::format("{} differs between process 0 ({}) and process {} ({}); start all processes with the "
                     "same program, configuration file and options, on machines of the same kind",
                     what, all[0], p, all[p]));
   }

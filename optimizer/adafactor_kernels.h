@@ -28,7 +28,7 @@ struct AdafactorKernels {
                    void* weight);
 };
 
-extern const AdafactorKernels adafactor_kernels_baseline, adafactor_kernels_v3, adafactor_kernels_v4;
+extern const AdafactorKernels adafactor_kernels_v3, adafactor_kernels_v4;
 const AdafactorKernels& adafactor_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

@@ -27,7 +27,7 @@ struct AdamKernels {
 
 inline constexpr int no_weight_copy = 3;
 
-extern const AdamKernels adam_kernels_baseline, adam_kernels_v3, adam_kernels_v4;
+extern const AdamKernels adam_kernels_v3, adam_kernels_v4;
 const AdamKernels& adam_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

@@ -18,7 +18,7 @@ struct FormKernels {
   void (*write[4])(const float* from, const uint32_t* words, int shift, int64_t n, void* to);
 };
 
-extern const FormKernels form_kernels_baseline, form_kernels_v3, form_kernels_v4;
+extern const FormKernels form_kernels_v3, form_kernels_v4;
 const FormKernels& form_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

@@ -22,7 +22,7 @@ struct LionKernels {
   LionKernel step[3][4];
 };
 
-extern const LionKernels lion_kernels_baseline, lion_kernels_v3, lion_kernels_v4;
+extern const LionKernels lion_kernels_v3, lion_kernels_v4;
 const LionKernels& lion_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

@@ -12,7 +12,7 @@ struct NormKernels {
   void (*chunk_squares[3])(const void* data, int64_t chunks, double* sums);
 };
 
-extern const NormKernels norm_kernels_baseline, norm_kernels_v3, norm_kernels_v4;
+extern const NormKernels norm_kernels_v3, norm_kernels_v4;
 const NormKernels& norm_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

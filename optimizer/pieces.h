@@ -2,17 +2,10 @@
 #pragma once
 #include <cstddef>
 
-#include "core/isa.h"
 #include "core/parallel.h"
 #include "optimizer/optimizer.h"
 
 namespace zrt::optimizer {
-
-// Of the kernel table that this processor runs, among those compiled per instruction set.
-template <class Table>
-const Table& choose_isa(core::Isa isa, const Table& baseline, const Table& v3, const Table& v4) {
-  return isa == core::Isa::baseline ? baseline : isa == core::Isa::v3 ? v3 : v4;
-}
 
 inline size_t grad_index(const UnitPart& part) {
   return static_cast<size_t>(part.grad_type);

@@ -23,7 +23,7 @@ struct SgdKernels {
   SgdKernel step[3][3][4];
 };
 
-extern const SgdKernels sgd_kernels_baseline, sgd_kernels_v3, sgd_kernels_v4;
+extern const SgdKernels sgd_kernels_v3, sgd_kernels_v4;
 const SgdKernels& sgd_kernels(core::Isa isa);
 
 }  // namespace zrt::optimizer

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/isa.h"
 #include "runtime/memory_json.h"
 
 namespace zrt::runtime {
@@ -153,6 +154,7 @@ std::string to_json(const Summary& s) {
             {"final_loss", s.final_loss},
             {"state_xxh3", s.state_xxh3},
             {"kernel_table_xxh3", s.kernel_table_xxh3},
+            {"isa", core::isa_name(core::best_isa())},
             {"tokens_per_second", s.tokens_per_second},
             {"step_seconds", s.step_seconds},
             {"model_flops_per_second", s.model_flops_per_second},
@@ -167,6 +169,7 @@ std::string to_json(const Summary& s) {
             {"saves", s.saves},
             {"failed_saves", s.failed_saves},
             {"save_stall_seconds", s.save_stall_seconds}};
+  if (const auto cap = core::isa_cap()) json["max_isa"] = core::isa_name(*cap);
   if (s.validation) json["validation"] = evaluation_json(*s.validation);
   return json.dump(1);
 }

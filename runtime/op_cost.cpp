@@ -15,7 +15,7 @@ double as_double(int64_t x) {
 
 // Bytes of the slots that the accesses for which `counts` holds touch.
 template <class Counts>
-double access_bytes(const ProgramSet& set, const Op& op, Counts counts) {
+double counted_bytes(const ProgramSet& set, const Op& op, Counts counts) {
   double bytes = 0;
   for (const Access& access : op.accesses) {
     if (counts(access)) bytes += static_cast<double>(set.buffers[access.buffer].bytes);
@@ -98,7 +98,7 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
   }
   if (op.kind != OpKind::backward) return cost.forward_seconds;
   // Gradients of weights are written whole, by products and by passes alike.
-  const double grads = access_bytes(set, op, [](const Access& access) { return access.role == Role::local_grad; });
+  const double grads = counted_bytes(set, op, [](const Access& access) { return access.role == Role::local_grad; });
   return cost.backward_seconds + grads / cluster.memory_bytes_per_second;
 }
 
@@ -107,7 +107,7 @@ double block_seconds(const ProgramSet& set, const Op& op, const Layout& layout, 
 Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
   if (op.kind != OpKind::reduce_grad) {
-    volume.bytes = access_bytes(set, op, [](const Access& access) {
+    volume.bytes = counted_bytes(set, op, [](const Access& access) {
       const bool whole = access.role == Role::full_state || access.role == Role::partial ||
                          access.role == Role::shares || access.role == Role::sums;
       return whole && access.use != Use::read;
@@ -116,12 +116,12 @@ Volume collective_volume(const ProgramSet& set, const Op& op, const Layout& layo
                                 [](const Access& access) { return access.use == Use::read; });
     return volume;
   }
-  volume.bytes = access_bytes(set, op, [](const Access& access) {
+  volume.bytes = counted_bytes(set, op, [](const Access& access) {
     return access.role == Role::local_grad || (access.role == Role::partial && access.use == Use::read);
   });
   if (volume.bytes > 0) return volume;
   // In place; between groups that are replicas of each other, an all-reduce of the shard.
-  volume.bytes = access_bytes(set, op, [](const Access& access) { return access.role == Role::grad; });
+  volume.bytes = counted_bytes(set, op, [](const Access& access) { return access.role == Role::grad; });
   if (op.span == Span::outer) {
     volume.rounds = 2;
     if (layout.zero.grads == optimizer::Extent::full) volume.bytes /= layout.shards();
@@ -159,7 +159,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
 }
 
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use) {
-  return access_bytes(set, op, [&](const Access& access) { return !use || access.use == *use; });
+  return counted_bytes(set, op, [&](const Access& access) { return !use || access.use == *use; });
 }
 
 HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host) {

@@ -8,10 +8,10 @@ namespace {
 using optimizer::Extent;
 
 // What an optimizer works on in one op. The pointers stay valid as long as this object.
-class Part {
+class UpdatePart {
  public:
   // Elements [begin, begin + count) of the unit; of each buffer, which holds the whole unit or this rank's shard.
-  Part(const OpCall& call, Extent extent) {
+  UpdatePart(const OpCall& call, Extent extent) {
     const Layout& layout = *call.rank.layout;
     const optimizer::Unit& unit = call.unit(0);
     part_.unit = &unit;
@@ -68,7 +68,7 @@ std::byte* own_share(const OpCall& call) {
 // Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
 void run_sum(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.optimizer->sum(call.op.round, decision, *Part(call, Extent::shard), own_share(call));
+  call.rank.optimizer->sum(call.op.round, decision, *UpdatePart(call, Extent::shard), own_share(call));
 }
 
 void run_share_sums(const OpCall& call) {
@@ -78,13 +78,13 @@ void run_share_sums(const OpCall& call) {
 
 void run_fold(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
-  const Part part(call, call.rank.layout->zero.states);
+  const UpdatePart part(call, call.rank.layout->zero.states);
   call.rank.optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
 }
 
 void run_update(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.optimizer->update(decision, *Part(call, call.rank.layout->zero.states));
+  call.rank.optimizer->update(decision, *UpdatePart(call, call.rank.layout->zero.states));
 }
 
 }  // namespace zrt::runtime

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/isa.h"
 #include "models/data/blended_dataset.h"
 #include "models/data/dataset_tokenizer.h"
 #include "models/data/sampler.h"
@@ -73,6 +74,7 @@ class Training {
   TrainResult nothing_to_do();
   Evaluation evaluate_now(int64_t limit);
   void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
+  void warn_of_other_level(const checkpoint::Reader* resumed);
   void beat();
   void warn(const std::string& text) const {
     if (hooks_.warn) hooks_.warn(text);
@@ -122,6 +124,7 @@ void Training::start(const checkpoint::Reader* resumed) {
         fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
                     config_.run.seed, resumed->manifest().made_by["seed"].dump()));
   }
+  warn_of_other_level(resumed);
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, layout_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
@@ -129,6 +132,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
   options.warn = [this](const std::string& text) { warn(text); };
+  comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",
+                      std::string(core::isa_name(core::best_isa())), options.timeout);
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
   comm::require_equal(transport_, "the programs", compiled.set.xxh3(), options.timeout);
   if (hooks_.planned) hooks_.planned(layout_, compiled);
@@ -175,6 +180,16 @@ void Training::start(const checkpoint::Reader* resumed) {
     summary.save_stall_seconds += outcome.stall_seconds;
     if (hooks_.saved) hooks_.saved(outcome);
   });
+}
+
+// Products of another level round elsewhere, so the run does not end with the bits it would have had.
+void Training::warn_of_other_level(const checkpoint::Reader* resumed) {
+  const std::string level(core::isa_name(core::best_isa()));
+  if (step_ == 0 || resumed->manifest().made_by.value("isa", checkpoint::Json(level)) == level) return;
+  warn(
+      fmt::format("this process computes at the level {} but the checkpoint was made at {}: from here on the bits are "
+                  "others. ZRT_MAX_ISA sets a level that all machines at hand have.",
+                  level, resumed->manifest().made_by["isa"].dump()));
 }
 
 // Tells whoever watches the folder that the run lives, in long evaluations too.
@@ -252,7 +267,8 @@ void Training::save() {
                       {"stage", layout_.zero.stage},
                       {"type", core::dtype_name(layout_.compute)},
                       {"train_batch_size", batch_.step_samples()},
-                      {"seed", config_.run.seed}};
+                      {"seed", config_.run.seed},
+                      {"isa", core::isa_name(core::best_isa())}};
   checkpointer_->save(manifest);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "tests/device.h"
+#include "tests/seed.h"
 
 #if !defined(CATCH_VERSION_MAJOR) || CATCH_VERSION_MAJOR >= 3
 namespace command_line = Catch::Clara;
@@ -26,7 +27,9 @@ int main(int argc, char** argv) {
     if (!device) throw zrt::core::ConfigError("--device " + name + " is not one of cpu, cuda");
     zrt::test::set_test_device(*device);
     const zrt::test::OnTestDevice here;
-    return session.run();
+    const int failed = session.run();
+    if (failed) std::cerr << "ZRT_TEST_SEED=" << zrt::test::test_seed() << " repeats the random numbers of this run\n";
+    return failed;
   } catch (const zrt::core::Error& error) {
     std::cerr << error.what() << '\n';
     return 2;

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/error.h"
+#include "core/isa.h"
 #include "core/log.h"
 #include "tools/commands/command.h"
 #include "tools/commands/ranks.h"
@@ -26,6 +27,15 @@ constexpr const char* usage =
     "  bench WHAT         measure: train, save, adam, comm, overlap, calibrate or predict\n\n"
     "`zrt COMMAND --help` lists a command's options.\n";
 
+// "avx2 (the processor has avx512, ZRT_MAX_ISA is avx2)"
+std::string level_text() {
+  using namespace zrt::core;
+  const std::string level(isa_name(best_isa()));
+  if (!isa_cap()) return level;
+  return fmt::format("{} (the processor has {}, ZRT_MAX_ISA is {})", level, isa_name(detected_isa()),
+                     isa_name(*isa_cap()));
+}
+
 int run(const std::vector<std::string>& args) {
   using zrt::tools::Args;
   const std::map<std::string, int (*)(const Args&)> commands{
@@ -42,7 +52,7 @@ int run(const std::vector<std::string>& args) {
     return 0;
   }
   if (args[0] == "--version") {
-    std::cout << "zrt " << ZRT_VERSION << "\n";
+    std::cout << fmt::format("zrt {}\ninstruction set: {}\n", ZRT_VERSION, level_text());
     return 0;
   }
   const auto found = commands.find(args[0]);
@@ -64,6 +74,7 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may leave; a run goes on
   zrt::core::init_log();
   try {
+    zrt::core::best_isa();  // refuses a processor that cannot run what follows
     return run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     return zrt::tools::report_error(error);

@@ -15,7 +15,7 @@ using std::chrono::steady_clock;
 constexpr int64_t first_nap = 20000, longest_nap = 1000000, local_nap = 50000000;  // nanoseconds
 constexpr auto watch_interval = std::chrono::milliseconds(20);
 constexpr auto farewell = std::chrono::seconds(1);  // for telling other machines of an abort
-constexpr size_t reported_records = 5;              // per rank in a report
+constexpr size_t records_per_rank = 5;              // per rank in a report
 
 }  // namespace
 
@@ -119,8 +119,8 @@ std::string ProcessMeeting::last_calls_here() const {
     const Peer& peer = place_.peers[static_cast<size_t>(r)];
     if (peer.member < 0) continue;
     std::vector<FlightRecord> records = place_.segment->records(peer.member);
-    if (records.size() > reported_records) {
-      records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(reported_records));
+    if (records.size() > records_per_rank) {
+      records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(records_per_rank));
     }
     text += fmt::format("  rank {} (process {}):\n{}", r, peer.pid, recorder_.format(records));
   }
@@ -129,7 +129,7 @@ std::string ProcessMeeting::last_calls_here() const {
 
 std::string ProcessMeeting::own_calls() const {
   const std::lock_guard lock(mutex_);
-  return recorder_.format(reported_records);
+  return recorder_.format(records_per_rank);
 }
 
 void ProcessMeeting::fail(int, const std::string& reason) {

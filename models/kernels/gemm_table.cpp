@@ -55,7 +55,7 @@ Table& table() {
   return instance;
 }
 
-void check(const GemmSpec& spec) {
+void check_product(const GemmSpec& spec) {
   const int64_t a_row = spec.trans_a ? spec.M : spec.K, b_row = spec.trans_b ? spec.K : spec.N;
   if (spec.M < 1 || spec.N < 1 || spec.K < 1 || spec.lda < a_row || spec.ldb < b_row || spec.ldc < spec.N ||
       (spec.bias && spec.alpha != 1)) {
@@ -98,7 +98,7 @@ const Gemm& find_gemm(const GemmSpec& asked) {
   const Key key{spec, device == core::DeviceKind::cpu ? core::threads() : 0};
   const auto known = remembered.find(key);
   if (known != remembered.end()) return *known->second;
-  check(spec);
+  check_product(spec);
   const std::lock_guard lock(table().mutex);
   std::unique_ptr<Gemm>& entry = table().gemms[key];
   if (!entry) entry = backend(device).make_gemm(spec);

@@ -11,7 +11,7 @@
 namespace zrt::models {
 namespace {
 
-void check(const LlamaConfig& config) {
+void check_llama(const LlamaConfig& config) {
   check_positive("layers", config.layers);
   check_positive("hidden", config.hidden);
   check_positive("heads", config.heads);
@@ -58,7 +58,7 @@ Model make_llama(const LlamaConfig& given) {
   LlamaConfig config = given;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
   if (config.ffn == 0) config.ffn = llama_ffn(config.hidden);
-  check(config);
+  check_llama(config);
   Model model;
   model.type = "llama";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;

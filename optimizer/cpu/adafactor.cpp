@@ -10,7 +10,7 @@
 namespace zrt::optimizer {
 
 const AdafactorKernels& adafactor_kernels(core::Isa isa) {
-  return choose_isa(isa, adafactor_kernels_baseline, adafactor_kernels_v3, adafactor_kernels_v4);
+  return core::choose_isa(isa, adafactor_kernels_v3, adafactor_kernels_v4);
 }
 
 namespace cpu {

@@ -10,7 +10,7 @@
 namespace zrt::optimizer {
 
 const FormKernels& form_kernels(core::Isa isa) {
-  return choose_isa(isa, form_kernels_baseline, form_kernels_v3, form_kernels_v4);
+  return core::choose_isa(isa, form_kernels_v3, form_kernels_v4);
 }
 
 namespace cpu {

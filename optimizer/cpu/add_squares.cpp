@@ -8,7 +8,7 @@
 namespace zrt::optimizer {
 
 const NormKernels& norm_kernels(core::Isa isa) {
-  return choose_isa(isa, norm_kernels_baseline, norm_kernels_v3, norm_kernels_v4);
+  return core::choose_isa(isa, norm_kernels_v3, norm_kernels_v4);
 }
 
 void cpu::add_squares(ExactSum& sum, int64_t n, const void* data, DType type) {

@@ -6,13 +6,13 @@
 namespace zrt::optimizer {
 
 const AdamKernels& adam_kernels(core::Isa isa) {
-  return choose_isa(isa, adam_kernels_baseline, adam_kernels_v3, adam_kernels_v4);
+  return core::choose_isa(isa, adam_kernels_v3, adam_kernels_v4);
 }
 const SgdKernels& sgd_kernels(core::Isa isa) {
-  return choose_isa(isa, sgd_kernels_baseline, sgd_kernels_v3, sgd_kernels_v4);
+  return core::choose_isa(isa, sgd_kernels_v3, sgd_kernels_v4);
 }
 const LionKernels& lion_kernels(core::Isa isa) {
-  return choose_isa(isa, lion_kernels_baseline, lion_kernels_v3, lion_kernels_v4);
+  return core::choose_isa(isa, lion_kernels_v3, lion_kernels_v4);
 }
 
 namespace cpu {

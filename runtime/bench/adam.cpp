@@ -28,8 +28,7 @@ struct Places {
 }  // namespace
 
 TriadKernel triad_kernel() {
-  const TriadKernel kernels[] = {triad_baseline, triad_v3, triad_v4};
-  return kernels[static_cast<size_t>(core::best_isa())];
+  return core::choose_isa(core::best_isa(), triad_v3, triad_v4);
 }
 
 AdamBench bench_adam(const AdamBenchSetting& s, const Progress& progress) {

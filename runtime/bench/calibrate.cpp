@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "core/isa.h"
+
 namespace zrt::runtime {
 namespace {
 
@@ -62,8 +64,9 @@ Json compute_json(const Sheet& sheet, const MeasuredCompute& measured, double su
 std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,
                       const Progress& progress) {
   Rig rig(transport, threads, effort, progress);
-  const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}",
-                                rig.world(), threads, threads == 1 ? "" : "s", transport.name()));
+  const Sheet sheet(fmt::format("; median of rounds with all {} ranks running, {} thread{} each, transport {}, at {}",
+                                rig.world(), threads, threads == 1 ? "" : "s", transport.name(),
+                                core::isa_name(core::best_isa())));
   const MeasuredLanes lanes = measure_lanes(rig);
   Json compute;
   for (const core::DType type : {core::DType::f32, core::DType::bf16, core::DType::f16}) {

@@ -11,12 +11,12 @@ namespace zrt::runtime {
 namespace {
 
 // Seconds of the counted steps of each round.
-struct Series {
+struct OffloadSeries {
   std::vector<double> seconds, exposed;
 };
 
 // One round of one way: set up, a step that is not counted, then the counted ones.
-void run_round(const OffloadWay& way, int steps, bool counted, Series& series) {
+void run_round(const OffloadWay& way, int steps, bool counted, OffloadSeries& series) {
   uint32_t step = 0;
   Session session(way.layout, way.compiled, session_options(way.config),
                   SessionHooks{random_batches(way.layout, step), {}});
@@ -38,9 +38,9 @@ void run_round(const OffloadWay& way, int steps, bool counted, Series& series) {
 }
 
 // The runs of all budgets, each once: placements that ignore the budget are the same run at all of them.
-class Bench {
+class OffloadMeasurement {
  public:
-  Bench(const Config& config, const OffloadOptions& options, const Progress& progress)
+  OffloadMeasurement(const Config& config, const OffloadOptions& options, const Progress& progress)
       : config_(config), options_(options), progress_(progress), model_(make_model(config.model)) {}
 
   OffloadBench run() {
@@ -113,7 +113,7 @@ class Bench {
   }
 
   void measure() {
-    std::vector<Series> series(ways_.size());
+    std::vector<OffloadSeries> series(ways_.size());
     std::vector<double> ceilings;
     for (int round = 0; round <= options_.rounds; ++round) {
       for (size_t w = 0; w < ways_.size(); ++w) {
@@ -169,7 +169,7 @@ std::vector<uint64_t> budget_row(uint64_t least, uint64_t all, int count) {
 }
 
 OffloadBench bench_offload(const Config& config, const OffloadOptions& options, const Progress& progress) {
-  return Bench(config, options, progress).run();
+  return OffloadMeasurement(config, options, progress).run();
 }
 
 }  // namespace zrt::runtime

@@ -18,21 +18,21 @@ constexpr size_t listed_gaps = 8;
 constexpr auto settling = std::chrono::milliseconds(100);  // until traffic flows evenly, or rests
 
 // Measurements of one way of running, a value for each round.
-struct Series {
+struct OverlapSeries {
   std::vector<double> seconds, cpu, exposed;
   OverlapRow row() const { return {spread(seconds), spread(cpu), spread(exposed)}; }
 };
 
-Spread ratios(const Series& a, const Series& b) {
+Spread ratios(const OverlapSeries& a, const OverlapSeries& b) {
   std::vector<double> values;
   for (size_t i = 0; i < a.seconds.size(); ++i) values.push_back(a.seconds[i] / b.seconds[i]);
   return spread(values);
 }
 
 // One compiled step, with or without overlap.
-class Bench {
+class OverlapMeasurement {
  public:
-  Bench(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
+  OverlapMeasurement(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
     layout_ = make_layout(config_, model);
@@ -43,7 +43,7 @@ class Bench {
   }
 
   // Seconds of the slowest rank; all start together. Collective over processes.
-  double measure(Only only, Series& series, bool counted) {
+  double measure(Only only, OverlapSeries& series, bool counted) {
     if (only != Only::everything) clear_transients();
     ++step_;
     StepInputs inputs;
@@ -156,12 +156,12 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   if (traffic && transport.leads()) file.emplace(*traffic);
   if (file) file->ask(0);
   progress("setting up");
-  Bench with(config, model, true, transport), without(config, model, false, transport);
+  OverlapMeasurement with(config, model, true, transport), without(config, model, false, transport);
   OverlapBench result;
-  Series comm, compute, beside, overlapped, plain;
+  OverlapSeries comm, compute, beside, overlapped, plain;
   std::vector<double> asked, moved, traffic_cpu;
   for (int round = 0; round <= rounds; ++round) {
-    auto run = [&](const char* what, Bench& bench, Only only, Series& series) {
+    auto run = [&](const char* what, OverlapMeasurement& bench, Only only, OverlapSeries& series) {
       progress(fmt::format("round {} of {}, {}", round, rounds, what));
       return bench.measure(only, series, round > 0);
     };
@@ -192,7 +192,7 @@ OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int
   result.comm = comm.row(), result.compute = compute.row();
   result.with_overlap = overlapped.row(), result.without_overlap = plain.row();
   if (traffic) result.compute_beside_traffic = beside.row();
-  const Series& base = traffic ? beside : compute;
+  const OverlapSeries& base = traffic ? beside : compute;
   result.comm_of_compute = ratios(comm, compute);
   result.with_of_compute = ratios(overlapped, base);
   result.without_of_compute = ratios(plain, base);

@@ -23,13 +23,14 @@ constexpr const char* scaling_keys[] = {"rope_type", "factor", "low_freq_factor"
                                         "original_max_position_embeddings"};
 constexpr std::string_view gpt2_prefix = "transformer.";
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
+[[noreturn]] void refuse_folder(const std::string& name, const std::string& what) {
   throw core::DataError(fmt::format("{}: {}", name, what));
 }
 
 const Json& require(const Json& config, const char* key, const std::string& name) {
   const auto found = config.find(key);
-  if (found == config.end() || !found->is_number()) fail(name, fmt::format("'{}' is missing or no number", key));
+  if (found == config.end() || !found->is_number())
+    refuse_folder(name, fmt::format("'{}' is missing or no number", key));
   return *found;
 }
 
@@ -37,7 +38,7 @@ const Json& require(const Json& config, const char* key, const std::string& name
 void only(const Json& config, const char* key, const Json& legal, const std::string& name) {
   const auto found = config.find(key);
   if (found == config.end() || *found == legal || (found->is_null() && legal == false)) return;
-  fail(name, fmt::format("'{}' is {}; zrt's model has {} only", key, found->dump(), legal.dump()));
+  refuse_folder(name, fmt::format("'{}' is {}; zrt's model has {} only", key, found->dump(), legal.dump()));
 }
 
 Json scaling_of(const Json& config) {
@@ -64,15 +65,16 @@ Json llama_model(const Json& config, const std::string& name) {
   }
   if (config.contains("head_dim") && config["head_dim"].is_number_integer() &&
       config["head_dim"].get<int64_t>() * model["heads"].get<int64_t>() != model["hidden"].get<int64_t>()) {
-    fail(name, "'head_dim' is not hidden_size / num_attention_heads; zrt's model has no other");
+    refuse_folder(name, "'head_dim' is not hidden_size / num_attention_heads; zrt's model has no other");
   }
   const Json scaling = scaling_of(config);
   const auto theta = scaling.contains("rope_theta") ? scaling["rope_theta"] : config.value("rope_theta", Json(10000.0));
-  if (!theta.is_number()) fail(name, "'rope_theta' is no number");
+  if (!theta.is_number()) refuse_folder(name, "'rope_theta' is no number");
   model["rope_theta"] = theta;
   const std::string type = scaling.value("rope_type", scaling.value("type", std::string("default")));
   if (type == "default") return model;
-  if (type != "llama3") fail(name, fmt::format("'rope_scaling' is of type '{}'; legal are default and llama3", type));
+  if (type != "llama3")
+    refuse_folder(name, fmt::format("'rope_scaling' is of type '{}'; legal are default and llama3", type));
   model["rope_scaling"]["rope_type"] = "llama3";
   for (const char* key : scaling_keys) {
     if (scaling.contains(key)) model["rope_scaling"][key] = scaling[key];
@@ -97,7 +99,7 @@ Json gpt2_model(const Json& config, const std::string& name) {
 Json to_hugging_face(const Json& model, core::DType type) {
   const std::string kind = model.value("type", "");
   const bool llama = kind == "llama";
-  if (!llama && kind != "gpt2") fail("model.type", fmt::format("'{}' has no form at Hugging Face", kind));
+  if (!llama && kind != "gpt2") refuse_folder("model.type", fmt::format("'{}' has no form at Hugging Face", kind));
   Json config{{"architectures", {llama ? "LlamaForCausalLM" : "GPT2LMHeadModel"}}, {"model_type", kind}};
   const auto copy = [&](const Key& key) { config[key.theirs] = model.at(key.ours); };
   if (llama) {
@@ -121,10 +123,10 @@ Json to_hugging_face(const Json& model, core::DType type) {
 }
 
 Json from_hugging_face(const Json& config, const std::string& name) {
-  if (!config.is_object()) fail(name, "is no JSON object");
+  if (!config.is_object()) refuse_folder(name, "is no JSON object");
   const std::string type = config.value("model_type", "");
   if (type != "gpt2" && type != "llama") {
-    fail(name, fmt::format("'model_type' is '{}'; zrt imports gpt2 and llama", type));
+    refuse_folder(name, fmt::format("'model_type' is '{}'; zrt imports gpt2 and llama", type));
   }
   Json model = type == "llama" ? llama_model(config, name) : gpt2_model(config, name);
   model["tied"] = config.value("tie_word_embeddings", type == "gpt2");

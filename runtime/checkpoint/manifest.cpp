@@ -34,9 +34,9 @@ bool is_plain_path(const std::string& name) {
   return true;
 }
 
-class Reader {
+class ManifestReader {
  public:
-  Reader(const Json& json, const std::string& name) : json_(json), name_(name) {}
+  ManifestReader(const Json& json, const std::string& name) : json_(json), name_(name) {}
 
   const Json& at(const char* key, bool (Json::*kind)() const noexcept, const char* wanted) const {
     const auto found = json_.find(key);
@@ -89,7 +89,7 @@ Manifest parse_manifest(const std::string& text, const std::string& name) {
                                       hash_of(body), stored));
   }
   const Json json = parse_strict_json(text, name);
-  const Reader reader(json, name);
+  const ManifestReader reader(json, name);
   if (!json.is_object()) reader.fail("manifest", "an object");
   if (reader.at("format", &Json::is_string, "a text") != "zrt checkpoint") reader.fail("format", "\"zrt checkpoint\"");
   if (reader.number("version") != manifest_version) {
@@ -104,7 +104,7 @@ Manifest parse_manifest(const std::string& text, const std::string& name) {
   manifest.control = manifest.optimizer.empty() ? Json() : reader.at("control", &Json::is_object, "an object");
   manifest.made_by = reader.at("made_by", &Json::is_object, "an object");
   for (const auto& [file, record] : reader.at("files", &Json::is_object, "an object").items()) {
-    const Reader fields(record, name);
+    const ManifestReader fields(record, name);
     if (!is_plain_path(file)) reader.fail("files", fmt::format("plain names; '{}' is none", file));
     if (!record.is_object()) reader.fail(file, "an object");
     const std::string xxh3 = fields.at("xxh3", &Json::is_string, "a hash").get<std::string>();

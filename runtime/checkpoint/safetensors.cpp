@@ -35,7 +35,7 @@ std::optional<size_t> type_index(std::string_view name) {
   return std::nullopt;
 }
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
+[[noreturn]] void refuse_file(const std::string& name, const std::string& what) {
   throw core::DataError(fmt::format("{}: {}", name, what));
 }
 
@@ -49,7 +49,7 @@ std::optional<uint64_t> checked_bytes(const std::vector<int64_t>& shape, unsigne
 }
 
 TensorEntry parse_tensor(const std::string& tensor, const Json& json, const std::string& name) {
-  const auto bad = [&](const std::string& what) { fail(name, fmt::format("tensor '{}' {}", tensor, what)); };
+  const auto bad = [&](const std::string& what) { refuse_file(name, fmt::format("tensor '{}' {}", tensor, what)); };
   if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") ||
       !json.contains("data_offsets")) {
     bad("must have exactly dtype, shape and data_offsets");
@@ -83,7 +83,7 @@ int64_t TensorEntry::elements() const {
 }
 
 SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const std::string& name) {
-  if (json.empty() || json.front() != '{') fail(name, "has a header that does not start with '{'");
+  if (json.empty() || json.front() != '{') refuse_file(name, "has a header that does not start with '{'");
   const Json root = parse_strict_json(json, name);
   SafetensorsHeader header;
   for (const auto& [key, value] : root.items()) {
@@ -91,9 +91,9 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const
       header.tensors.push_back(parse_tensor(key, value, name));
       continue;
     }
-    if (!value.is_object()) fail(name, "has __metadata__ that is no object");
+    if (!value.is_object()) refuse_file(name, "has __metadata__ that is no object");
     for (const auto& [word, text] : value.items()) {
-      if (!text.is_string()) fail(name, fmt::format("has __metadata__ '{}' that is no string", word));
+      if (!text.is_string()) refuse_file(name, fmt::format("has __metadata__ '{}' that is no string", word));
       header.metadata[word] = text.get<std::string>();
     }
   }
@@ -103,12 +103,13 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const
   uint64_t end = 0;
   for (const TensorEntry& tensor : header.tensors) {
     if (tensor.begin != end) {
-      fail(name, fmt::format("tensor '{}' starts at byte {} of the data where the one before ends at {}", tensor.name,
-                             tensor.begin, end));
+      refuse_file(name, fmt::format("tensor '{}' starts at byte {} of the data where the one before ends at {}",
+                                    tensor.name, tensor.begin, end));
     }
     end = tensor.end;
   }
-  if (end != data_bytes) fail(name, fmt::format("holds {} bytes of data where its header says {}", data_bytes, end));
+  if (end != data_bytes)
+    refuse_file(name, fmt::format("holds {} bytes of data where its header says {}", data_bytes, end));
   return header;
 }
 
@@ -142,11 +143,12 @@ std::string lay_out(SafetensorsHeader& header) {
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path) {
   uint64_t length = 0;
   if (file_.bytes() < 8)
-    fail(path.string(), fmt::format("has {} bytes; a safetensors file has 8 or more", file_.bytes()));
+    refuse_file(path.string(), fmt::format("has {} bytes; a safetensors file has 8 or more", file_.bytes()));
   file_.read(0, &length, sizeof length);
   if (length > max_header_bytes || length > file_.bytes() - 8) {
-    fail(path.string(), fmt::format("says that its header has {} bytes; the file has {} and the format allows {}",
-                                    length, file_.bytes(), max_header_bytes));
+    refuse_file(path.string(),
+                fmt::format("says that its header has {} bytes; the file has {} and the format allows {}", length,
+                            file_.bytes(), max_header_bytes));
   }
   std::string text(length, '\0');
   file_.read(8, text.data(), length);
@@ -156,8 +158,8 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 
 void SafetensorsFile::read(const TensorEntry& tensor, int64_t first, std::span<float> out) const {
   if (first < 0 || static_cast<int64_t>(out.size()) > tensor.elements() - first) {
-    fail(path().string(), fmt::format("tensor '{}' has {} elements; {} from {} on were asked for", tensor.name,
-                                      tensor.elements(), out.size(), first));
+    refuse_file(path().string(), fmt::format("tensor '{}' has {} elements; {} from {} on were asked for", tensor.name,
+                                             tensor.elements(), out.size(), first));
   }
   const auto at = [&](uint64_t size) { return data_ + tensor.begin + static_cast<uint64_t>(first) * size; };
   if (tensor.dtype == "F32") return file_.read(at(4), out.data(), out.size_bytes());
@@ -172,8 +174,8 @@ void SafetensorsFile::read(const TensorEntry& tensor, int64_t first, std::span<f
   if (tensor.dtype == "BF16") return convert(uint16_t{}, [](uint16_t v) { return core::to_float(core::bf16{v}); });
   if (tensor.dtype == "F16") return convert(uint16_t{}, [](uint16_t v) { return core::to_float(core::f16{v}); });
   if (tensor.dtype == "F64") return convert(double{}, [](double v) { return static_cast<float>(v); });
-  fail(path().string(),
-       fmt::format("tensor '{}' has dtype {}; weights are F32, BF16, F16 or F64", tensor.name, tensor.dtype));
+  refuse_file(path().string(),
+              fmt::format("tensor '{}' has dtype {}; weights are F32, BF16, F16 or F64", tensor.name, tensor.dtype));
 }
 
 }  // namespace zrt::runtime::checkpoint

@@ -14,7 +14,6 @@ namespace {
 using core::DType;
 using nlohmann::json;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int64_t most = int64_t{1} << 40;  // samples, microbatches, steps
 
 std::optional<int64_t> optional_integer(const Values& values, std::string_view path, int64_t low, int64_t high) {

@@ -1,5 +1,7 @@
 // From the values of all keys to the structs of a Config: ranges, inference and relations between keys.
 #pragma once
+#include <limits>
+
 #include "runtime/config/config.h"
 #include "runtime/config/values.h"
 
@@ -10,6 +12,7 @@ namespace zrt::runtime::configuration {
 Config build_config(Values& values, int ranks, const std::string& name);
 
 inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // The parts, in the order they depend on each other.
 ModelConfig build_model(Values& values);

@@ -9,9 +9,8 @@ namespace {
 using optimizer::ScheduleType;
 using optimizer::WarmupType;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr int64_t most = int64_t{1} << 40;  // steps
-const std::string params = "scheduler.params.";
+constexpr int64_t most_steps = int64_t{1} << 40;  // steps
+const std::string schedule_params = "scheduler.params.";
 
 // DeepSpeed takes a list of rates, one per parameter group; there is one group here.
 double rate(Values& values, const std::string& path) {
@@ -27,7 +26,7 @@ double rate(Values& values, const std::string& path) {
 
 // A rate of OneCycle, which has no default.
 double cycle_rate(Values& values, const char* key) {
-  const std::string path = params + key;
+  const std::string path = schedule_params + key;
   if (values.find(path) == nullptr) {
     throw core::ConfigError(path + " is missing; OneCycle needs it. Legal: a learning rate.");
   }
@@ -41,67 +40,68 @@ void infer_open(Values& values, const std::string& path, double fallback) {
 }
 
 int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
-  const std::string path = params + "total_num_steps";
+  const std::string path = schedule_params + "total_num_steps";
   const Value* value = values.find(path);
   if (value == nullptr) {
     throw core::ConfigError(path + " is missing; " + type + " needs it. Legal: at least 1; usually run.steps, here " +
                             std::to_string(steps) + ", which \"auto\" stands for.");
   }
   if (value->value == "auto") values.infer(path, steps);
-  return values.integer(path, 1, most);
+  return values.integer(path, 1, most_steps);
 }
 
 void build_warmup(Values& values, const std::string& type, int64_t steps, LearningRate& schedule) {
-  schedule.warmup_num_steps = values.integer(params + "warmup_num_steps", 1, most);
-  const std::string shape = values.text(params + "warmup_type");
+  schedule.warmup_num_steps = values.integer(schedule_params + "warmup_num_steps", 1, most_steps);
+  const std::string shape = values.text(schedule_params + "warmup_type");
   if (shape != "log" && shape != "linear") {
-    refuse(values.at(params + "warmup_type"), "is no warm-up; legal: \"log\" and \"linear\".");
+    refuse(values.at(schedule_params + "warmup_type"), "is no warm-up; legal: \"log\" and \"linear\".");
   }
   schedule.warmup_type = shape == "log" ? WarmupType::log : WarmupType::linear;
   if (type == "WarmupCosineLR") {
     schedule.type = ScheduleType::warmup_cosine;
-    schedule.warmup_min_ratio = values.real(params + "warmup_min_ratio", 0, 1);
-    schedule.cos_min_ratio = values.real(params + "cos_min_ratio", 0, 1);
+    schedule.warmup_min_ratio = values.real(schedule_params + "warmup_min_ratio", 0, 1);
+    schedule.cos_min_ratio = values.real(schedule_params + "cos_min_ratio", 0, 1);
   } else {
     schedule.type = type == "WarmupLR" ? ScheduleType::warmup : ScheduleType::warmup_decay;
-    infer_open(values, params + "warmup_max_lr", schedule.lr);
-    schedule.warmup_min_lr = rate(values, params + "warmup_min_lr");
-    schedule.warmup_max_lr = rate(values, params + "warmup_max_lr");
+    infer_open(values, schedule_params + "warmup_max_lr", schedule.lr);
+    schedule.warmup_min_lr = rate(values, schedule_params + "warmup_min_lr");
+    schedule.warmup_max_lr = rate(values, schedule_params + "warmup_max_lr");
   }
   if (schedule.type == ScheduleType::warmup) return;
   schedule.total_num_steps = total_steps(values, type, steps);
   if (schedule.total_num_steps < schedule.warmup_num_steps) {
-    values.warnings.push_back(
-        params + "total_num_steps = " + std::to_string(schedule.total_num_steps) + " is less than " + params +
-        "warmup_num_steps = " + std::to_string(schedule.warmup_num_steps) + ": the warm-up never ends.");
+    values.warnings.push_back(schedule_params + "total_num_steps = " + std::to_string(schedule.total_num_steps) +
+                              " is less than " + schedule_params + "warmup_num_steps = " +
+                              std::to_string(schedule.warmup_num_steps) + ": the warm-up never ends.");
   }
 }
 
 // Momentum is cycled where the optimizer has betas; elsewhere DeepSpeed only warns, and so does this.
 void build_cycle_momentum(Values& values, const OptimizerConfig& optimizer, int64_t steps, LearningRate& schedule) {
   optimizer::OneCycle& cycle = schedule.one_cycle;
-  cycle.momentum = values.flag(params + "cycle_momentum");
+  cycle.momentum = values.flag(schedule_params + "cycle_momentum");
   const bool has_betas = std::holds_alternative<optimizer::AdamParams>(optimizer.params) ||
                          std::holds_alternative<optimizer::LionParams>(optimizer.params);
   if (cycle.momentum && !has_betas) {
     cycle.momentum = false;
-    values.warnings.push_back(params + "cycle_momentum = true has no effect, as in DeepSpeed: optimizer.type = " +
+    values.warnings.push_back(schedule_params +
+                              "cycle_momentum = true has no effect, as in DeepSpeed: optimizer.type = " +
                               values.text("optimizer.type") + " has no betas.");
   }
   if (!cycle.momentum) return;
   for (const char* key : {"cycle_min_mom", "cycle_max_mom"}) {
-    if (values.real(params + key, 0, 1) >= 1) {
-      refuse(values.at(params + key), "is out of range; legal: at least 0 and below 1.");
+    if (values.real(schedule_params + key, 0, 1) >= 1) {
+      refuse(values.at(schedule_params + key), "is out of range; legal: at least 0 and below 1.");
     }
   }
-  cycle.min_mom = values.real(params + "cycle_min_mom", 0, 1);
-  cycle.max_mom = values.real(params + "cycle_max_mom", 0, 1);
-  cycle.decay_mom_rate = values.real(params + "decay_mom_rate", 0, infinity);
+  cycle.min_mom = values.real(schedule_params + "cycle_min_mom", 0, 1);
+  cycle.max_mom = values.real(schedule_params + "cycle_max_mom", 0, 1);
+  cycle.decay_mom_rate = values.real(schedule_params + "decay_mom_rate", 0, infinity);
   // The momentum only grows in the decay.
   const double last = schedule.rates(steps).beta1;
   if (last >= 1) {
-    refuse(values.at(params + "decay_mom_rate"), "would raise the momentum to " + printed(last) + " at step " +
-                                                     std::to_string(steps) + "; it must stay below 1. Try 0.");
+    refuse(values.at(schedule_params + "decay_mom_rate"), "would raise the momentum to " + printed(last) + " at step " +
+                                                              std::to_string(steps) + "; it must stay below 1. Try 0.");
   }
 }
 
@@ -110,21 +110,21 @@ void build_one_cycle(Values& values, const OptimizerConfig& optimizer, int64_t s
   optimizer::OneCycle& cycle = schedule.one_cycle;
   cycle.min_lr = cycle_rate(values, "cycle_min_lr");
   cycle.max_lr = cycle_rate(values, "cycle_max_lr");
-  cycle.decay_lr_rate = values.real(params + "decay_lr_rate", 0, infinity);
-  cycle.first_step_size = values.integer(params + "cycle_first_step_size", 1, most);
-  const std::string second = params + "cycle_second_step_size";
+  cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate", 0, infinity);
+  cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size", 1, most_steps);
+  const std::string second = schedule_params + "cycle_second_step_size";
   if (values.is_null(second)) values.infer(second, cycle.first_step_size);
-  cycle.second_step_size = values.integer(second, 0, most);
-  cycle.decay_step_size = values.integer(params + "decay_step_size", 0, most);
+  cycle.second_step_size = values.integer(second, 0, most_steps);
+  cycle.decay_step_size = values.integer(schedule_params + "decay_step_size", 0, most_steps);
   build_cycle_momentum(values, optimizer, steps, schedule);
 }
 
 void build_range_test(Values& values, LearningRate& schedule) {
   schedule.type = ScheduleType::lr_range_test;
-  schedule.range_test.min_lr = rate(values, params + "lr_range_test_min_lr");
-  schedule.range_test.step_size = values.integer(params + "lr_range_test_step_size", 1, most);
-  schedule.range_test.step_rate = values.real(params + "lr_range_test_step_rate", 0, infinity);
-  schedule.range_test.staircase = values.flag(params + "lr_range_test_staircase");
+  schedule.range_test.min_lr = rate(values, schedule_params + "lr_range_test_min_lr");
+  schedule.range_test.step_size = values.integer(schedule_params + "lr_range_test_step_size", 1, most_steps);
+  schedule.range_test.step_rate = values.real(schedule_params + "lr_range_test_step_rate", 0, infinity);
+  schedule.range_test.staircase = values.flag(schedule_params + "lr_range_test_staircase");
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ bool digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-class Parser {
+class JsonParser {
  public:
-  Parser(std::string_view text, Document& document) : text_(text), document_(document) {
+  JsonParser(std::string_view text, Document& document) : text_(text), document_(document) {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") line_start_ = at_ = 3;
   }
 
@@ -271,7 +271,7 @@ class Parser {
 Document parse_config_text(std::string_view text, const std::string& name) {
   Document document;
   document.name = name;
-  Parser(text, document).run();
+  JsonParser(text, document).run();
   return document;
 }
 

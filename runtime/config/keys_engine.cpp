@@ -158,7 +158,7 @@ constexpr Key weight_quantization_keys[] = {
     {"post_init_quant", t_object, "{}", Use::refused, "quantized weights are not supported"},
 };
 
-constexpr Section all[] = {
+constexpr Section engine_table[] = {
     {"fp16", "", Parser::strict, "enabled", fp16_keys},
     {"bf16", "", Parser::strict, nullptr, bf16_keys},
     {"data_types", "", Parser::legacy, nullptr, data_types_keys},
@@ -181,7 +181,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> engine_sections() {
-  return all;
+  return engine_table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -86,7 +86,7 @@ constexpr Key quantize_training_keys[] = {
     {"eigenvalue", t_object, "null", Use::refused, "quantized training is not supported"},
 };
 
-constexpr Section all[] = {
+constexpr Section model_feature_table[] = {
     {"expert_parallel", "", Parser::legacy, "enabled", expert_parallel_keys},
     {"sparse_attention", "", Parser::legacy, nullptr, sparse_attention_keys},
     {"progressive_layer_drop", "", Parser::legacy, "enabled", progressive_layer_drop_keys},
@@ -99,7 +99,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> model_features_sections() {
-  return all;
+  return model_feature_table;
 }
 
 }  // namespace zrt::runtime::configuration

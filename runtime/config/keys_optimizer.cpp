@@ -158,7 +158,7 @@ constexpr Key scheduler_params_lrrangetest_keys[] = {
     {"lr_range_test_staircase", t_bool, "false", Use::implemented},
 };
 
-constexpr Section all[] = {
+constexpr Section optimizer_table[] = {
     {"optimizer", "", Parser::legacy, nullptr, optimizer_keys},
     {"optimizer.params", "adam, adamw", Parser::legacy, nullptr, optimizer_params_adam_adamw_keys},
     {"optimizer.params", "lamb", Parser::legacy, nullptr, optimizer_params_lamb_keys},
@@ -181,7 +181,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> optimizer_sections() {
-  return all;
+  return optimizer_table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -4,7 +4,7 @@
 namespace zrt::runtime::configuration {
 namespace {
 
-constexpr Key root_keys[] = {
+constexpr Key own_root_keys[] = {
     {"model", t_object, "null", Use::implemented},    {"data", t_object, "null", Use::implemented},
     {"parallel", t_object, "null", Use::implemented}, {"memory", t_object, "null", Use::implemented},
     {"run", t_object, "null", Use::implemented},      {"fp8", t_object, "null", Use::implemented},
@@ -96,8 +96,8 @@ constexpr Key run_keys[] = {
     {"stress_seed", t_int, "0", Use::implemented},
 };
 
-constexpr Section all[] = {
-    {"", "zrt", Parser::own, nullptr, root_keys},
+constexpr Section own_table[] = {
+    {"", "zrt", Parser::own, nullptr, own_root_keys},
     {"fp8", "", Parser::own, nullptr, fp8_keys},
     {"model", "", Parser::own, nullptr, model_keys},
     {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
@@ -110,7 +110,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> own_sections() {
-  return all;
+  return own_table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -70,14 +70,14 @@ constexpr Key root_keys[] = {
     {"weight_quantization", t_object, "null", Use::inert},
 };
 
-constexpr Section all[] = {
+constexpr Section root_table[] = {
     {"", "", Parser::legacy, nullptr, root_keys},
 };
 
 }  // namespace
 
 std::span<const Section> root_sections() {
-  return all;
+  return root_table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -130,7 +130,7 @@ constexpr Key eigenvalue_keys[] = {
     {"layer_num", t_int, "0", Use::inert},
 };
 
-constexpr Section all[] = {
+constexpr Section service_table[] = {
     {"flops_profiler", "", Parser::legacy, "enabled", flops_profiler_keys},
     {"tensorboard", "", Parser::strict, "enabled", tensorboard_keys},
     {"csv_monitor", "", Parser::strict, "enabled", csv_monitor_keys},
@@ -148,7 +148,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> services_sections() {
-  return all;
+  return service_table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -115,7 +115,7 @@ constexpr Key zero_zeropp_loco_param_keys[] = {
     {"reset_T", t_int, "1024", Use::refused, "LoCo is not supported"},
 };
 
-constexpr Section all[] = {
+constexpr Section zero_table[] = {
     {"zero_optimization", "", Parser::strict, nullptr, zero_keys},
     {"zero_optimization.offload_param", "", Parser::strict, "device", zero_offload_param_keys},
     {"zero_optimization.offload_optimizer", "", Parser::strict, "device", zero_offload_optimizer_keys},
@@ -127,7 +127,7 @@ constexpr Section all[] = {
 }  // namespace
 
 std::span<const Section> zero_sections() {
-  return all;
+  return zero_table;
 }
 
 }  // namespace zrt::runtime::configuration

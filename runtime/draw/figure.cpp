@@ -9,14 +9,16 @@
 namespace zrt::runtime::draw {
 namespace {
 
-constexpr int width = 860, height = 420, left = 84, right = 24, top = 74, bottom = 58;  // pixels
+constexpr int width = 860, height = 420, figure_left = 84, figure_right = 24, top = 74, bottom = 58;  // pixels
 constexpr int ticks = 5;
-constexpr std::array<const char*, 6> colours{"#2f4b7c", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2"};
+constexpr std::array<const char*, 6> line_colours{"#2f4b7c", "#f28e2b", "#59a14f", "#e15759", "#b07aa1", "#76b7b2"};
 
 // From values to pixels.
 struct Axes {
   double x_low, x_high, y_high;
-  double x(double value) const { return left + (width - left - right) * (value - x_low) / (x_high - x_low); }
+  double x(double value) const {
+    return figure_left + (width - figure_left - figure_right) * (value - x_low) / (x_high - x_low);
+  }
   double y(double value) const { return height - bottom - (height - top - bottom) * value / y_high; }
 };
 
@@ -39,12 +41,12 @@ std::string grid(const Figure& figure, const Axes& axes) {
   std::string text;
   for (int i = 0; i <= ticks; ++i) {
     const double value = axes.y_high * i / ticks, y = axes.y(value);
-    text += fmt::format("<path d=\"M{},{:.1f}H{}\" stroke=\"#ddd\"/>\n", left, y, width - right);
-    text += text_at(left - 8, y + 4, "end", number_text(value, figure.y_unit));
+    text += fmt::format("<path d=\"M{},{:.1f}H{}\" stroke=\"#ddd\"/>\n", figure_left, y, width - figure_right);
+    text += text_at(figure_left - 8, y + 4, "end", number_text(value, figure.y_unit));
     const double at = axes.x_low + (axes.x_high - axes.x_low) * i / ticks;
     text += text_at(axes.x(at), height - bottom + 18, "middle", number_text(at, figure.x_unit));
   }
-  text += text_at((left + width - right) / 2.0, height - 14, "middle", figure.x_name);
+  text += text_at((figure_left + width - figure_right) / 2.0, height - 14, "middle", figure.x_name);
   text += fmt::format("<text transform=\"translate(16,{}) rotate(-90)\" text-anchor=\"middle\">{}</text>\n",
                       (top + height - bottom) / 2, escaped(figure.y_name));
   return text;
@@ -77,11 +79,11 @@ std::string draw_figure(const Figure& figure) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
       width, height);
-  text += fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n", left, escaped(figure.title));
+  text += fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n", figure_left, escaped(figure.title));
   text += grid(figure, axes);
-  double beside = left;
+  double beside = figure_left;
   for (size_t i = 0; i < figure.lines.size(); ++i) {
-    const char* colour = colours[i % colours.size()];
+    const char* colour = line_colours[i % line_colours.size()];
     text += line_of(figure, figure.lines[i], axes, colour);
     text += fmt::format("<rect x=\"{:.1f}\" y=\"44\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", beside, colour);
     text += text_at(beside + 18, 54, "start", figure.lines[i].name);

@@ -6,7 +6,7 @@ namespace zrt::runtime {
 namespace {
 
 // One life of a buffer's contents.
-struct Lifetime {
+struct BufferLifetime {
   double begin = 0, end = 0;
   OpId first = 0, last = 0;
   size_t position = 0;  // of its last use
@@ -25,12 +25,12 @@ struct Change {
 std::vector<MemoryPoint> memory_over_time(const ProgramSet& set, const Program& program,
                                           const std::vector<SimulatedOp>& timeline, core::Tier tier) {
   std::vector<Change> changes;
-  std::vector<Lifetime> lives(set.buffers.size());
+  std::vector<BufferLifetime> lives(set.buffers.size());
   MemoryPoint now;
   const auto close = [&](BufferId id) {
     const Buffer& buffer = set.buffers[id];
     const auto bytes = static_cast<int64_t>(buffer.bytes * buffer.slots);
-    const Lifetime& life = lives[id];
+    const BufferLifetime& life = lives[id];
     changes.push_back({life.begin, bytes, buffer.category, life.first});
     changes.push_back({life.end, -bytes, buffer.category, life.last});
   };
@@ -43,7 +43,7 @@ std::vector<MemoryPoint> memory_over_time(const ProgramSet& set, const Program& 
     for (const Access& access : program.ops[execution.op].accesses) {
       const Buffer& buffer = set.buffers[access.buffer];
       if (buffer.tier != tier || buffer.life != Life::transient) continue;
-      Lifetime& life = lives[access.buffer];
+      BufferLifetime& life = lives[access.buffer];
       const bool defines = access.use == Use::write && buffer.slots == 1;
       if (life.open && defines && life.position != position) close(access.buffer), life.open = false;
       if (!life.open) life = {execution.start_seconds, execution.end_seconds, execution.op, execution.op, 0, true};

@@ -84,10 +84,10 @@ class Prices {
   uint32_t passes_ = 1, windows_ = 1;
 };
 
-class Search {
+class PlacementSearch {
  public:
-  Search(const Config& config, const Layout& layout, const std::vector<std::string>& phases, const Limits& limits,
-         const Cluster& cluster)
+  PlacementSearch(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+                  const Limits& limits, const Cluster& cluster)
       : config_(config),
         base_(layout),
         phases_(phases),
@@ -249,7 +249,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   std::optional<double> best;
   Layout least = layout;
   const auto consider = [&](const Layout& start) {
-    const Layout candidate = open ? Search(config, start, phases, limits, cluster).run() : start;
+    const Layout candidate = open ? PlacementSearch(config, start, phases, limits, cluster).run() : start;
     if (!fits(candidate)) {
       if (!best) least = candidate;
       return;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t drawn_ops = 1500;  // of a part
 
-struct Part {
+struct PagePart {
   std::string title;
   double from, to;
 };
@@ -35,7 +35,7 @@ double end_of(const std::vector<SimulatedOp>& timeline) {
   return end;
 }
 
-std::vector<Part> parts_of(const std::vector<SimulatedOp>& timeline) {
+std::vector<PagePart> parts_of(const std::vector<SimulatedOp>& timeline) {
   const double end = end_of(timeline);
   if (timeline.size() <= 2 * drawn_ops) return {{"the step", 0, end}};
   return {{fmt::format("the first {} ops of the step", drawn_ops), 0, timeline[drawn_ops].start_seconds},
@@ -44,7 +44,7 @@ std::vector<Part> parts_of(const std::vector<SimulatedOp>& timeline) {
 }
 
 std::string lanes_chart(const RankGroup& group, const Program& program, const std::vector<SimulatedOp>& timeline,
-                        const Part& part, draw::Unit unit) {
+                        const PagePart& part, draw::Unit unit) {
   draw::LaneChart chart;
   chart.title = "Lanes: " + part.title;
   chart.x_unit = unit;
@@ -67,7 +67,7 @@ std::string lanes_chart(const RankGroup& group, const Program& program, const st
   return draw::draw_lanes(chart);
 }
 
-std::string memory_chart(const Program& program, const std::vector<MemoryPoint>& points, const Part& part,
+std::string memory_chart(const Program& program, const std::vector<MemoryPoint>& points, const PagePart& part,
                          draw::Unit unit, core::Tier tier, const Limits& limits) {
   const auto& limit = limits.tiers[static_cast<size_t>(tier)];
   draw::ValueChart chart;
@@ -139,7 +139,7 @@ std::string plan_page(const Plan& plan) {
                                         plan.cluster->name, group.step->seconds, group.step->exposed_comm_seconds))
             : "The axes count ops in program order, with two turns of what repeats; --cluster gives them time."));
     parts.push_back(summary_table(group));
-    for (const Part& part : parts_of(timeline)) {
+    for (const PagePart& part : parts_of(timeline)) {
       parts.push_back(lanes_chart(group, program, timeline, part, unit));
       for (size_t t = 0; t < core::tier_count; ++t) {
         const auto tier = static_cast<core::Tier>(t);

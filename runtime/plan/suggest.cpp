@@ -36,10 +36,10 @@ constexpr int64_t smallest_unit_bytes = 1 << 20;
 // Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
 using Ladder = std::vector<Knobs>;
 
-class Search {
+class SuggestionSearch {
  public:
-  Search(const Config& config, const models::Model& model, const std::vector<std::string>& phases, const Limits& limits,
-         const Cluster* cluster)
+  SuggestionSearch(const Config& config, const models::Model& model, const std::vector<std::string>& phases,
+                   const Limits& limits, const Cluster* cluster)
       : config_(config),
         model_(model),
         phases_(phases),
@@ -283,7 +283,7 @@ class Search {
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,
                                      const Cluster* cluster) {
-  return Search(config, model, phases, limits, cluster).run();
+  return SuggestionSearch(config, model, phases, limits, cluster).run();
 }
 
 }  // namespace zrt::runtime

@@ -15,7 +15,7 @@ double planned_device_bytes(const RunData& run) {
              : 0;
 }
 
-void append(Parts& parts, Parts more) {
+void append_parts(Parts& parts, Parts more) {
   std::move(more.begin(), more.end(), std::back_inserter(parts));
 }
 
@@ -25,9 +25,9 @@ std::string report_page(const std::filesystem::path& folder) {
   RunData run = read_run(folder);
   const std::vector<TracedRank> trace = read_trace(folder / "trace.json", run.notes);
   Parts parts = facts(run);
-  append(parts, step_charts(run));
-  append(parts, memory_part(run));
-  append(parts, timeline_part(trace, planned_device_bytes(run)));
+  append_parts(parts, step_charts(run));
+  append_parts(parts, memory_part(run));
+  append_parts(parts, timeline_part(trace, planned_device_bytes(run)));
   const nlohmann::json name = run.key("run", "name");
   return draw::page("Run " + (name.is_string() ? name.get<std::string>() : folder.string()) + " in " +
                         std::filesystem::absolute(folder).lexically_normal().string(),

@@ -9,7 +9,7 @@
 namespace zrt::runtime::report {
 namespace {
 
-constexpr size_t most_ranks = 8, most_memory_ranks = 2;
+constexpr size_t drawn_ranks = 8, most_memory_ranks = 2;
 constexpr double bars_per_lane = 1500, points_per_chart = 800;
 
 // Ops too short to be seen become one bar with what follows them closely, so that a page stays small.
@@ -48,7 +48,7 @@ std::string lanes_chart(const std::vector<TracedRank>& ranks, double end) {
   chart.title = fmt::format("Step {}: what each lane of each rank did", ranks.front().step);
   chart.x_end = end;
   LaneBars bars(chart, end);
-  for (size_t r = 0; r < ranks.size() && r < most_ranks; ++r) {
+  for (size_t r = 0; r < ranks.size() && r < drawn_ranks; ++r) {
     const TracedRank& rank = ranks[r];
     std::map<int, std::vector<const TracedOp*>> by_lane;
     for (const TracedOp& op : rank.ops) by_lane[op.lane].push_back(&op);
@@ -126,8 +126,8 @@ Parts timeline_part(const std::vector<TracedRank>& all, double planned_bytes) {
     for (const TracedOp& op : rank.ops) end = std::max(end, op.end_seconds);
   }
   Parts parts{lanes_chart(ranks, end)};
-  if (ranks.size() > most_ranks) {
-    parts.push_back(fmt::format("<p>{} of {} ranks are drawn; trace.json holds all.</p>\n", most_ranks, ranks.size()));
+  if (ranks.size() > drawn_ranks) {
+    parts.push_back(fmt::format("<p>{} of {} ranks are drawn; trace.json holds all.</p>\n", drawn_ranks, ranks.size()));
   }
   for (size_t r = 0; r < ranks.size() && r < most_memory_ranks; ++r) {
     for (const auto& [tier, points] : ranks[r].memory) {

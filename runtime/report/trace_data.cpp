@@ -41,7 +41,7 @@ std::string details_of(const Json& args) {
 }
 
 // Takes the events of a file in their order, in which the events of a run follow the slice of the run itself.
-class Reader {
+class TraceReader {
  public:
   void take(const Json& event) {
     static const Json none = Json::object();
@@ -109,7 +109,7 @@ std::vector<TracedRank> read_trace(const std::filesystem::path& file, std::vecto
   }
   // One event per line, so that a file of any size is read without holding it.
   std::ifstream in(file, std::ios::binary);
-  Reader reader;
+  TraceReader reader;
   bool whole = false;
   int64_t number = 0, damaged = 0;
   for (std::string line; std::getline(in, line);) {

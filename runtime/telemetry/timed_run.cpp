@@ -26,13 +26,13 @@ class Positions {
   size_t count_ = 0;
 };
 
-struct Lifetime {
+struct TimedLifetime {
   double begin = 0, end = 0;
   size_t last_use = 0;  // position
 };
 
-std::vector<std::vector<Lifetime>> find_lives(const ProgramSet& set, const TimedRun& run) {
-  std::vector<std::vector<Lifetime>> lives(set.buffers.size());
+std::vector<std::vector<TimedLifetime>> find_lives(const ProgramSet& set, const TimedRun& run) {
+  std::vector<std::vector<TimedLifetime>> lives(set.buffers.size());
   for (size_t position = 0; position < run.ops.size(); ++position) {
     const TimedOp& timed = run.ops[position];
     for (const Access& access : run.program->ops[timed.op].accesses) {
@@ -44,7 +44,7 @@ std::vector<std::vector<Lifetime>> find_lives(const ProgramSet& set, const Timed
       if (own.empty() || (defines && own.back().last_use != position)) {
         own.push_back({timed.start_seconds, timed.end_seconds, position});
       }
-      Lifetime& life = own.back();
+      TimedLifetime& life = own.back();
       life.begin = std::min(life.begin, timed.start_seconds);
       life.end = std::max(life.end, timed.end_seconds);
       life.last_use = position;
@@ -90,7 +90,7 @@ std::vector<LiveBytes> live_series(const ProgramSet& set, const TimedRun& run) {
     const size_t tier = static_cast<size_t>(buffer.tier), category = static_cast<size_t>(buffer.category);
     const auto bytes = static_cast<int64_t>(buffer.bytes * buffer.slots);
     if (buffer.life != Life::transient) now.live[tier][category] += static_cast<uint64_t>(bytes);
-    for (const Lifetime& life : lives[b]) {
+    for (const TimedLifetime& life : lives[b]) {
       changes.push_back({life.begin, tier, category, bytes});
       changes.push_back({life.end, tier, category, -bytes});
     }

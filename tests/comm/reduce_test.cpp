@@ -3,17 +3,11 @@
 #include <cmath>
 
 #include "catch.h"
+#include "isa_levels.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::reduce_test {
 namespace {
-
-// The largest set this machine can run, and all below it.
-std::vector<core::Isa> runnable() {
-  std::vector<core::Isa> sets;
-  for (int i = 0; i <= static_cast<int>(core::best_isa()); ++i) sets.push_back(static_cast<core::Isa>(i));
-  return sets;
-}
 
 TEST_CASE("every 16-bit pattern passes through a sum of one source as core converts it, in every instruction set") {
   const DType type = GENERATE(DType::bf16, DType::f16);
@@ -21,7 +15,7 @@ TEST_CASE("every 16-bit pattern passes through a sum of one source as core conve
   std::vector<float> wide(65536);
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<uint16_t>(i);
   const void* source = bits.data();
-  for (core::Isa isa : runnable()) {
+  for (core::Isa isa : test::compiled_isas()) {
     reduce({&source, 1}, type, wide.data(), DType::f32, false, 65536, isa);
     reduce({&source, 1}, type, back.data(), type, false, 65536, isa);
     int wrong = 0;
@@ -49,7 +43,7 @@ TEST_CASE("a sum is rounded once, like core rounds, in every instruction set") {
     }
   }
   const std::vector<const void*> pointers{sources[0].data(), sources[1].data()};
-  for (core::Isa isa : runnable()) {
+  for (core::Isa isa : test::compiled_isas()) {
     Bytes result(count * 2);
     reduce(pointers, type, result.data(), type, false, count, isa);
     int wrong = 0;
@@ -70,7 +64,7 @@ TEST_CASE("an accumulating sum adds the finished fp32 sum to the target") {
   constexpr int64_t count = 5001;
   for (int rank = 0; rank < 3; ++rank) sources.push_back(make_values(count, DType::bf16, rank, 5));
   for (const Bytes& source : sources) pointers.push_back(source.data());
-  for (core::Isa isa : runnable()) {
+  for (core::Isa isa : test::compiled_isas()) {
     std::vector<float> target(count, 0.25f);
     reduce(pointers, DType::bf16, target.data(), DType::f32, true, count, isa);
     int wrong = 0;
@@ -106,4 +100,4 @@ TEST_CASE("minus zero survives a sum") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::reduce_test

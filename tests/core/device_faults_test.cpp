@@ -6,8 +6,9 @@
 #include "core/error.h"
 #include "emulator/faults.h"
 
+namespace zrt::device_faults_test {
+
 using namespace zrt::core;
-using namespace zrt::test;
 using Catch::Matchers::Contains;
 
 TEST_CASE("a fault of the device reaches whoever waits for an event or asks for it") {
@@ -44,3 +45,5 @@ TEST_CASE("a GPU for which nothing was compiled is refused with its capability a
                                                           Contains("-DZRT_CUDA_ARCHITECTURES=90"));
   CHECK_THROWS_WITH(Arena(Tier::device, 1, DeviceKind::cuda), Contains("has no code"));
 }
+
+}  // namespace zrt::device_faults_test

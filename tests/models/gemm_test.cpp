@@ -9,6 +9,8 @@
 #include "tests/models/kernel_data.h"
 #include "tests/models/product_bounds.h"
 
+namespace zrt::gemm_test {
+
 using zrt::core::DType;
 using zrt::models::Epilogue;
 using zrt::models::find_gemm;
@@ -239,3 +241,5 @@ TEST_CASE("products that cannot be made are refused by name") {
   twice.add = twice.accumulate = true;
   CHECK_THROWS_WITH(find_gemm(twice), Catch::Matchers::Contains("add") && Catch::Matchers::Contains("4x4x4"));
 }
+
+}  // namespace zrt::gemm_test

@@ -1,6 +1,6 @@
-// Buffers of an element type for kernel tests: fresh random numbers, poison, and values read back as double. On a GPU
-// kernels have them in its memory; the host has a copy, and whichever was written last is copied when the other is
-// asked.
+// Buffers of an element type for kernel tests: random numbers of test_seed(), poison, and values read back as double.
+// On a GPU kernels have them in its memory; the host has a copy, and whichever was written last is copied when the
+// other is asked.
 #pragma once
 #include <cmath>
 #include <cstring>
@@ -12,6 +12,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "tests/device.h"
+#include "tests/seed.h"
 
 namespace zrt::test {
 
@@ -28,7 +29,7 @@ class KernelBuffer {
   KernelBuffer& operator=(KernelBuffer&&) = default;
   // Uniform in (-scale, scale), rounded to the type.
   static KernelBuffer random(DType type, int64_t elements, double scale = 1) {
-    static std::mt19937 generator{std::random_device{}()};
+    static std::mt19937 generator{test_seed()};
     std::uniform_real_distribution<float> uniform(static_cast<float>(-scale), static_cast<float>(scale));
     KernelBuffer buffer(type, elements);
     for (int64_t i = 0; i < elements; ++i) buffer.put(i, uniform(generator));

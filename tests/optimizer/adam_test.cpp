@@ -9,12 +9,13 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "isa_levels.h"
 #include "optimizer/adam_kernels.h"
 #include "optimizer/adam_update.h"
 #include "tests/data_folder.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::adam_test {
 namespace {
 
 using core::to_float;
@@ -129,8 +130,8 @@ TEST_CASE("every instruction set gives the bits of the documented scalar order, 
   const State start = make_state(1024, grad_type, weight_type);
   State expected = start;
   scalar_step(params, step, expected, grad_type, weight_type);
-  for (int isa = 0; isa <= static_cast<int>(core::best_isa()); ++isa) {
-    const auto& kernels = adam_kernels(static_cast<core::Isa>(isa));
+  for (const core::Isa isa : test::compiled_isas()) {
+    const auto& kernels = adam_kernels(isa);
     const auto& row = kernels.step[decoupled][static_cast<size_t>(grad_type)];
     State s = start;
     row[static_cast<size_t>(weight_type)](scalars_of(params, step), 1024, s.master.data(), s.moment1.data(),
@@ -245,4 +246,4 @@ TEST_CASE("a count that is no multiple of 64 or a type without arithmetic is ref
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::adam_test

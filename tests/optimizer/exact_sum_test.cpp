@@ -9,10 +9,11 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "isa_levels.h"
 #include "optimizer/norm_kernels.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::exact_sum_test {
 namespace {
 
 using core::DType;
@@ -161,9 +162,9 @@ TEST_CASE("every instruction set sums a chunk in the documented order", "[cpu]")
     x[i] = type == DType::bf16 ? to_float(core::bf16{half[i]}) : to_float(core::f16{half[i]});
   }
   const void* data = type == DType::f32 ? static_cast<const void*>(x.data()) : half.data();
-  for (int isa = 0; isa <= static_cast<int>(core::best_isa()); ++isa) {
+  for (const core::Isa isa : test::compiled_isas()) {
     std::vector<double> sums(50);
-    norm_kernels(static_cast<core::Isa>(isa)).chunk_squares[static_cast<size_t>(type)](data, 50, sums.data());
+    norm_kernels(isa).chunk_squares[static_cast<size_t>(type)](data, 50, sums.data());
     for (size_t c = 0; c < 50; ++c) CHECK(sums[c] == chunk_reference(x.data() + 64 * c));
   }
 }
@@ -219,4 +220,4 @@ TEST_CASE("tiny and huge elements mix exactly, and what no sum can hold is flagg
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::exact_sum_test

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "core/kernel_form.h"
 #include "core/parallel.h"
+#include "isa_levels.h"
 #include "optimizer/adam_forms.h"
 #include "optimizer/adam_kernels.h"
 #include "optimizer/backend.h"
@@ -13,7 +14,7 @@
 #include "optimizer/scalars.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::forms_test {
 namespace {
 
 using core::DType;
@@ -124,8 +125,8 @@ struct Subject {
       } else {
         core::read_form(Form::bf16, s.weight.data() + 2 * at, 0, n, w.data());
       }
-      adam_kernels_baseline.step[params.decoupled][1][no_weight_copy](adam_scalars(params, d), n, w.data(), m.data(),
-                                                                      v.data(), s.grad.data() + 2 * at, nullptr);
+      adam_kernels_v3.step[params.decoupled][1][no_weight_copy](adam_scalars(params, d), n, w.data(), m.data(),
+                                                                v.data(), s.grad.data() + 2 * at, nullptr);
       const auto word = [&](bool states, int64_t i) {
         const RoundingBases bases = rounding_bases(d, place.number, i / block);
         return rounding_word(states ? bases.states : bases.weights, static_cast<uint32_t>(i % block));
@@ -220,8 +221,8 @@ TEST_CASE("every instruction set gives the bits of the scalar functions", "[cpu]
         i % 9 == 0 ? 0 : std::ldexp(core::random_normal({4}, static_cast<uint64_t>(i)), -static_cast<int>(i % 50));
     words[at] = rounding_word(99, static_cast<uint32_t>(i % block));
   }
-  for (int isa = 0; isa <= static_cast<int>(core::best_isa()); ++isa) {
-    const FormKernels& kernels = form_kernels(static_cast<core::Isa>(isa));
+  for (const core::Isa isa : test::compiled_isas()) {
+    const FormKernels& kernels = form_kernels(isa);
     std::vector<uint32_t> made(block);
     kernels.words(99, 64, block - 64, made.data());
     CHECK(std::equal(made.begin(), made.end() - 64, words.begin() + 64));
@@ -237,7 +238,7 @@ TEST_CASE("every instruction set gives the bits of the scalar functions", "[cpu]
             form, from, [&](int64_t i) { return words[static_cast<size_t>(i)] >> shift & 0xffff; }, expected.data());
         if (form != Form::bf16) std::fill(expected.begin() + block + 4, expected.end(), std::byte{});
         kernels.write[static_cast<size_t>(form)](from.data(), words.data(), shift, n, bytes.data());
-        CAPTURE(isa, core::form_name(form), shift);
+        CAPTURE(core::isa_name(isa), core::form_name(form), shift);
         CHECK(bytes == expected);
         std::vector<float> read(n), scalar(n);
         kernels.read[static_cast<size_t>(form)](bytes.data(), n, read.data());
@@ -308,4 +309,4 @@ TEST_CASE("a skipped step changes nothing") {
   }
 }
 
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::forms_test

@@ -6,11 +6,12 @@
 #include "catch.h"
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "isa_levels.h"
 #include "optimizer/adafactor_kernels.h"
 #include "optimizer/lion_kernels.h"
 #include "optimizer/sgd_kernels.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::optimizer_kernels_test {
 namespace {
 
 constexpr int64_t n = 331;  // no multiple of any vector
@@ -62,9 +63,9 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
 
 template <class Body>
 void each_table(const Body& body) {
-  for (int isa = 0; isa <= static_cast<int>(core::best_isa()); ++isa) {
-    CAPTURE(isa);
-    body(static_cast<core::Isa>(isa));
+  for (const core::Isa isa : test::compiled_isas()) {
+    CAPTURE(core::isa_name(isa));
+    body(isa);
   }
 }
 
@@ -215,4 +216,4 @@ TEST_CASE("Adafactor's directions and updates give the bits of scalar code", "[c
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::optimizer_kernels_test

@@ -1,6 +1,8 @@
 // The scripts of the GPU bundle, on a machine without a GPU: what they say is missing, and how they judge programs.
 #include "program.h"
 
+namespace zrt::gpu_bundle_test {
+
 using namespace zrt::testing;
 using Catch::Matchers::Contains;
 
@@ -304,3 +306,5 @@ TEST_CASE("a bundle that cannot be carried together with the source is refused")
   CHECK(large.code == 1);
   CHECK_THAT(large.text, Contains("cannot be carried in one go"));
 }
+
+}  // namespace zrt::gpu_bundle_test

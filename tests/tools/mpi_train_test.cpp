@@ -10,9 +10,10 @@
 #include <thread>
 
 #include "catch.h"
+#include "core/isa.h"
 #include "mpirun.h"
 
-namespace zrt::testing {
+namespace zrt::testing::mpi_train_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -138,6 +139,22 @@ TEST_CASE("the trace of processes holds every rank on one clock, and one process
     for (const auto& [b, other] : collective) CHECK(own.second > other.first);
   }
   CHECK(std::distance(fs::directory_iterator(folder.path / "board/DeepSpeedJobName"), fs::directory_iterator()) == 1);
+}
+
+TEST_CASE("ranks at different levels of instruction sets are refused by both names") {
+  if (core::detected_isa() == core::Isa::avx2) {
+    WARN("skipped: this machine has the lowest level only");
+    return;
+  }
+  const Folder folder("levels");
+  const JobResult result =
+      run_shell(mpirun(1) + "env -u ZRT_MAX_ISA " + folder.train() + " : -n 1 env ZRT_MAX_ISA=avx2 " + folder.train());
+  INFO(result.text);
+  CHECK(result.code != 0);
+  CHECK(count_of(result.text, "zrt: error:") == 1);
+  CHECK(result.text.find("the level of instruction sets") != std::string::npos);
+  CHECK(result.text.find("process 0 (" + std::string(core::isa_name(core::detected_isa())) +
+                         ") and process 1 (avx2)") != std::string::npos);
 }
 
 TEST_CASE("the script of two hosts says what it lacks") {
@@ -266,4 +283,4 @@ TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named
 }
 
 }  // namespace
-}  // namespace zrt::testing
+}  // namespace zrt::testing::mpi_train_test

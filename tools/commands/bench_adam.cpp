@@ -85,7 +85,7 @@ int bench_adam(const Args& args) {
                         spread_text(bench.ratio, 1), rate);
   }
   end_bench_progress();
-  const std::string isa(core::isa_names[static_cast<size_t>(core::best_isa())]);
+  const std::string isa(core::isa_name(core::best_isa()));
   const std::string tier = values["tier"].as<std::string>();
   const std::string head = fmt::format("{} tier, {} parameters on each of {} ranks of one thread, {} kernels\n", tier,
                                        setting.parameters, setting.ranks, isa);

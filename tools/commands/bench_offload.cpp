@@ -75,7 +75,7 @@ Json run_json(const runtime::OffloadRun& run) {
   return json;
 }
 
-Json bench_json(const runtime::OffloadBench& bench) {
+Json offload_json(const runtime::OffloadBench& bench) {
   Json points = Json::array();
   for (const auto& point : bench.points) {
     Json json{{"budget_bytes", point.budget}};
@@ -96,7 +96,7 @@ Json bench_json(const runtime::OffloadBench& bench) {
           {"points", points}};
 }
 
-std::string bench_text(const runtime::OffloadBench& bench) {
+std::string offload_text(const runtime::OffloadBench& bench) {
   const auto gib = [](uint64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 30)); };
   std::string text = fmt::format(
       "{} tokens per step; FLOPs ÷ rate of its matrix products: {:.3f} s\n{:>10}  {:>10}  {:>10}  {:>22}  {:>20}  "
@@ -180,10 +180,10 @@ int bench_offload(const Args& args) {
   if (values.count("svg")) core::write_durably(values["svg"].as<std::string>(), bench_figure(bench, title));
   if (values.count("json")) {
     Json json{{"title", title}, {"rounds", wanted.rounds}};
-    json.update(bench_json(bench));
+    json.update(offload_json(bench));
     std::cout << json.dump(1) << "\n";
   } else {
-    std::cout << title << "\n" << bench_text(bench);
+    std::cout << title << "\n" << offload_text(bench);
   }
   return 0;
 }

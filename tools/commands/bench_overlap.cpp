@@ -43,7 +43,7 @@ Json row_json(const runtime::OverlapRow& row) {
           {"exposed_comm_seconds", spread_json(row.exposed_comm_seconds)}};
 }
 
-Json bench_json(const runtime::OverlapBench& bench) {
+Json overlap_json(const runtime::OverlapBench& bench) {
   Json gaps = Json::array();
   for (const auto& gap : bench.gaps)
     gaps.push_back({{"op", gap.op}, {"awaited", gap.awaited}, {"seconds", gap.seconds}});
@@ -71,7 +71,7 @@ std::string seconds(const runtime::Spread& s) {
   return fmt::format("{:.3f} ({:.3f} – {:.3f})", s.median, s.low, s.high);
 }
 
-std::string bench_text(const runtime::OverlapBench& bench) {
+std::string overlap_text(const runtime::OverlapBench& bench) {
   std::string text = fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", "", "s", "CPU s of all ranks", "exposed comm s");
   auto line = [&](const char* name, const runtime::OverlapRow& row) {
     text += fmt::format("{:>28}  {:>24}  {:>24}  {:>24}\n", name, seconds(row.seconds), seconds(row.cpu_seconds),
@@ -137,7 +137,7 @@ int bench_overlap(const Args& args) {
                 {"ranks", transport->world()},
                 {"transport", transport->name()},
                 {"rounds", rounds}};
-      json.update(bench_json(bench));
+      json.update(overlap_json(bench));
       std::cout << json.dump(1) << "\n";
       return 0;
     }
@@ -146,7 +146,7 @@ int bench_overlap(const Args& args) {
                      config.model.preset, config.model.layers, config.model.hidden, config.batch.micro,
                      config.model.sequence, config.batch.accumulation, values["dtype"].as<std::string>(),
                      transport->world(), transport->name(), rounds)
-              << bench_text(bench);
+              << overlap_text(bench);
     return 0;
   });
 }

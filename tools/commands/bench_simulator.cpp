@@ -14,8 +14,6 @@
 
 namespace zrt::tools {
 
-using Json = nlohmann::ordered_json;
-
 namespace {
 
 void need(const po::variables_map& values, const char* option) {

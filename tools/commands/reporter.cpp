@@ -13,7 +13,6 @@
 
 namespace zrt::tools {
 
-using Json = nlohmann::json;
 namespace {
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -119,7 +118,7 @@ std::string memory_table(const runtime::MemoryReport& report) {
     text += fmt::format("{}outside the arenas (code, libraries, heaps): {}; process peak {}\n", whose,
                         core::format_bytes(process.memory.outside_arena_bytes),
                         core::format_bytes(process.memory.rss_peak_bytes));
-    const Json gpu = Json::parse(process.gpu);
+    const nlohmann::json gpu = nlohmann::json::parse(process.gpu);
     if (gpu.is_null()) continue;
     text +=
         fmt::format("{}of the GPU outside the arenas: {}, of which {} were in use before the run (context, others)\n",

@@ -31,10 +31,8 @@ for language in "${languages[@]}"; do
     --validation 0.05 "$(text_of "$language")"
 done
 
-precision=false
-grep -qw avx512_bf16 /proc/cpuinfo && precision=true
 rm -rf runs/multilingual
-"$zrt" train tools/examples/multilingual.json --ranks 2 --set bf16.enabled=$precision --out runs/multilingual "$@"
+"$zrt" train tools/examples/multilingual.json --ranks 2 --out runs/multilingual "$@"
 
 echo
 echo "== samples =="

@@ -9,7 +9,7 @@ namespace zrt::models::cpu {
 namespace {
 
 // Heads that share keys are worked on by one thread, which adds to their cache.
-int64_t slots(const AttentionShape& s) {
+int64_t decode_slots(const AttentionShape& s) {
   return std::min<int64_t>(core::threads(), s.B * s.kv_heads);
 }
 
@@ -20,12 +20,12 @@ uint64_t attention_cache(const AttentionShape& s) {
 }
 
 uint64_t attention_decode_workspace(const AttentionShape& s) {
-  return static_cast<uint64_t>(slots(s) * s.T) * 4;
+  return static_cast<uint64_t>(decode_slots(s) * s.T) * 4;
 }
 
 void attention_decode(const AttentionShape& s, const void* qkv, void* out, int64_t position, std::byte* cache,
                       std::byte* workspace) {
-  const int64_t W = s.width, C = s.C(), count = slots(s);
+  const int64_t W = s.width, C = s.C(), count = decode_slots(s);
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
     E* keys = reinterpret_cast<E*>(cache);

@@ -1,5 +1,6 @@
 #include "models/kernels/backend.h"
 
+#include "core/isa.h"
 #include "models/kernels/cpu/gemm_impl.h"
 #include "models/kernels/gemm_composed.h"
 
@@ -17,7 +18,7 @@ std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
 }
 
 std::string libraries() {
-  return "oneDNN " + dnnl_version();
+  return "oneDNN " + dnnl_version() + ", " + std::string(core::isa_name(core::best_isa()));
 }
 
 }  // namespace

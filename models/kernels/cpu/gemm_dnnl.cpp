@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <dnnl.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/isa.h"
 #include "core/parallel.h"
 #include "models/kernels/cpu/gemm_impl.h"
 
@@ -12,8 +14,30 @@ namespace {
 
 using dnnl::memory;
 
+// The level of this process for oneDNN's own kernels: it would otherwise use whatever the processor has. It can be set
+// before the first use only, so everything here that asks oneDNN for something comes through here.
+dnnl::cpu_isa dnnl_isa() {
+  static const dnnl::cpu_isa isa = [] {
+    constexpr std::array<dnnl::cpu_isa, 4> levels{dnnl::cpu_isa::avx2, dnnl::cpu_isa::avx512_core,
+                                                  dnnl::cpu_isa::avx512_core_bf16, dnnl::cpu_isa::all};
+    const core::Isa level = core::best_isa();
+    const dnnl::cpu_isa most = levels[static_cast<size_t>(level)];
+    if (dnnl::set_max_cpu_isa(most) == dnnl::status::invalid_arguments && dnnl::get_effective_cpu_isa() != most) {
+      throw core::Error(
+          fmt::format("oneDNN {} was used in this process before zrt could set its level of instruction sets to {} "
+                      "(ZRT_MAX_ISA). Call core::best_isa() and a zrt product first, or set DNNL_MAX_CPU_ISA.",
+                      dnnl_version(), core::isa_name(level)));
+    }
+    return dnnl::get_effective_cpu_isa();
+  }();
+  return isa;
+}
+
 dnnl::engine& cpu_engine() {
-  static dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  static dnnl::engine engine = [] {
+    dnnl_isa();
+    return dnnl::engine(dnnl::engine::kind::cpu, 0);
+  }();
   return engine;
 }
 
@@ -99,11 +123,11 @@ std::string dnnl_version() {
 }
 
 bool dnnl_has_bf16() {
-  return dnnl_has_amx() || dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_bf16;
+  return dnnl_has_amx() || dnnl_isa() == dnnl::cpu_isa::avx512_core_bf16;
 }
 
 bool dnnl_has_amx() {
-  return dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx;
+  return dnnl_isa() == dnnl::cpu_isa::avx512_core_amx;
 }
 
 }  // namespace zrt::models::cpu

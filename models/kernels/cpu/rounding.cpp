@@ -10,8 +10,8 @@
 namespace zrt::models::cpu {
 namespace {
 
-constexpr int64_t element_grain = 16384;  // elements per piece of work
-constexpr int64_t piece = 512;            // fp32 numbers kept on the stack between two types
+constexpr int64_t rounding_grain = 16384;  // elements per rounding_piece of work
+constexpr int64_t rounding_piece = 512;    // fp32 numbers kept on the stack between two types
 
 }  // namespace
 
@@ -20,10 +20,10 @@ void cast(DType from_type, const void* from, DType to_type, void* to, int64_t n)
     using From = decltype(from_zero);
     with_type(to_type, [&](auto to_zero) {
       using To = decltype(to_zero);
-      core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
-        float wide[piece];
-        for (int64_t at = begin; at < end; at += piece) {
-          const int64_t count = std::min(piece, end - at);
+      core::parallel_for(n, rounding_grain, [&](int64_t begin, int64_t end) {
+        float wide[rounding_piece];
+        for (int64_t at = begin; at < end; at += rounding_piece) {
+          const int64_t count = std::min(rounding_piece, end - at);
           typed_kernels<From>().widen(static_cast<const From*>(from) + at, wide, count);
           typed_kernels<To>().write(wide, static_cast<To*>(to) + at, false, count);
         }
@@ -33,7 +33,7 @@ void cast(DType from_type, const void* from, DType to_type, void* to, int64_t n)
 }
 
 void round_stochastic(const float* x, core::bf16* y, const core::RngKey& key, uint64_t first, int64_t n) {
-  core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+  core::parallel_for(n, rounding_grain, [&](int64_t begin, int64_t end) {
     std::array<uint32_t, 4> words{};
     for (int64_t i = begin; i < end; ++i) {
       const uint64_t index = first + static_cast<uint64_t>(i);
@@ -44,7 +44,7 @@ void round_stochastic(const float* x, core::bf16* y, const core::RngKey& key, ui
 }
 
 void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
-  core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+  core::parallel_for(n, rounding_grain, [&](int64_t begin, int64_t end) {
     vector_kernels().split_add(x + begin, hi + begin, lo + begin, part == SumPart::first, accumulate,
                                part == SumPart::last, end - begin);
   });

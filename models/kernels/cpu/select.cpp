@@ -4,14 +4,7 @@
 namespace zrt::models::cpu {
 
 const VectorKernels& vector_kernels(core::Isa isa) {
-  switch (isa) {
-    case core::Isa::v4:
-      return v4::kernels;
-    case core::Isa::v3:
-      return v3::kernels;
-    default:
-      return baseline::kernels;
-  }
+  return core::choose_isa(isa, v3::kernels, v4::kernels);
 }
 
 const VectorKernels& vector_kernels() {

@@ -78,7 +78,7 @@ struct VectorKernels {
   void (*split_add)(const float* x, core::bf16* hi, uint16_t* lo, bool first, bool keep, bool last, int64_t n);
 };
 
-const VectorKernels& vector_kernels();  // of the widest set this processor runs
+const VectorKernels& vector_kernels();  // of the level this process computes at
 const VectorKernels& vector_kernels(core::Isa isa);
 
 template <class T>
@@ -97,9 +97,6 @@ inline const TypedKernels<core::f16>& typed_kernels<core::f16>() {
 }
 
 // The sets themselves.
-namespace baseline {
-extern const VectorKernels kernels;
-}
 namespace v3 {
 extern const VectorKernels kernels;
 }
