@@ -131,6 +131,23 @@ struct Running {
   }
 };
 
+// Opens but the pages of one copy: of a large memory that takes a fraction of the time.
+struct OpenPages {
+  OpenPages(const void* at, size_t bytes) {
+    if (running > 0 || bytes == 0 || !within(device_memory, at)) return;
+    const auto from = reinterpret_cast<uintptr_t>(at) / 4096 * 4096;
+    begin = reinterpret_cast<void*>(from), size = page_rounded(reinterpret_cast<uintptr_t>(at) + bytes - from);
+    mprotect(begin, size, PROT_READ | PROT_WRITE);
+  }
+  ~OpenPages() {
+    if (begin) mprotect(begin, size, PROT_NONE);
+  }
+  OpenPages(const OpenPages&) = delete;
+  OpenPages& operator=(const OpenPages&) = delete;
+  void* begin = nullptr;
+  size_t size = 0;
+};
+
 void perform(const Op& op) {
   switch (op.kind) {
     case Op::Kind::work:
@@ -429,13 +446,13 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(gate);
-  const Running open;
+  const OpenPages source(from, bytes), target(to, bytes);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   const std::lock_guard lock(gate);
-  const Running open;
+  const OpenPages target(to, bytes);
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
