@@ -307,4 +307,21 @@ TEST_CASE("a bundle that cannot be carried together with the source is refused")
   CHECK_THAT(large.text, Contains("cannot be carried in one go"));
 }
 
+TEST_CASE("native builds are for the GPUs that the driver lists, and are refused where it lists none") {
+  const Folder folder("native_chips");
+  folder.write("ask.cmake", std::string("include(") + ZRT_SOURCE_DIR +
+                                "/cmake/zrt_native_chips.cmake)\nzrt_native_chips(chips)\nmessage(\"for ${chips}\")\n");
+  const auto ask = [&](const std::string& listed) {
+    folder.write("nvidia-smi", "#!/bin/sh\n" + listed + "\n");
+    fs::permissions(folder / "nvidia-smi", fs::perms::owner_all);
+    return run_command("cmake -DZRT_NVIDIA_SMI=" + (folder / "nvidia-smi") + " -P " + (folder / "ask.cmake"));
+  };
+  CHECK(ask("echo 9.0; echo 8.6; echo 9.0").text == "for 90;86\n");
+  CHECK(ask("echo 12.0").text == "for 120\n");
+  const Result none = ask("echo 'No devices were found'");
+  CHECK(none.code != 0);
+  CHECK_THAT(none.text, Contains("lists no GPU here") && Contains("-DZRT_CUDA=OFF"));
+  CHECK(ask("echo 9.0; exit 9").code != 0);
+}
+
 }  // namespace zrt::gpu_bundle_test
