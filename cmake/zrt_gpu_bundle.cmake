@@ -1,14 +1,18 @@
-# The target gpu_bundle: zrt, the tests that zrt_test() names for a GPU and all they need in one folder below 60 MiB,
-# build/<preset>/gpu_bundle, that runs on another machine by its run.sh (docs/gpu.md).
+# The target gpu_bundle: zrt, the tests that zrt_test() names for a GPU and all they need in one folder,
+# build/<preset>/gpu_bundle, that runs on another machine by its run.sh or first_contact.sh (docs/gpu.md). The property
+# ZRT_GPU_TESTS has an entry part|name|program|argument|… for each test; the manifest that the bundle carries is its lines.
 get_property(zrt_gpu_tests GLOBAL PROPERTY ZRT_GPU_TESTS)
 set(zrt_gpu_programs zrt)
 foreach(entry ${zrt_gpu_tests})
-  string(REGEX REPLACE "^.*:(.*)/.*$" "test_\\1" program ${entry})
+  string(REPLACE "|" ";" entry "${entry}")
+  list(GET entry 2 program)
   list(APPEND zrt_gpu_programs ${program})
 endforeach()
 list(REMOVE_DUPLICATES zrt_gpu_programs)
+list(JOIN zrt_gpu_tests "\n" zrt_gpu_lines)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/gpu_tests.txt CONTENT "@zrt_gpu_lines@\n" @ONLY)
 add_custom_target(gpu_bundle
-  COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu/pack.sh ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/gpu_bundle ${zrt_gpu_tests}
+  COMMAND ${CMAKE_SOURCE_DIR}/tools/gpu/pack.sh ${CMAKE_BINARY_DIR} ${CMAKE_BINARY_DIR}/gpu_bundle ${CMAKE_BINARY_DIR}/gpu_tests.txt
   DEPENDS ${zrt_gpu_programs}
   COMMENT "Packing the GPU bundle"
   VERBATIM)

@@ -28,7 +28,9 @@ class Event {
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
   bool done() const { return !state_ || state_->done(); }
-  void wait() const {  // blocks the calling thread; rethrows nothing: errors surface in Stream::synchronize
+  // Blocks the calling thread. Errors of tasks surface in Stream::synchronize; here and in done() only a fault of the
+  // device does, behind which no event ever completes: core::Error.
+  void wait() const {
     if (state_) state_->wait();
   }
   double seconds_since(const Event& earlier) const { return state_->seconds_since(*earlier.state_); }

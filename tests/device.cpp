@@ -13,13 +13,15 @@ namespace zrt::test {
 namespace {
 
 constexpr std::align_val_t alignment{64};
-constexpr size_t chunk_bytes = size_t{64} << 20;
+// Memory of the emulated GPU is opened and closed around its work, which takes time for every page.
+constexpr size_t visible_chunk = size_t{64} << 20, device_chunk = size_t{4} << 20;
 
 core::DeviceKind device = core::DeviceKind::cpu;
 
-// Pinning memory takes the driver milliseconds, and tests make thousands of buffers: they share a few pinned arenas.
+// Taking memory takes the driver milliseconds, and tests make thousands of buffers: they share a few arenas.
 class Pool {
  public:
+  Pool(core::Tier tier, size_t chunk) : tier_(tier), chunk_(chunk) {}
   std::byte* take(size_t bytes) {
     const std::lock_guard lock(mutex_);
     auto& free = free_[bytes];
@@ -30,7 +32,7 @@ class Pool {
     }
     if (left_ < bytes) {
       // Never freed: at the end of the program the driver may be gone before it.
-      auto* arena = new core::Arena(core::Tier::host, std::max(bytes, chunk_bytes), device);
+      auto* arena = new core::Arena(tier_, std::max(bytes, chunk_), device);
       next_ = arena->data(), left_ = arena->bytes();
     }
     std::byte* data = next_;
@@ -43,18 +45,38 @@ class Pool {
   }
 
  private:
+  core::Tier tier_;
+  size_t chunk_;
   std::mutex mutex_;
   std::map<size_t, std::vector<std::byte*>> free_;  // by size
   std::byte* next_ = nullptr;
   size_t left_ = 0;
 };
-Pool& pool() {
-  static Pool& pool = *new Pool;
+Pool& visible_pool() {
+  static Pool& pool = *new Pool(core::Tier::host, visible_chunk);
+  return pool;
+}
+Pool& device_pool() {
+  static Pool& pool = *new Pool(core::Tier::device, device_chunk);
   return pool;
 }
 
 size_t pooled(size_t bytes) {
   return (bytes + core::red_zone_bytes + 63) / 64 * 64;
+}
+
+// At the end of a buffer's life. An error is one that nothing can be read after; whatever the test does next fails by
+// it too.
+void settle_to_free() noexcept {
+  try {
+    settle();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+}
+
+void require_zone(const std::byte* zone, size_t bytes) {
+  if (!core::red_zone_intact(zone)) FAIL_CHECK("a kernel wrote behind a buffer of " << bytes << " bytes");
 }
 
 }  // namespace
@@ -79,23 +101,47 @@ OnTestDevice::~OnTestDevice() = default;
 
 void* allocate_visible(size_t bytes) {
   if (device == core::DeviceKind::cpu) return ::operator new(bytes, alignment);
-  std::byte* data = pool().take(pooled(bytes));
+  std::byte* data = visible_pool().take(pooled(bytes));
   core::paint_red_zone(data + bytes);
   return data;
 }
 
 void free_visible(void* data, size_t bytes) noexcept {
   if (device == core::DeviceKind::cpu) return ::operator delete(data, alignment);
+  settle_to_free();
+  require_zone(static_cast<std::byte*>(data) + bytes, bytes);
+  visible_pool().give_back(static_cast<std::byte*>(data), pooled(bytes));
+}
+
+DeviceBytes::DeviceBytes(size_t bytes) : bytes_(bytes) {
+  if (device == core::DeviceKind::cpu) {
+    data_ = static_cast<std::byte*>(::operator new(bytes, alignment));
+    return;
+  }
+  data_ = device_pool().take(pooled(bytes));
+  core::fill_bytes(data_ + bytes, core::red_zone_byte, core::red_zone_bytes);
+}
+DeviceBytes::~DeviceBytes() {
+  if (device == core::DeviceKind::cpu) {
+    ::operator delete(data_, alignment);
+    return;
+  }
+  settle_to_free();
+  std::byte zone[core::red_zone_bytes];
   try {
-    settle();
+    core::read_bytes(zone, data_ + bytes_, sizeof zone, device);
+    require_zone(zone, bytes_);
   } catch (const std::exception& error) {
-    // An error that nothing can be read after; whatever the test does next fails by it too.
     std::fprintf(stderr, "%s\n", error.what());
   }
-  if (!core::red_zone_intact(static_cast<std::byte*>(data) + bytes)) {
-    FAIL_CHECK("a kernel wrote behind a buffer of " << bytes << " bytes");
-  }
-  pool().give_back(static_cast<std::byte*>(data), pooled(bytes));
+  device_pool().give_back(data_, pooled(bytes_));
+}
+void DeviceBytes::write(const void* from) {
+  core::copy_bytes(data_, from, bytes_);
+}
+void DeviceBytes::read(void* to) const {
+  settle();
+  core::read_bytes(to, data_, bytes_, device);
 }
 
 }  // namespace zrt::test

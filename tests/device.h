@@ -1,5 +1,5 @@
-// The device that a test program runs on (`test_x --device cuda`, or ZRT_TEST_DEVICE=cuda), and memory that both the
-// host and this device can read: plain memory on the CPU, pinned memory on a GPU.
+// The device that a test program runs on (`test_x --device cuda`, or ZRT_TEST_DEVICE=cuda), memory that both the host
+// and this device can read (plain memory on the CPU, pinned memory on a GPU), and memory of the device alone.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -53,5 +53,43 @@ template <class T>
 Visible<T> visible(const std::vector<T>& values) {
   return {values.begin(), values.end()};
 }
+
+// Bytes where kernels of a run have them: in the memory of a GPU, which the host cannot touch, so that copies go back
+// and forth. Races in it and in its caches show there and not in the host's memory. Likewise aligned, with a red zone.
+class DeviceBytes {
+ public:
+  explicit DeviceBytes(size_t bytes);  // undefined contents
+  ~DeviceBytes();
+  DeviceBytes(const DeviceBytes&) = delete;
+  DeviceBytes& operator=(const DeviceBytes&) = delete;
+
+  std::byte* data() const { return data_; }
+  void write(const void* from);  // all of it; queued behind the kernels so far
+  void read(void* to) const;     // likewise, behind which it waits
+ private:
+  std::byte* data_;
+  size_t bytes_;
+};
+
+// A vector's elements in the device's memory for as long as kernels have them: copied there when this is made, and back
+// by fetch(). Where place() is the CPU they stay where they are.
+template <class Vector>
+class Lent {
+ public:
+  explicit Lent(Vector& values) : values_(values) {
+    if (core::place().device == core::DeviceKind::cpu || values.empty()) return;
+    there_ = std::make_unique<DeviceBytes>(values.size() * sizeof(values[0]));
+    settle();  // whoever wrote the values
+    there_->write(values.data());
+  }
+  auto* data() const { return there_ ? reinterpret_cast<decltype(values_.data())>(there_->data()) : values_.data(); }
+  void fetch() const {
+    if (there_) there_->read(values_.data());
+  }
+
+ private:
+  Vector& values_;
+  std::unique_ptr<DeviceBytes> there_;
+};
 
 }  // namespace zrt::test

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "core/cuda/cuda.h"
+#include "core/cuda/pinned.h"
 #include "core/error.h"
 #include "core/ledger.h"
 
@@ -21,6 +20,17 @@ uint64_t used_bytes() {
 uint64_t context_bytes() {
   static const uint64_t bytes = used_bytes();
   return bytes;
+}
+
+std::string no_image() {
+  int device = 0;
+  cudaDeviceProp properties;
+  ZRT_CUDA(cudaGetDevice(&device));
+  ZRT_CUDA(cudaGetDeviceProperties(&properties, device));
+  return fmt::format(
+      "{} has compute capability {}.{}, for which this zrt has no code; it was built for {}. Configure with "
+      "-DZRT_CUDA_ARCHITECTURES={}{}, or use --device cpu",
+      properties.name, properties.major, properties.minor, ZRT_CUDA_BUILT_FOR, properties.major, properties.minor);
 }
 
 }  // namespace
@@ -47,7 +57,7 @@ std::optional<std::string> missing() {
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) {
     context_bytes();
-    return std::nullopt;
+    return has_image() ? std::nullopt : std::optional(no_image());
   }
   cudaGetLastError();  // the refusal must not surface in a later check
   return fmt::format("no NVIDIA GPU can be used here ({}); use --device cpu, or a machine with a GPU and its driver",
@@ -79,15 +89,17 @@ void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
 void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
   if (const auto reason = missing()) throw ConfigError(*reason);
   void* memory = nullptr;
-  const cudaError_t code = pinned ? cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) : cudaMalloc(&memory, bytes);
-  if (code != cudaSuccess) {
-    cudaGetLastError();
+  if (pinned) {
+    memory = allocate_pinned(bytes, fill);
+  } else {
+    cudaMalloc(&memory, bytes);
+  }
+  if (memory == nullptr) {
+    const cudaError_t code = cudaGetLastError();
     throw MemoryError(fmt::format("{} of {} could not be taken from the {}: {}", pinned ? "pinned memory" : "an arena",
                                   format_bytes(bytes), pinned ? "host" : "GPU", cudaGetErrorString(code)));
   }
-  if (pinned) {
-    std::memset(memory, fill, bytes);
-  } else {
+  if (!pinned) {
     ZRT_CUDA(cudaMemset(memory, fill, bytes));
     ZRT_CUDA(cudaDeviceSynchronize());  // streams of our own do not wait for the default stream
   }
@@ -96,7 +108,7 @@ void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
 
 void release(void* memory, bool pinned) {
   if (pinned) {
-    cudaFreeHost(memory);
+    release_pinned(memory);
   } else {
     cudaFree(memory);
   }

@@ -18,4 +18,7 @@ cudaStream_t stream();
 // Of the current device, asked once.
 int multiprocessors();
 
+// Whether the current device can run the kernels of this build.
+bool has_image();
+
 }  // namespace zrt::core::cuda

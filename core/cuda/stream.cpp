@@ -39,8 +39,18 @@ class CudaEvent : public Event::State {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  bool done() const override { return cudaEventQuery(event) == cudaSuccess; }
-  void wait() const override { cudaEventSynchronize(event); }
+  // A fault of the device ends every event; taken for completion, lanes of the host would go on with what was never
+  // computed.
+  bool done() const override {
+    const cudaError_t code = cudaEventQuery(event);
+    if (code == cudaErrorNotReady) {
+      cudaGetLastError();  // no error, and must not surface as one
+      return false;
+    }
+    check(code, "work before a CUDA event", __FILE__, __LINE__);
+    return true;
+  }
+  void wait() const override { check(cudaEventSynchronize(event), "work before a CUDA event", __FILE__, __LINE__); }
   double seconds_since(const State& earlier) const override {
     float milliseconds = 0;
     ZRT_CUDA(cudaEventElapsedTime(&milliseconds, static_cast<const CudaEvent&>(earlier).event, event));

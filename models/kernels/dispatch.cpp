@@ -1,4 +1,6 @@
+#include "core/cuda/backend.h"
 #include "core/device.h"
+#include "core/error.h"
 #include "models/kernels/backend.h"
 
 namespace zrt::models {
@@ -11,6 +13,10 @@ const Backend& here() {
 }  // namespace
 
 const Backend& backend(core::DeviceKind device) {
+  // Plans for a GPU ask for its kernels' workspaces where nothing was refused yet.
+  if (device == core::DeviceKind::cuda && cuda::backend.norm == nullptr) {
+    throw core::ConfigError(core::cuda::not_built);
+  }
   return device == core::DeviceKind::cuda ? cuda::backend : cpu::backend;
 }
 

@@ -18,13 +18,15 @@ using core::DType;
 enum class Epilogue : uint8_t { none, gelu, gelu_gradient };
 
 // C (M, N) = [C +] [add +] alpha · op(A) (M, K) · op(B) (K, N) [+ bias (N)]. Leading dimensions are of the stored,
-// row-major matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32, rounded once
-// to `c`; with `add` or an epilogue perhaps once more in between, where the library cannot do both in one pass.
+// row-major matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32
+// (tensor cores of GPUs cut them off where fp32 rounds), rounded once to `c`; with `add` or an epilogue perhaps once
+// more in between, where the library cannot do both in one pass.
 //
 // fp8: both operands, of bf16, are rounded to e4m3 before they are multiplied, each times a scale of its own: the
 // largest power of two that leaves its largest element within 448 (fp8.h), found right before the product and taken out
 // of its result again. Powers of two cost at most one bit of range and round nothing. Only where M, N, K and ldc are
-// multiples of 16, as GPUs want it; elsewhere `fp8` changes nothing. C, bias, add and aux must lie on 16 bytes.
+// multiples of 16, as GPUs want it; elsewhere `fp8` changes nothing. GPUs keep about 14 bits of sums of up to 128 such
+// products. C, bias, add and aux must lie on 16 bytes.
 struct GemmSpec {
   int64_t M = 0, N = 0, K = 0;
   bool trans_a = false, trans_b = false;

@@ -28,16 +28,6 @@ struct FormArrays {
   core::DType grad_type, weight_type;
 };
 
-__device__ inline void load_typed(const void* from, core::DType type, int64_t i, float (&to)[quad]) {
-  if (type == core::DType::f32) return load_quad(static_cast<const float*>(from), i, to);
-  if (type == core::DType::bf16) return load_quad(static_cast<const bf16*>(from), i, to);
-  load_quad(static_cast<const f16*>(from), i, to);
-}
-__device__ inline void store_typed(const float (&from)[quad], core::DType type, int64_t i, void* to) {
-  if (type == core::DType::f32) return store_quad(from, i, static_cast<float*>(to));
-  if (type == core::DType::bf16) return store_quad(from, i, static_cast<bf16*>(to));
-  store_quad(from, i, static_cast<f16*>(to));
-}
 __device__ inline void store_noisy(const float (&from)[quad], const uint32_t (&words)[quad], int shift, int64_t i,
                                    void* to) {
   Halves<bf16> x;
@@ -82,6 +72,7 @@ __device__ inline uint32_t block_most(uint32_t most, uint32_t* shared) {
 }
 __device__ inline uint32_t most_bits(const float (&x)[quads][quad]) {
   uint32_t most = 0;
+#pragma unroll
   for (int q = 0; q < quads; ++q) {
     for (int k = 0; k < quad; ++k) {
       const uint32_t magnitude = core::float_bits(x[q][k]) & 0x7fffffffu;
@@ -99,6 +90,7 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Rule rule, FormArra
   const AdamScalars scalars = rule.scalars();
   const RoundingBases bases = rounding_bases(*rule.decision, arrays.number, block);
   float m[quads][quad], v[quads][quad];
+#pragma unroll
   for (int q = 0; q < quads; ++q) {
     const int within = (q * step_threads + static_cast<int>(threadIdx.x)) * quad;
     const int64_t at = origin + within, i = at / quad;
@@ -140,6 +132,7 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Rule rule, FormArra
     __shared__ uint32_t shared[2][warps];
     const uint32_t first = core::scale_bits(block_most(most_bits(m), shared[0]));
     const uint32_t second = core::scale_bits(block_most(most_bits(v), shared[1]));
+#pragma unroll
     for (int q = 0; q < quads; ++q) {
       const int at = q * step_threads + static_cast<int>(threadIdx.x);
       uint32_t words[quad];

@@ -1,7 +1,9 @@
 // The loop of the element-wise optimizers: one thread updates four neighbouring elements. A rule brings the arithmetic:
 //   states: how many it keeps, at most 2;  skip(): whether the step is skipped;  scalars(): numbers of the step;
 //   apply(scalars, g, w, s0, s1): one element.
-// For files compiled without contraction (EXACT), whose bits are those of the host's kernels.
+// Types of gradients and weights are arguments: a branch that all threads take is nothing beside the memory it leads
+// to, and kernels for every pair of types would be twelve times as many. For files compiled without contraction
+// (EXACT), whose bits are those of the host's kernels.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -20,7 +22,8 @@ struct StepArrays {
   float* master;
   float* states[2];
   const void* grad;
-  void* weight;
+  void* weight;  // a copy in another type, or null
+  core::DType grad_type, weight_type;
 };
 
 __device__ inline void load_quad(const float* from, int64_t i, float (&to)[quad]) {
@@ -47,13 +50,24 @@ __device__ inline void store_quad(const float (&from)[quad], int64_t i, Half* to
   reinterpret_cast<uint2*>(to)[i] = __builtin_bit_cast(uint2, x);
 }
 
+__device__ inline void load_typed(const void* from, core::DType type, int64_t i, float (&to)[quad]) {
+  if (type == core::DType::f32) return load_quad(static_cast<const float*>(from), i, to);
+  if (type == core::DType::bf16) return load_quad(static_cast<const bf16*>(from), i, to);
+  load_quad(static_cast<const f16*>(from), i, to);
+}
+__device__ inline void store_typed(const float (&from)[quad], core::DType type, int64_t i, void* to) {
+  if (type == core::DType::f32) return store_quad(from, i, static_cast<float*>(to));
+  if (type == core::DType::bf16) return store_quad(from, i, static_cast<bf16*>(to));
+  store_quad(from, i, static_cast<f16*>(to));
+}
+
 // Elements are asked for before it is known whether they are needed: the two latencies overlap.
-template <class Rule, class Grad, class Weight>
+template <class Rule>
 __global__ void __launch_bounds__(step_threads) step_kernel(Rule rule, int64_t quads, StepArrays arrays) {
   const int64_t i = int64_t{blockIdx.x} * step_threads + threadIdx.x;
   if (i >= quads) return;
   float g[quad], w[quad], states[2][quad];
-  load_quad(static_cast<const Grad*>(arrays.grad), i, g);
+  load_typed(arrays.grad, arrays.grad_type, i, g);
   load_quad(arrays.master, i, w);
   for (int s = 0; s < Rule::states; ++s) load_quad(arrays.states[s], i, states[s]);
   if (rule.skip()) return;
@@ -61,7 +75,7 @@ __global__ void __launch_bounds__(step_threads) step_kernel(Rule rule, int64_t q
   for (int k = 0; k < quad; ++k) rule.apply(scalars, g[k], w[k], states[0][k], states[1][k]);
   store_quad(w, i, arrays.master);
   for (int s = 0; s < Rule::states; ++s) store_quad(states[s], i, arrays.states[s]);
-  if constexpr (copies<Weight>) store_quad(w, i, static_cast<Weight*>(arrays.weight));
+  if (arrays.weight) store_typed(w, arrays.weight_type, i, arrays.weight);
 }
 
 inline void require_aligned(const void* pointer) {
@@ -70,14 +84,7 @@ inline void require_aligned(const void* pointer) {
 }
 
 template <class Rule>
-void run_step(const Rule& rule, int64_t n, const StepArrays& arrays, core::DType grad, core::DType weight) {
-  using Kernel = void (*)(Rule, int64_t, StepArrays);
-  static constexpr Kernel kernels[3][4] = {{step_kernel<Rule, float, float>, step_kernel<Rule, float, bf16>,
-                                            step_kernel<Rule, float, f16>, step_kernel<Rule, float, None>},
-                                           {step_kernel<Rule, bf16, float>, step_kernel<Rule, bf16, bf16>,
-                                            step_kernel<Rule, bf16, f16>, step_kernel<Rule, bf16, None>},
-                                           {step_kernel<Rule, f16, float>, step_kernel<Rule, f16, bf16>,
-                                            step_kernel<Rule, f16, f16>, step_kernel<Rule, f16, None>}};
+void run_step(const Rule& rule, int64_t n, const StepArrays& arrays) {
   if (n == 0) return;
   for (const void* array :
        {static_cast<const void*>(arrays.master), static_cast<const void*>(arrays.states[0]),
@@ -86,15 +93,14 @@ void run_step(const Rule& rule, int64_t n, const StepArrays& arrays, core::DType
   }
   const int64_t quads = n / quad;
   const auto blocks = static_cast<unsigned>((quads + step_threads - 1) / step_threads);
-  const size_t copy = arrays.weight ? static_cast<size_t>(weight) : size_t{no_weight_copy};
-  core::cuda::launch(kernels[static_cast<size_t>(grad)][copy], blocks, step_threads, 0, rule, quads, arrays);
+  core::cuda::launch(step_kernel<Rule>, blocks, step_threads, 0, rule, quads, arrays);
 }
 
 template <class Rule>
 void run_step(const Rule& rule, const UnitPart& part) {
-  StepArrays arrays{part.master, {}, part.grad, part.weight};
+  StepArrays arrays{part.master, {}, part.grad, part.weight, part.grad_type, part.weight_type};
   for (size_t s = 0; s < part.states.size(); ++s) arrays.states[s] = part.states[s];
-  run_step(rule, part.count, arrays, part.grad_type, part.weight_type);
+  run_step(rule, part.count, arrays);
 }
 
 }  // namespace

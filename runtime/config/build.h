@@ -8,17 +8,23 @@
 namespace zrt::runtime::configuration {
 
 // Fills every struct of the Config, on `ranks` ranks; 0 takes the number the batch triple implies. `name` is the
-// fallback of run.name. Records what it infers in `values`. Throws ConfigError.
+// fallback of run.name. Records in `values` what it infers and every problem it meets; where there is one, what it
+// returns is of no use.
 Config build_config(Values& values, int ranks, const std::string& name);
 
 inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// The parts, in the order they depend on each other.
+// `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
+// reduction. Whether the type of weights is known.
+bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);
+
+// The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
+// gathers.
 ModelConfig build_model(Values& values);
-DataConfig build_data(const Values& values);
+void build_data(const Values& values, DataConfig& data);
 OptimizerConfig build_optimizer(Values& values);
-MemoryConfig build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run);
+void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
 void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm
 LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps);

@@ -42,7 +42,7 @@ std::optional<LayerRange> layer_range(const json& value) {
 
 // A rule of the list, as a value of its own for messages.
 Value rule_value(const Value& list, size_t index) {
-  return {list.path + "[" + std::to_string(index) + "]", list.value[index], list.from, list.place};
+  return {list.path + "[" + std::to_string(index) + "]", list.value[index], list.from, list.place, list.line};
 }
 
 PlacementRule parse_rule(const Value& value) {
@@ -50,7 +50,7 @@ PlacementRule parse_rule(const Value& value) {
     refuse(value, R"(is no rule; a rule is, for example, {"layers": [0, 5], "states": ["master"], "tier": "host"}.)");
   }
   PlacementRule rule;
-  rule.from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  rule.from = shown(value);
   const std::vector<std::string> known{"layers", "parameters", "states", "tier"};
   for (const auto& [name, member] : value.value.items()) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
@@ -91,23 +91,25 @@ PlacementRule parse_rule(const Value& value) {
   return rule;
 }
 
-void read_placement(const Value& value, MemoryConfig& memory) {
+void read_placement(const Values& values, const Value& value, MemoryConfig& memory) {
   memory.open_placement = value.value == "auto";
   if (value.value.is_array()) {
-    for (size_t i = 0; i < value.value.size(); ++i) memory.rules.push_back(parse_rule(rule_value(value, i)));
+    for (size_t i = 0; i < value.value.size(); ++i) {
+      values.check([&] { memory.rules.push_back(parse_rule(rule_value(value, i))); });
+    }
     return;
   }
   const size_t chosen = choice(value, {"auto", "device", "host", "nvme"}, ", or a list of rules");
   if (chosen < 2) return;
   PlacementRule rule;
-  rule.from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  rule.from = shown(value);
   rule.states = {"weight", "grad", "master", "moments"};
   rule.tier = chosen == 2 ? Tier::host : Tier::nvme;
   memory.rules.push_back(rule);
 }
 
 void read_recompute(const Value& value, MemoryConfig& memory) {
-  memory.recompute_from = value.path + " = " + printed(value.value) + " (" + value.place + ")";
+  memory.recompute_from = shown(value);
   memory.open_recompute = value.value == "auto";
   if (!value.value.is_array()) {
     constexpr Recompute kinds[] = {Recompute::none, Recompute::none, Recompute::selective, Recompute::full};
@@ -122,14 +124,15 @@ void read_recompute(const Value& value, MemoryConfig& memory) {
   if (!memory.recompute_layers.empty()) memory.recompute = Recompute::full;
 }
 
-// The folder of the nvme tier: its own key, or those of DeepSpeed.
-void read_nvme_path(Values& values, MemoryConfig& memory) {
+// The folder of the nvme tier: its own key, or those of DeepSpeed that are in force at `stage`.
+void read_nvme_path(Values& values, int stage, MemoryConfig& memory) {
   constexpr const char* own = "memory.nvme_path";
   const Value* asked = nullptr;
   for (const char* section : {"zero_optimization.offload_optimizer", "zero_optimization.offload_param"}) {
     const Value& device = values.at(std::string(section) + ".device");
     const Value& path = values.at(std::string(section) + ".nvme_path");
-    if (device.value != "nvme" || path.value.is_null()) continue;
+    const bool ignored = stage < 3 && std::string_view(section).ends_with("offload_param");
+    if (ignored || device.value != "nvme" || path.value.is_null()) continue;
     if (asked && asked->value != path.value) {
       refuse(path, "contradicts " + asked->path + " = " + printed(asked->value) +
                        ": a rank keeps one file, in one folder. Give both the same.");
@@ -151,45 +154,51 @@ void read_nvme_path(Values& values, MemoryConfig& memory) {
     throw core::ConfigError(who + " needs a folder for the nvme tier. Set memory.nvme_path to one on an NVMe drive.");
   };
   for (const PlacementRule& rule : memory.rules) {
-    if (rule.tier == Tier::nvme) needs(rule.from);
+    if (rule.tier == Tier::nvme) values.check([&] { needs(rule.from); });
   }
-  if (memory.nvme_budget_bytes) {
-    const Value& budget = values.at("memory.nvme_budget_bytes");
-    needs(budget.path + " = " + printed(budget.value) + " (" + budget.place + ")");
-  }
+  values.check([&] {
+    if (memory.nvme_budget_bytes) needs(shown(values.at("memory.nvme_budget_bytes")));
+  });
 }
 
 }  // namespace
 
-MemoryConfig build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run) {
-  MemoryConfig memory;
-  memory.device_budget_bytes = optional_bytes(values, "memory.device_budget_bytes");
-  memory.host_budget_bytes = optional_bytes(values, "memory.host_budget_bytes");
-  memory.nvme_budget_bytes = optional_bytes(values, "memory.nvme_budget_bytes");
-  memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
-  memory.link_bytes_per_second = optional_bytes(values, "memory.link_bytes_per_second");
-  if (memory.link_bytes_per_second && run.device == core::DeviceKind::cuda) {
+void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory) {
+  values.check([&] {
+    memory.device_budget_bytes = optional_bytes(values, "memory.device_budget_bytes");
+    memory.host_budget_bytes = optional_bytes(values, "memory.host_budget_bytes");
+    memory.nvme_budget_bytes = optional_bytes(values, "memory.nvme_budget_bytes");
+    memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
+  });
+  values.check([&] {
+    memory.link_bytes_per_second = optional_bytes(values, "memory.link_bytes_per_second");
+    if (!memory.link_bytes_per_second || run.device != core::DeviceKind::cuda) return;
     refuse(
         values.at("memory.link_bytes_per_second"),
         "paces transfers where the CPU plays the device; with run.device = \"cuda\" the link itself does. Remove it.");
-  }
+  });
   const Value& placement = values.at("memory.placement");
-  read_placement(placement, memory);
-  const std::vector<PlacementRule> offload = offload_rules(values, zero.stage);
-  if (!offload.empty() && !memory.open_placement) {
+  values.check([&] { read_placement(values, placement, memory); });
+  std::vector<PlacementRule> offload;
+  values.check([&] { offload = offload_rules(values, zero.stage); });
+  values.check([&] {
+    if (offload.empty() || memory.open_placement) return;
     refuse(placement, "contradicts " + offload[0].from +
                           ": both say where states live. Remove one of them; memory.placement = \"auto\" keeps what "
                           "DeepSpeed's keys ask for.");
-  }
+  });
   memory.rules.insert(memory.rules.end(), offload.begin(), offload.end());
-  read_nvme_path(values, memory);
-  constexpr UpdateSide sides[] = {UpdateSide::automatic, UpdateSide::device, UpdateSide::host};
-  memory.update = sides[choice(values.at("memory.update"), {"auto", "device", "host"})];
-  read_recompute(values.at("memory.recompute"), memory);
-  constexpr MicrobatchOrder orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
-                                        MicrobatchOrder::layer_major};
-  memory.order = orders[choice(values.at("memory.microbatch_order"), {"auto", "microbatch_major", "layer_major"})];
-  return memory;
+  values.check([&] { read_nvme_path(values, zero.stage, memory); });
+  values.check([&] {
+    constexpr UpdateSide sides[] = {UpdateSide::automatic, UpdateSide::device, UpdateSide::host};
+    memory.update = sides[choice(values.at("memory.update"), {"auto", "device", "host"})];
+  });
+  values.check([&] { read_recompute(values.at("memory.recompute"), memory); });
+  values.check([&] {
+    constexpr MicrobatchOrder orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
+                                          MicrobatchOrder::layer_major};
+    memory.order = orders[choice(values.at("memory.microbatch_order"), {"auto", "microbatch_major", "layer_major"})];
+  });
 }
 
 }  // namespace zrt::runtime::configuration

@@ -130,7 +130,10 @@ void build_llama(Values& values, ModelConfig& model) {
   for (const Size& size : llama_sizes) model.*size.field = values.integer(size.key, size.low, size.high);
   model.rope_theta = values.real("model.rope_theta", 2, 1e12);
   model.rms_norm_eps = values.real("model.rms_norm_eps", 1e-12, 0.5);
-  model.rope_scaling = build_rope_scaling(values);
+  values.check([&] { model.rope_scaling = build_rope_scaling(values); });
+  values.check([&] {
+    if (model.dropout != 0) refuse(values.at("model.dropout"), "is not supported; a Llama has no dropout. Legal: 0.");
+  });
   if (model.heads % model.kv_heads != 0) {
     refuse(values.at("model.kv_heads"), "does not divide model.heads = " + std::to_string(model.heads) +
                                             ": every head of keys and values serves as many heads of queries. Try a "
@@ -143,14 +146,15 @@ void build_llama(Values& values, ModelConfig& model) {
                                          "model.hidden = " +
                                          std::to_string(model.hidden) + ".");
   }
-  if (model.dropout != 0) refuse(values.at("model.dropout"), "is not supported; a Llama has no dropout. Legal: 0.");
 }
 
 void refuse_llama_keys(const Values& values, const std::string& type) {
   for (const char* key : llama_keys) {
     if (values.is_null(key)) continue;
-    refuse(values.at(key), "belongs to model.type = \"llama\", but this model is of type \"" + type +
-                               "\". Remove the key, or change the type.");
+    values.check([&] {
+      refuse(values.at(key), "belongs to model.type = \"llama\", but this model is of type \"" + type +
+                                 "\". Remove the key, or change the type.");
+    });
   }
 }
 
@@ -187,6 +191,10 @@ ModelConfig build_model(Values& values) {
   }
   if (values.is_null("model.type")) values.infer("model.type", "gpt2");
   model.type = values.text("model.type");
+  values.check([&] {
+    model.dropout = values.real("model.dropout", 0, 1);
+    if (model.dropout >= 1) refuse(values.at("model.dropout"), "drops everything; legal: 0 up to, not including, 1.");
+  });
   if (model.type != "gpt2" && model.type != "llama") {
     refuse(values.at("model.type"), "is not supported; legal: \"gpt2\" and \"llama\".");
   }
@@ -204,8 +212,6 @@ ModelConfig build_model(Values& values) {
                                          ": every head takes an equal part. Try a divisor of " +
                                          std::to_string(model.hidden) + ", or another model.hidden.");
   }
-  model.dropout = values.real("model.dropout", 0, 1);
-  if (model.dropout >= 1) refuse(values.at("model.dropout"), "drops everything; legal: 0 up to, not including, 1.");
   if (values.is_null("model.tied")) values.infer("model.tied", model.type == "gpt2");
   model.tied = values.flag("model.tied");
   if (model.type == "llama") {
@@ -216,25 +222,28 @@ ModelConfig build_model(Values& values) {
   return model;
 }
 
-DataConfig build_data(const Values& values) {
-  DataConfig data;
-  const Value& train = values.at("data.train");
-  if (train.value.is_string()) {
-    data.train.push_back({1, train.value.get<std::string>(), ""});
-    if (data.train[0].prefix.empty()) refuse(train, "is empty; give the prefix of a .bin/.idx pair.");
-  } else if (train.value.is_array()) {
-    for (const nlohmann::json& entry : train.value) data.train.push_back(source(train, entry));
-    if (data.train.empty()) refuse(train, "is empty; give at least one [weight, \"prefix\", \"language\"].");
-  }
-  const Value& validation = values.at("data.validation");
-  if (validation.value.is_string()) {
-    data.validation.push_back(validation_source(validation, validation.value));
-  } else if (validation.value.is_array()) {
-    for (const nlohmann::json& entry : validation.value)
-      data.validation.push_back(validation_source(validation, entry));
-    if (data.validation.empty()) refuse(validation, "is empty; give at least one \"prefix\", or leave it out.");
-  }
-  return data;
+void build_data(const Values& values, DataConfig& data) {
+  values.check([&] {
+    const Value& train = values.at("data.train");
+    if (train.value.is_string()) {
+      data.train.push_back({1, train.value.get<std::string>(), ""});
+      if (data.train[0].prefix.empty()) refuse(train, "is empty; give the prefix of a .bin/.idx pair.");
+    } else if (train.value.is_array()) {
+      for (const nlohmann::json& entry : train.value) data.train.push_back(source(train, entry));
+      if (data.train.empty()) refuse(train, "is empty; give at least one [weight, \"prefix\", \"language\"].");
+    }
+  });
+  values.check([&] {
+    const Value& validation = values.at("data.validation");
+    if (validation.value.is_string()) {
+      data.validation.push_back(validation_source(validation, validation.value));
+    } else if (validation.value.is_array()) {
+      for (const nlohmann::json& entry : validation.value) {
+        data.validation.push_back(validation_source(validation, entry));
+      }
+      if (data.validation.empty()) refuse(validation, "is empty; give at least one \"prefix\", or leave it out.");
+    }
+  });
 }
 
 }  // namespace zrt::runtime::configuration

@@ -5,10 +5,6 @@ namespace {
 
 using core::Tier;
 
-std::string quoted(const Value& value) {
-  return value.path + " = " + printed(value.value) + " (" + value.place + ")";
-}
-
 // None: states stay where they are.
 std::optional<Tier> offload_tier(const Value& device) {
   if (device.value == "none") return std::nullopt;
@@ -19,7 +15,7 @@ std::optional<Tier> offload_tier(const Value& device) {
 
 PlacementRule rule_of(const Value& key, std::vector<std::string> states, Tier tier) {
   PlacementRule rule;
-  rule.from = quoted(key);
+  rule.from = shown(key);
   rule.states = std::move(states);
   rule.tier = tier;
   rule.must_match = false;
@@ -44,31 +40,27 @@ void offload_optimizer(const Values& values, int stage, std::vector<PlacementRul
   rules.back().share = share;
 }
 
-void offload_param(const Values& values, int stage, std::vector<PlacementRule>& rules) {
+void offload_param(Values& values, int stage, std::vector<PlacementRule>& rules) {
   const std::string section = "zero_optimization.offload_param";
   const Value& device = values.at(section + ".device");
   const auto tier = offload_tier(device);
   if (!tier) return;
-  if (stage != 3) {
-    refuse(
-        device,
-        "belongs to zero_optimization.stage 3: at a lower stage DeepSpeed ignores it. Choose stage 3; or keep weights "
-        "elsewhere at this stage by memory.placement.");
-  }
+  if (stage != 3) return values.warn_without_effect(device);
   rules.push_back(rule_of(device, {"weight"}, *tier));
   // DeepSpeed's default would keep the first 10⁹ elements of a rank off the drive that was asked for.
   const Value& in_cpu = values.at(section + ".max_in_cpu");
-  if (*tier != Tier::nvme || !values.given(in_cpu.path)) return;
+  if (*tier != Tier::nvme) return;
+  if (!values.given(in_cpu.path)) return values.infer(in_cpu.path, 0);
   rules.push_back(rule_of(in_cpu, {"weight"}, Tier::host));
   rules.back().elements = values.integer(in_cpu.path, 0);
 }
 
 }  // namespace
 
-std::vector<PlacementRule> offload_rules(const Values& values, int stage) {
+std::vector<PlacementRule> offload_rules(Values& values, int stage) {
   std::vector<PlacementRule> rules;
-  offload_optimizer(values, stage, rules);
-  offload_param(values, stage, rules);
+  values.check([&] { offload_optimizer(values, stage, rules); });
+  values.check([&] { offload_param(values, stage, rules); });
   const Value& checkpoints = values.at("activation_checkpointing.cpu_checkpointing");
   if (checkpoints.value == true) rules.push_back(rule_of(checkpoints, {"activations"}, Tier::host));
   return rules;

@@ -25,7 +25,7 @@ std::pair<float, float> betas(const Values& values) {
 
 optimizer::AdamParams build_adam(Values& values, const std::string& type) {
   optimizer::AdamParams adam;
-  std::tie(adam.beta1, adam.beta2) = betas(values);
+  values.check([&] { std::tie(adam.beta1, adam.beta2) = betas(values); });
   adam.eps = single(values, "eps", 0, 1);
   adam.weight_decay = single(values, "weight_decay", 0, infinity);
   adam.bias_correction = values.flag(optimizer_params + "bias_correction");
@@ -51,8 +51,10 @@ optimizer::SgdParams build_sgd(const Values& values) {
 }
 
 optimizer::LionParams build_lion(const Values& values) {
-  const auto [beta1, beta2] = betas(values);
-  return {beta1, beta2, single(values, "weight_decay", 0, infinity)};
+  optimizer::LionParams lion;
+  values.check([&] { std::tie(lion.beta1, lion.beta2) = betas(values); });
+  lion.weight_decay = single(values, "weight_decay", 0, infinity);
+  return lion;
 }
 
 // Adafactor makes its own rate with relative_step and needs one without.
@@ -68,20 +70,21 @@ void check_adafactor_rate(const Values& values, const optimizer::AdafactorParams
                "set relative_step to false.");
   }
   if (!adafactor.relative_step && !given) {
-    throw core::ConfigError(optimizer_params + "lr is missing; with " + optimizer_params +
-                            "relative_step = false Adafactor needs it.");
+    values.missing(optimizer_params + "lr", "with " + optimizer_params + "relative_step = false Adafactor needs it.");
   }
 }
 
 optimizer::AdafactorParams build_adafactor(const Values& values) {
   optimizer::AdafactorParams adafactor;
-  const Value& eps = values.at(optimizer_params + "eps");
-  const auto good = [](const nlohmann::json& e) { return e.is_number() && e > 0 && e <= 1; };
-  if (eps.value.size() != 2 || !good(eps.value[0]) || !good(eps.value[1])) {
-    refuse(eps, "must be two numbers above 0 and at most 1; the default is [1e-30, 0.001].");
-  }
-  adafactor.eps1 = eps.value[0].get<double>();
-  adafactor.eps2 = eps.value[1].get<double>();
+  values.check([&] {
+    const Value& eps = values.at(optimizer_params + "eps");
+    const auto good = [](const nlohmann::json& e) { return e.is_number() && e > 0 && e <= 1; };
+    if (eps.value.size() != 2 || !good(eps.value[0]) || !good(eps.value[1])) {
+      refuse(eps, "must be two numbers above 0 and at most 1; the default is [1e-30, 0.001].");
+    }
+    adafactor.eps1 = eps.value[0].get<double>();
+    adafactor.eps2 = eps.value[1].get<double>();
+  });
   adafactor.clip_threshold = values.real(optimizer_params + "clip_threshold", 1e-6, infinity);
   adafactor.decay_rate = values.real(optimizer_params + "decay_rate", -10, 0);
   adafactor.momentum = !values.is_null(optimizer_params + "beta1");
@@ -98,7 +101,12 @@ optimizer::AdafactorParams build_adafactor(const Values& values) {
 
 OptimizerConfig build_optimizer(Values& values) {
   // DeepSpeed leaves a missing optimizer to its caller's code; here it is AdamW with DeepSpeed's defaults.
-  if (values.is_null("optimizer.type")) values.infer("optimizer.type", "AdamW");
+  if (values.is_null("optimizer.type")) {
+    values.infer("optimizer.type", "AdamW");
+    values.warnings.push_back("optimizer.type is not given: AdamW is used, with " + optimizer_params +
+                              "lr = " + printed(values.at(optimizer_params + "lr").value) + " (" +
+                              std::string(from_name(values.at(optimizer_params + "lr").from)) + ").");
+  }
   std::string type = values.text("optimizer.type");
   std::transform(type.begin(), type.end(), type.begin(),
                  [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });

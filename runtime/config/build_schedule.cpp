@@ -27,9 +27,7 @@ double rate(Values& values, const std::string& path) {
 // A rate of OneCycle, which has no default.
 double cycle_rate(Values& values, const char* key) {
   const std::string path = schedule_params + key;
-  if (values.find(path) == nullptr) {
-    throw core::ConfigError(path + " is missing; OneCycle needs it. Legal: a learning rate.");
-  }
+  if (values.find(path) == nullptr) values.missing(path, "OneCycle needs it. Legal: a learning rate.");
   return rate(values, path);
 }
 
@@ -43,8 +41,8 @@ int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
   const std::string path = schedule_params + "total_num_steps";
   const Value* value = values.find(path);
   if (value == nullptr) {
-    throw core::ConfigError(path + " is missing; " + type + " needs it. Legal: at least 1; usually run.steps, here " +
-                            std::to_string(steps) + ", which \"auto\" stands for.");
+    values.missing(path, type + " needs it. Legal: at least 1; usually run.steps, here " + std::to_string(steps) +
+                             ", which \"auto\" stands for.");
   }
   if (value->value == "auto") values.infer(path, steps);
   return values.integer(path, 1, most_steps);
@@ -52,11 +50,13 @@ int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
 
 void build_warmup(Values& values, const std::string& type, int64_t steps, LearningRate& schedule) {
   schedule.warmup_num_steps = values.integer(schedule_params + "warmup_num_steps", 1, most_steps);
-  const std::string shape = values.text(schedule_params + "warmup_type");
-  if (shape != "log" && shape != "linear") {
-    refuse(values.at(schedule_params + "warmup_type"), "is no warm-up; legal: \"log\" and \"linear\".");
-  }
-  schedule.warmup_type = shape == "log" ? WarmupType::log : WarmupType::linear;
+  values.check([&] {
+    const std::string shape = values.text(schedule_params + "warmup_type");
+    if (shape != "log" && shape != "linear") {
+      refuse(values.at(schedule_params + "warmup_type"), "is no warm-up; legal: \"log\" and \"linear\".");
+    }
+    schedule.warmup_type = shape == "log" ? WarmupType::log : WarmupType::linear;
+  });
   if (type == "WarmupCosineLR") {
     schedule.type = ScheduleType::warmup_cosine;
     schedule.warmup_min_ratio = values.real(schedule_params + "warmup_min_ratio", 0, 1);
@@ -64,8 +64,8 @@ void build_warmup(Values& values, const std::string& type, int64_t steps, Learni
   } else {
     schedule.type = type == "WarmupLR" ? ScheduleType::warmup : ScheduleType::warmup_decay;
     infer_open(values, schedule_params + "warmup_max_lr", schedule.lr);
-    schedule.warmup_min_lr = rate(values, schedule_params + "warmup_min_lr");
-    schedule.warmup_max_lr = rate(values, schedule_params + "warmup_max_lr");
+    values.check([&] { schedule.warmup_min_lr = rate(values, schedule_params + "warmup_min_lr"); });
+    values.check([&] { schedule.warmup_max_lr = rate(values, schedule_params + "warmup_max_lr"); });
   }
   if (schedule.type == ScheduleType::warmup) return;
   schedule.total_num_steps = total_steps(values, type, steps);
@@ -90,9 +90,10 @@ void build_cycle_momentum(Values& values, const OptimizerConfig& optimizer, int6
   }
   if (!cycle.momentum) return;
   for (const char* key : {"cycle_min_mom", "cycle_max_mom"}) {
-    if (values.real(schedule_params + key, 0, 1) >= 1) {
+    values.check([&] {
+      if (values.real(schedule_params + key, 0, 1) < 1) return;
       refuse(values.at(schedule_params + key), "is out of range; legal: at least 0 and below 1.");
-    }
+    });
   }
   cycle.min_mom = values.real(schedule_params + "cycle_min_mom", 0, 1);
   cycle.max_mom = values.real(schedule_params + "cycle_max_mom", 0, 1);
@@ -108,8 +109,8 @@ void build_cycle_momentum(Values& values, const OptimizerConfig& optimizer, int6
 void build_one_cycle(Values& values, const OptimizerConfig& optimizer, int64_t steps, LearningRate& schedule) {
   schedule.type = ScheduleType::one_cycle;
   optimizer::OneCycle& cycle = schedule.one_cycle;
-  cycle.min_lr = cycle_rate(values, "cycle_min_lr");
-  cycle.max_lr = cycle_rate(values, "cycle_max_lr");
+  values.check([&] { cycle.min_lr = cycle_rate(values, "cycle_min_lr"); });
+  values.check([&] { cycle.max_lr = cycle_rate(values, "cycle_max_lr"); });
   cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate", 0, infinity);
   cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size", 1, most_steps);
   const std::string second = schedule_params + "cycle_second_step_size";
@@ -132,7 +133,7 @@ void build_range_test(Values& values, LearningRate& schedule) {
 LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps) {
   LearningRate schedule;
   schedule.lr = schedule.warmup_max_lr = optimizer.lr;
-  if (values.is_null("scheduler.type")) return schedule;
+  if (values.is_null("scheduler.type") || values.wrong("scheduler.type")) return schedule;
   const auto* adafactor = std::get_if<optimizer::AdafactorParams>(&optimizer.params);
   if (adafactor && adafactor->relative_step) {
     refuse(values.at("scheduler.type"),

@@ -13,13 +13,15 @@ namespace {
 
 using nlohmann::json;
 
-// Overrides, checks and structs. `ranks` 0: those of the batch triple.
-Config finish(Tree tree, const std::vector<std::string>& sets, int ranks, const std::string& run_name) {
+// Settings, checks and structs. `ranks` 0: those of the batch triple. Everything that is wrong is told at the end.
+Config finish(Tree tree, const Settings& sets, int ranks, const std::string& run_name) {
   normalise(tree);
-  for (const std::string& set : sets) apply_set(tree, set);
+  for (const Setting& set : sets) apply_set(tree, set);
   normalise(tree);
+  find_contradictions(tree);
   Values values = resolve_keys(tree);
   Config config = build_config(values, ranks, run_name);
+  values.problems.raise(tree.document.name);
   config.file = tree.document.name;
   return config;
 }
@@ -72,18 +74,18 @@ void write_nested(std::string& text, const nlohmann::ordered_json& node, int dep
 
 }  // namespace
 
-Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks) {
+Config parse_config(const std::string& text, const std::string& name, const Settings& sets, int ranks) {
   if (ranks < 1) throw core::ConfigError("ranks = " + std::to_string(ranks) + " is too few; legal: at least 1.");
   Tree tree;
-  tree.document = parse_config_text(text, name);
+  tree.document = parse_config_text(text, name, &tree.problems);
   return finish(std::move(tree), sets, ranks, run_name(name));
 }
 
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks) {
+Config load_config(const std::filesystem::path& file, const Settings& sets, int ranks) {
   return parse_config(read_config_file(file), file.string(), sets, ranks);
 }
 
-Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks) {
+Config reconfigured(const Config& config, const Settings& sets, int ranks) {
   Tree tree;
   tree.document.name = config.file;
   tree.document.root = json::object();
@@ -120,7 +122,7 @@ void record_inferred(Config& config, const std::string& path, const std::string&
   throw core::ProgramError("the configuration has no key '" + path + "' to record.");
 }
 
-Config load_resolved(const std::filesystem::path& file, const std::vector<std::string>& sets) {
+Config load_resolved(const std::filesystem::path& file, const Settings& sets) {
   Tree tree;
   tree.document = parse_config_text(read_config_file(file), file.string());
   tree.document.root = strip(tree.document.root, "", tree);

@@ -15,6 +15,7 @@
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
+#include "runtime/config/setting.h"
 #include "runtime/mesh.h"
 
 namespace zrt::runtime {
@@ -128,15 +129,15 @@ struct Config {
 };
 
 // Reads a DeepSpeed file (see json_reader.h for the format) with the sections model, data, parallel, memory, run and
-// fp8 added, and applies the overrides "a.b.c=value" in order. Throws ConfigError for everything that is wrong with a
-// key or a file, UsageError for an override that is not of that form.
-Config load_config(const std::filesystem::path& file, const std::vector<std::string>& sets, int ranks);
+// fp8 added, and applies the settings in order. Throws one ConfigError for everything that is wrong with keys, a line
+// for each; UsageError for a setting that is not of the form "a.b.c=value".
+Config load_config(const std::filesystem::path& file, const Settings& sets, int ranks);
 // The same for text; `name` stands for the file in messages.
-Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& sets, int ranks);
+Config parse_config(const std::string& text, const std::string& name, const Settings& sets, int ranks);
 
 // The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
 // parse_config.
-Config reconfigured(const Config& config, const std::vector<std::string>& sets, int ranks);
+Config reconfigured(const Config& config, const Settings& sets, int ranks);
 
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.
@@ -146,6 +147,6 @@ std::string resolved_json(const Config& config);
 void record_inferred(Config& config, const std::string& path, const std::string& text);
 
 // Re-creates the configuration of a run, on its number of ranks, from its config.resolved.json.
-Config load_resolved(const std::filesystem::path& file, const std::vector<std::string>& sets = {});
+Config load_resolved(const std::filesystem::path& file, const Settings& sets = {});
 
 }  // namespace zrt::runtime

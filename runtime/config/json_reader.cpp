@@ -4,6 +4,7 @@
 #include <fstream>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/config/text.h"
@@ -26,7 +27,8 @@ bool digit(char c) {
 
 class JsonParser {
  public:
-  JsonParser(std::string_view text, Document& document) : text_(text), document_(document) {
+  JsonParser(std::string_view text, Document& document, Problems* problems)
+      : text_(text), document_(document), problems_(problems) {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") line_start_ = at_ = 3;
   }
 
@@ -38,10 +40,12 @@ class JsonParser {
   }
 
  private:
-  [[noreturn]] void error(const std::string& what) const {
-    throw core::ConfigError(document_.name + ":" + std::to_string(line_) + ":" + std::to_string(at_ - line_start_ + 1) +
-                            ": " + what);
+  Refusal problem(const std::string& what) const {
+    return {document_.name + ":" + std::to_string(line_) + ":" + std::to_string(at_ - line_start_ + 1) + ": " + what,
+            "", line_};
   }
+
+  [[noreturn]] void error(const std::string& what) const { throw problem(what); }
 
   [[noreturn]] void fail(const std::string& expected) const {
     if (at_ >= text_.size()) error("expected " + expected + ", but the text ends here.");
@@ -230,6 +234,15 @@ class JsonParser {
     return name;
   }
 
+  void repeated(const std::string& full, size_t begin) {
+    const size_t end = std::exchange(at_, begin);
+    const Refusal twice = problem("the key " + in_quotes(full) + " appears twice (first in line " +
+                                  std::to_string(document_.lines[full]) + "); keep one of them.");
+    if (problems_ == nullptr) throw twice;
+    problems_->add(twice);
+    at_ = end;
+  }
+
   json object(const std::string& path) {
     enter();
     json result = json::object();
@@ -243,17 +256,18 @@ class JsonParser {
         error("the key " + in_quotes(name) + " is longer than " + std::to_string(max_key_bytes) + " bytes.");
       }
       const std::string full = path.empty() ? name : path + "." + name;
-      if (result.contains(name)) {
-        at_ = begin;
-        error("the key " + in_quotes(full) + " appears twice (first in line " + std::to_string(document_.lines[full]) +
-              "); keep one of them.");
-      }
-      document_.lines[full] = line;
+      const bool again = result.contains(name);
+      if (again) repeated(full, begin);
+      if (!again) document_.lines[full] = line;
       skip();
       if (peek() != ':') fail("':' after the key " + in_quotes(full));
       ++at_;
       skip();
-      result[name] = value(full);
+      if (again) {
+        value(full + "#");  // read and left: "#" keeps its lines apart
+      } else {
+        result[name] = value(full);
+      }
     }
     ++at_;
     --depth_;
@@ -262,16 +276,17 @@ class JsonParser {
 
   std::string_view text_;
   Document& document_;
+  Problems* problems_;
   size_t at_ = 0, line_start_ = 0;
   int line_ = 1, depth_ = 0;
 };
 
 }  // namespace
 
-Document parse_config_text(std::string_view text, const std::string& name) {
+Document parse_config_text(std::string_view text, const std::string& name, Problems* problems) {
   Document document;
   document.name = name;
-  JsonParser(text, document).run();
+  JsonParser(text, document, problems).run();
   return document;
 }
 

@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/config/problems.h"
+
 namespace zrt::runtime::configuration {
 
 inline constexpr size_t max_config_bytes = 16u << 20;
@@ -24,8 +26,9 @@ struct Document {
   std::map<std::string, int> lines;  // "zero_optimization.stage" to the line of that key, from 1
 };
 
-// One value with nothing but comments around it. Throws ConfigError.
-Document parse_config_text(std::string_view text, const std::string& name);
+// One value with nothing but comments around it. Throws ConfigError; where `problems` is given, a key that appears
+// twice is added there instead, and the first one counts.
+Document parse_config_text(std::string_view text, const std::string& name, Problems* problems = nullptr);
 
 // The text of a file of at most max_config_bytes. Throws ConfigError when it cannot be read.
 std::string read_config_file(const std::filesystem::path& file);

@@ -1,4 +1,5 @@
-// Every key of the configuration: the 459 of DeepSpeed 0.19.6 and the sections that DeepSpeed ignores. A key is
+// Every key of the configuration: the 459 of DeepSpeed 0.19.6, last_batch_iteration of its schedulers, and the sections
+// that DeepSpeed ignores. A key is
 // implemented; or inert: it steers only DeepSpeed's own machinery, is accepted, and is named in a warning when set; or
 // refused: it asks for something else than what would happen, and only harmless values are accepted.
 #pragma once
@@ -18,8 +19,7 @@ inline constexpr Types t_auto = 128;      // the string "auto" has a meaning of 
 inline constexpr Types t_any = 256;       // every value
 inline constexpr Types t_never = 512;     // DeepSpeed rejects the key whatever its value
 inline constexpr Types t_natural = 1024;  // the number must not be negative
-inline constexpr Types t_fill = 2048;     // a launcher must have filled "auto": no default can stand for it
-inline constexpr Types t_old = 4096;      // an old name that is replaced while reading; it has no line of its own
+inline constexpr Types t_old = 2048;      // an old name that is replaced while reading; it has no line of its own
 
 enum class Use : uint8_t { implemented, inert, refused };
 
@@ -28,21 +28,23 @@ struct Key {
   Types types;
   const char* fallback;  // the default as JSON; null: the key has none
   Use use;
-  const char* note = "";           // why the key is inert or refused
+  const char* note = "";           // why the key is inert or refused; of an implemented key: why where it has no effect
   const char* harmless = nullptr;  // JSON list of values accepted like the default
   const char* alias = nullptr;     // another spelling
 };
 
 // strict: coerces like DeepSpeed's validated models ("5_000" is an integer, "yes" a boolean); legacy: does not, though
-// 5e8 is an integer too; both replace "auto" by the default. own: the sections DeepSpeed ignores; like legacy, and
-// "auto" has no special meaning.
+// 5e8 is an integer too. own: the sections DeepSpeed ignores; like legacy. Everywhere "auto" counts as left out, save
+// where it has a meaning (t_auto), and in own sections where a text may be called so.
 enum class Parser : uint8_t { strict, legacy, own };
 
 struct Section {
   const char* path;     // "zero_optimization.offload_param"; "" for the top level
   const char* variant;  // optimizer.params and scheduler.params: the types that read these keys; else ""
   Parser parser;
-  const char* gate;  // while this key has its default, the others do nothing in DeepSpeed either: no warning. Or null
+  // While this key has its default, the others do nothing in DeepSpeed either: no warning; nor where it is inert
+  // itself, since its own warning says all. Or null.
+  const char* gate;
   std::span<const Key> keys;
 };
 

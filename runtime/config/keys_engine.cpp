@@ -26,7 +26,8 @@ constexpr Key bf16_keys[] = {
 };
 
 constexpr Key data_types_keys[] = {
-    {"grad_accum_dtype", t_text | t_null, "null", Use::implemented},
+    {"grad_accum_dtype", t_text | t_null, "null", Use::implemented,
+     "with one microbatch in a step nothing is accumulated"},
     {"param_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of the weights"},
     {"buffer_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of buffers"},
 };
@@ -43,14 +44,12 @@ constexpr Key torch_autocast_keys[] = {
 };
 
 constexpr Key activation_checkpointing_keys[] = {
-    {"partition_activations", t_bool, "false", Use::refused,
+    {"partition_activations", t_bool, "false", Use::inert,
      "there are no tensor-parallel ranks to cut activations among"},
-    {"number_checkpoints", t_int | t_null, "null", Use::refused,
-     "memory.recompute says which layers are computed again"},
-    {"contiguous_memory_optimization", t_bool, "false", Use::refused,
-     "it asks for number_checkpoints and partition_activations; activations always lie in one arena"},
+    {"number_checkpoints", t_int | t_null, "null", Use::inert, "memory.recompute says which layers are computed again"},
+    {"contiguous_memory_optimization", t_bool, "false", Use::inert, "activations always lie in one arena"},
     {"synchronize_checkpoint_boundary", t_bool, "false", Use::inert, "the step's program orders recomputation"},
-    {"profile", t_bool, "false", Use::refused, "its timers are not printed"},
+    {"profile", t_bool, "false", Use::inert, "its timers are not printed; run.trace draws every operation of a step"},
     {"cpu_checkpointing", t_bool, "false", Use::implemented},
 };
 
@@ -70,8 +69,7 @@ constexpr Key pipeline_keys[] = {
     {"stages", t_int | t_auto, R"("auto")", Use::inert, "parallel.pipeline sets the stages"},
     {"partition", t_text, R"("best")", Use::inert, "parallel.pipeline sets the stages"},
     {"seed_layers", t_bool, "false", Use::inert, "weights are initialised per tensor"},
-    {"activation_checkpoint_interval", t_int, "0", Use::refused,
-     "memory.recompute says which layers are computed again"},
+    {"activation_checkpoint_interval", t_int, "0", Use::inert, "memory.recompute says which layers are computed again"},
     {"pipe_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
     {"grad_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
     {"use_reentrant", t_bool | t_null, "null", Use::inert, "there is no autograd"},

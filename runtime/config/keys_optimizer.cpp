@@ -5,13 +5,13 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key optimizer_keys[] = {
-    {"type", t_text | t_null | t_fill, "null", Use::implemented},
+    {"type", t_text | t_null, "null", Use::implemented},
     {"params", t_object | t_null, "null", Use::implemented},
     {"legacy_fusion", t_bool, "false", Use::inert, "a switch of the fp16 wrapper"},
 };
 
 constexpr Key optimizer_params_adam_adamw_keys[] = {
-    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"lr", t_real, "0.001", Use::implemented},
     {"betas", t_list, "[0.9, 0.999]", Use::implemented},
     {"eps", t_real, "1e-08", Use::implemented},
     {"weight_decay", t_real, "0.0", Use::implemented},
@@ -57,7 +57,7 @@ constexpr Key optimizer_params_onebitlamb_keys[] = {
 };
 
 constexpr Key optimizer_params_lion_keys[] = {
-    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"lr", t_real, "0.001", Use::implemented},
     {"betas", t_list, "[0.9, 0.999]", Use::implemented},
     {"weight_decay", t_real, "0.0", Use::implemented},
     {"max_grad_norm", t_never, nullptr, Use::refused, "use the top-level key gradient_clipping"},
@@ -65,7 +65,7 @@ constexpr Key optimizer_params_lion_keys[] = {
 
 // DeepSpeed passes these to torch.optim.SGD.
 constexpr Key optimizer_params_sgd_keys[] = {
-    {"lr", t_real | t_fill, "0.001", Use::implemented},
+    {"lr", t_real, "0.001", Use::implemented},
     {"momentum", t_real, "0.0", Use::implemented},
     {"dampening", t_real, "0.0", Use::implemented},
     {"weight_decay", t_real, "0.0", Use::implemented},
@@ -79,7 +79,7 @@ constexpr Key optimizer_params_sgd_keys[] = {
 
 // Those of Hugging Face's Adafactor.
 constexpr Key optimizer_params_adafactor_keys[] = {
-    {"lr", t_real | t_null | t_fill, "null", Use::implemented},
+    {"lr", t_real | t_null, "null", Use::implemented},
     {"eps", t_list, "[1e-30, 0.001]", Use::implemented},
     {"clip_threshold", t_real, "1.0", Use::implemented},
     {"decay_rate", t_real, "-0.8", Use::implemented},
@@ -109,15 +109,19 @@ constexpr Key optimizer_params_muon_keys[] = {
 };
 
 constexpr Key scheduler_keys[] = {
-    {"type", t_text | t_null | t_fill, "null", Use::implemented},
+    {"type", t_text | t_null, "null", Use::implemented},
     {"params", t_object | t_null, "null", Use::implemented},
 };
+
+constexpr const char* from_the_start =
+    "a run starts its schedule with its first step; run.resume goes on where a checkpoint was";
 
 constexpr Key scheduler_params_warmuplr_keys[] = {
     {"warmup_min_lr", t_real | t_list, "0.0", Use::implemented},
     {"warmup_max_lr", t_real | t_list | t_null | t_auto, "null", Use::implemented},
     {"warmup_num_steps", t_int, "1000", Use::implemented},
     {"warmup_type", t_text, R"("log")", Use::implemented},
+    {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupdecaylr_keys[] = {
@@ -126,6 +130,7 @@ constexpr Key scheduler_params_warmupdecaylr_keys[] = {
     {"warmup_max_lr", t_real | t_list | t_auto, "0.001", Use::implemented},
     {"warmup_num_steps", t_int, "1000", Use::implemented},
     {"warmup_type", t_text, R"("log")", Use::implemented},
+    {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupcosinelr_keys[] = {
@@ -134,6 +139,7 @@ constexpr Key scheduler_params_warmupcosinelr_keys[] = {
     {"warmup_num_steps", t_int, "1000", Use::implemented},
     {"cos_min_ratio", t_real, "0.0001", Use::implemented},
     {"warmup_type", t_text, R"("log")", Use::implemented},
+    {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_onecycle_keys[] = {
@@ -149,6 +155,7 @@ constexpr Key scheduler_params_onecycle_keys[] = {
     {"cycle_min_mom", t_real, "0.8", Use::implemented},
     {"cycle_max_mom", t_real, "0.9", Use::implemented},
     {"decay_mom_rate", t_real, "0.0", Use::implemented},
+    {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_lrrangetest_keys[] = {
@@ -156,6 +163,7 @@ constexpr Key scheduler_params_lrrangetest_keys[] = {
     {"lr_range_test_step_size", t_int, "2000", Use::implemented},
     {"lr_range_test_step_rate", t_real, "1.0", Use::implemented},
     {"lr_range_test_staircase", t_bool, "false", Use::implemented},
+    {"last_batch_iteration", t_int, "-1", Use::refused, from_the_start},
 };
 
 constexpr Section optimizer_table[] = {

@@ -5,7 +5,7 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key flops_profiler_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "the profile is not written; summary.json holds model_flops_per_second"},
+    {"enabled", t_bool, "false", Use::inert, "the profile is not written; summary.json holds model_flops_per_second"},
     {"recompute_fwd_factor", t_real, "0.0", Use::inert},
     {"profile_step", t_int, "1", Use::inert},
     {"module_depth", t_int, "-1", Use::inert},
@@ -27,14 +27,14 @@ constexpr Key csv_monitor_keys[] = {
 };
 
 constexpr Key wandb_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "nothing is sent to other services; metrics.jsonl holds every step"},
+    {"enabled", t_bool, "false", Use::inert, "nothing is sent to other services; metrics.jsonl holds every step"},
     {"group", t_text | t_null, "null", Use::inert},
     {"team", t_text | t_null, "null", Use::inert},
     {"project", t_text, R"("deepspeed")", Use::inert},
 };
 
 constexpr Key comet_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "nothing is sent to other services; metrics.jsonl holds every step"},
+    {"enabled", t_bool, "false", Use::inert, "nothing is sent to other services; metrics.jsonl holds every step"},
     {"samples_log_interval", t_int, "100", Use::inert},
     {"project", t_text | t_null, "null", Use::inert},
     {"workspace", t_text | t_null, "null", Use::inert},
@@ -55,8 +55,7 @@ constexpr Key nebula_keys[] = {
 };
 
 constexpr Key comms_logger_keys[] = {
-    {"enabled", t_bool, "false", Use::refused,
-     "collectives are not logged; summary.json counts the bytes of each kind"},
+    {"enabled", t_bool, "false", Use::inert, "collectives are not logged; summary.json counts the bytes of each kind"},
     {"prof_all", t_bool, "true", Use::inert},
     {"prof_ops", t_list, "[]", Use::inert},
     {"verbose", t_bool, "false", Use::inert},

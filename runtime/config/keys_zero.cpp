@@ -18,7 +18,7 @@ constexpr Key zero_keys[] = {
     {"allgather_bucket_size", t_int | t_natural, "500000000", Use::implemented},
     {"overlap_comm", t_bool | t_null, "null", Use::implemented},
     {"load_from_fp32_weights", t_bool, "true", Use::refused, "fp32 weights are the only source of a restore"},
-    {"elastic_checkpoint", t_bool, "false", Use::refused, "legacy elastic checkpoints are not supported"},
+    {"elastic_checkpoint", t_bool, "false", Use::inert, "a checkpoint resumes on any number of ranks anyway"},
     {"offload_param", t_object | t_null, "null", Use::inert},
     {"offload_optimizer", t_object | t_null, "null", Use::inert},
     {"zenflow", t_object | t_null, "null", Use::refused, "ZenFlow is not supported"},
@@ -68,7 +68,8 @@ constexpr Key zero_keys[] = {
 };
 
 constexpr Key zero_offload_param_keys[] = {
-    {"device", t_text, R"("none")", Use::implemented},
+    {"device", t_text, R"("none")", Use::implemented,
+     "below zero_optimization.stage 3 DeepSpeed ignores it; memory.placement moves weights at every stage"},
     {"nvme_path", t_text | t_null, "null", Use::implemented},
     {"buffer_count", t_int | t_natural, "5", Use::inert, staged},
     {"buffer_size", t_int | t_natural, "100000000", Use::inert, staged},

@@ -15,20 +15,20 @@ json fallback(const Key& key) {
   return json::parse(key.fallback);
 }
 
-// An object whose every "enabled" is false, and that has one.
-bool switched_off(const json& value) {
-  if (!value.is_object()) return false;
-  bool any = false;
-  for (const auto& [name, member] : value.items()) {
-    if (name == "enabled") {
-      if (member != false) return false;
-      any = true;
-    } else if (member.is_object() && !member.empty()) {
-      if (!switched_off(member)) return false;
-      any = true;
-    }
+enum class Switch : uint8_t { none, off, on };
+
+// What the members named "enabled" say: false switches off all beside and below it; else the members decide.
+Switch switch_of(const json& value) {
+  if (!value.is_object()) return Switch::none;
+  if (const auto enabled = value.find("enabled"); enabled != value.end()) {
+    return *enabled == false || *enabled == "auto" ? Switch::off : Switch::on;
   }
-  return any;
+  Switch result = Switch::none;
+  for (const json& member : value) {
+    const Switch one = switch_of(member);
+    if (one != Switch::none && result != Switch::on) result = one;
+  }
+  return result;
 }
 
 class Resolver {
@@ -37,7 +37,10 @@ class Resolver {
 
   Values run() {
     result_.warnings = tree_.warnings;
-    variants_ = {{"optimizer.params", optimizer_variant()}, {"scheduler.params", scheduler_variant()}};
+    result_.problems = tree_.problems;
+    variants_ = {{"optimizer.params", "adam, adamw"}, {"scheduler.params", "none"}};
+    result_.check([&] { variants_["optimizer.params"] = optimizer_variant(); });
+    result_.check([&] { variants_["scheduler.params"] = scheduler_variant(); });
     walk(*find_section(""), tree_.document.root);
     fill();
     return std::move(result_);
@@ -45,7 +48,7 @@ class Resolver {
 
  private:
   Value value_at(const std::string& path, const json& value) const {
-    return {path, value, tree_.origin(path), tree_.place(path)};
+    return {path, value, tree_.origin(path), tree_.place(path), tree_.line(path)};
   }
 
   const Section* section_at(const std::string& path) const {
@@ -72,7 +75,10 @@ class Resolver {
     const json* type = tree_.find("scheduler.type");
     if (type == nullptr || !type->is_string() || *type == "auto") {
       const json* params = tree_.find("scheduler.params");
-      if ((type == nullptr || type->is_null()) && params != nullptr && params->is_object() && !params->empty()) {
+      const bool open = type == nullptr || type->is_null() || *type == "auto";
+      const bool given = params != nullptr && params->is_object() &&
+                         std::any_of(params->begin(), params->end(), [](const json& value) { return value != "auto"; });
+      if (open && given) {
         refuse(value_at("scheduler.params", *params), "is given without scheduler.type; add the type.");
       }
       return "none";
@@ -89,38 +95,58 @@ class Resolver {
 
   void walk(const Section& section, const json& node) {
     given_sections_.insert(section.path);
-    const bool quiet = gate_closed(section, node);
+    const bool quiet = told_by_gate(section, node);
     for (const auto& [name, value] : node.items()) {
-      const std::string path = key_path(section, name);
-      const Key* key = find_key(section, name);
-      if (key == nullptr) {
-        throw core::ConfigError(tree_.place(path) + ": unknown key " + in_quotes(path) + " = " + printed(value) + ". " +
-                                suggest_key(section, name));
-      }
-      if (dropped_auto(section, *key, path, value)) continue;
-      if ((key->types & t_object) != 0 && enter(*key, path, value)) continue;
-      leaf(section, *key, path, value, quiet);
+      // So do files carry remarks, and DeepSpeed reads past them.
+      if (name.starts_with('_')) continue;
+      result_.check([&] { visit(section, name, value, quiet && name != section.gate); });
     }
   }
 
+  void visit(const Section& section, const std::string& name, const json& value, bool quiet) {
+    const std::string path = key_path(section, name);
+    const Key* key = find_key(section, name);
+    // The parameters of an optimizer that is refused are not judged by those of another.
+    const bool foreign = path.starts_with("optimizer.params.") && result_.wrong("optimizer.type");
+    if (key == nullptr) {
+      if (foreign && known_in_a_variant(section.path, name)) return;
+      throw Refusal(tree_.place(path) + ": unknown key " + in_quotes(path) + " = " + printed(value) + ". " +
+                        suggest_key(section, name),
+                    path, tree_.line(path));
+    }
+    if (foreign && (key->types & t_never) == 0) return;
+    if (counts_as_left_out(section, *key, value)) {
+      if (key->use == Use::implemented) result_.leave_out(value_at(path, value));
+      return;
+    }
+    if ((key->types & t_object) != 0 && enter(*key, path, value)) return;
+    leaf(section, *key, path, value, quiet);
+  }
+
+  static bool known_in_a_variant(std::string_view path, const std::string& name) {
+    return std::any_of(sections().begin(), sections().end(), [&](const Section& section) {
+      return section.path == path && find_key(section, name) != nullptr;
+    });
+  }
+
+  // While the gate is closed, or where the warning about it says all.
+  static bool told_by_gate(const Section& section, const json& node) {
+    return section.gate != nullptr &&
+           (find_key(section, section.gate)->use == Use::inert || gate_closed(section, node));
+  }
+
   static bool gate_closed(const Section& section, const json& node) {
-    if (section.gate == nullptr) return false;
     const Key& gate = *find_key(section, section.gate);
     const auto found = node.find(section.gate);
     if (found == node.end() || *found == "auto") return true;
     return coerce(gate.types, section.parser == Parser::strict, *found) == fallback(gate);
   }
 
-  bool dropped_auto(const Section& section, const Key& key, const std::string& path, const json& value) {
-    if (value != "auto" || section.parser == Parser::own || (key.types & t_auto) != 0) return false;
-    if (key.fallback != nullptr && fallback(key) == "auto") return false;
-    if ((key.types & t_fill) != 0) {
-      refuse(value_at(path, value), "was never filled by a launcher, and no default can stand for it; legal: " +
-                                        types_text(key.types) + ". Give the value.");
-    }
-    result_.warnings.push_back(path + " = \"auto\" (" + tree_.place(path) + ") is replaced by the default" +
-                               (key.fallback == nullptr ? "." : ", " + printed(fallback(key)) + "."));
-    return true;
+  // "auto", unless it has a meaning of its own. In our own sections a text may be called so.
+  static bool counts_as_left_out(const Section& section, const Key& key, const json& value) {
+    if (value != "auto" || (key.types & t_auto) != 0) return false;
+    if (section.parser == Parser::own && (key.types & t_text) != 0) return false;
+    return key.fallback == nullptr || fallback(key) != "auto";
   }
 
   // True when the key is a section: walks it.
@@ -147,15 +173,14 @@ class Resolver {
   void leaf(const Section& section, const Key& key, const std::string& path, const json& value, bool quiet) {
     if ((key.types & t_never) != 0) refuse(value_at(path, value), never_text(key));
     Types types = key.types;
-    if (key.fallback != nullptr && fallback(key).is_null()) types |= t_null;
+    // A number that was inferred may be null: no limit.
+    const bool inferred = tree_.origin(path) == From::inferred && (types & (t_int | t_real)) != 0;
+    if (inferred || (key.fallback != nullptr && fallback(key).is_null())) types |= t_null;
     const std::optional<json> coerced = coerce(types, section.parser == Parser::strict, value);
     if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + types_text(types) + ".");
     if (key.use != Use::implemented && !harmless(key, *coerced)) {
       if (key.use == Use::refused) refuse_request(key, path, value);
-      if (!quiet) {
-        result_.warnings.push_back(path + " = " + printed(value) + " (" + tree_.place(path) + ") has no effect" +
-                                   (*key.note == '\0' ? "." : std::string(": ") + key.note + "."));
-      }
+      if (!quiet) result_.warnings.push_back(without_effect(value_at(path, value), key.note));
     }
     Value entry = value_at(path, value);
     entry.value = *coerced;
@@ -208,7 +233,7 @@ bool harmless(const Key& key, const json& value) {
     const json list = json::parse(key.harmless);
     if (std::find(list.begin(), list.end(), value) != list.end()) return true;
   }
-  return (key.types & t_object) != 0 && (value.empty() || switched_off(value));
+  return (key.types & t_object) != 0 && (value.empty() || switch_of(value) == Switch::off);
 }
 
 Values resolve_keys(const Tree& tree) {

@@ -6,8 +6,9 @@
 namespace zrt::runtime::configuration {
 
 // The keys of every section that holds an implemented key or was given, in the order of the table: given values, then
-// defaults. Throws ConfigError for an unknown key, a value of a wrong type and a request that is refused; inert keys
-// and replaced "auto" values become warnings. Ranges and relations between keys are left to the caller.
+// defaults. An unknown key, a value of a wrong type and a request that is refused are added to the problems, and the
+// default stands for the value; an inert key becomes a warning; "auto" counts as left out; keys that begin with '_' are
+// passed by. Ranges and relations between keys are left to the caller.
 Values resolve_keys(const Tree& tree);
 
 // Whether `value`, coerced already, asks for nothing but what happens anyway: the default, a value listed as harmless,

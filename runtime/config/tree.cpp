@@ -8,6 +8,12 @@ namespace {
 
 using nlohmann::json;
 
+// A path of the command line may hold any byte.
+std::string printable(const std::string& path) {
+  const std::string quoted = in_quotes(path);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
 bool covers(std::string_view prefix, std::string_view path) {
   return path.substr(0, prefix.size()) == prefix && (path.size() == prefix.size() || path[prefix.size()] == '.');
 }
@@ -27,8 +33,11 @@ void rename(Tree& tree, json& section, const std::string& from, const std::strin
   const size_t dot = from.rfind('.');
   const std::string old_name = from.substr(dot + 1), new_name = to.substr(dot + 1);
   if (section.contains(new_name)) {
-    throw core::ConfigError(from + " (" + tree.place(from) + ") and " + to + " (" + tree.place(to) +
-                            ") are two spellings of one key; keep one of them.");
+    tree.problems.add(Refusal(from + " (" + tree.place(from) + ") and " + to + " (" + tree.place(to) +
+                                  ") are two spellings of one key; keep one of them.",
+                              to, tree.line(from)));
+    section.erase(old_name);
+    return;
   }
   section[new_name] = std::move(section[old_name]);
   section.erase(old_name);
@@ -43,8 +52,8 @@ void rename(Tree& tree, json& section, const std::string& from, const std::strin
     it = lines.erase(it);
   }
   lines.insert(moved.begin(), moved.end());
-  for (std::string& path : tree.set_paths) {
-    if (covers(from, path)) path = to + path.substr(from.size());
+  for (Applied& set : tree.applied) {
+    if (covers(from, set.path)) set.path = to + set.path.substr(from.size());
   }
 }
 
@@ -87,8 +96,11 @@ void replace_old_offload(Tree& tree, json& zero, const std::string& from, const 
   const auto other = zero.find(to);
   const bool both = other != zero.end() && !other->is_null() && !found->is_null();
   if (both && !(other->is_object() && other->value("device", json("none")) == (on ? "cpu" : "none"))) {
-    throw core::ConfigError(old_path + " (" + tree.place(old_path) + ") and " + new_path + " (" + tree.place(new_path) +
-                            ") contradict each other; keep " + new_path + ".");
+    tree.problems.add(Refusal(old_path + " (" + tree.place(old_path) + ") and " + new_path + " (" +
+                                  tree.place(new_path) + ") contradict each other; keep " + new_path + ".",
+                              new_path, tree.line(old_path)));
+    zero.erase(found);
+    return;
   }
   if (!(found->is_null() && tree.origin(old_path) == From::fallback)) {
     tree.warnings.push_back(old_path + " (" + tree.place(old_path) + ") is an old form of " + new_path +
@@ -100,8 +112,8 @@ void replace_old_offload(Tree& tree, json& zero, const std::string& from, const 
   if (const auto line = tree.document.lines.find(old_path); line != tree.document.lines.end()) {
     tree.document.lines[new_path + ".device"] = line->second;
   }
-  for (std::string& path : tree.set_paths) {
-    if (path == old_path) path = new_path + ".device";
+  for (Applied& set : tree.applied) {
+    if (set.path == old_path) set = {new_path + ".device", set.option, "cpu"};
   }
 }
 
@@ -124,18 +136,33 @@ bool takes_text(const Key* key, const std::string& text) {
   return !((key->types & t_null) != 0 && text == "null") && !text.starts_with('"');
 }
 
+// `whole` is the option with its text, for messages.
 json override_value(const Key* key, const std::string& text, const std::string& whole) {
   if (takes_text(key, text)) {
-    if (!valid_utf8(text)) throw core::UsageError("--set " + in_quotes(whole) + ": the value is not valid UTF-8.");
+    if (!valid_utf8(text)) throw core::UsageError(whole + ": the value is not valid UTF-8.");
     return text;
   }
   try {
-    return parse_config_text(text, "--set " + in_quotes(whole) + ", value").root;
+    return parse_config_text(text, whole + ", value").root;
   } catch (const core::ConfigError&) {
     const bool structured = !text.empty() && std::string_view("{[\"'").find(text[0]) != std::string_view::npos;
     if (structured || !valid_utf8(text)) throw;
     return text;
   }
+}
+
+// Whether what a setting asked for is still there.
+bool holds(const Tree& tree, const Applied& set) {
+  const json* now = tree.find(set.path);
+  if (now == nullptr || *now == set.value) return now != nullptr;
+  const size_t dot = set.path.rfind('.');
+  const Section* section = find_section(dot == std::string::npos ? "" : set.path.substr(0, dot));
+  const Key* key = section == nullptr ? nullptr : find_key(*section, set.path.substr(dot + 1));
+  if (key == nullptr) return false;
+  // "1" and true may be one value.
+  const bool strict = section->parser == Parser::strict;
+  const auto asked = coerce(key->types, strict, set.value), got = coerce(key->types, strict, *now);
+  return asked && got && *asked == *got;
 }
 
 }  // namespace
@@ -151,19 +178,24 @@ std::vector<std::string> split_path(std::string_view path) {
 }
 
 From Tree::origin(std::string_view path) const {
-  for (const std::string& prefix : set_paths) {
-    if (covers(prefix, path)) return From::command_line;
+  for (const Applied& set : applied) {
+    if (covers(set.path, path)) return From::command_line;
   }
   const auto found = recorded.find(std::string(path));
   return found == recorded.end() ? From::file : found->second;
 }
 
 std::string Tree::place(std::string_view path) const {
-  for (const std::string& prefix : set_paths) {
-    if (covers(prefix, path)) return "the command line";
+  for (auto set = applied.rbegin(); set != applied.rend(); ++set) {
+    if (covers(set->path, path)) return set->option == "--set" ? "--set " + printable(set->path) : set->option;
   }
   const auto line = document.lines.find(std::string(path));
   return line == document.lines.end() ? document.name : document.name + ":" + std::to_string(line->second);
+}
+
+int Tree::line(std::string_view path) const {
+  const auto found = document.lines.find(std::string(path));
+  return found == document.lines.end() || origin(path) == From::command_line ? 0 : found->second;
 }
 
 const json* Tree::find(std::string_view path) const {
@@ -180,13 +212,14 @@ void normalise(Tree& tree) {
   replace_deprecated(tree);
 }
 
-void apply_set(Tree& tree, const std::string& text) {
+void apply_set(Tree& tree, const Setting& setting) {
+  const auto& [text, option] = setting;
   const size_t equals = text.find('=');
   std::vector<std::string> parts = split_path(text.substr(0, std::min(equals, text.size())));
   bool good = equals != std::string::npos && parts.size() <= 8;
   for (const std::string& part : parts) good = good && !part.empty() && valid_utf8(part);
   if (!good) {
-    throw core::UsageError("--set " + in_quotes(text) +
+    throw core::UsageError(option + " " + in_quotes(text) +
                            " is not of the form section.key=value, for example --set zero_optimization.stage=3.");
   }
   // Known parts take the spelling of the key table, so that an override meets the key it overrides.
@@ -198,18 +231,38 @@ void apply_set(Tree& tree, const std::string& text) {
     if (key != nullptr) part = key->name;
     path += (path.empty() ? "" : ".") + part;
   }
-  json value = override_value(key, text.substr(equals + 1), text);
+  json value;
+  try {
+    value = override_value(key, text.substr(equals + 1), option + " " + in_quotes(text));
+  } catch (const core::ConfigError& error) {
+    return tree.problems.add(error);
+  }
   json* node = &tree.document.root;
   for (size_t i = 0; i + 1 < parts.size(); ++i) {
     node = &(*node)[parts[i]];
     if (node->is_null()) *node = json::object();
     if (!node->is_object()) {
-      throw core::ConfigError("--set " + in_quotes(text) + ": '" + parts[i] + "' is " + printed(*node) + " in " +
-                              tree.document.name + ", not a section; set " + parts[i] + " itself.");
+      return tree.problems.add(core::ConfigError(option + " " + in_quotes(text) + ": '" + parts[i] + "' is " +
+                                                 printed(*node) + " in " + tree.document.name +
+                                                 ", not a section; set " + parts[i] + " itself."));
     }
   }
-  (*node)[parts.back()] = std::move(value);
-  tree.set_paths.push_back(path);
+  (*node)[parts.back()] = value;
+  tree.applied.push_back({path, option, std::move(value)});
+}
+
+void find_contradictions(Tree& tree) {
+  for (size_t i = 0; i < tree.applied.size(); ++i) {
+    for (size_t j = i + 1; j < tree.applied.size(); ++j) {
+      const Applied &first = tree.applied[i], &second = tree.applied[j];
+      const bool meet = covers(first.path, second.path) || covers(second.path, first.path);
+      if (!meet || first.option == second.option || holds(tree, first)) continue;
+      const auto told = [](const Applied& set) {
+        return set.option + " sets " + printable(set.path) + " = " + printed(set.value);
+      };
+      tree.problems.add(core::ConfigError(told(first) + ", but " + told(second) + "; give one of the two."));
+    }
+  }
 }
 
 }  // namespace zrt::runtime::configuration

@@ -6,30 +6,42 @@
 #include <vector>
 
 #include "runtime/config/json_reader.h"
+#include "runtime/config/setting.h"
 #include "runtime/config/values.h"
 
 namespace zrt::runtime::configuration {
 
+// A setting as it was applied: `path` and all below it come from the command line.
+struct Applied {
+  std::string path, option;
+  nlohmann::json value;
+};
+
 struct Tree {
   Document document;
-  std::vector<std::string> set_paths;    // of the overrides: they and all below them come from the command line
+  std::vector<Applied> applied;
   std::map<std::string, From> recorded;  // origins that a config.resolved.json recorded
   std::vector<std::string> warnings;
+  Problems problems;
 
   From origin(std::string_view path) const;
-  std::string place(std::string_view path) const;  // "ds.json:12" or "the command line"
+  std::string place(std::string_view path) const;  // "ds.json:12", "--set run.steps" or "--device"
+  int line(std::string_view path) const;           // of the file; 0: none
   // The value at a path, null when there is none.
   const nlohmann::json* find(std::string_view path) const;
 };
 
 // Replaces aliases by the names of the key table, the boolean form of zero_optimization by its object, and deprecated
-// keys by their successors. Throws ConfigError when both spellings are given.
+// keys by their successors. Both spellings together are a problem. Throws ConfigError when the root is no object.
 void normalise(Tree& tree);
 
 // "a.b.c=value": the value is JSON where it parses as JSON, else a string; a key that wants a string takes the text as
-// it is. Sections on the way are created. Throws UsageError when the text is not of this form, ConfigError when a part
-// of the path holds something else than a section.
-void apply_set(Tree& tree, const std::string& text);
+// it is. Sections on the way are created. Throws UsageError when the text is not of this form; that a part of the path
+// holds something else than a section is a problem.
+void apply_set(Tree& tree, const Setting& setting);
+
+// Adds a problem for every key that two options set to different values.
+void find_contradictions(Tree& tree);
 
 std::vector<std::string> split_path(std::string_view path);
 

@@ -127,8 +127,16 @@ std::string types_text(Types types) {
   return text.empty() ? "leaving the key out" : text;
 }
 
+std::string shown(const Value& value) {
+  return value.path + " = " + printed(value.value) + " (" + value.place + ")";
+}
+
+std::string without_effect(const Value& value, std::string_view why) {
+  return shown(value) + " has no effect" + (why.empty() ? "." : ": " + std::string(why) + ".");
+}
+
 void refuse(const Value& value, const std::string& what) {
-  throw core::ConfigError(value.path + " = " + printed(value.value) + " (" + value.place + ") " + what);
+  throw Refusal(shown(value) + " " + what, value.path, value.line);
 }
 
 void Values::add(Value value) {
@@ -137,6 +145,7 @@ void Values::add(Value value) {
 }
 
 const Value* Values::find(std::string_view path) const {
+  if (wrong(path)) doubtful_ = true;
   const auto found = index_.find(path);
   return found == index_.end() ? nullptr : &values_[found->second];
 }
@@ -148,38 +157,87 @@ const Value& Values::at(std::string_view path) const {
 
 bool Values::given(std::string_view path) const {
   const Value* value = find(path);
-  return value != nullptr && value->from != From::fallback;
+  return value != nullptr && (value->from == From::file || value->from == From::command_line);
+}
+
+void Values::gather(const core::ConfigError& error) const {
+  problems.add(error);
+  if (const auto* refusal = dynamic_cast<const Refusal*>(&error)) mark_wrong(refusal->path);
 }
 
 int64_t Values::integer(std::string_view path, int64_t low, int64_t high) const {
-  const Value& value = at(path);
-  const auto number = whole(value.value);
-  if (!number) refuse(value, "must be an integer.");
-  if (*number < low || *number > high) {
-    refuse(value, "is out of range; legal: " +
-                      (high == INT64_MAX ? "at least " + std::to_string(low)
-                                         : std::to_string(low) + " to " + std::to_string(high)) +
-                      ".");
-  }
-  return *number;
+  int64_t result = low;
+  check([&] {
+    const Value& value = at(path);
+    const auto number = whole(value.value);
+    if (!number) refuse(value, "must be an integer.");
+    result = std::clamp(*number, low, high);
+    if (result != *number) {
+      refuse(value, "is out of range; legal: " +
+                        (high == INT64_MAX ? "at least " + std::to_string(low)
+                                           : std::to_string(low) + " to " + std::to_string(high)) +
+                        ".");
+    }
+  });
+  if (wrong(path)) doubtful_ = true;
+  return result;
 }
 
 double Values::real(std::string_view path, double low, double high) const {
-  const Value& value = at(path);
-  if (!value.value.is_number()) refuse(value, "must be a number.");
-  const auto number = value.value.get<double>();
-  if (!(number >= low && number <= high)) {
-    refuse(value, "is out of range; legal: " +
-                      (std::isinf(high) ? "at least " + printed(low) : printed(low) + " to " + printed(high)) + ".");
-  }
-  return number;
+  double result = low;
+  check([&] {
+    const Value& value = at(path);
+    if (!value.value.is_number()) refuse(value, "must be a number.");
+    const auto number = value.value.get<double>();
+    if (!(number >= low && number <= high)) {
+      refuse(value, "is out of range; legal: " +
+                        (std::isinf(high) ? "at least " + printed(low) : printed(low) + " to " + printed(high)) + ".");
+    }
+    result = number;
+  });
+  if (wrong(path)) doubtful_ = true;
+  return result;
 }
 
-void Values::infer(std::string_view path, json value) {
+void Values::infer(std::string_view path, json value, const std::string& meaning) {
   Value& entry = values_[static_cast<size_t>(&at(path) - values_.data())];
   entry.value = std::move(value);
   entry.from = From::inferred;
   entry.place = "inferred";
+  entry.line = 0;
+  meanings_[entry.path] = meaning;
+}
+
+const Value* Values::left_out(std::string_view path) const {
+  const auto found = std::find_if(autos_.begin(), autos_.end(), [&](const Value& value) { return value.path == path; });
+  return found == autos_.end() ? nullptr : &*found;
+}
+
+void Values::missing(std::string_view path, const std::string& what) const {
+  const Value* open = left_out(path);
+  const std::string how = open == nullptr ? "" : " (\"auto\" in " + open->place + " counts as left out)";
+  throw Refusal(std::string(path) + " is missing" + how + "; " + what, std::string(path), open ? open->line : 0);
+}
+
+void Values::warn_without_effect(const Value& value) {
+  const size_t dot = value.path.rfind('.');
+  const Section* section = find_section(dot == std::string::npos ? "" : value.path.substr(0, dot));
+  const Key* key = section == nullptr ? nullptr : find_key(*section, value.path.substr(dot + 1));
+  warnings.push_back(without_effect(value, key == nullptr ? "" : key->note));
+}
+
+void Values::warn_of_autos() {
+  std::stable_sort(autos_.begin(), autos_.end(), [](const Value& a, const Value& b) { return a.line < b.line; });
+  std::string list;
+  for (const Value& open : autos_) {
+    const Value* used = find(open.path);
+    if (used == nullptr) continue;  // a section, or a key that nothing reads
+    const auto meaning = meanings_.find(open.path);
+    const bool told = meaning != meanings_.end() && !meaning->second.empty();
+    list += (list.empty() ? "" : ", ") + open.path + " = " + (told ? meaning->second : printed(used->value)) + " (" +
+            (open.line > 0 ? "line " + std::to_string(open.line) : open.place) + ")";
+  }
+  if (!list.empty()) warnings.push_back("\"auto\" counts as left out. What is used instead: " + list + ".");
 }
 
 }  // namespace zrt::runtime::configuration

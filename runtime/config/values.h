@@ -1,15 +1,18 @@
-// The values of all keys in force, each with where it came from, and typed reading with range checks. A reader that
-// meets a bad value throws ConfigError naming the key, the value, its place, what is legal and what to try.
+// The values of all keys in force, each with where it came from, and typed reading with range checks. What is wrong
+// with a value is gathered, naming the key, the value, its place, what is legal and what to try, and reading goes on.
 #pragma once
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/key_table.h"
+#include "runtime/config/problems.h"
 
 namespace zrt::runtime::configuration {
 
@@ -20,7 +23,8 @@ struct Value {
   std::string path;
   nlohmann::json value;
   From from = From::fallback;
-  std::string place;  // "ds.json:12", "the command line", "the default", "inferred"
+  std::string place;  // "ds.json:12", "--set optimizer.params.lr", "--device", "the default", "inferred"
+  int line = 0;       // of the file; 0: none
 };
 
 // A JSON value for messages, on one line and cut to a readable length.
@@ -31,7 +35,10 @@ std::string printed(const nlohmann::json& value);
 std::optional<nlohmann::json> coerce(Types types, bool strict, const nlohmann::json& value);
 std::string types_text(Types types);  // "an integer or null"
 
-// "KEY = VALUE (PLACE) WHAT", thrown.
+std::string shown(const Value& value);                                 // "KEY = VALUE (PLACE)"
+std::string without_effect(const Value& value, std::string_view why);  // "KEY = VALUE (PLACE) has no effect: WHY."
+
+// "KEY = VALUE (PLACE) WHAT", thrown as a Refusal.
 [[noreturn]] void refuse(const Value& value, const std::string& what);
 
 class Values {
@@ -42,20 +49,59 @@ class Values {
   const std::vector<Value>& all() const { return values_; }
 
   bool is_null(std::string_view path) const { return at(path).value.is_null(); }
-  bool given(std::string_view path) const;  // not a default
+  bool given(std::string_view path) const;  // not a default, and not inferred
   bool flag(std::string_view path) const { return at(path).value.get<bool>(); }
+  // A value out of range is a problem; the nearest legal one is returned.
   int64_t integer(std::string_view path, int64_t low, int64_t high = INT64_MAX) const;
   double real(std::string_view path, double low, double high) const;  // low <= value <= high
   std::string text(std::string_view path) const { return at(path).value.get<std::string>(); }
 
   // Replaces a value that was left open. A value already inferred, as in config.resolved.json, may be replaced too.
-  void infer(std::string_view path, nlohmann::json value);
+  // `meaning` is what the value stands for, where it does not say so itself.
+  void infer(std::string_view path, nlohmann::json value, const std::string& meaning = "");
+
+  // "auto" counts as left out. warn_of_autos() tells, when all is inferred, what is used instead.
+  void leave_out(const Value& value) { autos_.push_back(value); }
+  const Value* left_out(std::string_view path) const;
+  void warn_of_autos();
+
+  void warn_without_effect(const Value& value);  // with the note of the key table
+
+  // Runs one part of the work; what it throws as ConfigError is gathered, and false returned. A part that reads a value
+  // already known to be wrong adds nothing about relations: its verdict would rest on a value nobody gave.
+  template <class Part>
+  bool check(Part&& part) const;
+  [[noreturn]] void missing(std::string_view path, const std::string& what) const;  // "PATH is missing; WHAT"
+  void mark_wrong(std::string_view path) const { wrong_.emplace(path); }
+  bool wrong(std::string_view path) const { return wrong_.contains(path); }
 
   std::vector<std::string> warnings;
+  mutable Problems problems;  // gathered by readers, which change nothing else
 
  private:
+  void gather(const core::ConfigError& error) const;
+
   std::vector<Value> values_;
   std::map<std::string, size_t, std::less<>> index_;
+  std::vector<Value> autos_;
+  std::map<std::string, std::string, std::less<>> meanings_;
+  mutable std::set<std::string, std::less<>> wrong_;
+  mutable bool doubtful_ = false;  // the part at work has read a wrong value
 };
+
+template <class Part>
+bool Values::check(Part&& part) const {
+  const bool outer = std::exchange(doubtful_, false);
+  bool good = true;
+  try {
+    part();
+  } catch (const core::ConfigError& error) {
+    good = false;
+    if (!doubtful_) gather(error);
+  }
+  good = good && !doubtful_;
+  doubtful_ = outer;
+  return good;
+}
 
 }  // namespace zrt::runtime::configuration

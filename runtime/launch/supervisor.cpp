@@ -91,21 +91,24 @@ class Supervisor {
   std::string final_reason(const ProcessEnd& end) const {
     if (end.signal == 0 && end.code == exit_done) return "done";
     if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
-    if (end.signal != 0) return "";
-    switch (end.code) {
-      case exit_preempted:
-        return "stopped with a checkpoint saved";
-      case exit_refused:
-        return "the configuration or command line was refused; another start would repeat that";
-      case exit_not_runnable:
-      case exit_not_found:
-        return fmt::format("{} cannot be run", options_.command[0]);
-      default:
-        return "";
+    if (end.signal == 0 && end.code == exit_preempted) return "stopped with a checkpoint saved";
+    if (end.signal == 0 && end.code == exit_refused) {
+      return "the configuration or command line was refused; another start would repeat that";
     }
+    if (end.signal == 0 && (end.code == exit_not_runnable || end.code == exit_not_found)) {
+      return fmt::format("{} cannot be run", options_.command[0]);
+    }
+    // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
+    // killed from here, and another's fault may have held it up.
+    if (!result_.began && !hung_) {
+      return fmt::format("ended with {} before any rank gave a sign of life; another start would repeat that",
+                         end.text());
+    }
+    return "";
   }
 
   ProcessEnd run_child() {
+    hung_ = false;
     Child child(options_.command, options_.death_signal, signals_.set());
     event("start", fmt::format("{}", fmt::join(options_.command, " ")));
     auto sign = Clock::now(), turn = sign;  // of the last sign of life; of the last turn of this loop
@@ -120,7 +123,7 @@ class Supervisor {
       if (progress_.poll()) {
         if (alive) longest_pause_ = std::max<Seconds>(longest_pause_, now - sign);
         sign = now;
-        alive = true;
+        alive = result_.began = true;
       }
       if (end) {
         event("exit", end->text());
@@ -130,6 +133,7 @@ class Supervisor {
       if (now - sign > limit) {
         event("hang", fmt::format("no sign of life for {:.1f} s; killed", limit.count()));
         child.end_tree();
+        hung_ = true;
         return {0, SIGKILL};
       }
     }
@@ -172,7 +176,7 @@ class Supervisor {
   RunProgress progress_;
   LaunchResult result_;
   Seconds longest_pause_{0};
-  bool stopping_ = false;
+  bool stopping_ = false, hung_ = false;
 };
 
 }  // namespace

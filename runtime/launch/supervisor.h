@@ -29,6 +29,7 @@ struct LaunchResult {
   // The child's exit code, or 128 + the signal that ended it. A child that was killed because it hung counts as 137.
   int exit_code = 0;
   std::string reason;
+  bool began = false;  // a rank gave a sign of life, in any start
   int restarts = 0;
   int64_t step = 0, lost_steps = 0;                 // newest step; steps that ran twice
   double productive_seconds = 0, wall_seconds = 0;  // of steps, each once; of everything
@@ -39,7 +40,8 @@ struct LaunchResult {
 // repeat: a refused configuration or command line, and a program that cannot be run.
 inline constexpr int exit_done = 0, exit_refused = 2, exit_preempted = 3, exit_not_runnable = 126, exit_not_found = 127;
 
-// Runs the command until it is done. SIGTERM and SIGINT to the caller are passed to the child, whose end is then
+// Runs the command until it is done. A child that ends before any rank has given a sign of life is not started again,
+// nor is one with the codes above. SIGTERM and SIGINT to the caller are passed to the child, whose end is then
 // waited for; a second one kills it. SIGUSR1 is passed on. Call it from a thread that lives as long as the process, in
 // a process without other children and with the signals unhandled by others. Throws DataError when `out` cannot be
 // made.

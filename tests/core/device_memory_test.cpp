@@ -47,6 +47,22 @@ TEST_CASE("the highest byte touched is found in memory of the device") {
   }
 }
 
+TEST_CASE("large memory of the host is filled to its end, can be copied as one piece, and can be had again") {
+  constexpr size_t large = (size_t{256} << 20) + 12345;  // more than a chunk of what is pinned with several threads
+  for (int turn = 0; turn < 2; ++turn) {
+    const Arena host(Tier::host, large, test_device()), device(Tier::device, 64, test_device());
+    CHECK(host.highest_touched() == 0);
+    CHECK(std::count(host.data(), host.data() + large, std::byte{canary_byte}) == large);
+    fill_bytes(host.data() + large - 1, 5, 1);
+    copy_bytes(device.data(), host.data() + large - 1, 1);
+    settle();
+    std::byte last{};
+    read_bytes(&last, device.data(), 1, test_device());
+    CHECK(last == std::byte{5});
+    CHECK(host.highest_touched() == large);
+  }
+}
+
 TEST_CASE("work of one stream starts behind the event of another") {
   const auto first = make_stream(test_device(), "first"), second = make_stream(test_device(), "second");
   const Arena device(Tier::device, 64 << 20, test_device());

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "emulator/block.h"
+#include "emulator/faults.h"
 
 namespace {
 
@@ -95,6 +96,8 @@ constexpr std::chrono::minutes longest_wait{5};  // for the host
 constexpr size_t total_bytes = size_t{16} << 30, context_bytes = size_t{64} << 20;
 thread_local cudaError_t last_error = cudaSuccess;
 int running = 0;  // depth of work
+// What a test asked for (faults.h); `fault` stays until the test takes it back, as a real one until the process ends.
+bool fault = false, no_image = false;
 
 cudaError_t result(cudaError_t code) {
   if (code != cudaSuccess) last_error = code;
@@ -128,6 +131,23 @@ struct Running {
   }
 };
 
+// Opens but the pages of one copy: of a large memory that takes a fraction of the time.
+struct OpenPages {
+  OpenPages(const void* at, size_t bytes) {
+    if (running > 0 || bytes == 0 || !within(device_memory, at)) return;
+    const auto from = reinterpret_cast<uintptr_t>(at) / 4096 * 4096;
+    begin = reinterpret_cast<void*>(from), size = page_rounded(reinterpret_cast<uintptr_t>(at) + bytes - from);
+    mprotect(begin, size, PROT_READ | PROT_WRITE);
+  }
+  ~OpenPages() {
+    if (begin) mprotect(begin, size, PROT_NONE);
+  }
+  OpenPages(const OpenPages&) = delete;
+  OpenPages& operator=(const OpenPages&) = delete;
+  void* begin = nullptr;
+  size_t size = 0;
+};
+
 void perform(const Op& op) {
   switch (op.kind) {
     case Op::Kind::work:
@@ -156,6 +176,7 @@ bool can_run(const Op& op) {
 
 // Runs queued work until `finished`.
 void pump(const std::function<bool()>& finished) {
+  if (fault || finished()) return;
   std::optional<Running> open(std::in_place);
   Clock::time_point last = Clock::now();
   while (!finished()) {
@@ -202,6 +223,7 @@ void pump_all() {
 }
 
 cudaError_t add(cudaStream_t stream, Op op) {
+  if (fault) return result(cudaErrorIllegalAddress);
   if (!stream) return result(cudaErrorInvalidValue);
   if (stream->capture) {
     stream->capture->lanes[stream].push_back(std::move(op));
@@ -243,6 +265,24 @@ void run_graph(const EmulatedGraph& graph) {
 }  // namespace
 
 namespace zrt::emulator {
+
+Fault::Fault() {
+  const std::lock_guard lock(gate);
+  fault = true;
+}
+Fault::~Fault() {
+  const std::lock_guard lock(gate);
+  fault = false;
+}
+NoImage::NoImage() {
+  no_image = true;
+}
+NoImage::~NoImage() {
+  no_image = false;
+}
+cudaError_t image_error() {
+  return no_image ? result(cudaErrorNoKernelImageForDevice) : cudaSuccess;
+}
 
 cudaError_t queue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(gate);
@@ -289,6 +329,8 @@ const char* cudaGetErrorString(cudaError_t code) {
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureUnjoined:
       return "capture has work that the origin does not wait for";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
     case cudaErrorStreamCaptureIsolation:
       return "dependency on uncaptured work in another stream";
     default:
@@ -379,6 +421,16 @@ cudaError_t cudaFreeHost(void* memory) {
   std::free(memory);
   return cudaSuccess;
 }
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned) {
+  const std::lock_guard lock(gate);
+  if (within(pinned_memory, memory)) return result(cudaErrorInvalidValue);
+  pinned_memory[static_cast<std::byte*>(memory)] = bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaHostUnregister(void* memory) {
+  const std::lock_guard lock(gate);
+  return pinned_memory.erase(static_cast<std::byte*>(memory)) == 1 ? cudaSuccess : result(cudaErrorInvalidValue);
+}
 
 cudaError_t cudaHostGetDevicePointer(void** address, void* memory, unsigned) {
   const std::lock_guard lock(gate);
@@ -394,13 +446,13 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   const std::lock_guard lock(gate);
-  const Running open;
+  const OpenPages source(from, bytes), target(to, bytes);
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {
   const std::lock_guard lock(gate);
-  const Running open;
+  const OpenPages target(to, bytes);
   std::memset(to, value, bytes);
   return cudaSuccess;
 }
@@ -439,7 +491,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   const std::lock_guard lock(gate);
   if (stream->capture) return result(cudaErrorStreamCaptureUnsupported);
   pump([&] { return stream->ops.empty(); });
-  return cudaSuccess;
+  return fault ? result(cudaErrorIllegalAddress) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const std::lock_guard lock(gate);
@@ -531,6 +583,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const std::lock_guard lock(gate);
   if (event->latest && event->latest->graph) return result(cudaErrorCapturedEvent);
+  if (fault) return result(cudaErrorIllegalAddress);
   return !event->latest || event->latest->done ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
@@ -538,7 +591,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   const std::shared_ptr<Mark> mark = event->latest;
   if (mark && mark->graph) return result(cudaErrorCapturedEvent);
   pump([&] { return !mark || mark->done; });
-  return cudaSuccess;
+  return fault ? result(cudaErrorIllegalAddress) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(gate);

@@ -1,6 +1,8 @@
 // A run's configuration, as a user or a DeepSpeed installation wrote it.
 #include "runtime/config/config.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "tests/fuzz/target.h"
 
@@ -12,7 +14,13 @@ bool accepts(std::string_view input) {
   try {
     config = runtime::parse_config(std::string(input), "fuzz.json", {}, 2);
   } catch (const core::ConfigError& error) {
-    require(std::string_view(error.what()).size() < 4000, "a message is no copy of the file");
+    // A line for each problem, of which 60 are shown, beside the first line and the last.
+    const std::string_view text = error.what();
+    require(std::count(text.begin(), text.end(), '\n') <= 61, "a message is no copy of the file");
+    for (size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+      end = std::min(text.find('\n', begin), text.size());
+      require(end - begin < 4000, "a line of a message is no copy of the file");
+    }
     return false;
   }
   // What a run writes down re-creates it.

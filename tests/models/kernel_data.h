@@ -1,9 +1,12 @@
-// Buffers of an element type for kernel tests: random numbers of test_seed(), poison, and values read back as double. On a GPU
-// they are memory that both sides read, and every access waits for the kernels before it.
+// Buffers of an element type for kernel tests: random numbers of test_seed(), poison, and values read back as double.
+// On a GPU kernels have them in its memory; the host has a copy, and whichever was written last is copied when the
+// other is asked.
 #pragma once
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "core/dtype.h"
@@ -20,13 +23,9 @@ class KernelBuffer {
   // Poisoned: every byte 0xFB, a large negative number in fp32 and bf16.
   KernelBuffer(DType type, int64_t elements)
       : type_(type), bytes_(static_cast<size_t>(elements) * core::dtype_size(type), std::byte{0xFB}) {}
-  KernelBuffer(const KernelBuffer& other) : type_(other.type_), bytes_(other.settled()) {}
+  KernelBuffer(const KernelBuffer& other) : type_(other.type_), bytes_(other.host()) {}
   KernelBuffer(KernelBuffer&&) = default;
-  KernelBuffer& operator=(const KernelBuffer& other) {
-    settle();
-    type_ = other.type_, bytes_ = other.bytes_;
-    return *this;
-  }
+  KernelBuffer& operator=(const KernelBuffer& other) { return *this = KernelBuffer(other); }
   KernelBuffer& operator=(KernelBuffer&&) = default;
   // Uniform in (-scale, scale), rounded to the type.
   static KernelBuffer random(DType type, int64_t elements, double scale = 1) {
@@ -37,12 +36,29 @@ class KernelBuffer {
     return buffer;
   }
 
-  void* data() { return bytes_.data(); }
-  const void* data() const { return bytes_.data(); }
-  float* floats() { return reinterpret_cast<float*>(bytes_.data()); }
+  // For the next kernels, which may write what is not const.
+  void* data() {
+    std::byte* const place = device_data();
+    newest_ = place == bytes_.data() ? Newest::host : Newest::device;
+    return place;
+  }
+  const void* data() const { return device_data(); }
+  float* floats() { return static_cast<float*>(data()); }
+  // For the host, behind the kernels so far.
+  std::span<std::byte> host_bytes() {
+    host();
+    settle();  // an upload may still read them
+    newest_ = Newest::host;
+    return bytes_;
+  }
+  const Visible<std::byte>& host() const {
+    if (newest_ == Newest::device) there_->read(bytes_.data()), newest_ = Newest::both;
+    return bytes_;
+  }
+
   int64_t size() const { return static_cast<int64_t>(bytes_.size() / core::dtype_size(type_)); }
   double at(int64_t i) const {
-    const std::byte* from = settled().data() + static_cast<size_t>(i) * core::dtype_size(type_);
+    const std::byte* from = host().data() + static_cast<size_t>(i) * core::dtype_size(type_);
     if (type_ == DType::f32) {
       float value;
       std::memcpy(&value, from, sizeof value);
@@ -54,15 +70,22 @@ class KernelBuffer {
                                                     : core::to_float(core::f16{bits}));
   }
   void set(int64_t i, float value) {
-    settle();
+    host_bytes();
     put(i, value);
   }
-  bool operator==(const KernelBuffer& other) const { return settled() == other.bytes_; }
+  bool operator==(const KernelBuffer& other) const { return host() == other.host(); }
 
  private:
-  const Visible<std::byte>& settled() const {
-    settle();
-    return bytes_;
+  enum class Newest : uint8_t { host, both, device };
+
+  std::byte* device_data() const {
+    if (core::place().device == core::DeviceKind::cpu || bytes_.empty()) {
+      host();
+      return bytes_.data();
+    }
+    if (!there_) there_ = std::make_unique<DeviceBytes>(bytes_.size());
+    if (newest_ == Newest::host) there_->write(bytes_.data()), newest_ = Newest::both;
+    return there_->data();
   }
   void put(int64_t i, float value) {
     std::byte* to = bytes_.data() + static_cast<size_t>(i) * core::dtype_size(type_);
@@ -71,7 +94,9 @@ class KernelBuffer {
   }
 
   DType type_;
-  Visible<std::byte> bytes_;
+  mutable Visible<std::byte> bytes_;
+  mutable std::unique_ptr<DeviceBytes> there_;  // of a GPU, once a kernel was given it
+  mutable Newest newest_ = Newest::host;
 };
 
 using Doubles = std::vector<double>;

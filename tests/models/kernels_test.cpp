@@ -247,15 +247,14 @@ TEST_CASE("halves of a sum have the same bits at every address, whatever they lo
   std::vector<std::vector<uint16_t>> results;
   for (const int64_t shift : {0, 1}) {
     Shifted terms(DType::f32, x, shift), high(DType::bf16, hi, shift), low(DType::bf16, hi, shift);
-    auto* top = static_cast<zrt::core::bf16*>(high.data());
-    auto* bottom = static_cast<uint16_t*>(low.data());
-    for (int64_t i = 0; i < n; ++i) bottom[i] = static_cast<uint16_t>(i * 16);  // among them what NaN looks like
+    low.set_bits([](int64_t i) { return static_cast<uint16_t>(i * 16); });  // among them what NaN looks like
     for (const SumPart part : {SumPart::middle, SumPart::first, SumPart::middle}) {
-      split_add(terms.floats(), top, bottom, part, true, n);
+      split_add(terms.floats(), static_cast<zrt::core::bf16*>(high.data()), static_cast<uint16_t*>(low.data()), part,
+                true, n);
     }
-    settle();
-    results.emplace_back(bottom, bottom + n);
-    for (int64_t i = 0; i < n; ++i) results.back().push_back(top[i].bits);
+    results.push_back(low.bits());
+    const std::vector<uint16_t> top = high.bits();
+    results.back().insert(results.back().end(), top.begin(), top.end());
   }
   CHECK(results[0] == results[1]);
 }

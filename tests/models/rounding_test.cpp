@@ -18,13 +18,9 @@ namespace {
 const RngKey key{77, 5, 9};
 
 std::vector<uint16_t> rounded(KernelBuffer& x, uint64_t first, int64_t shift = 0) {
-  KernelBuffer y(DType::bf16, x.size() + shift);
-  auto* to = static_cast<bf16*>(y.data()) + shift;
-  round_stochastic(x.floats(), to, key, first, x.size());
-  settle();
-  std::vector<uint16_t> bits;
-  for (int64_t i = 0; i < x.size(); ++i) bits.push_back(to[i].bits);
-  return bits;
+  Shifted y(DType::bf16, KernelBuffer(DType::bf16, x.size()), shift);
+  round_stochastic(x.floats(), static_cast<bf16*>(y.data()), key, first, x.size());
+  return y.bits();
 }
 
 }  // namespace
@@ -36,7 +32,7 @@ TEST_CASE("stochastic rounding adds the low bits of the element's Philox word an
   CHECK(rounded(x, first, 1) == bits);
   int64_t wrong = 0, neighbours = 0;
   for (int64_t i = 0; i < x.size(); ++i) {
-    const uint32_t u = std::bit_cast<uint32_t>(x.floats()[i]), cut = u >> 16;
+    const uint32_t u = std::bit_cast<uint32_t>(static_cast<float>(x.at(i))), cut = u >> 16;
     const uint32_t word = zrt::core::random_word(key, first + static_cast<uint64_t>(i)) & 0xffffu;
     wrong += bits[static_cast<size_t>(i)] != ((u & 0xffffu) + word > 0xffffu ? cut + 1 : cut);
     neighbours += bits[static_cast<size_t>(i)] == cut;

@@ -12,6 +12,7 @@ namespace zrt::optimizer::backends_test {
 namespace {
 
 using core::DType;
+using test::Lent;
 using test::Visible;
 
 constexpr DType types[] = {DType::f32, DType::bf16, DType::f16};
@@ -57,6 +58,21 @@ struct Arrays {
   std::vector<Visible<float>> states;
   Visible<std::byte> grad, weight, work, shares;
   Visible<Decision> decision{1};
+};
+// The same where kernels have them.
+struct Lents {
+  Lent<Visible<float>> master;
+  std::vector<Lent<Visible<float>>> states;
+  Lent<Visible<std::byte>> grad, weight, work;
+  Lent<Visible<Decision>> decision;
+  explicit Lents(Arrays& arrays)
+      : master(arrays.master), grad(arrays.grad), weight(arrays.weight), work(arrays.work), decision(arrays.decision) {
+    for (Visible<float>& state : arrays.states) states.emplace_back(state);
+  }
+  void fetch() const {
+    master.fetch(), grad.fetch(), weight.fetch(), work.fetch(), decision.fetch();
+    for (const Lent<Visible<float>>& state : states) state.fetch();
+  }
 };
 bool same(const Arrays& a, const Arrays& b, DType weight) {
   bool equal = same(a.master, b.master) && same(a.weight, b.weight, weight);
@@ -118,24 +134,28 @@ struct Subject {
     decision.grad_squares = 0;
     for (float g : gradient) decision.grad_squares += std::pow(static_cast<double>(g) * 0.38, 2);
     decision.skip = skip;
+    const Lents there(arrays);
+    const Decision& decided = *there.decision.data();
     for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
       const uint64_t bytes = optimizer->share_bytes(unit, round);
       arrays.shares.assign(bytes * ranks, std::byte{0xFB});
+      const Lent shares(arrays.shares);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<float*> states;
-        optimizer->sum(round, decision, part(arrays, rank * unit.shard, unit.shard, states),
-                       arrays.shares.data() + static_cast<uint64_t>(rank) * bytes);
+        optimizer->sum(round, decided, part(there, rank * unit.shard, unit.shard, states),
+                       shares.data() + static_cast<uint64_t>(rank) * bytes);
       }
       std::vector<float*> states;
-      optimizer->fold(round, decision, part(arrays, 0, unit.elements, states), arrays.shares.data(), ranks);
+      optimizer->fold(round, decided, part(there, 0, unit.elements, states), shares.data(), ranks);
       test::settle();
     }
     std::vector<float*> states;
-    optimizer->update(decision, part(arrays, 0, unit.elements, states));
+    optimizer->update(decided, part(there, 0, unit.elements, states));
     test::settle();
+    there.fetch();
   }
 
-  UnitPart part(Arrays& arrays, int64_t begin, int64_t count, std::vector<float*>& states) const {
+  UnitPart part(const Lents& arrays, int64_t begin, int64_t count, std::vector<float*>& states) const {
     const auto at = static_cast<size_t>(begin);
     UnitPart part;
     part.unit = &unit, part.begin = begin, part.count = count;
@@ -261,10 +281,12 @@ TEST_CASE("sums of squares have the host's limbs at every device, for all types,
         for (int64_t i = 0; i < count; ++i) values.push_back(value(1, static_cast<uint64_t>(i)));
         const Visible<std::byte> data = test::visible(narrow(values, type));
         Visible<ExactSum> sum(1);
+        const Lent data_there(data);
+        const Lent sum_there(sum);
         ExactSum host;
         for (int turn = 0; turn < 3; ++turn) {  // carries, from one call to the next
-          add_squares(sum[0], count, data.data(), type);
-          test::settle();
+          add_squares(*sum_there.data(), count, data_there.data(), type);
+          sum_there.fetch();
           const core::OnPlace cpu(core::Place{});
           add_squares(host, count, data.data(), type);
           CAPTURE(core::dtype_name(type), count, turn);

@@ -125,10 +125,15 @@ test::Visible<float> values(size_t count) {
 
 // add_squares to a copy of `sum`, wherever the test runs.
 void add(ExactSum& sum, int64_t n, const void* data, DType type) {
-  test::Visible<ExactSum> there(1, sum);
-  add_squares(there[0], n, data, type);
+  test::Visible<ExactSum> sums(1, sum);
+  const auto* bytes = static_cast<const std::byte*>(data);
+  const test::Lent there(sums);
+  const test::Visible<std::byte> elements(bytes, bytes + static_cast<size_t>(n) * core::dtype_size(type));
+  const test::Lent numbers(elements);
+  add_squares(*there.data(), n, numbers.data(), type);
   test::settle();
-  sum = there[0];
+  there.fetch();
+  sum = sums[0];
 }
 
 test::Visible<uint16_t> narrow(const test::Visible<float>& x, DType type) {

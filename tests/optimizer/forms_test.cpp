@@ -93,15 +93,19 @@ struct Subject {
   // Elements [begin, begin + count) of the unit.
   void step(State& s, int64_t begin, int64_t count) const {
     const auto at = static_cast<size_t>(begin);
-    float* states[] = {reinterpret_cast<float*>(s.first.data() + core::form_bytes(forms().first, begin)),
-                       reinterpret_cast<float*>(s.second.data() + core::form_bytes(forms().second, begin))};
+    const test::Lent whole(s.master);
+    const test::Lent first(s.first), second(s.second), weight(s.weight), grad(s.grad);
+    const test::Lent decision(s.decision);
+    float* states[] = {reinterpret_cast<float*>(first.data() + core::form_bytes(forms().first, begin)),
+                       reinterpret_cast<float*>(second.data() + core::form_bytes(forms().second, begin))};
     UnitPart part;
     part.unit = &unit, part.begin = begin, part.count = count;
-    part.master = master ? s.master.data() + begin : nullptr;
-    part.weight = s.weight.data() + 2 * at, part.weight_type = DType::bf16;
-    part.grad = s.grad.data() + 2 * at, part.grad_type = grad_type;
+    part.master = master ? whole.data() + begin : nullptr;
+    part.weight = weight.data() + 2 * at, part.weight_type = DType::bf16;
+    part.grad = grad.data() + 2 * at, part.grad_type = grad_type;
     part.states = states;
-    make_optimizer(params)->update(s.decision[0], part);
+    make_optimizer(params)->update(*decision.data(), part);
+    whole.fetch(), first.fetch(), second.fetch(), weight.fetch();
   }
 
   // The documented rule, a parameter at a time with the scalar functions.

@@ -15,7 +15,7 @@ inline std::string with(const std::string& more) {
   return "{" + more + R"("model": {"preset": "gpt2-tiny"}})";
 }
 
-inline Config parsed(const std::string& more, const std::vector<std::string>& sets = {}, int ranks = 1) {
+inline Config parsed(const std::string& more, const Settings& sets = {}, int ranks = 1) {
   std::string text = with(more);
   if (text.find("batch_size") == std::string::npos) text.insert(1, R"("train_micro_batch_size_per_gpu": 2,)");
   return parse_config(text, "ds.json", sets, ranks);
@@ -33,7 +33,7 @@ std::string error_of(Call call) {
   return "";
 }
 
-inline std::string parse_error(const std::string& more, const std::vector<std::string>& sets = {}, int ranks = 1) {
+inline std::string parse_error(const std::string& more, const Settings& sets = {}, int ranks = 1) {
   return error_of([&] { parsed(more, sets, ranks); });
 }
 

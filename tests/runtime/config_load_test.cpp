@@ -154,7 +154,7 @@ TEST_CASE("strict sections coerce as DeepSpeed's models do, and the others do no
   CHECK(parsed(R"("steps_per_print": 1e2,)").run.log_interval == 100);
 }
 
-TEST_CASE("auto takes a default where one is meaningful, with a warning") {
+TEST_CASE("auto counts as left out, whatever the key, and a warning tells the values that are used instead") {
   const Config config = parsed(R"("gradient_clipping": "auto", "bf16": {"enabled": "auto"},
       "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto", "overlap_comm": "auto"},
       "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": "auto", "warmup_max_lr": "auto",
@@ -166,10 +166,95 @@ TEST_CASE("auto takes a default where one is meaningful, with a warning") {
   CHECK(config.schedule.total_num_steps == 77);
   CHECK(config.schedule.warmup_max_lr == 0.25);
   CHECK(config.schedule.warmup_min_lr == 0);
-  CHECK(warned(config, "gradient_clipping = \"auto\" (ds.json:1) is replaced by the default, 1.0"));
-  CHECK(warned(config, "optimizer.params.betas"));
-  CHECK(has(parse_error(R"("optimizer": {"type": "Adam", "params": {"lr": "auto"}},)"), "never filled"));
-  CHECK(has(parse_error(R"("optimizer": {"type": "auto"},)"), "optimizer.type = \"auto\""));
+  CHECK(warned(config, "gradient_clipping = 1.0 (line 1)"));
+  CHECK(warned(config, "optimizer.params.betas = [0.9,0.999] (line 5)"));
+  CHECK(warned(config, "zero_optimization.overlap_comm = false (line 2)"));
+  // A launcher's values: the defaults stand in here, and are named.
+  const Config open = parsed(R"("optimizer": {"type": "auto", "params": {"lr": "auto"}}, "scheduler": {"type": "auto",
+      "params": {"warmup_num_steps": "auto"}}, "gradient_accumulation_steps": "auto", "run": {"steps": "auto"},)");
+  CHECK(open.optimizer.lr == 1e-3);
+  CHECK(open.schedule.type == ScheduleType::constant);
+  CHECK(open.batch.accumulation == 1);
+  CHECK(open.run.steps == 1000);
+  CHECK(warned(open, "optimizer.params.lr = 0.001 (line 1)"));
+  CHECK(warned(open, "optimizer.type = \"AdamW\" (line 1)"));
+  CHECK(warned(open, "gradient_accumulation_steps = 1 (line 2)"));
+  CHECK(parsed("", {"run.resume=auto"}).run.resume == "auto");  // a text of our own sections
+}
+
+TEST_CASE("what a warning and the resolved file say of auto is what is used") {
+  const Config config = parsed(R"("zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": "auto",
+      "stage3_param_persistence_threshold": "auto", "offload_param": {"device": "nvme", "nvme_path": "x",
+      "max_in_cpu": "auto"}},)");
+  CHECK(!config.zero.prefetch_bucket_size);
+  CHECK(config.zero.param_persistence_threshold == 0);
+  CHECK(warned(config, "stage3_prefetch_bucket_size = the next block, whatever its size (line 1)"));
+  CHECK(warned(config, "stage3_param_persistence_threshold = 0 (line 2)"));
+  CHECK(warned(config, "offload_param.max_in_cpu = 0 (line 3)"));
+  const std::string resolved = resolved_json(config);
+  CHECK(has(resolved, R"("stage3_prefetch_bucket_size": {"value": null, "from": "inferred"})"));
+  CHECK(has(resolved, R"("stage3_param_persistence_threshold": {"value": 0, "from": "inferred"})"));
+  CHECK(has(resolved, R"("max_in_cpu": {"value": 0, "from": "inferred"})"));
+  CHECK(has(parse_error(R"("zero_optimization": {"stage3_prefetch_bucket_size": null},)"), "an integer of at least 0"));
+}
+
+TEST_CASE("a type that a launcher would have filled is fp32, and a warning says so") {
+  const Config both = parsed(R"("bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"},)");
+  CHECK(both.precision.compute == DType::f32);
+  CHECK(warned(both,
+               "bf16.enabled = \"auto\" (ds.json:1) and fp16.enabled = \"auto\" (ds.json:1) count as left out: "
+               "weights and activations are fp32"));
+  const Config one = parsed(R"("bf16": {"enabled": "auto"}, "fp16": {"enabled": true},)");
+  CHECK(one.precision.compute == DType::f16);
+  CHECK(!warned(one, "weights and activations are fp32"));
+}
+
+TEST_CASE("an optimizer that nobody asked for is said") {
+  CHECK(warned(parsed(""), "optimizer.type is not given: AdamW is used, with optimizer.params.lr = 0.001 (default)"));
+  CHECK(warned(parsed("", {"optimizer.params.lr=0.5"}), "optimizer.params.lr = 0.5 (command line)"));
+  CHECK(parsed(R"("optimizer": {"type": "Adam"},)").warnings.empty());
+}
+
+TEST_CASE("keys that begin with an underscore are remarks, wherever they are") {
+  const Config config = parsed(R"("_comment": {"stage": 1}, "_x": "auto", "optimizer": {"type": "Adam", "_y": 1},
+      "zero_optimization": {"_why": [1], "stage": 2}, "run": {"_z": null},)");
+  CHECK(config.zero.stage == 2);
+  CHECK(config.warnings.empty());
+}
+
+TEST_CASE("the schedule's first step may be given as the default it is") {
+  for (const char* type : {"WarmupLR", "LRRangeTest"}) {
+    const std::string scheduler = R"("scheduler": {"type": ")" + std::string(type) + R"(", "params": )";
+    CHECK(parsed(scheduler + R"({"last_batch_iteration": -1}},)").warnings == parsed(scheduler + "{}},").warnings);
+    CHECK(has(parse_error(scheduler + R"({"last_batch_iteration": 9}},)"), "run.resume"));
+  }
+}
+
+TEST_CASE("keys that change no result are accepted with a warning that says why") {
+  struct Case {
+    const char *keys, *part;
+  };
+  for (const Case& c : {
+           Case{R"("prescale_gradients": true,)", "prescale_gradients = true (ds.json:1) has no effect: gradients are"},
+           Case{R"("prescale_gradients": true, "zero_optimization": {"stage": 3, "reduce_scatter": false},)",
+                "prescale_gradients"},
+           Case{R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
+                "grad_accum_dtype = \"fp32\" (ds.json:1) has no effect: with one microbatch"},
+           Case{R"("zero_optimization": {"stage": 2, "offload_param": {"device": "nvme", "nvme_path": "x"}},)",
+                "offload_param.device = \"nvme\" (ds.json:1) has no effect: below zero_optimization.stage 3"},
+       }) {
+    INFO(c.keys);
+    const Config config = parsed(c.keys);
+    CHECK(warned(config, c.part));
+    CHECK(config.memory.rules.empty());
+    CHECK(config.memory.nvme_path.empty());
+  }
+  // A feature that is on and does nothing here is one warning, not one for each of its keys.
+  const Config profiled = parsed(
+      R"("optimizer": {"type": "Adam"}, "flops_profiler": {"enabled": true, "detailed": false, "top_modules": 9},)");
+  CHECK(profiled.warnings.size() == 1);
+  CHECK(warned(profiled, "flops_profiler.enabled = true (ds.json:1) has no effect"));
+  CHECK(parsed(R"("steps_per_print": 2e16,)").run.log_interval == 20000000000000000);
 }
 
 TEST_CASE("aliases are the same key") {
@@ -419,9 +504,12 @@ TEST_CASE("switched-off features of other tools are accepted without a word") {
   const Config config = parsed(R"("fp16": {"enabled": false, "loss_scale": 0, "initial_scale_power": 32},
       "tensorboard": {"enabled": false, "output_path": "logs"}, "wandb": null,
       "zero_optimization": {"offload_param": null, "offload_optimizer": {"device": "none", "pin_memory": false},
-                            "zenflow": null},
-      "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": false, "x": 1}}},
-      "data_efficiency": {"enabled": false, "data_sampling": {"enabled": false}}, "optimizer": null,)");
+                            "zenflow": null}, "amp": {"enabled": "auto", "opt_level": "O1"},
+      "compression_training": {"weight_quantization": {"shared_parameters": {"enabled": false, "x": 1},
+        "different_groups": {"wq1": {"params": {"start_bits": 8}, "modules": ["*"]}}},
+        "row_pruning": {"shared_parameters": {"enabled": false}}, "layer_reduction": {"enabled": false, "keep": 5}},
+      "autotuning": {"enabled": false, "fast": false}, "optimizer": {"type": "Adam"},
+      "data_efficiency": {"enabled": false, "data_sampling": {"enabled": true}},)");
   CHECK(config.warnings.empty());
 }
 

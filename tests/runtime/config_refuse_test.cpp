@@ -44,7 +44,7 @@ TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
        {"scheduler.params.total_num_steps", "Only these types read it: WarmupDecayLR, WarmupCosineLR."}},
   });
   const std::string error = parse_error("", {"zero_optimization.stag=1"});
-  CHECK(has(error, "the command line: unknown key 'zero_optimization.stag'"));
+  CHECK(has(error, "--set zero_optimization.stag: unknown key 'zero_optimization.stag'"));
 }
 
 TEST_CASE("a value of the wrong type is refused with the type that is legal") {
@@ -184,24 +184,18 @@ TEST_CASE("requests that are not supported are refused by name") {
       {R"("parallel": {"sequence": true},)", {"parallel.sequence = true"}},
       {R"("parallel": {"schedule": "zb-h1"},)", {"parallel.schedule = \"zb-h1\""}},
       {R"("tensor_parallel": {"autotp_size": 4},)", {"tensor_parallel.autotp_size = 4"}},
-      {R"("prescale_gradients": true,)", {"prescale_gradients = true"}},
+      {R"("prescale_gradients": true, "zero_optimization": {"stage": 2},)",
+       {"prescale_gradients = true", "reduce_scatter", "as in DeepSpeed"}},
       {R"("gradient_predivide_factor": 2,)", {"gradient_predivide_factor = 2"}},
       {R"("gradient_allreduce_op": "sum",)", {"gradient_allreduce_op = \"sum\"", "mean"}},
-      {R"("sparse_gradients": true,)", {"sparse_gradients = true"}},
       {R"("amp": {"enabled": true},)", {"amp.enabled = true"}},
       {R"("torch_autocast": {"enabled": true},)", {"torch_autocast.enabled"}},
-      {R"("activation_checkpointing": {"partition_activations": true},)", {"partition_activations = true"}},
-      {R"("pipeline": {"activation_checkpoint_interval": 1},)",
-       {"activation_checkpoint_interval = 1", "memory.recompute"}},
-      {R"("activation_checkpointing": {"number_checkpoints": 4},)", {"number_checkpoints = 4", "memory.recompute"}},
       {R"("elasticity": {"enabled": true},)", {"elasticity.enabled"}},
       {R"("tensorboard": {"enabled": true, "log_dir": "x"},)", {"tensorboard.log_dir"}},
       {R"("run": {"trace_steps": 5},)", {"run.trace_steps", "5", "list"}},
       {R"("run": {"trace_steps": [3, 2]},)", {"run.trace_steps", "[100, 103]"}},
       {R"("run": {"trace_steps": [0, 2]},)", {"run.trace_steps", "[100, 103]"}},
       {R"("run": {"trace_steps": [1, "x"]},)", {"run.trace_steps", "[100, 103]"}},
-      {R"("flops_profiler": {"enabled": true},)", {"flops_profiler.enabled"}},
-      {R"("wall_clock_breakdown": true,)", {"wall_clock_breakdown = true"}},
       {R"("curriculum_learning": {"enabled": true},)", {"curriculum_learning.enabled"}},
       {R"("compression_training": {"row_pruning": {"shared_parameters": {"enabled": true}}},)",
        {"compression_training.row_pruning"}},
@@ -228,8 +222,8 @@ TEST_CASE("keys that contradict each other are refused") {
       {R"("bf16": {"enabled": true}, "communication_data_type": "fp16",)", {"communication_data_type = \"fp16\""}},
       {R"("bf16": {"enabled": true}, "communication_data_type": "bf16", "gradient_accumulation_steps": 2,)",
        {"communication_data_type = \"bf16\"", "parallel.reduce_every = 2"}},
-      {R"("bf16": {"enabled": true}, "data_types": {"grad_accum_dtype": "fp32"},)",
-       {"data_types.grad_accum_dtype = \"fp32\"", "bf16"}},
+      {R"("bf16": {"enabled": true}, "gradient_accumulation_steps": 2, "data_types": {"grad_accum_dtype": "bf16"},)",
+       {"data_types.grad_accum_dtype = \"bf16\"", "fp32"}},
       {R"("fp16": {"enabled": true}, "bf16": {"enabled": true},)", {"fp16.enabled = true", "bf16.enabled"}},
       {R"("fp8": {"enabled": true},)", {"fp8.enabled = true (ds.json:1)", "bf16.enabled = true"}},
       {R"("fp8": {"enabled": true}, "fp16": {"enabled": true},)", {"fp8.enabled = true", "bf16.enabled = true"}},
@@ -274,11 +268,109 @@ TEST_CASE("an override that is not of the form key=value is a usage error") {
   CHECK(has(parse_error("", {"model.layers=2", "model.layers.x=3"}), "'layers' is 2"));
   CHECK(has(parse_error(R"("steps_per_print": 3,)", {"steps_per_print.x=3"}), "'steps_per_print' is 3 in ds.json"));
   CHECK(has(parse_error("", {"data.train=[[1, \"x\""}), "--set 'data.train="));
-  CHECK(has(parse_error("", {"run.steps=many"}), "run.steps = \"many\" (the command line)"));
+  CHECK(has(parse_error("", {"run.steps=many"}), "run.steps = \"many\" (--set run.steps)"));
   CHECK(has(parse_error("", {"run.steps="}), "run.steps = \"\""));
-  CHECK(has(parse_error("", {"run.steps=0"}), "run.steps = 0 (the command line)"));
+  CHECK(has(parse_error("", {"run.steps=0"}), "run.steps = 0 (--set run.steps)"));
   CHECK_THROWS_AS(parsed("", {"run.out=\xff"}), zrt::core::Error);
   CHECK_THROWS_AS(parsed("", {"run.steps=\xff"}), zrt::core::Error);
+}
+
+TEST_CASE("everything that is wrong is told at once, in the order of the file, what is missing last") {
+  const std::string error = error_of([] {
+    parse_config(R"({"train_batch_size": "auto",
+ "gradient_clipping": -1,
+ "zero_optimization": {"stage": 7, "stge": 1,
+  "offload_optimizer": "cpu"},
+ "optimizer": {"type": "Lamb", "params": {"lr": 1, "max_coeff": 0.3, "max_grad_norm": 1, "lrr": 1}},
+ "scheduler": {"type": "Cosine", "params": {"T_max": 5}},
+ "run": {"steps": 0, "name": "a/b", "device": "tpu"},
+ "memory": {"update": "x", "recompute": "y", "placement": [{"tier": "host"}, 5]},
+ "gradient_clipping": 1,
+ "_remark": 1, "log": 1
+})",
+                 "ds.json", {"run.seed=-1"}, 1);
+  });
+  std::vector<std::string> lines;
+  for (size_t begin = 0, end; begin < error.size(); begin = end + 1) {
+    end = std::min(error.find('\n', begin), error.size());
+    lines.push_back(error.substr(begin, end - begin));
+  }
+  const std::vector<const char*> expected{
+      "20 things are wrong with the configuration ds.json:",
+      "train_batch_size = not given",
+      "gradient_clipping = -1.0 (ds.json:2) is out of range",
+      "unknown key 'zero_optimization.stge'",
+      "zero_optimization.stage = 7 (ds.json:3)",
+      "zero_optimization.offload_optimizer = \"cpu\" (ds.json:4)",
+      "optimizer.type = \"Lamb\" (ds.json:5)",
+      "unknown key 'optimizer.params.lrr'",
+      "optimizer.params.max_grad_norm = 1 (ds.json:5) is never accepted",
+      "scheduler.type = \"Cosine\" (ds.json:6)",
+      "run.steps = 0 (ds.json:7)",
+      "run.name = \"a/b\" (ds.json:7)",
+      "run.device = \"tpu\" (ds.json:7)",
+      "memory.placement[0]",
+      "memory.placement[1] = 5 (ds.json:8)",
+      "memory.update = \"x\" (ds.json:8)",
+      "memory.recompute = \"y\" (ds.json:8)",
+      "'gradient_clipping' appears twice (first in line 2)",
+      "ds.json:10: unknown key 'log'",
+      "run.seed = -1 (--set run.seed)",
+      "the model has no size for",
+  };
+  INFO(error);
+  REQUIRE(lines.size() == expected.size());
+  for (const char* part : expected) CHECK(has(error, part));
+  for (size_t i = 0; i + 2 < expected.size(); ++i) {
+    if (i < 3) CHECK(has(lines[i], expected[i]));
+  }
+  CHECK(has(lines[1], "train_batch_size = \"auto\" (ds.json:1), which counts as left out"));
+}
+
+TEST_CASE("a verdict that would rest on a wrong value is not given beside it") {
+  // Only the first of each is wrong: the other would be judged against a value that nobody gave.
+  for (const char* text :
+       {R"("model": {"hidden": 0, "heads": 3}, "x": {)", R"("zero_optimization": {"stage": 9},)",
+        R"("gradient_accumulation_steps": 0, "parallel": {"reduce_every": 4},)",
+        R"("optimizer": {"type": "OneBitAdam", "params": {"freeze_step": 3}},)",
+        R"("bf16": {"enabled": "maybe"}, "fp8": {"enabled": true},)",
+        R"("scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": "x", "cycle_max_lr": 1}},)"}) {
+    INFO(text);
+    if (std::string(text).find("model") != std::string::npos) {
+      const std::string sizes =
+          R"({"train_batch_size": 1, "model": {"layers": 1, "hidden": 0, "heads": 3, "sequence": 4,
+        "vocab": 5}})";
+      CHECK(error_of([&] { parse_config(sizes, "c", {}, 1); }).find('\n') == std::string::npos);
+      continue;
+    }
+    CHECK(parse_error(text).find('\n') == std::string::npos);
+  }
+}
+
+TEST_CASE("a long list of problems is cut, and says how many there are") {
+  std::string keys;
+  for (int i = 0; i < 100; ++i) keys += "\"wrong" + std::to_string(i) + "\": 1,";
+  const std::string error = parse_error(keys);
+  CHECK(has(error, "100 things are wrong"));
+  CHECK(has(error, "and 40 more."));
+  CHECK(std::count(error.begin(), error.end(), '\n') == 61);
+}
+
+TEST_CASE("an option and a --set that contradict each other are refused with both named") {
+  const Settings both{{"bf16.enabled=true", "--dtype"}, {"bf16.enabled=false"}};
+  CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", both, 1); }),
+            "--dtype sets bf16.enabled = true, but --set sets bf16.enabled = false; give one of the two"));
+  const Settings section{{"bf16.enabled=true", "--dtype"}, {R"(bf16={"enabled": false})"}};
+  CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", section, 1); }), "--dtype sets"));
+  const Settings alias{{"bf16.enabled=true", "--dtype"}, {"bfloat16.enabled=no"}};
+  CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", alias, 1); }), "--dtype sets"));
+  // One value by two ways, and several --set, of which the last counts, are no contradiction.
+  const Settings same{{"bf16.enabled=true", "--dtype"}, {"bf16.enabled=1"}, {"run.steps=1"}, {"run.steps=2"}};
+  CHECK(parse_config(with(R"("train_batch_size": 1,)"), "c", same, 1).run.steps == 2);
+  CHECK(has(error_of([&] {
+              parse_config(with(R"("train_batch_size": 1,)"), "c", {{"run.steps=0", "--steps"}}, 1);
+            }),
+            "run.steps = 0 (--steps) is out of range"));
 }
 
 }  // namespace zrt::config_refuse_test

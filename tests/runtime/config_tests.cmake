@@ -1,4 +1,5 @@
 zrt_test(runtime/config_batch LINK zrt::config)
+zrt_test(runtime/config_deepspeed LINK zrt::config)
 zrt_test(runtime/config_fuzz LINK zrt::config)
 zrt_test(runtime/config_keys LINK zrt::config)
 zrt_test(runtime/config_load LINK zrt::config)

@@ -188,6 +188,24 @@ TEST_CASE("a newer step or checkpoint starts the count anew") {
   CHECK(result.restarts == 8);
 }
 
+TEST_CASE("what ends before any rank has begun is not started again, and what failed after one had begun is") {
+  for (const char* death : {"exit:1", "exit:9", "kill:9"}) {
+    const Run run("early", {death, "step:1 exit:0"});
+    const LaunchResult result = supervise(run.options);
+    INFO(death);
+    CHECK(result.exit_code != 0);
+    CHECK(result.restarts == 0);
+    CHECK(!result.began);
+    CHECK(run.starts() == 1);
+    CHECK(result.reason.find("before any rank gave a sign of life") != std::string::npos);
+  }
+  const Run later("later", {"beats:1 exit:1", "exit:1", "step:1 exit:0"});
+  const LaunchResult result = supervise(later.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.began);
+  CHECK(later.starts() == 3);
+}
+
 TEST_CASE("refusals and programs that cannot be run are not started again") {
   const Run refused("refused", {"exit:2", "exit:0"});
   const LaunchResult result = supervise(refused.options);
@@ -251,7 +269,7 @@ TEST_CASE("a second SIGTERM kills a run that does not stop") {
 }
 
 TEST_CASE("SIGTERM between two starts ends it") {
-  Run run("between", {"exit:1", "exit:0"});
+  Run run("between", {"step:1 exit:1", "exit:0"});
   run.options.first_delay = run.options.longest_delay = Seconds(60);
   const pid_t pid = supervise_in_child(run);
   for (int i = 0; i < 3000 && (run.events().empty() || run.events().back() != "restart"); ++i) usleep(10000);

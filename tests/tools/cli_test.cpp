@@ -26,6 +26,9 @@ TEST_CASE("A command line that cannot be understood exits with 2 and says what i
                                 "data build x",
                                 "bench",
                                 "bench train --stages 0,7",
+                                "bench train --set bf16.enabled=false",
+                                "bench train --stages 0 --set zero_optimization.stage=1",
+                                "bench save --stage 2 --set zero_optimization.stage=1",
                                 "bench overlap --rounds 0",
                                 "bench overlap --dtype fp8",
                                 "bench overlap --set zero_optimization.stage=2",
@@ -97,6 +100,26 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
     CHECK(result.code == bad.code);
     CHECK(result.text.find("zrt: error: ") != std::string::npos);
     for (const std::string& expected : bad.expected) CHECK(result.text.find(expected) != std::string::npos);
+  }
+}
+
+TEST_CASE("An option and a --set that contradict each other are refused with both named") {
+  const Folder folder("contradict");
+  folder.write("good.json", config(folder));
+  const std::string good = folder / "good.json";
+  const std::vector<std::pair<std::string, std::vector<std::string>>> cases{
+      {"bench train --dtype bf16 --set bf16.enabled=false", {"--dtype sets bf16.enabled = true", "--set sets"}},
+      {"bench train --set bf16.enabled=false", {"--dtype (bf16 by default) sets bf16.enabled = true"}},
+      {"bench offload --accumulation 2 --set gradient_accumulation_steps=4", {"--accumulation sets", "--set sets"}},
+      {"train " + good + " --steps 5 --set run.steps=6", {"--steps sets run.steps = 5", "--set sets run.steps = 6"}},
+      {"launch " + good + " --out a --set run.out=b", {"--out sets run.out = \"a\""}},
+      {"plan " + good + " --device cpu --set run.device=cuda", {"--device sets run.device = \"cpu\""}},
+      {"train " + good + " --steps 0", {"run.steps = 0 (--steps) is out of range"}}};
+  for (const auto& [arguments, parts] : cases) {
+    const Result result = run_zrt(arguments);
+    INFO("zrt " << arguments << "\n" << result.text);
+    CHECK(result.code == 2);
+    for (const std::string& part : parts) CHECK(result.text.find(part) != std::string::npos);
   }
 }
 
@@ -304,7 +327,9 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   const Folder folder("launch_mpi");
   build_data(folder);
   folder.write("good.json", config(folder));
-  folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\nexit 5\n");
+  // A rank began, and so it is worth another start.
+  folder.write("mpirun", "#!/bin/sh\necho \"$@\" >>" + (folder / "calls") + "\ntouch " + (folder / "run/heartbeat") +
+                             "\nexit 5\n");
   fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
   const Result result =
       run_zrt("launch " + (folder / "good.json") + " --ranks 2 --mpi --mpirun '" + (folder / "mpirun") +

@@ -101,4 +101,34 @@ TEST_CASE("a run that is killed, then hangs, ends with the bits of one that was 
   fs::remove_all(folder);
 }
 
+TEST_CASE("what mpirun refuses before any rank has begun is not repeated, and root is told what to set") {
+  const fs::path folder = fs::temp_directory_path() / ("zrt_launch_root_" + std::to_string(getpid()));
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  // Stands in for an mpirun that starts nothing.
+  const fs::path refusing = folder / "mpirun";
+  std::ofstream(refusing) << "#!/bin/sh\necho mpirun has its reasons >&2\nexit 1\n";
+  fs::permissions(refusing, fs::perms::owner_all);
+  std::ofstream(folder / "config.json") << R"({"train_batch_size": 4, "model": {"preset": "gpt2-tiny"}})";
+  for (const bool allowed : {false, true}) {
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+      allowed ? setenv(name, "1", 1) : unsetenv(name);
+    }
+    const fs::path run = folder / (allowed ? "allowed" : "refused");
+    const int code = wait_for(start(
+        {"launch", folder / "config.json", "--mpi", "--mpirun", refusing, "--ranks", "2", "--delay", "0", "--out", run},
+        folder / "log"));
+    const std::string log = text_of(folder / "log"), events = text_of(run / "events.jsonl");
+    INFO(log << events);
+    CHECK(code == 1);
+    CHECK(log.find("mpirun has its reasons") != std::string::npos);
+    CHECK(log.find("before any rank gave a sign of life") != std::string::npos);
+    const bool told =
+        log.find("set OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1") != std::string::npos;
+    CHECK(told == (geteuid() == 0 && !allowed));
+    CHECK(events.find("\"event\":\"restart\"") == std::string::npos);
+  }
+  fs::remove_all(folder);
+}
+
 }  // namespace zrt::launch_test

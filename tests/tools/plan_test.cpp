@@ -165,6 +165,15 @@ TEST_CASE("The exit code says whether the run fits") {
   CHECK(never.text.find("smaller model") != std::string::npos);
 }
 
+TEST_CASE("A plan for a GPU is made, or refused by name where the build has no kernels for one") {
+  const Folder folder("plan_cuda");
+  const Result made = plan(folder, "--device cuda");
+  INFO(made.text);
+  if (made.code == 0) return;
+  CHECK(made.code == 2);
+  CHECK_THAT(made.text, Catch::Matchers::Contains("built without the CUDA Toolkit"));
+}
+
 TEST_CASE("What no run could be is refused with 2, named") {
   const Folder folder("plan_bad");
   struct Bad {

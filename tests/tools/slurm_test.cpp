@@ -55,8 +55,8 @@ exec "$@"
   INFO(killed.text);
   CHECK(killed.code != 0);
   CHECK(killed.code != 124);
+  // Slurm says who it was, and ends the others, often before they see that a rank is missing.
   CHECK(killed.text.find("task 1: Killed") != std::string::npos);
-  CHECK(killed.text.find("zrt: error: ") != std::string::npos);
 }
 
 }  // namespace zrt::slurm_test

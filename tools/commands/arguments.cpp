@@ -47,11 +47,30 @@ void add_device_option(po::options_description& options) {
   options.add_options()("device", po::value<std::string>(), "cpu or cuda: sets run.device");
 }
 
-std::vector<std::string> config_sets(const po::variables_map& values) {
-  std::vector<std::string> sets;
-  if (values.count("set")) sets = values["set"].as<std::vector<std::string>>();
-  if (values.count("device")) sets.push_back("run.device=" + values["device"].as<std::string>());
-  return sets;
+namespace {
+
+std::string option_text(const po::variable_value& value) {
+  if (const auto* text = boost::any_cast<std::string>(&value.value())) return *text;
+  if (const auto* number = boost::any_cast<int>(&value.value())) return std::to_string(*number);
+  return std::to_string(value.as<int64_t>());
+}
+
+}  // namespace
+
+runtime::Settings config_settings(const po::variables_map& values, const std::vector<KeyOption>& options) {
+  runtime::Settings settings;
+  const auto add = [&](const KeyOption& option) {
+    const po::variable_value& value = values[option.option];
+    if (value.empty()) return;
+    const std::string text = option_text(value);
+    settings.emplace_back(std::string(option.key) + "=" + (option.value ? option.value(text) : text),
+                          std::string("--") + option.option + (value.defaulted() ? " (" + text + " by default)" : ""));
+  };
+  add({"device", "run.device"});
+  for (const KeyOption& option : options) add(option);
+  if (!values.count("set")) return settings;
+  for (const std::string& set : values["set"].as<std::vector<std::string>>()) settings.push_back(set);
+  return settings;
 }
 
 std::string default_folder(const std::string& name) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/config/setting.h"
 #include "tools/commands/command.h"
 
 namespace zrt::tools {
@@ -15,9 +16,21 @@ namespace po = boost::program_options;
 bool parse(const Args& args, const std::string& usage, po::options_description options,
            const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false);
 
-// --device, and what it and --set say to the configuration.
 void add_device_option(po::options_description& options);
-std::vector<std::string> config_sets(const po::variables_map& values);
+
+// An option that stands for a key of the configuration, as its text, or as what `value` makes of that.
+struct KeyOption {
+  const char *option, *key;
+  std::string (*value)(const std::string& text) = nullptr;
+};
+
+// What the command line says to the configuration: --device and the `options` that have a value, defaults included,
+// then every --set. The configuration refuses an option and a --set that contradict each other.
+runtime::Settings config_settings(const po::variables_map& values, const std::vector<KeyOption>& options = {});
+
+// --dtype, as of the benchmarks: bf16 or fp32.
+inline const KeyOption dtype_option{
+    "dtype", "bf16.enabled", [](const std::string& text) { return std::string(text == "bf16" ? "true" : "false"); }};
 
 // Folder of a run that was given none: runs/<name>-<time>.
 std::string default_folder(const std::string& name);

@@ -47,12 +47,12 @@ int bench_save(const Args& args) {
   const int ranks = values["ranks"].as<int>(), rounds = values["rounds"].as<int>();
   const int interval = values["interval"].as<int>();
   if (rounds < 1 || interval < 1) throw core::UsageError("--rounds and --interval must be positive");
-  std::vector<std::string> sets = config_sets(values);
   const Json file{{"train_micro_batch_size_per_gpu", 1},
                   {"gradient_accumulation_steps", 1},
                   {"bf16", {{"enabled", true}}},
-                  {"zero_optimization", {{"stage", values["stage"].as<int>()}}},
-                  {"model", {{"preset", values["model"].as<std::string>()}}}};
+                  {"optimizer", {{"type", "AdamW"}}}};
+  const runtime::Settings sets =
+      config_settings(values, {{"model", "model.preset"}, {"stage", "zero_optimization.stage"}});
   const runtime::Config config = runtime::parse_config(file.dump(), "bench", sets, ranks);
   const runtime::SaveBench bench =
       runtime::bench_save(config, rounds, values["folder"].as<std::string>(), bench_progress());

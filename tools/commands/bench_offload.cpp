@@ -17,16 +17,19 @@ namespace zrt::tools {
 namespace {
 
 runtime::Config offload_config(const po::variables_map& values) {
-  std::vector<std::string> sets = config_sets(values);
-  if (values.count("nvme")) sets.push_back("memory.nvme_path=" + Json(values["nvme"].as<std::string>()).dump());
   const int ranks = values["ranks"].as<int>();
+  std::vector<KeyOption> options{{"nvme", "memory.nvme_path"}};
+  for (const KeyOption& option : {KeyOption{"model", "model.preset"},
+                                  {"stage", "zero_optimization.stage"},
+                                  {"micro-batch", "train_micro_batch_size_per_gpu"},
+                                  {"accumulation", "gradient_accumulation_steps"}}) {
+    // A file's values stand against defaults.
+    if (!values.count("config") || !values[option.option].defaulted()) options.push_back(option);
+  }
+  const runtime::Settings sets = config_settings(values, options);
   if (values.count("config")) return runtime::load_config(values["config"].as<std::string>(), sets, ranks);
-  const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
-                  {"gradient_accumulation_steps", values["accumulation"].as<int64_t>()},
-                  {"bf16", {{"enabled", true}}},
-                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
-                  {"zero_optimization", {{"stage", values["stage"].as<int>()}}},
-                  {"model", {{"preset", values["model"].as<std::string>()}}}};
+  const Json file{{"bf16", {{"enabled", true}}},
+                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}}};
   return runtime::parse_config(file.dump(), "bench offload", sets, ranks);
 }
 
@@ -144,7 +147,8 @@ std::string bench_figure(const runtime::OffloadBench& bench, const std::string& 
 
 int bench_offload(const Args& args) {
   po::options_description options("options");
-  options.add_options()("config", po::value<std::string>(), "a configuration's file, in place of the next five")(
+  options.add_options()("config", po::value<std::string>(),
+                        "a configuration's file, in place of the defaults of the next five")(
       "model", po::value<std::string>()->default_value("gpt2-10m"), "model.preset")(
       "ranks", po::value<int>()->default_value(1), "ranks, as threads")("stage", po::value<int>()->default_value(3),
                                                                         "zero_optimization.stage")(

@@ -18,17 +18,16 @@ runtime::Config overlap_config(const po::variables_map& values, int ranks) {
   if (dtype != "bf16" && dtype != "fp32") {
     throw core::UsageError(fmt::format("--dtype is '{}'; legal are bf16 and fp32", dtype));
   }
-  Json model{{"preset", values["model"].as<std::string>()}};
-  for (const char* key : {"layers", "hidden", "heads", "sequence"}) {
-    if (values.count(key)) model[key] = values[key].as<int64_t>();
-  }
-  const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
-                  {"gradient_accumulation_steps", values["accumulation"].as<int64_t>()},
-                  {"bf16", {{"enabled", dtype == "bf16"}}},
-                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
-                  {"zero_optimization", {{"stage", 3}}},
-                  {"model", model}};
-  std::vector<std::string> sets = config_sets(values);
+  const Json file{{"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
+                  {"zero_optimization", {{"stage", 3}}}};
+  const runtime::Settings sets = config_settings(values, {{"model", "model.preset"},
+                                                          {"layers", "model.layers"},
+                                                          {"hidden", "model.hidden"},
+                                                          {"heads", "model.heads"},
+                                                          {"sequence", "model.sequence"},
+                                                          {"micro-batch", "train_micro_batch_size_per_gpu"},
+                                                          {"accumulation", "gradient_accumulation_steps"},
+                                                          dtype_option});
   const runtime::Config config = runtime::parse_config(file.dump(), "bench overlap", sets, ranks);
   if (config.zero.stage != 3) {
     throw core::UsageError(

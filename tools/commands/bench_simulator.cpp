@@ -73,8 +73,8 @@ int bench_predict(const Args& args) {
   if (rounds < 1) throw core::UsageError("--rounds must be positive");
   const auto transport = start_ranks(values, 2);
   return run_ranks(*transport, [&] {
-    std::vector<std::string> sets = config_sets(values);
-    const runtime::Config config = runtime::load_config(values["config"].as<std::string>(), sets, transport->world());
+    const runtime::Config config =
+        runtime::load_config(values["config"].as<std::string>(), config_settings(values), transport->world());
     const runtime::Cluster cluster = runtime::find_cluster(values["cluster"].as<std::string>());
     const runtime::PredictBench bench =
         runtime::bench_predict(config, cluster, *transport, rounds, bench_progress(transport->leads()));

@@ -50,14 +50,17 @@ int bench_train(const Args& args) {
   }
   const int rounds = values["rounds"].as<int>();
   if (stages.empty() || rounds < 1) throw core::UsageError("--stages and --rounds must not be empty or below 1");
-  const Json file{{"train_micro_batch_size_per_gpu", values["micro-batch"].as<int64_t>()},
-                  {"gradient_accumulation_steps", 1},
-                  {"bf16", {{"enabled", dtype == "bf16"}}},
+  const Json file{{"gradient_accumulation_steps", 1},
                   {"gradient_clipping", 1.0},
-                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}},
-                  {"model", {{"preset", values["model"].as<std::string>()}}}};
-  std::vector<std::string> sets = config_sets(values);
+                  {"optimizer", {{"type", "AdamW"}, {"params", {{"lr", 1e-4}, {"weight_decay", 0.1}}}}}};
+  const runtime::Settings sets = config_settings(
+      values, {{"model", "model.preset"}, {"micro-batch", "train_micro_batch_size_per_gpu"}, dtype_option});
   const runtime::Config config = runtime::parse_config(file.dump(), "bench train", sets, values["ranks"].as<int>());
+  for (const runtime::ResolvedKey& key : config.keys) {
+    if (key.path != "zero_optimization.stage" || key.from != "command line") continue;
+    throw core::UsageError(fmt::format(
+        "--set sets {} = {}, but --stages names the stages that run; give --stages alone", key.path, key.value));
+  }
   const runtime::TrainBench bench = runtime::bench_train(config, stages, rounds, bench_progress());
   end_bench_progress();
   const bool gpu = config.run.device == core::DeviceKind::cuda;

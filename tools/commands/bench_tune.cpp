@@ -24,8 +24,7 @@ int bench_tune(const Args& args) {
   if (!values.count("out")) throw core::UsageError("--out is missing (see --help)");
   const int rounds = values["rounds"].as<int>();
   if (rounds < 1) throw core::UsageError("--rounds must be positive");
-  std::vector<std::string> sets = config_sets(values);
-  const runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, 1);
+  const runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), 1);
   const runtime::Tuning tuning = runtime::tune_products(config, rounds, bench_progress());
   end_bench_progress();
   core::write_durably(values["out"].as<std::string>(), models::kernel_file_text(tuning.file));

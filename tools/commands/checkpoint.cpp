@@ -160,7 +160,7 @@ int import_from(const Args& args) {
   const std::string from = values["DIR"].as<std::string>();
   const fs::path out = values["out"].as<std::string>();
   const HuggingFaceModel model = open_hugging_face(from);
-  std::vector<std::string> sets = config_sets(values);
+  const runtime::Settings sets = config_settings(values);
   runtime::Config config = runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(),
                                                  (fs::path(from) / "config.json").string(), sets, 1);
   runtime::record_inferred(config, "run.out", out.string());

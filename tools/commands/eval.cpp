@@ -67,9 +67,8 @@ int eval_command(const Args& args) {
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt eval RUN [--data PREFIX]…", options, {"RUN"}, values)) return 0;
-  std::vector<std::string> sets = config_sets(values);
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  const runtime::Config config = runtime::load_resolved(run.config, sets);
+  const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
   const auto transport = comm::make_transport("", config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }

@@ -25,7 +25,7 @@ int generate_command(const Args& args) {
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  const runtime::Config config = runtime::load_resolved(run.config, config_sets(values));
+  const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
   std::vector<std::string> prefixes;
   for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
   const auto trained = models::data::common_tokenizer(prefixes, config.model.vocab);

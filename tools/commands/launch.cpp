@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -24,13 +26,27 @@ std::vector<std::string> words(const std::string& text) {
 // The options that `zrt train` gets as they were given here.
 Args train_options(const po::variables_map& values) {
   Args args;
-  for (const std::string& set : config_sets(values)) {
-    args.push_back("--set");
-    args.push_back(set);
+  if (values.count("set")) {
+    for (const std::string& set : values["set"].as<std::vector<std::string>>()) {
+      args.push_back("--set");
+      args.push_back(set);
+    }
   }
+  if (values.count("device")) args.push_back("--device=" + values["device"].as<std::string>());
   if (values.count("steps")) args.push_back(fmt::format("--steps={}", values["steps"].as<int64_t>()));
   if (values.count("json")) args.push_back("--json");
   return args;
+}
+
+// What root has to set before Open MPI's mpirun starts anything; "" when nothing is missing.
+std::string root_hint() {
+  std::string missing;
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+    if (!std::getenv(name)) missing += fmt::format("{}{}=1", missing.empty() ? "" : " and ", name);
+  }
+  if (geteuid() != 0 || missing.empty()) return "";
+  return fmt::format(
+      "launch: no rank began. Open MPI's mpirun refuses to run as root: set {}, or start as another user\n", missing);
 }
 
 }  // namespace
@@ -61,8 +77,7 @@ int launch_command(const Args& all) {
   if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
 
   // What is wrong with the configuration is said here, once.
-  std::vector<std::string> sets = config_sets(values);
-  if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
+  const runtime::Settings sets = config_settings(values, {{"out", "run.out"}, {"steps", "run.steps"}});
   const runtime::Config config = runtime::load_config(file, sets, ranks);
   if (!config.run.resume.empty() && config.run.resume != "auto") {
     throw core::ConfigError(fmt::format(
@@ -102,6 +117,7 @@ int launch_command(const Args& all) {
     throw core::UsageError("--max-restarts, --hang-timeout and --delay must not be negative");
   }
   const runtime::LaunchResult result = runtime::supervise(launch);
+  if (mpi && !result.began && result.exit_code != 0) std::cerr << root_hint();
   std::cerr << fmt::format(
       "launch: {}; step {}, {} restart{}, {} step{} lost; goodput {:.1f} % ({:.1f} s of steps in {:.1f} s)\n",
       result.reason, result.step, result.restarts, result.restarts == 1 ? "" : "s", result.lost_steps,

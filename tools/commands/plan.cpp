@@ -25,9 +25,8 @@ int plan_command(const Args& args) {
              options, {"CONFIG"}, values)) {
     return 0;
   }
-  std::vector<std::string> sets = config_sets(values);
   const runtime::Config config =
-      runtime::load_config(values["CONFIG"].as<std::string>(), sets, values["ranks"].as<int>());
+      runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;

@@ -44,10 +44,8 @@ int exit_code(const runtime::TrainResult& result) {
 
 // What one process does of a training run.
 int train_ranks(const po::variables_map& values, comm::Transport& transport) {
-  std::vector<std::string> sets = config_sets(values);
-  if (values.count("steps")) sets.push_back(fmt::format("run.steps={}", values["steps"].as<int64_t>()));
-  if (values.count("out")) sets.push_back(fmt::format("run.out={}", values["out"].as<std::string>()));
-  if (values.count("resume")) sets.push_back(fmt::format("run.resume={}", values["resume"].as<std::string>()));
+  const runtime::Settings sets =
+      config_settings(values, {{"steps", "run.steps"}, {"out", "run.out"}, {"resume", "run.resume"}});
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
   if (transport.leads()) {
     for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);

@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ class Job:
     ours: bool = True  # needs the bundle's libraries
     json: bool = False  # prints JSON, which becomes the result's data
     note: str = ""
-    seconds: float | None = None
+    seconds: float | None = None  # its own limit, beside that of the part
+    may_not_fit: bool = False  # for want of memory, which is then no failure
 
 
 def find_program(name, *folders):
@@ -32,6 +34,34 @@ def environment(ours):
     return env
 
 
+# Of the jobs that run, so that they can be ended with this program.
+running, running_lock = set(), threading.Lock()
+stopping = False  # what is being ended then is no result
+
+
+def end(process):
+    """With its children: first asked, then not."""
+    for ending in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, ending)
+            process.wait(3)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            return
+
+
+def end_all():
+    with running_lock:
+        processes = list(running)
+    for process in processes:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
 def run_limited(command, seconds, log, ours=True):
     """The exit status, or None for a program that was ended because its time was over. Its children end with it."""
     with open(log, "wb") as file:
@@ -39,17 +69,16 @@ def run_limited(command, seconds, log, ours=True):
         file.flush()
         process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                    env=environment(ours), start_new_session=True)
+        with running_lock:
+            running.add(process)
         try:
             return process.wait(seconds)
         except subprocess.TimeoutExpired:
-            for ending in (signal.SIGTERM, signal.SIGKILL):
-                os.killpg(process.pid, ending)
-                try:
-                    process.wait(3)
-                    break
-                except subprocess.TimeoutExpired:
-                    continue
+            end(process)
             return None
+        finally:
+            with running_lock:
+                running.discard(process)
 
 
 def judge(code, text):
@@ -69,6 +98,8 @@ def judge(code, text):
         row["skipped"] = skipped
     if "Device not supported" in text or "Unable to attach" in text:
         row.update(result="REFUSED", note="compute-sanitizer refuses this machine")
+    if "Failed to initialize the profiler" in text or "ERR_NVGPUCTRPERM" in text:
+        row.update(result="REFUSED", note="ncu refuses this machine")
     return row
 
 
@@ -78,33 +109,40 @@ def run_one(job, deadline, logs, part):
     begin = time.monotonic()
     left = min(deadline - begin, job.seconds or 1e9)
     if left < 2:
-        return {"program": job.program, "result": "NOT RUN", "seconds": 0, "note": "the part's time was over"}
-    log = logs / (part + "_" + re.sub(r"[^a-z0-9_.]+", "_", job.program) + ".txt")
+        return {"program": job.program, "result": "NOT RUN", "seconds": 0, "note": "the time was over"}
+    log = logs / (part + "_" + re.sub(r"[^a-z0-9_.]+", "_", job.program.lower()) + ".txt")
     try:
         code = run_limited(job.command, left, log, job.ours)
     except OSError as error:
         return {"program": job.program, "result": "FAILED", "seconds": 0, "note": str(error)}
     text = log.read_text(errors="replace")
     row = {"program": job.program, "seconds": time.monotonic() - begin, **judge(code, text), "log": log.name}
-    if job.json and code == 0:
-        row["data"] = read_json(text)
+    if code is None:
+        row["note"] = f"ended after {left:.0f} s"
+    if job.may_not_fit and row["result"] == "FAILED" and "memory" in row.get("note", "").lower():
+        row["result"] = "no fit"
+    if job.json and (data := read_json(text)):  # also of one that did not end: the best so far
+        row["data"] = data
     return row
 
 
 def read_json(text):
-    """The JSON at the end of what a program printed."""
-    for start in [m.start() for m in re.finditer(r"^\{", text, re.M)]:
+    """The last JSON object that begins a line and is whole."""
+    decoder = json.JSONDecoder()
+    for start in reversed([m.start() for m in re.finditer(r"^\{", text, re.M)]):
         try:
-            return json.loads(text[start:])
+            return decoder.raw_decode(text, start)[0]
         except json.JSONDecodeError:
             continue
     return None
 
 
-def run(jobs, side_by_side, deadline, logs, part):
+def run(jobs, side_by_side, deadline, results, part, **more):
+    """Each job's row, which is also written down as soon as there is one."""
     def one(job):
-        row = run_one(job, deadline, logs, part)
-        print(f"{part}: {row['program']}: {row['result']} ({row['seconds']:.1f} s)", flush=True)
+        row = {"part": part, **run_one(job, deadline, results.logs, part), **more}
+        if not stopping:
+            results.add(row)
         return row
 
     with ThreadPoolExecutor(side_by_side) as pool:

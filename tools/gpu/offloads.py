@@ -1,32 +1,42 @@
-"""Models that do not fit the GPU: zrt bench train with states on the host and in a file, within what an H200 machine has."""
+"""Models that do not fit the GPU: zrt bench train with states on the host and in a file, sized for the machine at hand."""
 import json
 import sys
 
 import jobs
+import machine
 
-GIB = 1 << 30
-# Of the machine that the part is made for: one H200 with 139 GiB, 128 GiB of host memory, 64 GiB of disk.
-BUDGETS = {"device": 136 * GIB, "host": 118 * GIB, "nvme": 40 * GIB}
+GIB = machine.GIB
 # Layers of this width have 315 million parameters, embedding and head 328 million.
 MODEL = {"hidden": 5120, "heads": 40, "kv_heads": 8, "ffn": 16384, "sequence": 1024}
 FORMS = {"exact": [], "small": ["memory.moments=int8", "memory.master=none"], "bf16": ["memory.moments=bf16"]}
 OPTIMIZER_ON_HOST = json.dumps([{"states": ["master", "moments"], "tier": "host"}])
-# They fit as `zrt plan` says (docs/benchmarks/offload.md). 14b updates on the GPU: its states cross the link faster than
-# 16 cores can update them.
+# `layers`: the most that are asked for, which an H200 with 118 GiB of the host holds as `zrt plan` says
+# (docs/benchmarks/offload.md). `needs`: GiB of a layer there, of all tiers together or of single ones, by which smaller
+# machines get fewer. 14b updates on the GPU: its states cross the link faster than 16 cores can update them.
 RUNS = {
-    "17b": {"layers": 54, "batch": 4, "form": "exact", "sets": ["memory.recompute=full"]},
-    "40b": {"layers": 126, "batch": 4, "form": "small", "sets": ["memory.recompute=full"]},
+    "17b": {"layers": 54, "batch": 4, "form": "exact", "sets": ["memory.recompute=full"],
+            "needs": [(("device", "host", "nvme"), 265.0 / 54)]},
+    "40b": {"layers": 126, "batch": 4, "form": "small", "sets": ["memory.recompute=full"],
+            "needs": [(("device", "host"), 231.5 / 126)]},
     "14b": {"layers": 46, "batch": 8, "form": "bf16",
             "sets": ["gradient_accumulation_steps=16", f"memory.placement={OPTIMIZER_ON_HOST}",
-                     "memory.update=device"]},
+                     "memory.update=device"],
+            "needs": [(("device",), 123.6 / 46), (("host",), 110.3 / 46)]},
 }
 ROUNDS = 2
 
 
-def command_of(zrt, name, scratch):
+def layers_of(name, budgets):
+    """97 of 100 of what there is: packing and the parts that do not shrink with the layers take some."""
     run = RUNS[name]
-    sets = [f"model.{key}={value}" for key, value in {"layers": run["layers"], **MODEL}.items()]
-    sets += [f"memory.{tier}_budget_bytes={bytes_}" for tier, bytes_ in BUDGETS.items()]
+    fits = [0.97 * sum(budgets[tier] for tier in tiers) / GIB / each for tiers, each in run["needs"]]
+    return max(1, min(run["layers"], int(min(fits))))
+
+
+def command_of(zrt, name, budgets, scratch):
+    run = RUNS[name]
+    sets = [f"model.{key}={value}" for key, value in {"layers": layers_of(name, budgets), **MODEL}.items()]
+    sets += [f"memory.{tier}_budget_bytes={bytes_}" for tier, bytes_ in budgets.items()]
     sets += [f"memory.nvme_path={scratch}"] + FORMS[run["form"]] + run["sets"]
     command = [zrt, "bench", "train", "--device", "cuda", "--model", "llama-3b", "--ranks", "1",
                "--stages", "0", "--dtype", "bf16", "--micro-batch", str(run["batch"]), "--rounds", str(ROUNDS), "--json"]
@@ -35,17 +45,19 @@ def command_of(zrt, name, scratch):
     return command
 
 
-def run_offload(programs, here, logs, names, deadline, scratch):
+def run_offload(programs, here, results, names, deadline, scratch):
     """The facts first: the rate of copies from and to pinned memory is what those of the runs are held against."""
-    rows = jobs.run([jobs.Job("facts", [sys.executable, str(here / "facts.py")], ours=False, json=True)], 1, deadline,
-                    logs, "offload")
+    jobs.run([jobs.Job("facts", [sys.executable, str(here / "facts.py")], ours=False, json=True, seconds=90)], 1, deadline,
+             results, "offload")
     scratch.mkdir(parents=True, exist_ok=True)
+    budgets = machine.budgets(scratch)
     for name in names:
-        job = jobs.Job(f"zrt offload {name}", command_of(str(programs / "bin" / "zrt"), name, scratch), json=True)
-        row = jobs.run([job], 1, deadline, logs, "offload")[0]
-        row.update(run=name, command=" ".join(["zrt"] + job.command[1:]))
-        rows.append(row)
-    return rows
+        if budgets["device"] == 0:
+            results.add({"part": "offload", "program": f"zrt offload {name}", "result": "REFUSED", "seconds": 0,
+                         "note": "nvidia-smi lists no GPU, by whose memory the run is sized"})
+            continue
+        job = jobs.Job(f"zrt offload {name}", command_of(str(programs / "bin" / "zrt"), name, budgets, scratch), json=True)
+        jobs.run([job], 1, deadline, results, "offload", run=name, command=" ".join(["zrt"] + job.command[1:]))
 
 
 def compare(results):

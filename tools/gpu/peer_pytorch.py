@@ -1,6 +1,6 @@
 """Tokens per second of training in PyTorch, to compare zrt with: compiled, bf16, fused AdamW, flash attention, gradients
 clipped to norm 1, 1,024 tokens per sample. The fastest of the variants and batch sizes that fit is measured over at
-least 20 steps and printed as JSON; the others are listed with it."""
+least 20 steps and printed as JSON; the others are listed with it. After each variant the best so far is printed likewise."""
 import argparse
 import contextlib
 import gc
@@ -145,6 +145,16 @@ class Search:
         print(json.dumps({k: v for k, v in row.items() if k != "step_seconds"}), file=sys.stderr, flush=True)
         return row
 
+    def report(self, row):
+        seconds = row["step_seconds"]
+        return {
+            "model": self.options.model, "tokens_per_second": row["tokens_per_second"], "batch": row["batch"],
+            "step_seconds": {"median": statistics.median(seconds), "low": min(seconds), "high": max(seconds)},
+            "steps": len(seconds), "peak_bytes": row.get("peak_bytes"), "torch": torch.__version__,
+            "variant": f"{row['precision']}, {row['attention']} attention, {row['compiled']} compiled, fused AdamW",
+            "parameters": sum(p.numel() for p in self.trainer.parameters) if self.trainer else None,
+            "tried": [{k: v for k, v in each.items() if k != "step_seconds"} for each in self.tried]}
+
     def best(self):
         batches = [int(b) for b in self.options.batches.split(",")]
         candidates = [("master", "flash", "parts", batches[0]), ("master", "cudnn", "parts", batches[0])]
@@ -161,6 +171,9 @@ class Search:
             compiled = compiled or (lead["compiled"] if lead else "parts")
             batch = batch or (lead["batch"] if lead else batches[-1])
             self.tried.append(self.run(precision, kind, compiled, batch, 3, 5))
+            if "tokens_per_second" in self.tried[-1]:  # the best so far, should the time be over before the end
+                done.append(self.tried[-1])
+                print(json.dumps(self.report(max(done, key=lambda r: r["tokens_per_second"])), indent=1), flush=True)
         done = [r for r in self.tried if "tokens_per_second" in r]
         return max(done, key=lambda r: r["tokens_per_second"], default=None)
 
@@ -183,14 +196,7 @@ def main():
     final = search.run(lead["precision"], lead["attention"], lead["compiled"], lead["batch"], 5, options.steps)
     if "tokens_per_second" not in final:
         sys.exit("the fastest variant did not run again: " + final["refused"])
-    seconds = final["step_seconds"]
-    print(json.dumps({
-        "model": options.model, "tokens_per_second": final["tokens_per_second"], "batch": final["batch"],
-        "step_seconds": {"median": statistics.median(seconds), "low": min(seconds), "high": max(seconds)},
-        "steps": len(seconds), "peak_bytes": final.get("peak_bytes"), "torch": torch.__version__,
-        "variant": f"{final['precision']}, {final['attention']} attention, {final['compiled']} compiled, fused AdamW",
-        "parameters": sum(p.numel() for p in search.trainer.parameters),
-        "tried": [{k: v for k, v in row.items() if k != "step_seconds"} for row in search.tried]}, indent=1))
+    print(json.dumps(search.report(final), indent=1))
 
 
 if __name__ == "__main__":

@@ -25,33 +25,31 @@ __device__ float gelu_exp(float x) {
   return exponential<T>(-1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
 
-template <class T, bool aligned>
+template <class T>
 struct Gelu {
   const T* x;
   T* y;
   struct Inputs {
     Raw<T> x;
   };
-  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw<aligned>(x + at, left)}; }
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(x + at, left)}; }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float v[group];
     unpack<T>(in.x, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) v[i] = v[i] * sigmoid_of<T>(gelu_exp<T>(v[i]));
-    save<aligned>(y + at, left, v);
+    save(y + at, left, v);
   }
 };
 
-template <class T, bool aligned>
+template <class T>
 struct GeluBackward {
   const T* x;
   T *d, *y;
   struct Inputs {
     Raw<T> x, d;
   };
-  __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw<aligned>(x + at, left), load_raw<aligned>(d + at, left)};
-  }
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(x + at, left), load_raw(d + at, left)}; }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float v[group], dv[group];
     unpack<T>(in.x, v), unpack<T>(in.d, dv);
@@ -62,11 +60,11 @@ struct GeluBackward {
       v[i] = x * s;
       dv[i] = dv[i] * (s + x * s * (e * s) * slope);
     }
-    save<aligned>(y + at, left, v), save<aligned>(d + at, left, dv);
+    save(y + at, left, v), save(d + at, left, dv);
   }
 };
 
-template <class T, bool aligned>
+template <class T>
 struct Swiglu {
   const T *gate, *up;
   T* y;
@@ -74,18 +72,18 @@ struct Swiglu {
     Raw<T> gate, up;
   };
   __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw<aligned>(gate + at, left), load_raw<aligned>(up + at, left)};
+    return {load_raw(gate + at, left), load_raw(up + at, left)};
   }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float g[group], u[group];
     unpack<T>(in.gate, g), unpack<T>(in.up, u);
 #pragma unroll
     for (int i = 0; i < group; ++i) g[i] = g[i] * sigmoid_of<T>(exponential<T>(-g[i])) * u[i];
-    save<aligned>(y + at, left, g);
+    save(y + at, left, g);
   }
 };
 
-template <class T, bool aligned>
+template <class T>
 struct SwigluBackward {
   const T *gate, *up;
   T *d, *d_up;
@@ -93,7 +91,7 @@ struct SwigluBackward {
     Raw<T> gate, up, d;
   };
   __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw<aligned>(gate + at, left), load_raw<aligned>(up + at, left), load_raw<aligned>(d + at, left)};
+    return {load_raw(gate + at, left), load_raw(up + at, left), load_raw(d + at, left)};
   }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float g[group], u[group], dy[group];
@@ -104,7 +102,7 @@ struct SwigluBackward {
       g[i] = dy[i] * u[i] * (s + x * s * (e * s));
       u[i] = dy[i] * (x * s);
     }
-    save<aligned>(d_up + at, left, u), save<aligned>(d + at, left, g);
+    save(d_up + at, left, u), save(d + at, left, g);
   }
 };
 
@@ -113,39 +111,30 @@ struct SwigluBackward {
 void gelu(DType type, const void* x, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(x, y), [&](auto aligned) {
-      run_elementwise(Gelu<T, aligned()>{static_cast<const T*>(x), static_cast<T*>(y)}, n);
-    });
+    run_elementwise(Gelu<T>{static_cast<const T*>(x), static_cast<T*>(y)}, n);
   });
 }
 
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(x, d, y), [&](auto aligned) {
-      run_elementwise(GeluBackward<T, aligned()>{static_cast<const T*>(x), static_cast<T*>(d), static_cast<T*>(y)}, n);
-    });
+    run_elementwise(GeluBackward<T>{static_cast<const T*>(x), static_cast<T*>(d), static_cast<T*>(y)}, n);
   });
 }
 
 void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(gate, up, y), [&](auto aligned) {
-      run_elementwise(Swiglu<T, aligned()>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)},
-                      n);
-    });
+    run_elementwise(Swiglu<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(y)}, n);
   });
 }
 
 void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(gate, up, d, d_up), [&](auto aligned) {
-      run_elementwise(SwigluBackward<T, aligned()>{static_cast<const T*>(gate), static_cast<const T*>(up),
-                                                   static_cast<T*>(d), static_cast<T*>(d_up)},
-                      n);
-    });
+    run_elementwise(SwigluBackward<T>{static_cast<const T*>(gate), static_cast<const T*>(up), static_cast<T*>(d),
+                                      static_cast<T*>(d_up)},
+                    n);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "core/philox.h"
 #include "models/kernels/attention.h"
 #include "models/kernels/cuda/attention_order.h"
+#include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/mma.cuh"
 
 namespace zrt::models::cuda {
@@ -54,8 +55,9 @@ inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& drop
   return a;
 }
 
-// The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. To keep the number of
-// kernels small, fp16 and dropout have two widths, and both together none.
+// The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. Tiles are copied 16 bytes
+// at a time: beside aligned16() pointers, widths that are a multiple of 8 keep rows and heads aligned. To keep the
+// number of kernels small, fp16 and dropout have two widths, and both together none.
 inline int padded_width(const AttentionShape& s) {
   if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128) return 0;
   const bool half = s.type == DType::f16, drops = s.dropout > 0;
@@ -63,11 +65,6 @@ inline int padded_width(const AttentionShape& s) {
   if (s.width <= 64) return 64;
   if (half || drops) return 128;
   return s.width <= 80 ? 80 : s.width <= 96 ? 96 : 128;
-}
-
-// Tiles are copied 16 bytes at a time; widths that are a multiple of 8 keep rows and heads aligned, too.
-inline bool aligned16(const void* p) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
 // attention_generic.cu: any type, width and alignment, in fp32 arithmetic.

@@ -12,10 +12,11 @@ namespace {
 // products in place of five, but no sum is shared between blocks, so that nothing depends on which block comes first.
 constexpr int warps = 4, threads = 32 * warps;
 
-// M: pieces of 16 rows that a warp owns; a block owns rows and goes over tiles of `others`.
-template <int width>
+// M: pieces of 16 rows that a warp owns; a block owns rows and goes over tiles of `others`, as many as registers have
+// room for.
+template <int width, bool drops>
 struct QueriesShape {
-  static constexpr int M = 2, warp_rows = 16 * M, rows = warps * warp_rows, others = width <= 64 ? 64 : 32;
+  static constexpr int M = 2, warp_rows = 16 * M, rows = warps * warp_rows, others = width <= 64 && !drops ? 64 : 32;
   static constexpr int bytes = (2 * rows + 4 * others) * width * 2;
 };
 template <int width>
@@ -44,7 +45,7 @@ __device__ void clear_future(float (&c)[M][N][4], int lane, const Future& future
 template <class E, int width, bool drops>
 __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs a) {
   using Tile = SharedTile<width>;
-  using Shape = QueriesShape<width>;
+  using Shape = QueriesShape<width, drops>;
   constexpr int M = Shape::M, N = Shape::others / 8, others = Shape::others;
   std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   const uint32_t q_tile = shared_address(shared), do_tile = q_tile + Shape::rows * Tile::row_bytes,
@@ -269,8 +270,8 @@ void launch(AttentionArgs a) {
     core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), threads, static_cast<size_t>(bytes), a);
   };
   const int64_t tensor = int64_t{a.T} * a.width * 2;  // of one head
-  a.order = tile_order(int64_t{a.B} * a.heads, a.T, QueriesShape<width>::rows, 2 * tensor / a.group());
-  run(queries_kernel<E, width, drops>, QueriesShape<width>::bytes);
+  a.order = tile_order(int64_t{a.B} * a.heads, a.T, QueriesShape<width, drops>::rows, 2 * tensor / a.group());
+  run(queries_kernel<E, width, drops>, QueriesShape<width, drops>::bytes);
   a.order = tile_order(int64_t{a.B} * a.kv_heads, a.T, KeysShape<width>::rows, 2 * tensor * a.group());
   run(keys_kernel<E, width, drops>, KeysShape<width>::bytes);
 }
@@ -286,8 +287,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void* ou
   AttentionArgs a = attention_args(s, dropout, first_sample);
   a.qkv = qkv, a.out = const_cast<void*>(out), a.lse = const_cast<float*>(lse);
   a.d_out = d_out, a.d_qkv = d_qkv, a.delta = reinterpret_cast<float*>(workspace);
-  const bool aligned = aligned16(qkv) && aligned16(out) && aligned16(d_out) && aligned16(d_qkv);
-  const int width = aligned ? padded_width(s) : 0;
+  const int width = aligned16(qkv, out, d_out, d_qkv) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_backward(s.type, a);
   if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
   using E = __nv_bfloat16;

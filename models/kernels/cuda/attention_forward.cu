@@ -9,18 +9,21 @@
 namespace zrt::models::cuda {
 namespace {
 
-// A block takes 128 queries of a head, each of its four warps 32, and goes over the keys in tiles of 64 with an online
+// A block takes 128 queries of a head, each of its four warps 32, and goes over the keys in tiles with an online
 // softmax (Dao, "FlashAttention-2", 2023). While a tile is worked on the next one is on its way.
 constexpr int warps = 4, threads = 32 * warps;
 constexpr int M = 2, warp_rows = 16 * M, block_rows = warps * warp_rows;
-constexpr int block_keys = 64, N = block_keys / 8;
+// Keys of a tile: as many as leave the scores of a tile room in 255 registers, beside the results.
+template <int width, bool drops>
+constexpr int keys_of = width > 80 || drops ? 32 : 64;
 
-template <int width>
-constexpr int shared_bytes = (block_rows + 4 * block_keys) * width * 2;
+template <int width, bool drops>
+constexpr int shared_bytes = (block_rows + 4 * keys_of<width, drops>)*width * 2;
 
 template <class E, int width, bool drops>
-__global__ void __launch_bounds__(threads, width <= 64 ? 3 : 2) forward_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs a) {
   using Tile = SharedTile<width>;
+  constexpr int block_keys = keys_of<width, drops>, N = block_keys / 8;
   std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + block_rows * Tile::row_bytes;
   constexpr uint32_t kv_bytes = block_keys * Tile::row_bytes;
@@ -136,7 +139,7 @@ template <class E, int width, bool drops>
 void launch(AttentionArgs a) {
   a.order = tile_order(int64_t{a.B} * a.heads, a.T, block_rows, int64_t{a.T} * a.width * 4 / a.group());
   const auto kernel = forward_kernel<E, width, drops>;
-  constexpr int bytes = shared_bytes<width>;
+  constexpr int bytes = shared_bytes<width, drops>;
   ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
   core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), threads, bytes, a);
 }
@@ -151,7 +154,7 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
                        uint64_t first_sample, std::byte*) {
   AttentionArgs a = attention_args(s, dropout, first_sample);
   a.qkv = qkv, a.out = out, a.lse = lse;
-  const int width = aligned16(qkv) && aligned16(out) ? padded_width(s) : 0;
+  const int width = aligned16(qkv, out) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_forward(s.type, a);
   if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
   using E = __nv_bfloat16;

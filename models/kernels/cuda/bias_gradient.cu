@@ -10,10 +10,9 @@ struct Elements {
   static constexpr int sums = 1;
   const T* x;
   int64_t n;
-  template <bool aligned>
   __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
     float v[group];
-    load<aligned>(x + row * n + c, left, v);
+    load(x + row * n + c, left, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) total[0][i] += v[i];
   }
@@ -29,7 +28,7 @@ void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarge
   auto* partials = static_cast<float*>(workspace);
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    run_column_sums(Elements<T>{static_cast<const T*>(x), n}, aligned_rows<T>(n, x), rows, n, partials);
+    run_column_sums(Elements<T>{static_cast<const T*>(x), n}, rows, n, partials);
   });
   add_partials(partials, row_parts(rows, n), n, n, grad);
 }

@@ -1,5 +1,5 @@
 // Sums over the rows of a matrix of what a Term makes of its elements, part by part of the rows.
-//   struct Term { static constexpr int sums; template <bool aligned> void add(int64_t row, int64_t c, int64_t left,
+//   struct Term { static constexpr int sums; void add(int64_t row, int64_t c, int64_t left,
 //   float (&total)[sums][group]); };
 #pragma once
 #include <algorithm>
@@ -21,7 +21,7 @@ inline int64_t row_parts(int64_t rows, int64_t n) {
 }
 
 // partials[(part · sums + s) · n + c]: sum s of column c over the rows of the part.
-template <class Term, bool aligned>
+template <class Term>
 __global__ void __launch_bounds__(256) column_sums(Term term, int64_t rows, int64_t n, float* partials) {
   constexpr int sums = Term::sums;
   __shared__ float shared[row_block][column_block];
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(256) column_sums(Term term, int64_t rows, int6
   if (c < n) {
 #pragma unroll 4
     for (int64_t row = begin + threadIdx.y; row < end; row += row_block) {
-      term.template add<aligned>(row, c, n - c, total);
+      term.add(row, c, n - c, total);
     }
   }
 #pragma unroll
@@ -49,11 +49,10 @@ __global__ void __launch_bounds__(256) column_sums(Term term, int64_t rows, int6
 }
 
 template <class Term>
-void run_column_sums(const Term& term, bool aligned, int64_t rows, int64_t n, float* partials) {
+void run_column_sums(const Term& term, int64_t rows, int64_t n, float* partials) {
   const dim3 grid(blocks_for(n, column_block), static_cast<unsigned>(row_parts(rows, n)));
   const dim3 block(32, static_cast<unsigned>(row_block));
-  with_flag(aligned,
-            [&](auto flag) { core::cuda::launch(column_sums<Term, flag()>, grid, block, 0, term, rows, n, partials); });
+  core::cuda::launch(column_sums<Term>, grid, block, 0, term, rows, n, partials);
 }
 
 }  // namespace zrt::models::cuda

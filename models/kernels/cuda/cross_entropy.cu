@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(row_threads)
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
       const int k = first + u * row_threads;
-      if (k < groups) raw[u] = load_raw<true>(main + int64_t{group} * k, group);
+      if (k < groups) raw[u] = load_words(main + int64_t{group} * k);
     }
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(row_threads)
     if constexpr (keep) {
       unpack<T>(kept_row[k], x);
     } else {
-      load<true>(to, group, x);
+      unpack<T>(load_words(to), x);
     }
     const int64_t at = parts.lead + int64_t{group} * k;
     const float factor = g.inverse * g.scale;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(row_threads)
     for (int i = 0; i < group; ++i) {
       x[i] = hit ? gradient_at<T>(g, at + i, x[i]) : exponential<T>(x[i] - g.max) * factor;
     }
-    save<true>(to, group, x);
+    save_words(to, x);
   }
 }
 
@@ -147,7 +147,6 @@ template <class T>
 void launch(T* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride, float scale, double* losses) {
   const auto blocks = static_cast<unsigned>(rows);
   const int64_t bytes = V / group * static_cast<int64_t>(sizeof(Raw<T>));
-  const cudaStream_t stream = core::cuda::stream();
   if (scale != 0 && bytes <= room()) {
     // Once per type and process, at its most: launches take what they need.
     static const bool raised = [] {

@@ -37,12 +37,6 @@ bool aligned16(const Pointer*... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) | ...) & 15) == 0;
 }
 
-// Likewise at the beginning of every row of `width` elements of T.
-template <class T, class... Pointer>
-bool aligned_rows(int64_t width, const Pointer*... pointers) {
-  return aligned16(pointers...) && width * static_cast<int64_t>(sizeof(T)) % 16 == 0;
-}
-
 inline unsigned blocks_for(int64_t work, int64_t per_block) {
   return static_cast<unsigned>((work + per_block - 1) / per_block);
 }

@@ -19,7 +19,7 @@ struct Args {
   uint64_t first;
 };
 
-template <class T, bool aligned>
+template <class T>
 __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * rows_per_block + threadIdx.y, C = args.C;
   if (row >= args.rows) return;
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
     for (int u = 0; u < unrolled; ++u) {
       const int64_t c = begin + int64_t{group} * 32 * u;
       if (c >= C) continue;
-      x[u] = load_raw<aligned>(token + c, C - c);
-      if (place != nullptr) p[u] = load_raw<aligned>(place + c, C - c);
+      x[u] = load_raw(token + c, C - c);
+      if (place != nullptr) p[u] = load_raw(place + c, C - c);
     }
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
           for (int i = 0; i < group; ++i) sum[i] *= mask[i];
         }
       }
-      save<aligned>(to + c, C - c, sum);
+      save(to + c, C - c, sum);
     }
   }
 }
@@ -74,9 +74,7 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
                        position,
                        dropout,
                        first};
-    with_flag(aligned_rows<T>(shape.C, wte, wpe, out), [&](auto aligned) {
-      core::cuda::launch(embed_rows<T, aligned()>, blocks_for(rows, rows_per_block), dim3(32, rows_per_block), 0, args);
-    });
+    core::cuda::launch(embed_rows<T>, blocks_for(rows, rows_per_block), dim3(32, rows_per_block), 0, args);
   });
 }
 

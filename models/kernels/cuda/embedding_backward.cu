@@ -58,7 +58,7 @@ __device__ inline int64_t own_column() {
   return static_cast<int64_t>(blockIdx.y) * block_columns + threadIdx.y * warp_columns + threadIdx.x * group;
 }
 
-template <class T, bool aligned>
+template <class T>
 __global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
   __shared__ int32_t rows[tile], tokens[tile];
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * tile, C = args.C, c = own_column(), left = C - c;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
     Raw<T> raw[unrolled];
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
-      if (at + u < count) raw[u] = load_raw<aligned>(args.d + rows[at + u] * C + c, left);
+      if (at + u < count) raw[u] = load_raw(args.d + rows[at + u] * C + c, left);
     }
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
@@ -85,11 +85,11 @@ __global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
       const bool goes_on = last && args.starts[tokens[i] + 1] > begin + count;
       const int64_t place = blockIdx.x * C + c;
       if (began_before) {
-        save<aligned>(args.heads + place, left, sum);
+        save(args.heads + place, left, sum);
       } else if (goes_on) {
-        save<aligned>(args.tails + place, left, sum);
+        save(args.tails + place, left, sum);
       } else {
-        write_gradients<aligned>(args.dwte, tokens[i] * C + c, left, sum);
+        write_gradients(args.dwte, tokens[i] * C + c, left, sum);
       }
       began_before = false;
 #pragma unroll
@@ -99,30 +99,30 @@ __global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
 }
 
 // Tokens whose rows lie in several tiles, and those without rows.
-template <class T, bool aligned>
+template <class T>
 __global__ void __launch_bounds__(32 * block_warps) finish_tokens(Args<T> args) {
   const int64_t v = blockIdx.x, C = args.C, c = own_column(), left = C - c;
   if (left <= 0) return;
   const int64_t begin = args.starts[v], end = args.starts[v + 1];
   float sum[group] = {};
   if (begin == end) {
-    if (!args.dwte.accumulate) write_gradients<aligned>(args.dwte, v * C + c, left, sum);
+    if (!args.dwte.accumulate) write_gradients(args.dwte, v * C + c, left, sum);
     return;
   }
   const int64_t first = begin / tile, last = (end - 1) / tile;
   if (first == last) return;
-  load<aligned>(args.tails + first * C + c, left, sum);
+  load(args.tails + first * C + c, left, sum);
 #pragma unroll 4
   for (int64_t t = first + 1; t <= last; ++t) {
     float part[group];
-    load<aligned>(args.heads + t * C + c, left, part);
+    load(args.heads + t * C + c, left, part);
 #pragma unroll
     for (int i = 0; i < group; ++i) sum[i] += part[i];
   }
-  write_gradients<aligned>(args.dwte, v * C + c, left, sum);
+  write_gradients(args.dwte, v * C + c, left, sum);
 }
 
-template <class T, bool aligned>
+template <class T>
 __global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) {
   const int64_t t = blockIdx.x, C = args.C, c = own_column(), left = C - c;
   if (left <= 0) return;
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) 
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
         const int64_t r = row + u * args.places;
-        if (r < args.rows) raw[u] = load_raw<aligned>(args.d + r * C + c, left);
+        if (r < args.rows) raw[u] = load_raw(args.d + r * C + c, left);
       }
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
@@ -143,11 +143,7 @@ __global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) 
       }
     }
   }
-  write_gradients<aligned>(args.dwpe, t * C + c, left, sum);
-}
-
-bool rows_aligned(const GradTarget& grad, int64_t C) {
-  return aligned16(grad.data) && C * static_cast<int64_t>(core::dtype_size(grad.type)) % 16 == 0;
+  write_gradients(args.dwpe, t * C + c, left, sum);
 }
 
 }  // namespace
@@ -166,7 +162,6 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
   sort_by_token(tokens, rows, shape.V, space.sort);
   const dim3 block(32, block_warps);
   const unsigned across = blocks_for(shape.C, block_columns);
-  const cudaStream_t stream = core::cuda::stream();
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const Args<T> args{tokens,
@@ -182,15 +177,11 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                        dwpe,
                        space.heads,
                        space.tails};
-    with_flag(aligned_rows<T>(shape.C, d_out) && rows_aligned(dwte, shape.C) && rows_aligned(dwpe, shape.C),
-              [&](auto aligned) {
-                core::cuda::launch(sum_tiles<T, aligned()>, dim3(blocks_for(rows, tile), across), block, 0, args);
-                core::cuda::launch(finish_tokens<T, aligned()>, dim3(static_cast<unsigned>(shape.V), across), block, 0,
-                                   args);
-                if (dwpe.data == nullptr) return;
-                const auto places = static_cast<unsigned>(shape.positions);
-                core::cuda::launch(sum_positions<T, aligned()>, dim3(places, across), block, 0, args);
-              });
+    core::cuda::launch(sum_tiles<T>, dim3(blocks_for(rows, tile), across), block, 0, args);
+    core::cuda::launch(finish_tokens<T>, dim3(static_cast<unsigned>(shape.V), across), block, 0, args);
+    if (dwpe.data == nullptr) return;
+    const auto places = static_cast<unsigned>(shape.positions);
+    core::cuda::launch(sum_positions<T>, dim3(places, across), block, 0, args);
   });
 }
 

@@ -17,24 +17,23 @@ __device__ inline void write_gradient(const GradTarget& target, int64_t at, floa
   put_gradient<core::f16>(target, at, sum);
 }
 
-template <bool aligned, class T>
+template <class T>
 __device__ inline void put_gradients(const GradTarget& target, int64_t at, int64_t left, float (&sums)[group]) {
   T* to = static_cast<T*>(target.data) + at;
   if (target.accumulate) {
     float old[group];
-    load<aligned>(to, left, old);
+    load(to, left, old);
 #pragma unroll
     for (int i = 0; i < group; ++i) sums[i] += old[i];
   }
-  save<aligned>(to, left, sums);
+  save(to, left, sums);
 }
 
 // Eight elements from `at` on, of which `left` exist.
-template <bool aligned>
 __device__ inline void write_gradients(const GradTarget& target, int64_t at, int64_t left, float (&sums)[group]) {
-  if (target.type == DType::f32) return put_gradients<aligned, float>(target, at, left, sums);
-  if (target.type == DType::bf16) return put_gradients<aligned, core::bf16>(target, at, left, sums);
-  put_gradients<aligned, core::f16>(target, at, left, sums);
+  if (target.type == DType::f32) return put_gradients<float>(target, at, left, sums);
+  if (target.type == DType::bf16) return put_gradients<core::bf16>(target, at, left, sums);
+  put_gradients<core::f16>(target, at, left, sums);
 }
 
 }  // namespace zrt::models::cuda

@@ -133,9 +133,12 @@ LtProblem::Descriptors LtProblem::describe(const GemmOperands& operands) const {
 }
 
 bool LtProblem::allowed(const cublasLtMatmulAlgo_t& algorithm) const {
+  // An algorithm that cannot say how it adds is left out; others may be fine.
   uint32_t scheme = 0;
-  ZRT_LT(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
-                                              nullptr));
+  if (cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme,
+                                           nullptr) != CUBLAS_STATUS_SUCCESS) {
+    return false;
+  }
   if (scheme != CUBLASLT_REDUCTION_SCHEME_NONE && scheme != CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) return false;
   if (spec_.a == DType::f32) {
     uint64_t flags = 0;

@@ -29,7 +29,8 @@ class LtProblem {
 
   // At most `count` algorithms for pointers that are multiples of `alignment` bytes, the library's favourite first. All
   // add in a fixed order: no part of a split sum is added by whoever comes first, or rounded before it is complete.
-  // fp32 is multiplied as fp32, and products of e4m3 are added in fp32. Empty when the library has none.
+  // fp32 is multiplied as fp32. Sums of e4m3 products are brought to fp32 every so often (fast accumulation is off);
+  // between, Hopper's tensor cores keep about 14 bits of them. Empty when the library has none.
   std::vector<cublasLtMatmulAlgo_t> algorithms(uint32_t alignment, int count) const;
 
   // What is not worth asking for: a bias must have the type of C; the library's GELU is approximate beyond what fp32

@@ -1,7 +1,7 @@
 // Forward norms, also with the residual sum in front of them. A row's numbers stay in registers between its sums.
+// Dropout of what is added is a pass of its own: random numbers here would be most of every kernel's code.
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
-#include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/cuda/reduce.cuh"
 
@@ -16,8 +16,6 @@ struct NormArgs {
   T* y;
   float *mean, *rstd, epsilon;
   int64_t rows, C;
-  Dropout dropout;
-  uint64_t first;
 };
 
 // What a group of a row is made of. All groups are loaded before any sum is written, which may be where they lie.
@@ -26,32 +24,25 @@ struct Inputs {
   Raw<T> x, b;  // b only of a residual sum
 };
 
-template <bool aligned, bool residual, class T>
+template <bool residual, class T>
 __device__ Inputs<T, residual> take(const NormArgs<T>& args, int64_t row, int64_t c) {
   Inputs<T, residual> in;
-  in.x = load_raw<aligned>(args.x + row + c, args.C - c);
-  if constexpr (residual) in.b = load_raw<aligned>(args.b + row + c, args.C - c);
+  in.x = load_raw(args.x + row + c, args.C - c);
+  if constexpr (residual) in.b = load_raw(args.b + row + c, args.C - c);
   return in;
 }
 
-// The numbers of the group at column c of a row that begins at element `row`: x, or x + dropout(b), which is kept in
-// sum.
-template <bool aligned, bool residual, class T>
+// The numbers of the group at column c of a row that begins at element `row`: x, or x + b, which is kept in sum.
+template <bool residual, class T>
 __device__ void combine(const NormArgs<T>& args, int64_t row, int64_t c, const Inputs<T, residual>& in,
                         float (&v)[group]) {
   unpack<T>(in.x, v);
   if constexpr (residual) {
     float b[group];
     unpack<T>(in.b, b);
-    if (args.dropout.probability != 0) {
-      float mask[group];
-      dropout_mask(args.dropout, args.first + static_cast<uint64_t>(row + c), mask);
-#pragma unroll
-      for (int i = 0; i < group; ++i) b[i] *= mask[i];
-    }
 #pragma unroll
     for (int i = 0; i < group; ++i) v[i] = widen(narrow<T>(v[i] + b[i]));  // as a norm would read it back
-    save<aligned>(args.sum + row + c, args.C - c, v);
+    save(args.sum + row + c, args.C - c, v);
   }
 }
 
@@ -68,21 +59,21 @@ __device__ void put_statistics(const NormArgs<T>& args, int64_t row, float mean,
   if (args.rstd != nullptr) args.rstd[row] = rstd;
 }
 
-template <bool aligned, bool centred, class T>
+template <bool centred, class T>
 __device__ void put_row(const NormArgs<T>& args, int64_t row, int64_t c, float mean, float rstd, float (&v)[group]) {
   const int64_t left = args.C - c;
   float g[group], b[group];
-  load<aligned>(args.gamma + c, left, g);
-  if constexpr (centred) load<aligned>(args.beta + c, left, b);
+  load(args.gamma + c, left, g);
+  if constexpr (centred) load(args.beta + c, left, b);
 #pragma unroll
   for (int i = 0; i < group; ++i) {
     v[i] = centred ? (v[i] - mean) * rstd * g[i] + b[i] : v[i] * rstd * g[i];
   }
-  save<aligned>(args.y + row + c, left, v);
+  save(args.y + row + c, left, v);
 }
 
 // `threads` threads per row, each with `groups` groups of it.
-template <class T, bool aligned, bool centred, bool residual, int threads, int groups>
+template <class T, bool centred, bool residual, int threads, int groups>
 __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormArgs<T> args) {
   __shared__ float shared[2][32];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (threads < 128 ? 128 / threads : 1) + threadIdx.x / threads;
@@ -94,12 +85,12 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) in[k] = take<aligned, residual>(args, begin, c);
+    if (c < args.C) in[k] = take<residual>(args, begin, c);
   }
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) combine<aligned>(args, begin, c, in[k], v[k]);
+    if (c < args.C) combine(args, begin, c, in[k], v[k]);
   }
   float mean = 0;
   if constexpr (centred) {
@@ -124,13 +115,13 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) put_row<aligned, centred>(args, begin, c, mean, rstd, v[k]);
+    if (c < args.C) put_row<centred>(args, begin, c, mean, rstd, v[k]);
   }
   if (thread == 0) put_statistics(args, row, mean, rstd, centred);
 }
 
 // Rows that no block can hold in its registers are read again for every sum.
-template <class T, bool aligned, bool centred, bool residual>
+template <class T, bool centred, bool residual>
 __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
   __shared__ float shared[2][32];
   const int64_t row = blockIdx.x, begin = row * args.C, step = int64_t{group} * 256;
@@ -138,13 +129,13 @@ __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
   const T* x = residual ? args.sum : args.x;
   float sum = 0, squares = 0, mean = 0, v[group];
   for (int64_t c = first; c < args.C; c += step) {
-    combine<aligned>(args, begin, c, take<aligned, residual>(args, begin, c), v);
+    combine(args, begin, c, take<residual>(args, begin, c), v);
 #pragma unroll
     for (int i = 0; i < group; ++i) sum += v[i];
   }
   if constexpr (centred) mean = block_sum(sum, shared[0]) / static_cast<float>(args.C);
   for (int64_t c = first; c < args.C; c += step) {  // every thread reads what it wrote itself
-    load<aligned>(x + begin + c, args.C - c, v);
+    load(x + begin + c, args.C - c, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
       if (c + i < args.C) squares += (v[i] - mean) * (v[i] - mean);
@@ -152,29 +143,26 @@ __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
   }
   const float rstd = 1.0f / sqrtf(block_sum(squares, shared[1]) / static_cast<float>(args.C) + args.epsilon);
   for (int64_t c = first; c < args.C; c += step) {
-    load<aligned>(x + begin + c, args.C - c, v);
-    put_row<aligned, centred>(args, begin, c, mean, rstd, v);
+    load(x + begin + c, args.C - c, v);
+    put_row<centred>(args, begin, c, mean, rstd, v);
   }
   if (threadIdx.x == 0) put_statistics(args, row, mean, rstd, centred);
 }
 
-template <class T, bool aligned, bool centred, bool residual>
+template <class T, bool centred, bool residual>
 void launch(const NormArgs<T>& args) {
   const int64_t groups = (args.C + group - 1) / group;
   const auto rows = static_cast<unsigned>(args.rows), warps = blocks_for(args.rows, 4);
-  const cudaStream_t stream = core::cuda::stream();
-  if (groups <= 32) {
-    core::cuda::launch(norm_rows<T, aligned, centred, residual, 32, 1>, warps, 128, 0, args);
-  } else if (groups <= 96) {
-    core::cuda::launch(norm_rows<T, aligned, centred, residual, 32, 3>, warps, 128, 0, args);
+  if (groups <= 96) {
+    core::cuda::launch(norm_rows<T, centred, residual, 32, 3>, warps, 128, 0, args);
   } else if (groups <= 256) {
-    core::cuda::launch(norm_rows<T, aligned, centred, residual, 128, 2>, rows, 128, 0, args);
+    core::cuda::launch(norm_rows<T, centred, residual, 128, 2>, rows, 128, 0, args);
   } else if (groups <= 512) {
-    core::cuda::launch(norm_rows<T, aligned, centred, residual, 256, 2>, rows, 256, 0, args);
+    core::cuda::launch(norm_rows<T, centred, residual, 256, 2>, rows, 256, 0, args);
   } else if (groups <= 1024) {
-    core::cuda::launch(norm_rows<T, aligned, centred, residual, 256, 4>, rows, 256, 0, args);
+    core::cuda::launch(norm_rows<T, centred, residual, 256, 4>, rows, 256, 0, args);
   } else {
-    core::cuda::launch(norm_long_rows<T, aligned, centred, residual>, rows, 256, 0, args);
+    core::cuda::launch(norm_long_rows<T, centred, residual>, rows, 256, 0, args);
   }
 }
 
@@ -195,12 +183,8 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
                            rstd,
                            epsilon,
                            rows,
-                           C,
-                           {},
-                           0};
-    with_flag(aligned_rows<T>(C, x, gamma, beta, y), [&](auto aligned) {
-      with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, aligned(), centred(), false>(args); });
-    });
+                           C};
+    with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), false>(args); });
   });
 }
 
@@ -208,6 +192,10 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                    void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
                    int64_t rows, int64_t C) {
   if (rows == 0) return;
+  if (dropout.probability != 0) {
+    cuda::add_residual(type, a, b, dropout, first, sum, rows * C);
+    return cuda::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+  }
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const NormArgs<T> args{static_cast<const T*>(a),
@@ -220,12 +208,8 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                            rstd,
                            epsilon,
                            rows,
-                           C,
-                           dropout,
-                           first};
-    with_flag(aligned_rows<T>(C, a, b, sum, gamma, beta, y), [&](auto aligned) {
-      with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, aligned(), centred(), true>(args); });
-    });
+                           C};
+    with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), true>(args); });
   });
 }
 

@@ -44,17 +44,17 @@ __device__ float2 block_sums(float a, float b, float2* shared) {
   return {warp_sum(mine.x), warp_sum(mine.y)};
 }
 
-template <class T, bool aligned, bool centred, int most_threads, int least_blocks>
+template <class T, bool centred, int most_threads, int least_blocks>
 __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Args<T> args) {
   __shared__ float2 shared[2][32];
   const int64_t C = args.C, c = int64_t{group} * threadIdx.x, left = C - c, parts = gridDim.x;
   const bool active = left > 0;
   float dgamma[group] = {}, dbeta[group] = {};
   Raw<T> gamma{}, x{}, dy{};
-  if (active) gamma = load_raw<aligned>(args.gamma + c, left);
+  if (active) gamma = load_raw(args.gamma + c, left);
   int64_t row = blockIdx.x;
   if (active && row < args.rows) {
-    x = load_raw<aligned>(args.x + row * C + c, left), dy = load_raw<aligned>(args.dy + row * C + c, left);
+    x = load_raw(args.x + row * C + c, left), dy = load_raw(args.dy + row * C + c, left);
   }
   for (int turn = 0; row < args.rows; row += parts, turn ^= 1) {
     float xhat[group], d[group], g[group];
@@ -62,10 +62,10 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
     // The next row's numbers are on their way while this row's sums are made; only dx of this row is written meanwhile.
     const int64_t next = row + parts;
     if (active && next < args.rows) {
-      x = load_raw<aligned>(args.x + next * C + c, left), dy = load_raw<aligned>(args.dy + next * C + c, left);
+      x = load_raw(args.x + next * C + c, left), dy = load_raw(args.dy + next * C + c, left);
     }
     Raw<T> plus{};
-    if (active && args.add != nullptr) plus = load_raw<aligned>(args.add + row * C + c, left);
+    if (active && args.add != nullptr) plus = load_raw(args.add + row * C + c, left);
     const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
     float sum = 0, dot = 0;
 #pragma unroll
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
     unpack<T>(plus, g);
 #pragma unroll
     for (int i = 0; i < group; ++i) d[i] = g[i] + r * (d[i] - a - xhat[i] * b);
-    save<aligned>(args.dx + row * C + c, left, d);
+    save(args.dx + row * C + c, left, d);
   }
   float* partials = args.partials + blockIdx.x * (centred ? 2 : 1) * C + c;
 #pragma unroll
@@ -99,10 +99,9 @@ template <class T, bool centred>
 struct WeightTerms {
   static constexpr int sums = centred ? 2 : 1;
   Args<T> args;
-  template <bool aligned>
   __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
     float x[group], d[group];
-    load<aligned>(args.x + row * args.C + c, left, x), load<aligned>(args.dy + row * args.C + c, left, d);
+    load(args.x + row * args.C + c, left, x), load(args.dy + row * args.C + c, left, d);
     const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
 #pragma unroll
     for (int i = 0; i < group; ++i) {
@@ -112,15 +111,15 @@ struct WeightTerms {
   }
 };
 
-template <class T, bool aligned, bool centred>
+template <class T, bool centred>
 __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
   __shared__ float2 shared[32];
   const int64_t row = blockIdx.x, C = args.C, begin = row * C;
   const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
   float sum = 0, dot = 0, x[group], d[group], g[group];
   for (int64_t c = int64_t{group} * threadIdx.x; c < C; c += 256 * group) {
-    load<aligned>(args.x + begin + c, C - c, x), load<aligned>(args.dy + begin + c, C - c, d);
-    load<aligned>(args.gamma + c, C - c, g);
+    load(args.x + begin + c, C - c, x), load(args.dy + begin + c, C - c, d);
+    load(args.gamma + c, C - c, g);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
       if constexpr (centred) sum += d[i] * g[i];
@@ -131,30 +130,29 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
   const float a = sums.x / static_cast<float>(C), b = sums.y / static_cast<float>(C);
   for (int64_t c = int64_t{group} * threadIdx.x; c < C; c += 256 * group) {
     float plus[group] = {};
-    load<aligned>(args.x + begin + c, C - c, x), load<aligned>(args.dy + begin + c, C - c, d);
-    load<aligned>(args.gamma + c, C - c, g);
-    if (args.add != nullptr) load<aligned>(args.add + begin + c, C - c, plus);
+    load(args.x + begin + c, C - c, x), load(args.dy + begin + c, C - c, d);
+    load(args.gamma + c, C - c, g);
+    if (args.add != nullptr) load(args.add + begin + c, C - c, plus);
 #pragma unroll
     for (int i = 0; i < group; ++i) d[i] = plus[i] + r * (d[i] * g[i] - a - (x[i] - m) * r * b);
-    save<aligned>(args.dx + begin + c, C - c, d);
+    save(args.dx + begin + c, C - c, d);
   }
 }
 
-template <class T, bool aligned, bool centred>
+template <class T, bool centred>
 void launch(const Args<T>& args) {
-  const cudaStream_t stream = core::cuda::stream();
   if (args.C > longest_row) {
-    run_column_sums(WeightTerms<T, centred>{args}, aligned, args.rows, args.C, args.partials);
-    core::cuda::launch(long_row_dx<T, aligned, centred>, static_cast<unsigned>(args.rows), 256, 0, args);
+    run_column_sums(WeightTerms<T, centred>{args}, args.rows, args.C, args.partials);
+    core::cuda::launch(long_row_dx<T, centred>, static_cast<unsigned>(args.rows), 256, 0, args);
   } else {
     const auto parts = static_cast<unsigned>(parts_for(args.rows, args.C));
     const auto threads = static_cast<unsigned>(threads_for(args.C));
     if (threads <= 128) {
-      core::cuda::launch(norm_gradients<T, aligned, centred, 128, 7>, parts, threads, 0, args);
+      core::cuda::launch(norm_gradients<T, centred, 128, 7>, parts, threads, 0, args);
     } else if (threads <= 448) {
-      core::cuda::launch(norm_gradients<T, aligned, centred, 448, 2>, parts, threads, 0, args);
+      core::cuda::launch(norm_gradients<T, centred, 448, 2>, parts, threads, 0, args);
     } else {
-      core::cuda::launch(norm_gradients<T, aligned, centred, 1024, 1>, parts, threads, 0, args);
+      core::cuda::launch(norm_gradients<T, centred, 1024, 1>, parts, threads, 0, args);
     }
   }
 }
@@ -181,9 +179,7 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
                        rows,
                        C,
                        partials};
-    with_flag(aligned_rows<T>(C, x, gamma, dy, add, dx), [&](auto aligned) {
-      with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, aligned(), centred()>(args); });
-    });
+    with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred()>(args); });
   });
   const int64_t parts = parts_for(rows, C), stride = kind == NormKind::layer ? 2 * C : C;
   add_partials(partials, parts, stride, C, dgamma);

@@ -33,7 +33,6 @@ __device__ uint32_t block_largest(uint32_t x, uint32_t* shared) {
   return largest;
 }
 
-template <bool aligned>
 __global__ void __launch_bounds__(threads)
     largest_parts(const bf16* x, int64_t rows, int64_t columns, int64_t ld, uint32_t* parts) {
   __shared__ uint32_t shared[warps];
@@ -41,7 +40,7 @@ __global__ void __launch_bounds__(threads)
   uint32_t largest = 0;
   for (int64_t g = int64_t{blockIdx.x} * threads + threadIdx.x; g < groups; g += int64_t{quantise_parts} * threads) {
     const int64_t row = rows == 1 ? 0 : g / in_row;
-    const Raw<bf16> raw = load_raw<aligned>(x + row * ld + (g - row * in_row) * group, group);
+    const Raw<bf16> raw = load_raw(x + row * ld + (g - row * in_row) * group, group);
     const uint4 w = raw.words[0];
     const uint32_t low = max(max((w.x & 0x7fffu), (w.y & 0x7fffu)), max((w.z & 0x7fffu), (w.w & 0x7fffu)));
     const uint32_t high =
@@ -61,17 +60,15 @@ __device__ int exponent_of(const uint32_t* parts, float* scale, bool first) {
 }
 
 // Eight elements as two words of four bytes.
-template <bool aligned>
 __device__ uint2 quantised_group(const bf16* from, float scale) {
   float x[group];
-  load<aligned>(from, group, x);
+  load(from, group, x);
   uint32_t words[2] = {};
 #pragma unroll
   for (int i = 0; i < group; ++i) words[i / 4] |= uint32_t{core::to_e4m3(x[i] * scale).bits} << 8 * (i % 4);
   return {words[0], words[1]};
 }
 
-template <bool aligned>
 __global__ void __launch_bounds__(threads) quantise_rows(const bf16* x, int64_t rows, int64_t columns, int64_t ld,
                                                          const uint32_t* parts, e4m3* to, float* scale) {
   const float factor = power_of_two(exponent_of(parts, scale, blockIdx.x == 0));
@@ -79,13 +76,12 @@ __global__ void __launch_bounds__(threads) quantise_rows(const bf16* x, int64_t 
   for (int64_t c = int64_t{blockIdx.x} * threads + threadIdx.x; c < chunks; c += int64_t{gridDim.x} * threads) {
     const int64_t row = rows == 1 ? 0 : c / in_row;
     const bf16* from = x + row * ld + (c - row * in_row) * chunk;
-    const uint2 low = quantised_group<aligned>(from, factor), high = quantised_group<aligned>(from + group, factor);
+    const uint2 low = quantised_group(from, factor), high = quantised_group(from + group, factor);
     reinterpret_cast<uint4*>(to)[c] = {low.x, low.y, high.x, high.y};
   }
 }
 
 // A block's tiles lie below each other: columns blockIdx.x * tile on, rows of every gridDim.y-th tile.
-template <bool aligned>
 __global__ void __launch_bounds__(threads) quantise_turned(const bf16* x, int64_t rows, int64_t columns, int64_t ld,
                                                            const uint32_t* parts, e4m3* to, float* scale) {
   __shared__ uint32_t square[tile * pitch / 4];
@@ -97,7 +93,7 @@ __global__ void __launch_bounds__(threads) quantise_turned(const bf16* x, int64_
     for (int i = threadIdx.x; i < tile * tile / group; i += threads) {
       const int r = i / (tile / group), c = i % (tile / group) * group;
       if (row + r >= rows || column + c >= columns) continue;
-      const uint2 eight = quantised_group<aligned>(x + (row + r) * ld + column + c, factor);
+      const uint2 eight = quantised_group(x + (row + r) * ld + column + c, factor);
       uint32_t* at = square + (r * pitch + c) / 4;
       at[0] = eight.x, at[1] = eight.y;
     }
@@ -119,18 +115,16 @@ void quantise(const QuantisedMatrix& matrix, const bf16* x, uint32_t* parts, e4m
   // A dense matrix is one long row to kernels that go through it in order.
   const bool dense = matrix.ld == matrix.columns;
   const int64_t rows = dense ? 1 : matrix.rows, columns = dense ? matrix.rows * matrix.columns : matrix.columns;
-  with_flag(aligned_rows<bf16>(matrix.ld, x), [&](auto aligned) {
-    core::cuda::launch(largest_parts<aligned()>, quantise_parts, threads, 0, x, rows, columns, matrix.ld, parts);
-    if (matrix.turned) {
-      const unsigned across = blocks_for(matrix.columns, tile), down = blocks_for(matrix.rows, tile);
-      const dim3 grid(across, std::min(down, std::max(most_blocks / across, 1u)));
-      return core::cuda::launch(quantise_turned<aligned()>, grid, threads, 0, x, matrix.rows, matrix.columns, matrix.ld,
-                                parts, to, scale);
-    }
-    const unsigned blocks = blocks_for(matrix.rows * matrix.columns / chunk, threads);
-    core::cuda::launch(quantise_rows<aligned()>, std::min(blocks, most_blocks), threads, 0, x, rows, columns, matrix.ld,
-                       parts, to, scale);
-  });
+  core::cuda::launch(largest_parts, quantise_parts, threads, 0, x, rows, columns, matrix.ld, parts);
+  if (matrix.turned) {
+    const unsigned across = blocks_for(matrix.columns, tile), down = blocks_for(matrix.rows, tile);
+    const dim3 grid(across, std::min(down, std::max(most_blocks / across, 1u)));
+    return core::cuda::launch(quantise_turned, grid, threads, 0, x, matrix.rows, matrix.columns, matrix.ld, parts, to,
+                              scale);
+  }
+  const unsigned blocks = blocks_for(matrix.rows * matrix.columns / chunk, threads);
+  core::cuda::launch(quantise_rows, std::min(blocks, most_blocks), threads, 0, x, rows, columns, matrix.ld, parts, to,
+                     scale);
 }
 
 }  // namespace zrt::models::cuda

@@ -7,7 +7,7 @@
 namespace zrt::models::cuda {
 namespace {
 
-template <class T, bool aligned, bool masked>
+template <class T, bool masked>
 struct AddResidual {
   const T *a, *b;
   T* y;
@@ -16,20 +16,18 @@ struct AddResidual {
   struct Inputs {
     Raw<T> a, b;
   };
-  __device__ Inputs load(int64_t at, int64_t left) const {
-    return {load_raw<aligned>(a + at, left), load_raw<aligned>(b + at, left)};
-  }
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(a + at, left), load_raw(b + at, left)}; }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float x[group], z[group], mask[group];
     unpack<T>(in.a, x), unpack<T>(in.b, z);
     if constexpr (masked) dropout_mask(dropout, first + static_cast<uint64_t>(at), mask);
 #pragma unroll
     for (int i = 0; i < group; ++i) x[i] += masked ? z[i] * mask[i] : z[i];
-    save<aligned>(y + at, left, x);
+    save(y + at, left, x);
   }
 };
 
-template <class T, bool aligned>
+template <class T>
 struct ApplyDropout {
   const T* x;
   T* y;
@@ -38,14 +36,14 @@ struct ApplyDropout {
   struct Inputs {
     Raw<T> x;
   };
-  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw<aligned>(x + at, left)}; }
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(x + at, left)}; }
   __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
     float v[group], mask[group];
     unpack<T>(in.x, v);
     dropout_mask(dropout, first + static_cast<uint64_t>(at), mask);
 #pragma unroll
     for (int i = 0; i < group; ++i) v[i] *= mask[i];
-    save<aligned>(y + at, left, v);
+    save(y + at, left, v);
   }
 };
 
@@ -55,12 +53,10 @@ void add_residual(DType type, const void* a, const void* b, const Dropout& dropo
                   int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(a, b, y), [&](auto aligned) {
-      with_flag(dropout.probability != 0, [&](auto masked) {
-        run_elementwise(AddResidual<T, aligned(), masked()>{static_cast<const T*>(a), static_cast<const T*>(b),
-                                                            static_cast<T*>(y), dropout, first},
-                        n);
-      });
+    with_flag(dropout.probability != 0, [&](auto masked) {
+      run_elementwise(AddResidual<T, masked()>{static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
+                                               dropout, first},
+                      n);
     });
   });
 }
@@ -72,9 +68,7 @@ void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t f
   }
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    with_flag(aligned16(x, y), [&](auto aligned) {
-      run_elementwise(ApplyDropout<T, aligned()>{static_cast<const T*>(x), static_cast<T*>(y), dropout, first}, n);
-    });
+    run_elementwise(ApplyDropout<T>{static_cast<const T*>(x), static_cast<T*>(y), dropout, first}, n);
   });
 }
 

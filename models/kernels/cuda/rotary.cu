@@ -21,7 +21,7 @@ struct Args {
 };
 
 // Block (t, part of the batch): the angles are made once for all rows and heads at position t.
-template <class T, bool aligned>
+template <class T>
 __global__ void __launch_bounds__(256) turn(const __grid_constant__ Args<T> args) {
   __shared__ float cosines[most_angles + group], sines[most_angles + group];  // reads of whole groups stay inside
   const int64_t t = blockIdx.x, samples = (args.rows - t + args.places - 1) / args.places;
@@ -40,14 +40,14 @@ __global__ void __launch_bounds__(256) turn(const __grid_constant__ Args<T> args
       const int at = item % groups * group, left = args.angles - at;
       T* from = row + item / groups * args.width + at;
       float a[group], c[group];
-      load<aligned>(from, left, a), load<aligned>(from + half, left, c);
+      load(from, left, a), load(from + half, left, c);
 #pragma unroll
       for (int i = 0; i < group; ++i) {
         const float low = a[i], high = c[i];
         a[i] = low * cosines[at + i] - high * sines[at + i];
         c[i] = high * cosines[at + i] + low * sines[at + i];
       }
-      save<aligned>(from, left, a), save<aligned>(from + half, left, c);
+      save(from, left, a), save(from + half, left, c);
     }
   }
 }
@@ -64,16 +64,12 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
     using T = decltype(zero);
     Args<T> args{static_cast<T*>(x), shape.rows, shape.T, shape.heads, shape.width, shape.stride,
                  position,           0,          0,       backward,    {}};
-    const int64_t size = sizeof(T);
-    const bool rows_aligned = aligned16(x) && shape.stride * size % 16 == 0 && half * size % 16 == 0;
     for (int64_t begin = 0; begin < half; begin += most_angles) {
       args.begin = static_cast<int>(begin),
       args.angles = static_cast<int>(std::min<int64_t>(most_angles, half - begin));
       std::copy_n(frequencies + begin, args.angles, args.frequencies);
-      with_flag(rows_aligned, [&](auto aligned) {
-        const dim3 grid(static_cast<unsigned>(places), static_cast<unsigned>(parts));
-        core::cuda::launch(turn<T, aligned()>, grid, 256, 0, args);
-      });
+      const dim3 grid(static_cast<unsigned>(places), static_cast<unsigned>(parts));
+      core::cuda::launch(turn<T>, grid, 256, 0, args);
     }
   });
 }

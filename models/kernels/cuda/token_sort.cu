@@ -122,7 +122,6 @@ TokenSort token_sort_in(Layout& layout, int64_t rows, int64_t V) {
 }
 
 void sort_by_token(const int32_t* tokens, int64_t rows, int64_t V, const TokenSort& space) {
-  const cudaStream_t stream = core::cuda::stream();
   const unsigned blocks = blocks_for(rows, per_block);
   int passes = 1;
   while (((V - 1) >> (digit_bits * passes)) != 0) ++passes;

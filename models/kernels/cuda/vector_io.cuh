@@ -1,5 +1,6 @@
-// Eight elements of a storage type at a time, as fp32 numbers: 16-byte accesses where pointers are aligned, single ones
-// elsewhere and in a last group that is cut off by the end (`left` elements remain).
+// Eight elements of a storage type at a time, as fp32 numbers: 16-byte accesses where the address allows them, single
+// ones elsewhere and in a last group that is cut off by the end (`left` elements remain). Which of the two is asked at
+// each access: kernels compiled for either would be twice as many.
 #pragma once
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -92,15 +93,30 @@ __device__ inline Raw<T> pack(const float (&x)[group]) {
   return raw;
 }
 
-// Elements from `left` on are read as 0 and not written.
-template <bool aligned, class T>
-__device__ inline Raw<T> load_raw(const T* from, int64_t left) {
-  if (aligned && left >= group) {
-    Raw<T> raw;
+// Whether all of the group is there and can be moved 16 bytes at a time.
+__device__ inline bool whole(const void* group_at, int64_t left) {
+  return left >= group && (reinterpret_cast<uintptr_t>(group_at) & 15) == 0;
+}
+
+// A group that is known to be whole().
+template <class T>
+__device__ inline Raw<T> load_words(const T* from) {
+  Raw<T> raw;
 #pragma unroll
-    for (size_t i = 0; i < group * sizeof(T) / 16; ++i) raw.words[i] = reinterpret_cast<const uint4*>(from)[i];
-    return raw;
-  }
+  for (size_t i = 0; i < group * sizeof(T) / 16; ++i) raw.words[i] = reinterpret_cast<const uint4*>(from)[i];
+  return raw;
+}
+template <class T>
+__device__ inline void save_words(T* to, const float (&x)[group]) {
+  const Raw<T> raw = pack<T>(x);
+#pragma unroll
+  for (size_t i = 0; i < group * sizeof(T) / 16; ++i) reinterpret_cast<uint4*>(to)[i] = raw.words[i];
+}
+
+// Elements from `left` on are read as 0 and not written.
+template <class T>
+__device__ inline Raw<T> load_raw(const T* from, int64_t left) {
+  if (whole(from, left)) return load_words(from);
   // Bit for bit: what looks like a NaN may be half of something else.
   uint32_t words[group * sizeof(T) / 4] = {};
 #pragma unroll
@@ -119,19 +135,14 @@ __device__ inline Raw<T> load_raw(const T* from, int64_t left) {
   return raw;
 }
 
-template <bool aligned, class T>
+template <class T>
 __device__ inline void load(const T* from, int64_t left, float (&x)[group]) {
-  unpack<T>(load_raw<aligned>(from, left), x);
+  unpack<T>(load_raw(from, left), x);
 }
 
-template <bool aligned, class T>
+template <class T>
 __device__ inline void save(T* to, int64_t left, const float (&x)[group]) {
-  if (aligned && left >= group) {
-    const Raw<T> raw = pack<T>(x);
-#pragma unroll
-    for (size_t i = 0; i < group * sizeof(T) / 16; ++i) reinterpret_cast<uint4*>(to)[i] = raw.words[i];
-    return;
-  }
+  if (whole(to, left)) return save_words(to, x);
 #pragma unroll
   for (int i = 0; i < group; ++i) {
     if (i < left) to[i] = narrow<T>(x[i]);
@@ -139,9 +150,8 @@ __device__ inline void save(T* to, int64_t left, const float (&x)[group]) {
 }
 
 // The high halves of eight fp32 numbers, which are bf16 numbers, as they are.
-template <bool aligned>
 __device__ inline void save_high(core::bf16* to, int64_t left, const float (&x)[group]) {
-  if (aligned && left >= group) {
+  if (whole(to, left)) {
     uint32_t words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

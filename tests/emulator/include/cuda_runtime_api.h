@@ -17,8 +17,10 @@ enum cudaError_t : int {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInsufficientDriver = 35,
   cudaErrorNotReady = 600,
+  cudaErrorIllegalAddress = 700,
   cudaErrorIllegalState = 401,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureUnjoined = 904,
@@ -43,7 +45,8 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 inline constexpr unsigned cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2,
                           cudaEventRecordExternal = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0,
-                          cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaEnableDefault = 0;
+                          cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaHostRegisterDefault = 0,
+                          cudaEnableDefault = 0;
 
 struct cudaDeviceProp {
   char name[256];
@@ -66,6 +69,8 @@ cudaError_t cudaMalloc(void** memory, size_t bytes);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags);
 cudaError_t cudaFreeHost(void* memory);
+cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* memory);
 cudaError_t cudaHostGetDevicePointer(void** address, void* memory, unsigned flags);
 cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
                                     cudaDriverEntryPointQueryResult* found);
@@ -96,10 +101,16 @@ namespace zrt::emulator {
 cudaError_t set_shared_limit(const void* kernel, int bytes);
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                    std::function<void()> thread);
+cudaError_t image_error();
 // Queues host work that plays a library's kernel.
 cudaError_t queue(cudaStream_t stream, std::function<void()> work);
 }  // namespace zrt::emulator
 
+struct cudaFuncAttributes {};
+template <class Kernel>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, Kernel*) {
+  return zrt::emulator::image_error();
+}
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel* kernel, cudaFuncAttribute, int bytes) {
   return zrt::emulator::set_shared_limit(reinterpret_cast<const void*>(kernel), bytes);

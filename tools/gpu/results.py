@@ -1,0 +1,66 @@
+"""What a call or a set of parts found, on disk after every job: results.json, the logs, and all of it in one file."""
+import io
+import json
+import os
+import tarfile
+import threading
+import time
+from pathlib import Path
+
+LOG_BYTES = 256 << 10  # of one log in the packed file; of longer ones its beginning and its end
+PACK_SHARE = 20  # of the time at most one part goes into packing while jobs run
+
+
+class Results:
+    """`work` holds results.json and logs/; with `packed` everything is also packed there, anew after jobs."""
+
+    def __init__(self, work, packed=None, **facts):
+        self.work, self.packed, self.facts = Path(work), packed, facts
+        self.logs = self.work / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.rows, self.lock, self.next_pack = [], threading.RLock(), 0.0
+        self.write()
+
+    def add(self, row):
+        with self.lock:
+            self.rows.append(row)
+            print(f"{row['part']}: {row['program']}: {row['result']} ({row['seconds']:.1f} s)"
+                  + (f": {row['note']}" if row.get("note") else ""), flush=True)
+            self.write()
+
+    def write(self, last=False):
+        with self.lock:
+            replace(self.work / "results.json", json.dumps({**self.facts, "results": self.rows}, indent=1).encode())
+            begin = time.monotonic()
+            if self.packed and (last or begin > self.next_pack):
+                self.pack()
+                end = time.monotonic()
+                self.next_pack = end + (PACK_SHARE - 1) * (end - begin)
+
+    def pack(self):
+        """The old file is there until the new one is whole: a process that is killed in between leaves one of them."""
+        part = Path(str(self.packed) + ".part")
+        with tarfile.open(part, "w:gz", compresslevel=4) as tar:
+            tar.add(self.work / "results.json", "results.json")
+            for log in sorted(self.logs.iterdir()):
+                add_log(tar, log)
+        os.replace(part, self.packed)
+
+
+def replace(path, content):
+    part = Path(str(path) + ".part")
+    part.write_bytes(content)
+    os.replace(part, path)
+
+
+def add_log(tar, log):
+    size = log.stat().st_size
+    with open(log, "rb") as file:
+        content = file.read(min(size, LOG_BYTES // 2))
+        if size > LOG_BYTES:
+            file.seek(-(LOG_BYTES // 2), os.SEEK_END)
+            content += f"\n[{size - LOG_BYTES} bytes left out]\n".encode()
+        content += file.read(LOG_BYTES)
+    entry = tarfile.TarInfo("logs/" + log.name)
+    entry.size, entry.mtime = len(content), int(time.time())
+    tar.addfile(entry, io.BytesIO(content))
