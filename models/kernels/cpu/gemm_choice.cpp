@@ -1,0 +1,22 @@
+#include "models/kernels/cpu/gemm_impl.h"
+
+namespace zrt::models::cpu {
+
+Way choose_way(const GemmSpec& spec, core::Isa level, bool fast_bf16) {
+  const bool bf16 = spec.a == DType::bf16 && spec.b == DType::bf16 && spec.c != DType::f16;
+  if (bf16 && fast_bf16 && level >= core::Isa::avx512_bf16) return Way::dnnl;
+  return spec.M <= 8 ? Way::thin : Way::tiles;
+}
+
+std::unique_ptr<Gemm> make_gemm_by(Way way, const GemmSpec& spec, core::Isa level) {
+  switch (way) {
+    case Way::dnnl:
+      return make_dnnl_gemm(spec);
+    case Way::thin:
+      return make_thin_gemm(spec, level);
+    default:
+      return make_tiled_gemm(spec, level);
+  }
+}
+
+}  // namespace zrt::models::cpu

@@ -1,0 +1,85 @@
+// Products of packed panels. Included only by tile_kernels.cpp, inside its namespace.
+
+constexpr int vectors = tile.columns / L;
+
+// Sums over the depth in order, each step one fused multiply-add.
+inline void tile_sums(int64_t depth, const float* a, const float* b, Vector (&sums)[tile.rows][vectors]) {
+#pragma GCC unroll 16
+  for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) sums[r][v] = Vector{};
+  }
+  for (int64_t k = 0; k < depth; ++k, a += tile.rows, b += tile.columns) {
+    Vector column[vectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) column[v] = load(b + v * L);
+#pragma GCC unroll 16
+    for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[r][v] += a[r] * column[v];
+    }
+  }
+}
+
+template <class T>
+inline void finish_vector(Vector x, const TileResult<T>& to, int64_t row, int64_t column) {
+  T* c = to.c + row * to.ldc + column;
+  if (to.sums != nullptr) x += load(to.sums + row * to.ld_sums + column);
+  if (to.bias != nullptr) x += load(to.bias + column);
+  if (to.accumulate) x += load(c);
+  save(c, x);
+}
+
+template <class T>
+void finish(const float* from, int64_t ld, int64_t rows, int64_t columns, const TileResult<T>& to) {
+  for (int64_t row = 0; row < rows; ++row) {
+    int64_t column = 0;
+    for (; column + L <= columns; column += L) finish_vector(load(from + row * ld + column), to, row, column);
+    for (; column < columns; ++column) {
+      T* c = to.c + row * to.ldc + column;
+      float x = from[row * ld + column];
+      if (to.sums != nullptr) x += to.sums[row * to.ld_sums + column];
+      if (to.bias != nullptr) x += to.bias[column];
+      if (to.accumulate) x += core::widen(*c);
+      core::narrow(x, *c);
+    }
+  }
+}
+
+template <class T>
+TileResult<T> moved(const TileResult<T>& result, int64_t row, int64_t column) {
+  TileResult<T> to = result;
+  to.c += row * to.ldc + column;
+  if (to.sums != nullptr) to.sums += row * to.ld_sums + column;
+  if (to.bias != nullptr) to.bias += column;
+  return to;
+}
+
+template <class T>
+void multiply(const float* a, const float* b, int64_t rows, int64_t columns, int64_t depth,
+              const TileResult<T>& result) {
+  for (int64_t column = 0; column < columns; column += tile.columns) {
+    for (int64_t row = 0; row < rows; row += tile.rows) {
+      Vector sums[tile.rows][vectors];
+      tile_sums(depth, a + row * depth, b + column * depth, sums);
+      const TileResult<T> to = moved(result, row, column);
+      if (row + tile.rows <= rows && column + tile.columns <= columns) {
+#pragma GCC unroll 16
+        for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+          for (int v = 0; v < vectors; ++v) finish_vector(sums[r][v], to, r, v * L);
+        }
+        continue;
+      }
+      float edge[tile.rows * tile.columns];
+#pragma GCC unroll 16
+      for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) save(edge + r * tile.columns + v * L, sums[r][v]);
+      }
+      const int64_t m = rows - row < tile.rows ? rows - row : tile.rows;
+      const int64_t n = columns - column < tile.columns ? columns - column : tile.columns;
+      finish(edge, tile.columns, m, n, to);
+    }
+  }
+}
