@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include "core/error.h"
 #include "models/kernels/cpu/gemm_impl.h"
 
 namespace zrt::models::cpu {
@@ -9,6 +12,13 @@ Way choose_way(const GemmSpec& spec, core::Isa level, bool fast_bf16) {
 }
 
 std::unique_ptr<Gemm> make_gemm_by(Way way, const GemmSpec& spec, core::Isa level) {
+  for (const DType type : {spec.a, spec.b, spec.c}) {
+    if (type != DType::f32 && type != DType::bf16 && type != DType::f16) {
+      throw core::Error(
+          fmt::format("The CPU has no matrix product of type {} ({}). Legal types are fp32, bf16 and fp16.",
+                      core::dtype_name(type), spec.text()));
+    }
+  }
   switch (way) {
     case Way::dnnl:
       return make_dnnl_gemm(spec);

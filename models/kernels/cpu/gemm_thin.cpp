@@ -13,7 +13,6 @@ namespace {
 class ThinGemm : public Gemm {
  public:
   ThinGemm(const GemmSpec& spec, core::Isa isa) : spec_(spec), kernels_(tile_kernels(isa)) {
-    for (const DType type : {spec.a, spec.b, spec.c}) with_type(type, [](auto) {});  // refuses others
     Layout layout;
     lay_out(layout);
     workspace_ = layout.bytes();

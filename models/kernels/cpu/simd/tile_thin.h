@@ -23,7 +23,8 @@ void thin_across(const float* a, int64_t lda, const T* b, int64_t ldb, int64_t c
         for (int l = 0; l < step; ++l) lane[l] += lane[l + step];
       }
       float sum = lane[0];
-      for (int64_t rest = k; rest < depth; ++rest) sum += a[r * lda + rest] * core::widen(b[rest]);
+      // Left to the compiler, the products of this loop might be rounded by themselves.
+      for (int64_t rest = k; rest < depth; ++rest) sum = __builtin_fmaf(a[r * lda + rest], core::widen(b[rest]), sum);
       block[r * thin_columns + n] = sum;
     }
   }
@@ -48,7 +49,7 @@ inline void thin_rank(const float* a, int64_t lda, const T* b, int64_t ldb, int6
   for (; n < columns; ++n) {
     for (int r = 0; r < R; ++r) {
       float sum = block[r * thin_columns + n];
-      for (int k = 0; k < Depths; ++k) sum += a[r * lda + k] * core::widen(b[k * ldb + n]);
+      for (int k = 0; k < Depths; ++k) sum = __builtin_fmaf(a[r * lda + k], core::widen(b[k * ldb + n]), sum);
       block[r * thin_columns + n] = sum;
     }
   }
