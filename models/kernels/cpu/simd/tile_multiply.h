@@ -55,14 +55,32 @@ TileResult<T> moved(const TileResult<T>& result, int64_t row, int64_t column) {
   return to;
 }
 
+// Asks for the lines that the tile's sums will be added to, which no hardware foresees.
+template <class T>
+inline void prefetch(const TileResult<T>& to, int64_t rows) {
+  constexpr int line = 64;
+  for (int r = 0; r < tile.rows && r < rows; ++r) {
+#pragma GCC unroll 2
+    for (int at = 0; at < tile.columns * static_cast<int>(sizeof(T)); at += line) {
+      __builtin_prefetch(reinterpret_cast<const char*>(to.c + r * to.ldc) + at, 1);
+    }
+    if (to.sums == nullptr) continue;
+#pragma GCC unroll 2
+    for (int at = 0; at < tile.columns * 4; at += line) {
+      __builtin_prefetch(reinterpret_cast<const char*>(to.sums + r * to.ld_sums) + at);
+    }
+  }
+}
+
 template <class T>
 void multiply(const float* a, const float* b, int64_t rows, int64_t columns, int64_t depth,
               const TileResult<T>& result) {
   for (int64_t column = 0; column < columns; column += tile.columns) {
     for (int64_t row = 0; row < rows; row += tile.rows) {
+      const TileResult<T> to = moved(result, row, column);
+      prefetch(to, rows - row);
       Vector sums[tile.rows][vectors];
       tile_sums(depth, a + row * depth, b + column * depth, sums);
-      const TileResult<T> to = moved(result, row, column);
       if (row + tile.rows <= rows && column + tile.columns <= columns) {
 #pragma GCC unroll 16
         for (int r = 0; r < tile.rows; ++r) {
