@@ -9,9 +9,10 @@
 
 namespace zrt::models::cpu {
 
-// A register tile: rows · columns sums, columns a multiple of the `lanes` floats of a vector.
+// A register tile: rows · columns sums, columns a multiple of the `lanes` floats of a vector. A panel of A meets
+// `group` panels of B before the next does: with 1 the panel of B stays in the first-level cache, else that of A.
 struct TileShape {
-  int lanes, rows, columns;
+  int lanes, rows, columns, group;
 };
 
 // What a sum becomes: C = [sums +] sum [+ bias] [+ C], rounded once to T.
@@ -44,7 +45,7 @@ struct TypedTileKernels {
 };
 
 // Sums are made in blocks of the inner dimension: a block is added up one by one, then the blocks.
-inline constexpr int64_t tile_depth = 256;
+inline constexpr int64_t tile_depth = 384;
 inline constexpr int64_t thin_rows = 4, thin_columns = 256;
 
 struct TileKernels {
@@ -73,11 +74,11 @@ inline const TypedTileKernels<core::f16>& typed<core::f16>(const TileKernels& ke
 
 // The sets themselves. 16 registers hold 12 sums, 2 columns and a row; 32 hold 28, 2 and a row.
 namespace v3 {
-inline constexpr TileShape tile{8, 6, 16};
+inline constexpr TileShape tile{8, 6, 16, 1};
 extern const TileKernels tiles;
 }  // namespace v3
 namespace v4 {
-inline constexpr TileShape tile{16, 14, 32};
+inline constexpr TileShape tile{16, 14, 32, 8};
 extern const TileKernels tiles;
 }  // namespace v4
 

@@ -73,31 +73,39 @@ inline void prefetch(const TileResult<T>& to, int64_t rows) {
 }
 
 template <class T>
+inline void multiply_tile(const float* a, const float* b, int64_t rows, int64_t columns, int64_t depth,
+                          const TileResult<T>& to) {
+  prefetch(to, rows);
+  Vector sums[tile.rows][vectors];
+  tile_sums(depth, a, b, sums);
+  if (rows >= tile.rows && columns >= tile.columns) {
+#pragma GCC unroll 16
+    for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) finish_vector(sums[r][v], to, r, v * L);
+    }
+    return;
+  }
+  float edge[tile.rows * tile.columns];
+#pragma GCC unroll 16
+  for (int r = 0; r < tile.rows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) save(edge + r * tile.columns + v * L, sums[r][v]);
+  }
+  finish(edge, tile.columns, rows < tile.rows ? rows : tile.rows, columns < tile.columns ? columns : tile.columns, to);
+}
+
+template <class T>
 void multiply(const float* a, const float* b, int64_t rows, int64_t columns, int64_t depth,
               const TileResult<T>& result) {
-  for (int64_t column = 0; column < columns; column += tile.columns) {
+  constexpr int64_t group = int64_t{tile.group} * tile.columns;
+  for (int64_t begin = 0; begin < columns; begin += group) {
+    const int64_t end = begin + group < columns ? begin + group : columns;
     for (int64_t row = 0; row < rows; row += tile.rows) {
-      const TileResult<T> to = moved(result, row, column);
-      prefetch(to, rows - row);
-      Vector sums[tile.rows][vectors];
-      tile_sums(depth, a + row * depth, b + column * depth, sums);
-      if (row + tile.rows <= rows && column + tile.columns <= columns) {
-#pragma GCC unroll 16
-        for (int r = 0; r < tile.rows; ++r) {
-#pragma GCC unroll 4
-          for (int v = 0; v < vectors; ++v) finish_vector(sums[r][v], to, r, v * L);
-        }
-        continue;
+      for (int64_t column = begin; column < end; column += tile.columns) {
+        multiply_tile(a + row * depth, b + column * depth, rows - row, columns - column, depth,
+                      moved(result, row, column));
       }
-      float edge[tile.rows * tile.columns];
-#pragma GCC unroll 16
-      for (int r = 0; r < tile.rows; ++r) {
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) save(edge + r * tile.columns + v * L, sums[r][v]);
-      }
-      const int64_t m = rows - row < tile.rows ? rows - row : tile.rows;
-      const int64_t n = columns - column < tile.columns ? columns - column : tile.columns;
-      finish(edge, tile.columns, m, n, to);
     }
   }
 }
