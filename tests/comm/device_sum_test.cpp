@@ -7,7 +7,7 @@
 #include "comm/reduce.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::device_sum_test {
 namespace {
 
 using Buffer = test::Visible<std::byte>;
@@ -128,4 +128,4 @@ TEST_CASE("a device sum takes 16 bytes at a time from where all its addresses al
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::device_sum_test

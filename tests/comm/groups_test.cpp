@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "ranks.h"
 
-namespace zrt::comm {
+namespace zrt::comm::groups_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -120,4 +120,4 @@ TEST_CASE("a rank missing in a group is named by the group, whose name lists the
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::groups_test

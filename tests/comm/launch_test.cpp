@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "core/error.h"
 
-namespace zrt::comm {
+namespace zrt::comm::launch_test {
 namespace {
 
 std::optional<Launch> detect(const std::map<std::string, std::string>& variables) {
@@ -53,4 +53,4 @@ TEST_CASE("what must be equal everywhere is equal in one process") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::launch_test

@@ -4,7 +4,7 @@
 #include "catch.h"
 #include "mpirun.h"
 
-namespace zrt::testing {
+namespace zrt::testing::mpi_test {
 namespace {
 
 const std::string ranks_program = std::string(ZRT_BINARY_DIR) + "/mpi_ranks ";
@@ -115,4 +115,4 @@ TEST_CASE("a rank that leaves without a word ends all") {
 }
 
 }  // namespace
-}  // namespace zrt::testing
+}  // namespace zrt::testing::mpi_test

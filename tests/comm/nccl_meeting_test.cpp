@@ -29,7 +29,7 @@ struct ncclComm {
   int rank;
 };
 
-namespace zrt::comm {
+namespace zrt::comm::nccl_meeting_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -281,4 +281,4 @@ TEST_CASE("rounds cover every element of all sums once, in order, and each fits"
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::nccl_meeting_test

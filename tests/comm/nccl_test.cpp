@@ -7,7 +7,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 
-namespace zrt::comm {
+namespace zrt::comm::nccl_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -100,4 +100,4 @@ TEST_CASE("a group over NCCL that was aborted refuses later calls with the reaso
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::nccl_test

@@ -7,7 +7,7 @@
 #include "ranks.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::process_group_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -285,4 +285,4 @@ TEST_CASE("ranks on several machines learn a rank's failure and its reason") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::process_group_test

@@ -6,7 +6,7 @@
 #include "isa_levels.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::reduce_test {
 namespace {
 
 TEST_CASE("every 16-bit pattern passes through a sum of one source as core converts it, in every instruction set") {
@@ -100,4 +100,4 @@ TEST_CASE("minus zero survives a sum") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::reduce_test

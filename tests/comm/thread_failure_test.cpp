@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "ranks.h"
 
-namespace zrt::comm {
+namespace zrt::comm::thread_failure_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -242,4 +242,4 @@ TEST_CASE("a group needs at least one rank") {
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::thread_failure_test

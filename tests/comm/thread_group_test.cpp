@@ -9,7 +9,7 @@
 #include "ranks.h"
 #include "values.h"
 
-namespace zrt::comm {
+namespace zrt::comm::thread_group_test {
 namespace {
 
 using Buffer = test::Visible<std::byte>;  // what collectives read and write
@@ -321,4 +321,4 @@ TEST_CASE("a thousand random calls on two groups at once give the same bits each
 }
 
 }  // namespace
-}  // namespace zrt::comm
+}  // namespace zrt::comm::thread_group_test

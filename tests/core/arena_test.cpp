@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "core/error.h"
 
-namespace zrt::core {
+namespace zrt::core::arena_test {
 namespace {
 
 TEST_CASE("a new arena holds nothing but the canary") {
@@ -68,4 +68,4 @@ TEST_CASE("an arena that the system refuses is a memory error that names tier an
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::arena_test

@@ -5,6 +5,8 @@
 #include "core/arena.h"
 #include "core/recording.h"
 
+namespace zrt::device_memory_test {
+
 using namespace zrt::core;
 using namespace zrt::test;
 
@@ -104,3 +106,5 @@ TEST_CASE("a recording that would wait for the host is refused", "[cuda]") {
   Stream* const both[] = {device.get(), host.get()};
   CHECK_THROWS_WITH(record(both, [] {}), Catch::Contains("'host'"));
 }
+
+}  // namespace zrt::device_memory_test

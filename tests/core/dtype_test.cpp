@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace zrt::core {
+namespace zrt::core::dtype_test {
 namespace {
 
 // The value of a 16-bit float with `exponent_bits`, from its definition.
@@ -155,4 +155,4 @@ TEST_CASE("types know their size and name") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::dtype_test

@@ -9,7 +9,7 @@
 #include "catch.h"
 #include "core/kernel_form.h"
 
-namespace zrt::core {
+namespace zrt::core::form_test {
 namespace {
 
 // What a code stands for, relative to the scale: eighths of powers of two, 1 at `top`.
@@ -150,4 +150,4 @@ TEST_CASE("a part of a run is read as in the whole, in every form") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::form_test

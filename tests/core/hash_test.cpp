@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace zrt::core {
+namespace zrt::core::hash_test {
 namespace {
 
 TEST_CASE("the hash is XXH3-64 with seed 0") {
@@ -41,4 +41,4 @@ TEST_CASE("a moved hash goes on where it was, and hex has 16 digits") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::hash_test

@@ -6,7 +6,7 @@
 #include "catch.h"
 #include "core/error.h"
 
-namespace zrt::core {
+namespace zrt::core::isa_test {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -71,4 +71,4 @@ TEST_CASE("a process computes at what the processor has and ZRT_MAX_ISA allows")
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::isa_test

@@ -11,6 +11,8 @@
 
 #include "catch.h"
 
+namespace zrt::layering_test {
+
 namespace {
 
 using Sources = std::map<std::string, std::string>;  // path from the root → text
@@ -146,3 +148,5 @@ TEST_CASE("the scanner lets legal files pass") {
 }
 
 }  // namespace
+
+}  // namespace zrt::layering_test

@@ -4,7 +4,7 @@
 
 #include "catch.h"
 
-namespace zrt::core {
+namespace zrt::core::ledger_test {
 namespace {
 
 TEST_CASE("bytes print exactly below a KiB and in binary units above") {
@@ -43,4 +43,4 @@ TEST_CASE("a ledger lists the largest buffers first and counts the rest") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::ledger_test

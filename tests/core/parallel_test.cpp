@@ -8,7 +8,7 @@
 #include "catch.h"
 #include "thread_counts.h"
 
-namespace zrt::core {
+namespace zrt::core::parallel_test {
 namespace {
 
 TEST_CASE("pieces cover the range once and begin at multiples of the grain") {
@@ -53,4 +53,4 @@ TEST_CASE("the thread count belongs to the calling thread") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::parallel_test

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 
-namespace zrt::core {
+namespace zrt::core::philox_test {
 namespace {
 
 using Words = std::array<uint32_t, 4>;
@@ -90,4 +90,4 @@ TEST_CASE("normal numbers have the moments of their law and depend on the elemen
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::philox_test

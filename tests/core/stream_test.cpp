@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 
-namespace zrt::core {
+namespace zrt::core::stream_test {
 namespace {
 
 using test::test_device;
@@ -234,4 +234,4 @@ TEST_CASE("times of all streams lie on one clock") {
 }
 
 }  // namespace
-}  // namespace zrt::core
+}  // namespace zrt::core::stream_test

@@ -1,6 +1,8 @@
 // Checkpoints that were whole once: a truncated file or a flipped bit costs the newest one, not the run.
 #include "tests/faults/save_points.h"
 
+namespace zrt::damage_test {
+
 using namespace zrt::testing;
 
 TEST_CASE("a run whose newest checkpoint is damaged anywhere says where and goes on from the one before") {
@@ -37,3 +39,5 @@ TEST_CASE("a run whose newest checkpoint is damaged anywhere says where and goes
     check_no_leftovers(base.path / "run");
   }
 }
+
+}  // namespace zrt::damage_test

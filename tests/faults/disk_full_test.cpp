@@ -1,6 +1,8 @@
 // A disk without room: nothing is committed, the message says what is needed and what is free, training goes on.
 #include "faults/process.h"
 
+namespace zrt::disk_full_test {
+
 using namespace zrt::testing;
 
 TEST_CASE("a disk that fills in one rank's shard costs that checkpoint and no more") {
@@ -71,3 +73,5 @@ TEST_CASE("a disk without room for a second checkpoint keeps the first, and trai
   CHECK(left.count(3) == 1);
   run.check_clean();
 }
+
+}  // namespace zrt::disk_full_test

@@ -1,6 +1,8 @@
 // Ranks that are killed at random moments: the run is started again and ends with the bits of one that was not.
 #include "faults/process.h"
 
+namespace zrt::kill_test {
+
 using namespace zrt::testing;
 
 namespace {
@@ -60,3 +62,5 @@ TEST_CASE("a process killed in the middle of its shard costs the run no more tha
     run.check_end();
   }
 }
+
+}  // namespace zrt::kill_test

@@ -1,6 +1,8 @@
 // A save that meets an error at calls that change a file.
 #include "tests/faults/save_points.h"
 
+namespace zrt::save_errors_test {
+
 using namespace zrt::testing;
 
 TEST_CASE("an I/O error at any call of a save never commits half, is told, and training goes on to the same bits") {
@@ -50,3 +52,5 @@ TEST_CASE("an I/O error at any call of a save never commits half, is told, and t
     }
   }
 }
+
+}  // namespace zrt::save_errors_test

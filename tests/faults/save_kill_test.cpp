@@ -1,6 +1,8 @@
 // A save that is killed at every call that changes a file.
 #include "tests/faults/save_points.h"
 
+namespace zrt::save_kill_test {
+
 using namespace zrt::testing;
 
 TEST_CASE("a run killed at any call of a save leaves the old or the new checkpoint, each whole, and goes on from it") {
@@ -64,3 +66,5 @@ TEST_CASE("a save that replaces a broken checkpoint of its step, killed at any c
     CHECK(after > 5);
   }
 }
+
+}  // namespace zrt::save_kill_test

@@ -1,6 +1,8 @@
 // SIGUSR1 saves and goes on, SIGTERM saves and stops; among several processes SIGTERM only tells and ends.
 #include "faults/process.h"
 
+namespace zrt::signals_test {
+
 using namespace zrt::testing;
 
 namespace {
@@ -159,3 +161,5 @@ TEST_CASE("launch asks processes below mpirun to save and stop, which mpirun wou
     return true;
   });
 }
+
+}  // namespace zrt::signals_test

@@ -12,6 +12,8 @@
 #include "core/error.h"
 #include "tests/faults/faults.h"
 
+namespace zrt::stop_calls_test {
+
 using namespace zrt::comm;
 using namespace std::chrono_literals;
 using zrt::testing::contains;
@@ -147,3 +149,5 @@ TEST_CASE("whichever collective a process stops before or in, the others name bo
     }
   }
 }
+
+}  // namespace zrt::stop_calls_test

@@ -1,6 +1,8 @@
 // Ranks that stop and are not dead (SIGSTOP): the others end within the time-out and name the rank and the operation.
 #include "faults/process.h"
 
+namespace zrt::stop_test {
+
 using namespace zrt::testing;
 
 namespace {
@@ -121,3 +123,5 @@ TEST_CASE("a thread whose disk hangs in a save ends the run after the save's tim
   CHECK(run_command(run.train()).code == 0);
   run.check_end();
 }
+
+}  // namespace zrt::stop_test

@@ -3,6 +3,8 @@
 #include "tests/data_folder.h"
 #include "tests/fuzz/target.h"
 
+namespace zrt::replay_test {
+
 using namespace zrt::fuzz;
 
 TEST_CASE("readers accept what our writers write") {
@@ -33,3 +35,5 @@ TEST_CASE("readers survive the inputs that fuzzers found, and every seed cut sho
     SUCCEED();
   }
 }
+
+}  // namespace zrt::replay_test

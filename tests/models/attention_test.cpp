@@ -7,6 +7,8 @@
 #include "models/kernels/cuda/attention_order.h"
 #include "tests/models/kernel_data.h"
 
+namespace zrt::attention_test {
+
 using zrt::core::DType;
 using namespace zrt::models;
 using namespace zrt::test;
@@ -238,3 +240,5 @@ TEST_CASE("attention of one new token equals the last row of attention over all 
   }
   zrt::core::set_threads(1);
 }
+
+}  // namespace zrt::attention_test

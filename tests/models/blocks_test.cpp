@@ -8,6 +8,8 @@
 #include "tests/models/golden.h"
 #include "tests/models/kernel_data.h"
 
+namespace zrt::blocks_test {
+
 using zrt::core::DType;
 using namespace zrt::models;
 using namespace zrt::test;
@@ -348,3 +350,5 @@ TEST_CASE("blocks refuse types, lengths and tokens they cannot compute with", "[
   CHECK_THROWS_WITH(model.blocks[1]->forward_workspace_bytes({1, 17}), Contains("model.sequence"));
   CHECK_THROWS_WITH(model.blocks[1]->forward_workspace_bytes({1, 16, DType::bf16, DType::f16}), Contains("fp16"));
 }
+
+}  // namespace zrt::blocks_test

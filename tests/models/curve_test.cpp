@@ -10,6 +10,8 @@
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 
+namespace zrt::curve_test {
+
 using namespace zrt::test;
 using zrt::core::DType;
 using zrt::models::Gpt2Config;
@@ -146,3 +148,5 @@ TEMPLATE_TEST_CASE("fifteen steps with fp8 products stay near those of bf16", ""
     CHECK(rounded[step] == Approx(plain[step]).epsilon(0.03));
   }
 }
+
+}  // namespace zrt::curve_test

@@ -13,6 +13,8 @@
 #include "models/data/tokenizer.h"
 #include "models/data/validation_split.h"
 
+namespace zrt::data_build_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::error_of;
@@ -331,3 +333,5 @@ TEST_CASE("progress counts all text of both passes", "[data]") {
   CHECK(written == size);
   CHECK(calls > 4);
 }
+
+}  // namespace zrt::data_build_test

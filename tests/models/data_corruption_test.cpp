@@ -3,6 +3,8 @@
 #include "core/error.h"
 #include "data_files.h"
 
+namespace zrt::data_corruption_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::TemporaryFolder;
@@ -126,3 +128,5 @@ TEST_CASE("a dataset without documents is whole", "[data]") {
   test::write_dataset(pair.prefix, 300, {});
   CHECK(test::read_dataset(pair.prefix, 300).empty());
 }
+
+}  // namespace zrt::data_corruption_test

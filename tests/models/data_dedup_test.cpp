@@ -10,6 +10,8 @@
 #include "models/data/duplicates.h"
 #include "models/data/gpt_dataset.h"
 
+namespace zrt::data_dedup_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::error_of;
@@ -224,3 +226,5 @@ TEST_CASE("a description of other data, or of a file elsewhere, is refused", "[d
   for (const char* path : {"../a.model", "/etc/passwd", "..", "."})
     CHECK(contains(with("tokenizer_file", path), "key 'tokenizer_file' is"));
 }
+
+}  // namespace zrt::data_dedup_test

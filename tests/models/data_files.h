@@ -12,7 +12,7 @@
 #include "models/data/indexed_dataset.h"
 #include "models/data/indexed_dataset_writer.h"
 
-namespace test {
+namespace zrt::test {
 
 class TemporaryFolder {
  public:
@@ -82,4 +82,4 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-}  // namespace test
+}  // namespace zrt::test

@@ -6,6 +6,8 @@
 #include "data_files.h"
 #include "tests/data_folder.h"
 
+namespace zrt::data_indexed_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::DocumentList;
@@ -202,3 +204,5 @@ TEST_CASE("a bad description is refused by key", "[data]") {
   test::write_file(path, "");
   CHECK(contains(error_of<DataError>([&] { read_meta(prefix); }), path));
 }
+
+}  // namespace zrt::data_indexed_test

@@ -5,6 +5,8 @@
 #include "models/data/gpt_dataset.h"
 #include "models/data/llmc_dataset.h"
 
+namespace zrt::data_llmc_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::error_of;
@@ -135,3 +137,5 @@ TEST_CASE("damaged token files are refused by name", "[data]") {
   test::write_file(path, shard<uint32_t>({1, 0xFFFFFFFFu}, llama3, 7));
   CHECK(contains(error_of<DataError>([&] { documents_of(*open_documents(path)); }), "token 1 is 4294967295"));
 }
+
+}  // namespace zrt::data_llmc_test

@@ -7,6 +7,8 @@
 #include "models/data/numpy_random.h"
 #include "tests/data_folder.h"
 
+namespace zrt::data_numpy_test {
+
 using zrt::models::data::numpy_sum;
 using zrt::models::data::NumpyRandom;
 
@@ -63,3 +65,5 @@ TEST_CASE("sums equal numpy's to the last bit", "[data]") {
     CHECK(numpy_sum(values) == item["sum"].get<double>());
   }
 }
+
+}  // namespace zrt::data_numpy_test

@@ -7,6 +7,8 @@
 #include "models/data/sampler.h"
 #include "tests/data_folder.h"
 
+namespace zrt::data_order_test {
+
 using namespace zrt::models::data;
 using test::distinct_documents;
 using test::options_for;
@@ -83,3 +85,5 @@ TEST_CASE("each sample of an epoch is read once across changes of ranks and batc
     CHECK(static_cast<int64_t>(first_tokens.size()) == consumed);  // different samples are different text
   }
 }
+
+}  // namespace zrt::data_order_test

@@ -8,7 +8,7 @@
 #include "data_files.h"
 #include "models/data/gpt_dataset.h"
 
-namespace test {
+namespace zrt::test {
 
 // Documents whose tokens all differ.
 inline DocumentList distinct_documents(const std::vector<int32_t>& lengths) {
@@ -44,4 +44,4 @@ inline zrt::models::data::GptDatasetOptions options_for(const std::string& prefi
   return options;
 }
 
-}  // namespace test
+}  // namespace zrt::test

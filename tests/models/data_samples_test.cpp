@@ -14,6 +14,8 @@
 #include "models/data/sampler.h"
 #include "tests/data_folder.h"
 
+namespace zrt::data_samples_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::distinct_documents;
@@ -262,3 +264,5 @@ TEST_CASE("threads read one dataset at the same time", "[data]") {
   for (std::thread& thread : threads) thread.join();
   for (const int64_t sum : sums) CHECK(sum == sums[0]);
 }
+
+}  // namespace zrt::data_samples_test

@@ -9,6 +9,8 @@
 #include "models/data/sentencepiece_training.h"
 #include "models/data/utf8.h"
 
+namespace zrt::data_sentencepiece_test {
+
 using namespace zrt::models::data;
 using test::contains;
 using test::error_of;
@@ -242,3 +244,5 @@ TEST_CASE("a hostile character map never reaches the library", "[data]") {
   CHECK(tokenizer.decode(encode(tokenizer, languages()[0])) == languages()[0]);
   CHECK(encode(tokenizer, languages()[0]) == encode(SentencePieceTokenizer(model(), "y.model"), languages()[0]));
 }
+
+}  // namespace zrt::data_sentencepiece_test

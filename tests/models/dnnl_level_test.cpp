@@ -17,3 +17,7 @@ TEST_CASE("oneDNN is held to the level of instruction sets of the process", "[cp
   CHECK(used == levels[level]);
 }
 #endif
+
+namespace zrt::dnnl_level_test {
+
+}  // namespace zrt::dnnl_level_test

@@ -3,6 +3,8 @@
 #include "models/kernels/kernels.h"
 #include "tests/models/kernel_data.h"
 
+namespace zrt::embedding_test {
+
 using zrt::core::DType;
 using namespace zrt::models;
 using namespace zrt::test;
@@ -153,3 +155,5 @@ TEST_CASE("embedding gradients have the same bits with one thread and with two")
   CHECK(results[0] == results[2]);
   CHECK(results[1] == results[3]);
 }
+
+}  // namespace zrt::embedding_test

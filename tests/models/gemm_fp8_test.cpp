@@ -10,6 +10,8 @@
 #include "models/kernels/gemm.h"
 #include "tests/models/kernel_data.h"
 
+namespace zrt::gemm_fp8_test {
+
 using zrt::core::DType;
 using zrt::models::Epilogue;
 using zrt::models::find_gemm;
@@ -227,3 +229,5 @@ TEST_CASE("the scale of a tensor is the largest power of two that leaves it with
   CHECK(fp8_exponent(0x7f800000u) == 0);
   CHECK(fp8_exponent(0x7fc00000u) == 0);
 }
+
+}  // namespace zrt::gemm_fp8_test

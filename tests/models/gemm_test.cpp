@@ -8,6 +8,8 @@
 #include "core/parallel.h"
 #include "tests/models/kernel_data.h"
 
+namespace zrt::gemm_test {
+
 using zrt::core::DType;
 using zrt::models::Epilogue;
 using zrt::models::find_gemm;
@@ -238,3 +240,5 @@ TEST_CASE("products that cannot be made are refused by name") {
   twice.add = twice.accumulate = true;
   CHECK_THROWS_WITH(find_gemm(twice), Catch::Matchers::Contains("add") && Catch::Matchers::Contains("4x4x4"));
 }
+
+}  // namespace zrt::gemm_test

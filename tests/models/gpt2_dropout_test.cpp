@@ -7,6 +7,8 @@
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 
+namespace zrt::gpt2_dropout_test {
+
 using namespace zrt::test;
 using zrt::core::DType;
 using zrt::models::Gpt2Config;
@@ -137,3 +139,5 @@ TEST_CASE("dropout of one in ten keeps nine in ten elements and scales them by 1
   const double n = static_cast<double>(elements);
   CHECK(std::abs(static_cast<double>(kept) - 0.9 * n) < 4 * std::sqrt(n * 0.9 * 0.1));
 }
+
+}  // namespace zrt::gpt2_dropout_test

@@ -8,6 +8,8 @@
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
 
+namespace zrt::gradient_test {
+
 using namespace zrt::test;
 using zrt::core::DType;
 using zrt::models::Gpt2Config;
@@ -226,3 +228,5 @@ TEMPLATE_TEST_CASE("evaluation and token-by-token decoding give the loss and the
   CHECK(std::abs(runner.evaluate(batch) - expected.loss_sum) < tolerance * expected.loss_sum);
   CHECK(distance(runner.decode(batch), expected.logits) < tolerance);
 }
+
+}  // namespace zrt::gradient_test

@@ -3,6 +3,8 @@
 #include "catch.h"
 #include "core/error.h"
 
+namespace zrt::kernel_file_test {
+
 using namespace zrt::models;
 using Catch::Matchers::Contains;
 using zrt::core::ConfigError;
@@ -71,3 +73,5 @@ TEST_CASE("products look their algorithm up by their whole text") {
   CHECK(!listed_algorithm(spec));
   use_kernel_file({});
 }
+
+}  // namespace zrt::kernel_file_test

@@ -7,6 +7,8 @@
 #include "models/kernels/rounding.h"
 #include "tests/models/shifted_buffer.h"
 
+namespace zrt::kernels_test {
+
 using zrt::core::DType;
 using namespace zrt::models;
 using namespace zrt::test;
@@ -444,3 +446,5 @@ TEST_CASE("results do not depend on the number of threads") {
 TEST_CASE("the kernels refuse types the CPU does not compute in") {
   CHECK_THROWS_WITH(gelu(DType::i32, nullptr, nullptr, 0), Catch::Matchers::Contains("int32"));
 }
+
+}  // namespace zrt::kernels_test

@@ -13,12 +13,12 @@ Vec turned(const Vec& w, int64_t rows, int64_t columns) {
   return t;
 }
 
-struct Norm {
+struct RmsNorm {
   Vec y, normalized, inverse;  // inverse: 1 / root mean square of each row
 };
 
-Norm rms_norm(const Vec& x, const Vec& gain, double epsilon, int64_t rows, int64_t C) {
-  Norm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
+RmsNorm rms_norm(const Vec& x, const Vec& gain, double epsilon, int64_t rows, int64_t C) {
+  RmsNorm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
   for (int64_t r = 0; r < rows; ++r) {
     double square = 0;
     for (int64_t c = 0; c < C; ++c) square += x[r * C + c] * x[r * C + c] / static_cast<double>(C);
@@ -31,7 +31,7 @@ Norm rms_norm(const Vec& x, const Vec& gain, double epsilon, int64_t rows, int64
   return n;
 }
 
-Vec rms_norm_backward(const Vec& dy, const Norm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain) {
+Vec rms_norm_backward(const Vec& dy, const RmsNorm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain) {
   Vec dx(rows * C);
   for (int64_t r = 0; r < rows; ++r) {
     double slope = 0;
@@ -65,12 +65,12 @@ double sigmoid(double x) {
 }
 
 // A transformer layer; forward keeps what backward needs.
-struct Layer {
+struct LlamaReferenceLayer {
   Sizes s;
   const models::LlamaConfig& config;
   int64_t number;
   const Tensors& w;
-  Norm norm1, norm2;
+  RmsNorm norm1, norm2;
   Vec qkv, probs, attended, gate, up, hidden;
 
   std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
@@ -177,11 +177,11 @@ ReferenceResult reference(const models::LlamaConfig& config, const Tensors& para
     const auto row = params.at(embedding).begin() + batch.tokens[r] * C;
     x.insert(x.end(), row, row + C);
   }
-  std::vector<Layer> layers;
+  std::vector<LlamaReferenceLayer> layers;
   for (int64_t l = 0; l < config.layers; ++l) layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}});
-  for (Layer& layer : layers) layer.forward(x);
+  for (LlamaReferenceLayer& layer : layers) layer.forward(x);
   const Vec& gain = params.at("model.norm.weight");
-  const Norm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
+  const RmsNorm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
 
   const char* output = config.tied ? embedding : "lm_head.weight";
   Vec d = head(norm.y, params.at(output), batch, C, scale, g.at(output), result);

@@ -9,6 +9,8 @@
 #include "models/model.h"
 #include "tests/data_folder.h"
 
+namespace zrt::llama_test {
+
 using namespace zrt::models;
 using Catch::Matchers::Contains;
 
@@ -82,3 +84,5 @@ TEST_CASE("contradictory sizes of a Llama are refused by the name of their key")
   config = good, config.rms_norm_eps = 0;
   CHECK_THAT(message(config), Contains("model.rms_norm_eps is 0"));
 }
+
+}  // namespace zrt::llama_test

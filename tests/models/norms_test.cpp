@@ -3,6 +3,8 @@
 #include "models/kernels/kernels.h"
 #include "tests/models/shifted_buffer.h"
 
+namespace zrt::norms_test {
+
 using zrt::core::DType;
 using namespace zrt::models;
 using namespace zrt::test;
@@ -124,3 +126,5 @@ TEST_CASE("a residual sum with its norm gives the bits of the two one after the 
                 1e-5f, rows, C);
   CHECK(rstd == expected_rstd);
 }
+
+}  // namespace zrt::norms_test

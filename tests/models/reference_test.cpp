@@ -4,6 +4,8 @@
 #include "catch.h"
 #include "tests/models/golden.h"
 
+namespace zrt::reference_test {
+
 using namespace zrt::test;
 using zrt::models::Gpt2Config;
 using zrt::models::LlamaConfig;
@@ -129,3 +131,5 @@ TEST_CASE("clipping divides by (norm + 1e-6) / limit, and only when that exceeds
   CHECK(clip_gradients(small, 0) == 5);
   CHECK(small.at("b")[0] == 4);
 }
+
+}  // namespace zrt::reference_test

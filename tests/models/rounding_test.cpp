@@ -5,6 +5,8 @@
 #include "catch.h"
 #include "tests/models/shifted_buffer.h"
 
+namespace zrt::rounding_test {
+
 using zrt::core::bf16;
 using zrt::core::DType;
 using zrt::core::RngKey;
@@ -94,3 +96,5 @@ TEST_CASE("casts round to nearest from every type to every other") {
   CHECK(std::isnan(y.values().at(n - 1)));
   CHECK(y.values().at(n - 2) == expected.at(n - 2));
 }
+
+}  // namespace zrt::rounding_test

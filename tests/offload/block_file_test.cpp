@@ -9,6 +9,8 @@
 #include "offload/block_file_fixture.h"
 #include "offload/refused.h"
 
+namespace zrt::block_file_test {
+
 using namespace zrt::testing;
 using zrt::core::DataError;
 using zrt::core::ProgramError;
@@ -336,3 +338,5 @@ TEST_CASE("sizes, places and addresses that direct I/O cannot use are refused") 
     CHECK_THROWS_AS(BlockFile(wrong), ProgramError);
   }
 }
+
+}  // namespace zrt::block_file_test

@@ -10,6 +10,8 @@
 #include "core/error.h"
 #include "temporary_folder.h"
 
+namespace zrt::extent_reader_test {
+
 using namespace zrt;
 using offload::block_alignment;
 using offload::BlockFile;
@@ -83,3 +85,5 @@ TEST_CASE("Parts of extents are whole pieces of what was written") {
   ExtentReader reader(f.file);
   CHECK_THROWS_AS(reader.read(block_alignment, extent_bytes, extent_bytes - 1, f.memory, 2), core::ProgramError);
 }
+
+}  // namespace zrt::extent_reader_test

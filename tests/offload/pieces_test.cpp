@@ -8,6 +8,8 @@
 
 #include "offload/block_file_fixture.h"
 
+namespace zrt::pieces_test {
+
 using namespace zrt::testing;
 using zrt::offload::Memory;
 using zrt::offload::PieceMover;
@@ -155,3 +157,5 @@ TEST_CASE("when the kernel takes no request, those in flight are waited for") {
   CHECK(message_of([&] { rig.write(); }) == "no more");
   CHECK(rig.disk.in_flight == 0);
 }
+
+}  // namespace zrt::pieces_test

@@ -11,6 +11,8 @@
 #include "offload/block_file_fixture.h"
 #include "offload/refused.h"
 
+namespace zrt::scratch_file_test {
+
 using namespace zrt::testing;
 using zrt::offload::ScratchFile;
 
@@ -181,3 +183,5 @@ TEST_CASE("what is no regular file is left alone, and so is a file that took the
   }
   CHECK(std::filesystem::file_size(path) == 8);
 }
+
+}  // namespace zrt::scratch_file_test

@@ -15,7 +15,7 @@
 #include "tests/data_folder.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::adam_test {
 namespace {
 
 using core::to_float;
@@ -246,4 +246,4 @@ TEST_CASE("a count that is no multiple of 64 or a type without arithmetic is ref
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::adam_test

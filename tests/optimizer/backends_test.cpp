@@ -8,7 +8,7 @@
 #include "core/philox.h"
 #include "optimizer/backend.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::backends_test {
 namespace {
 
 using core::DType;
@@ -276,4 +276,4 @@ TEST_CASE("sums of squares have the host's limbs at every device, for all types,
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::backends_test

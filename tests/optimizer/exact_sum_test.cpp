@@ -13,7 +13,7 @@
 #include "optimizer/norm_kernels.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::exact_sum_test {
 namespace {
 
 using core::DType;
@@ -215,4 +215,4 @@ TEST_CASE("tiny and huge elements mix exactly, and what no sum can hold is flagg
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::exact_sum_test

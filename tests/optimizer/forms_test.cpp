@@ -14,7 +14,7 @@
 #include "optimizer/scalars.h"
 #include "thread_counts.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::forms_test {
 namespace {
 
 using core::DType;
@@ -305,4 +305,4 @@ TEST_CASE("a skipped step changes nothing") {
   }
 }
 
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::forms_test

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "tests/optimizer/goldens.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::loss_scale_test {
 namespace {
 
 TEST_CASE("the dynamic loss scale moves as DeepSpeed's does, and ends the run at its minimum") {
@@ -45,4 +45,4 @@ TEST_CASE("the error at the minimum names the scale, its key and what to try") {
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::loss_scale_test

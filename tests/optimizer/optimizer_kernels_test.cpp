@@ -11,7 +11,7 @@
 #include "optimizer/lion_kernels.h"
 #include "optimizer/sgd_kernels.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::optimizer_kernels_test {
 namespace {
 
 constexpr int64_t n = 331;  // no multiple of any vector
@@ -216,4 +216,4 @@ TEST_CASE("Adafactor's directions and updates give the bits of scalar code", "[c
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::optimizer_kernels_test

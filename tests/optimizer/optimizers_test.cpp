@@ -8,7 +8,7 @@
 #include "optimizer/optimizer.h"
 #include "tests/optimizer/goldens.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::optimizers_test {
 namespace {
 
 using core::DType;
@@ -269,4 +269,4 @@ TEST_CASE("a schedule's betas replace the optimizer's own, in Adam and Lion") {
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::optimizers_test

@@ -5,7 +5,7 @@
 #include "catch.h"
 #include "tests/optimizer/goldens.h"
 
-namespace zrt::optimizer {
+namespace zrt::optimizer::schedule_test {
 namespace {
 
 Schedule make(ScheduleType type, WarmupType warmup, int64_t steps, int64_t total) {
@@ -127,4 +127,4 @@ TEST_CASE("one cycle and the range test follow DeepSpeed step by step, momentum 
 }
 
 }  // namespace
-}  // namespace zrt::optimizer
+}  // namespace zrt::optimizer::schedule_test

@@ -8,6 +8,8 @@
 #include "optimizer/zero.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::unit_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using optimizer::make_units;
@@ -168,3 +170,5 @@ TEST_CASE("a stage outside 0 to 3 is refused with the legal ones") {
     CHECK((zero.weights == full) == (stage < 3));
   }
 }
+
+}  // namespace zrt::unit_test

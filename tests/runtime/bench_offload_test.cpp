@@ -7,6 +7,8 @@
 #include "runtime/draw/figure.h"
 #include "temporary_folder.h"
 
+namespace zrt::bench_offload_test {
+
 using namespace zrt;
 using runtime::OffloadBench;
 using runtime::OffloadRun;
@@ -111,3 +113,5 @@ TEST_CASE("A figure has a line for every placement, with gaps where it does not 
   CHECK(svg.find("nan") == std::string::npos);
   CHECK(svg.find("other") != std::string::npos);
 }
+
+}  // namespace zrt::bench_offload_test

@@ -13,6 +13,8 @@
 #include "runtime/checkpoint/tensor_set.h"
 #include "temporary_folder.h"
 
+namespace zrt::checkpoint_files_test {
+
 using namespace zrt;
 using namespace zrt::runtime::checkpoint;
 namespace fs = std::filesystem;
@@ -357,3 +359,5 @@ TEST_CASE("A missing shard, or one of another checkpoint, is seen before a tenso
   twice[1] = twice[0];
   CHECK(!message([&] { TensorSet(checkpoint, twice); }).empty());
 }
+
+}  // namespace zrt::checkpoint_files_test

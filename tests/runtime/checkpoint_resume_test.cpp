@@ -7,6 +7,8 @@
 #include "runtime/toy_model.h"
 #include "temporary_folder.h"
 
+namespace zrt::checkpoint_resume_test {
+
 using namespace zrt;
 using testing::Setting;
 using Run = testing::SavingRun;
@@ -203,3 +205,5 @@ TEST_CASE("States of any form and weights without a master go on as if they had 
     }
   }
 }
+
+}  // namespace zrt::checkpoint_resume_test

@@ -7,6 +7,8 @@
 #include "core/error.h"
 #include "temporary_folder.h"
 
+namespace zrt::cluster_test {
+
 using namespace zrt;
 using nlohmann::json;
 using runtime::Cluster;
@@ -220,3 +222,5 @@ TEST_CASE("A cluster's file may say how fast the host computes, what that costs 
   document["disk"]["read_bytes_per_second"] = figure(0);
   contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
 }
+
+}  // namespace zrt::cluster_test

@@ -6,6 +6,8 @@
 #include "tests/runtime/mutate.h"
 #include "tests/runtime/subjects.h"
 
+namespace zrt::collective_faults_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Op;
@@ -195,3 +197,5 @@ TEST_CASE("a circle over two lanes is found where every rank's own order is soun
     }
   }
 }
+
+}  // namespace zrt::collective_faults_test

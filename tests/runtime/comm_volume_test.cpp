@@ -2,6 +2,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::comm_volume_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::OpKind;
@@ -77,3 +79,5 @@ TEST_CASE("reuse at the turn saves one gather of the last block") {
   };
   CHECK(gathers(false) - gathers(true) == 1024 / 2);  // 24 × 40, padded
 }
+
+}  // namespace zrt::comm_volume_test

@@ -4,6 +4,8 @@
 #include "tests/data_folder.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_batch_test {
+
 using namespace zrt::runtime;
 using nlohmann::json;
 
@@ -53,3 +55,5 @@ TEST_CASE("auto in the batch triple is an error that says it was never filled") 
   CHECK(has(error, "train_batch_size = \"auto\" (ds.json:1)"));
   CHECK(has(error, "never filled"));
 }
+
+}  // namespace zrt::config_batch_test

@@ -6,6 +6,8 @@
 #include "runtime/config/json_reader.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_fuzz_test {
+
 using namespace zrt::runtime;
 using namespace zrt::runtime::configuration;
 
@@ -136,3 +138,5 @@ TEST_CASE("mutated resolved files load or end in a typed error") {
   }
   std::filesystem::remove(file);
 }
+
+}  // namespace zrt::config_fuzz_test

@@ -10,6 +10,8 @@
 #include "tests/data_folder.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_keys_test {
+
 using namespace zrt::runtime;
 using namespace zrt::runtime::configuration;
 using nlohmann::json;
@@ -198,3 +200,5 @@ TEST_CASE("a number is an integer only when it is whole and fits 64 bits") {
   CHECK(coerce(t_int, true, true) == json(1));
   CHECK(!coerce(t_int, true, "99999999999999999999"));
 }
+
+}  // namespace zrt::config_keys_test

@@ -3,6 +3,8 @@
 #include "runtime/config/presets.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_load_test {
+
 using namespace zrt::runtime;
 using zrt::core::DType;
 using zrt::optimizer::ScheduleType;
@@ -438,3 +440,5 @@ TEST_CASE("a run on a GPU may name a kernel file") {
   CHECK(parsed(R"("run": {"device": "cuda", "kernel_table": "t.json"},)").run.kernel_table == "t.json");
   CHECK(parsed("").run.kernel_table.empty());
 }
+
+}  // namespace zrt::config_load_test

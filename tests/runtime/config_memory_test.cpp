@@ -4,6 +4,8 @@
 
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_memory_test {
+
 using namespace zrt::runtime;
 using zrt::core::Tier;
 using Names = std::vector<std::string>;
@@ -315,3 +317,5 @@ TEST_CASE("a run's placement is re-created from its resolved file") {
   CHECK(load_resolved(file).warnings.empty());
   std::filesystem::remove(file);
 }
+
+}  // namespace zrt::config_memory_test

@@ -5,6 +5,8 @@
 #include "runtime/config/text.h"
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_reader_test {
+
 using namespace zrt::runtime;
 using namespace zrt::runtime::configuration;
 using nlohmann::json;
@@ -104,3 +106,5 @@ TEST_CASE("the nearest word is found, and none when nothing is close") {
   CHECK(valid_utf8("\u00e9\u20ac\U0001F600"));
   for (const char* bad : {"\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80"}) CHECK(!valid_utf8(bad));
 }
+
+}  // namespace zrt::config_reader_test

@@ -2,6 +2,8 @@
 
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_refuse_test {
+
 using namespace zrt::runtime;
 
 namespace {
@@ -278,3 +280,5 @@ TEST_CASE("an override that is not of the form key=value is a usage error") {
   CHECK_THROWS_AS(parsed("", {"run.out=\xff"}), zrt::core::Error);
   CHECK_THROWS_AS(parsed("", {"run.steps=\xff"}), zrt::core::Error);
 }
+
+}  // namespace zrt::config_refuse_test

@@ -4,6 +4,8 @@
 
 #include "tests/runtime/config_helpers.h"
 
+namespace zrt::config_resolved_test {
+
 using namespace zrt::runtime;
 using nlohmann::json;
 
@@ -110,3 +112,5 @@ TEST_CASE("only keys of the table can be recorded") {
   Config config = example();
   CHECK_THROWS_AS(record_inferred(config, "run.outt", "x"), zrt::core::ProgramError);
 }
+
+}  // namespace zrt::config_resolved_test

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "runtime/control_ops.h"
 
-namespace zrt::runtime {
+namespace zrt::runtime::control_test {
 namespace {
 
 using test::Visible;
@@ -111,4 +111,4 @@ TEST_CASE("a loss scale that cannot fall is a fault, which the host throws") {
 }
 
 }  // namespace
-}  // namespace zrt::runtime
+}  // namespace zrt::runtime::control_test

@@ -9,6 +9,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::crew_test {
+
 using namespace zrt;
 using namespace zrt::runtime;
 using namespace std::chrono_literals;
@@ -70,3 +72,5 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
   CHECK(reason.find("missing ranks: 1; waiting ranks: 0, 2") != std::string::npos);
   CHECK(reason.find("timed out after 300 ms") != std::string::npos);
 }
+
+}  // namespace zrt::crew_test

@@ -6,6 +6,8 @@
 #include "runtime/draw/page.h"
 #include "runtime/draw/svg.h"
 
+namespace zrt::draw_test {
+
 using namespace zrt::runtime::draw;
 
 namespace {
@@ -134,3 +136,5 @@ TEST_CASE("Numbers carry the unit of their axis") {
   CHECK(number_text(0.25, Unit::plain) == "0.25");
   CHECK(number_text(123456, Unit::plain) == "123456");
 }
+
+}  // namespace zrt::draw_test

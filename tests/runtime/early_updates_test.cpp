@@ -13,6 +13,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::early_updates_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using core::Tier;
@@ -224,3 +226,5 @@ TEST_CASE(
     }
   }
 }
+
+}  // namespace zrt::early_updates_test

@@ -2,6 +2,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::equivalence_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -47,3 +49,5 @@ TEST_CASE("a different global batch does not agree") {
   s.micro_batch = 11;
   CHECK(relative_l2(run(model, s).weights, reference.weights) > 1e-3);
 }
+
+}  // namespace zrt::equivalence_test

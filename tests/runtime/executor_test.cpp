@@ -14,6 +14,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::executor_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -251,3 +253,5 @@ TEST_CASE("the first block gets the dropout index and the saved state of its own
     }
   }
 }
+
+}  // namespace zrt::executor_test

@@ -5,6 +5,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::exposed_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -74,3 +76,5 @@ TEST_CASE("A collective that runs beside computation is not exposed", "[cpu]") {
   CHECK(m.exposed_seconds >= 0.95 * slow_seconds);
   CHECK(m.exposed_seconds < 0.6 * all);
 }
+
+}  // namespace zrt::exposed_test

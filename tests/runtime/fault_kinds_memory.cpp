@@ -17,7 +17,7 @@ using runtime::OpKind;
 using runtime::Program;
 using runtime::Use;
 
-Program& step(Broken& broken) {
+Program& step_of(Broken& broken) {
   return program_of(broken.set, "step");
 }
 
@@ -45,7 +45,7 @@ bool ordered(const Program& program, OpId a, OpId b) {
 // Calls change(op, wait) for the waits of a step until it says that it has made the nth change that leaves the two ops
 // unordered; changes that leave them ordered are undone.
 bool change_wait(Broken& broken, size_t n, const std::function<void(Program&, Op&, OpId)>& change) {
-  Program& program = step(broken);
+  Program& program = step_of(broken);
   for (OpId id = 0; id < program.ops.size(); ++id) {
     const auto waits = program.ops[id].waits;
     for (OpId wait : waits) {
@@ -73,7 +73,7 @@ bool wait_for_another(Broken& broken, size_t n) {
 
 // The compute lane waits for nothing of the nth other lane whose waits order what no other does.
 bool forget_lane(Broken& broken, size_t n) {
-  Program& program = step(broken);
+  Program& program = step_of(broken);
   for (uint8_t lane = 1; lane < broken.set.lanes.size(); ++lane) {
     Program changed = program;
     for (Op& op : changed.ops) {
@@ -96,7 +96,7 @@ bool forget_lane(Broken& broken, size_t n) {
 // The nth change of an op from its lane to another that `fits`.
 bool change_lane(Broken& broken, size_t n,
                  const std::function<bool(runtime::LaneKind from, runtime::LaneKind to)>& fits) {
-  Program& program = step(broken);
+  Program& program = step_of(broken);
   for (Op& op : program.ops) {
     for (uint8_t lane = 0; lane < broken.set.lanes.size(); ++lane) {
       if (lane == op.lane || !fits(broken.set.lanes[op.lane].kind, broken.set.lanes[lane].kind) || n-- > 0) continue;
@@ -122,7 +122,7 @@ std::vector<BufferId> used(const Broken& broken) {
 
 // The nth pair of a buffer that is written while another is between its write and its last read gets its bytes.
 bool reuse_early(Broken& broken, size_t n) {
-  const Program& program = step(broken);
+  const Program& program = step_of(broken);
   std::vector<std::pair<OpId, const Access*>> all;
   runtime::for_each_execution(program, 1, [&](OpId id, uint32_t) {
     for (const Access& access : program.ops[id].accesses) all.emplace_back(id, &access);
@@ -180,7 +180,7 @@ bool move_kept(Broken& broken, size_t n) {
 
 // Reads another slot of a buffer that has several.
 bool change_slot(Broken& broken, size_t n) {
-  for (Op& op : step(broken).ops) {
+  for (Op& op : step_of(broken).ops) {
     for (Access& access : op.accesses) {
       if (access.use == Use::write || broken.set.buffers[access.buffer].slots == 1 || n-- > 0) continue;
       access.slot.first = access.slot.first == 0 ? 1 : access.slot.first - 1;
@@ -192,7 +192,7 @@ bool change_slot(Broken& broken, size_t n) {
 
 bool leave_slots(Broken& broken, size_t n) {
   const auto ids = used(broken);
-  for (Op& op : step(broken).ops) {
+  for (Op& op : step_of(broken).ops) {
     for (Access& access : op.accesses) {
       if (!std::binary_search(ids.begin(), ids.end(), access.buffer) || n-- > 0) continue;
       access.slot.first += broken.set.buffers[access.buffer].slots;
@@ -204,7 +204,7 @@ bool leave_slots(Broken& broken, size_t n) {
 
 // An op in front of its neighbour, which writes what it reads.
 bool swap_with_writer(Broken& broken, size_t n) {
-  Program& program = step(broken);
+  Program& program = step_of(broken);
   for (const runtime::Segment& segment : program.segments) {
     for (OpId id = segment.first + 1; id < segment.first + segment.count; ++id) {
       bool reads = false;

@@ -6,6 +6,8 @@
 #include "runtime/verifier.h"
 #include "tests/runtime/subjects.h"
 
+namespace zrt::fault_kinds_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -65,3 +67,5 @@ TEST_CASE("every kind of fault of lanes, waits, buffers and slots is rejected wi
 TEST_CASE("every kind of fault of weights, gradients, microbatches and order is rejected with both ops") {
   for (const FaultKind& kind : meaning_faults()) check_kind(kind);
 }
+
+}  // namespace zrt::fault_kinds_test

@@ -4,6 +4,8 @@
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::forms_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using core::Category;
@@ -148,3 +150,5 @@ TEST_CASE("the tier that states of any form live in, and where they are updated,
     }
   }
 }
+
+}  // namespace zrt::forms_test

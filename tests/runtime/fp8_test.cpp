@@ -3,6 +3,8 @@
 #include "models/kernels/gemm.h"
 #include "runtime/harness.h"
 
+namespace zrt::fp8_test {
+
 namespace {
 
 using namespace zrt;
@@ -53,3 +55,5 @@ TEST_CASE("the workspaces of a plan hold the rounded operands of fp8 products") 
   // A byte for each element at least.
   CHECK(workspace(true) >= workspace(false) + 192 * (96 + 48));
 }
+
+}  // namespace zrt::fp8_test

@@ -1,6 +1,8 @@
 // The invariance contract on GPT-2.
 #include "runtime/model_invariance.h"
 
+namespace zrt::gpt2_invariance_test {
+
 namespace {
 
 using namespace zrt;
@@ -42,3 +44,5 @@ TEST_CASE("The same run with the same seed gives the same bits and another seed 
 TEST_CASE("A serialized run of GPT-2 holds exactly the live bytes the plan says, category by category") {
   testing::check_live_bytes(0.1f, tiny);
 }
+
+}  // namespace zrt::gpt2_invariance_test

@@ -11,6 +11,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::host_lanes_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Use;
@@ -206,3 +208,5 @@ TEST_CASE("a lane of the host that writes past the end of a buffer is found") {
   CHECK_THROWS_WITH(rig.run("watched"),
                     Catch::Contains("op 'look at h0'") && Catch::Contains("past the end of buffer 'h0'"));
 }
+
+}  // namespace zrt::host_lanes_test

@@ -16,6 +16,8 @@
 #include "temporary_folder.h"
 #include "tests/data_folder.h"
 
+namespace zrt::hugging_face_test {
+
 using namespace zrt;
 using namespace zrt::runtime::checkpoint;
 namespace fs = std::filesystem;
@@ -157,3 +159,5 @@ TEST_CASE("An index that leads out of its folder is refused") {
     CHECK(message([&] { open_hugging_face(folder.path / "llama"); }).find("no plain file name") != std::string::npos);
   }
 }
+
+}  // namespace zrt::hugging_face_test

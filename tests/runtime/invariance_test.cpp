@@ -5,6 +5,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::invariance_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -115,3 +117,5 @@ TEST_CASE("different reduce_every agree in fp32") {
     }
   }
 }
+
+}  // namespace zrt::invariance_test

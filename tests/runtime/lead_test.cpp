@@ -9,6 +9,8 @@
 #include "runtime/setup.h"
 #include "runtime/simulator.h"
 
+namespace zrt::lead_test {
+
 using namespace zrt;
 using runtime::Compiled;
 
@@ -77,3 +79,5 @@ TEST_CASE("A cluster chooses the lead that steps fastest, within budget and limi
   CHECK(choose({cluster, prefetch + "0"}).gathered == choose({prefetch + "0"}).gathered);
   CHECK_THROWS_AS(choose({"parallel.cluster=dgx-a1000"}), core::ConfigError);
 }
+
+}  // namespace zrt::lead_test

@@ -1,6 +1,8 @@
 // The invariance contract on Llama.
 #include "runtime/model_invariance.h"
 
+namespace zrt::llama_invariance_test {
+
 namespace {
 
 using namespace zrt;
@@ -32,3 +34,5 @@ TEST_CASE("Llama's weights after 20 steps are the same bits whatever the stage, 
 TEST_CASE("A serialized run of Llama holds exactly the live bytes the plan says, category by category") {
   testing::check_live_bytes(0, tiny);
 }
+
+}  // namespace zrt::llama_invariance_test

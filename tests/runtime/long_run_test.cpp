@@ -3,6 +3,8 @@
 #include "runtime/harness.h"
 #include "runtime/process_memory.h"
 
+namespace zrt::long_run_test {
+
 using namespace zrt;
 
 TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
@@ -36,3 +38,5 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   CHECK(runtime::read_process_memory(arenas).outside_arena_bytes >
         late + (7 << 20) + static_cast<uint64_t>(held[0] - 'x'));
 }
+
+}  // namespace zrt::long_run_test

@@ -7,6 +7,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::memory_faults_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -128,3 +130,5 @@ TEST_CASE("a life planned too short is rejected by the verifier, and shows in th
     for (const std::string& name : shown[static_cast<size_t>(which)]) CHECK(names.count(name) == 1);
   }
 }
+
+}  // namespace zrt::memory_faults_test

@@ -6,6 +6,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::memory_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using core::Category;
@@ -191,3 +193,5 @@ TEST_CASE("saving holds one whole unit beside the states") {
     CHECK(highest - lowest == largest);
   }
 }
+
+}  // namespace zrt::memory_test

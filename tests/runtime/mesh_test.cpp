@@ -6,6 +6,8 @@
 #include "catch.h"
 #include "core/error.h"
 
+namespace zrt::mesh_test {
+
 using zrt::runtime::Axis;
 using zrt::runtime::Coordinates;
 using zrt::runtime::Mesh;
@@ -59,3 +61,5 @@ TEST_CASE("ranks that do not fit the degrees are refused with the numbers") {
   CHECK_THROWS_AS(Mesh(2, 1, 1).coordinates(2), zrt::core::ConfigError);
   CHECK_THROWS_AS(Mesh(2, 1, 1).rank({0, 2, 0}), zrt::core::ConfigError);
 }
+
+}  // namespace zrt::mesh_test

@@ -12,6 +12,8 @@
 #include "tests/runtime/saving_run.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::nvme_faults_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 namespace fs = std::filesystem;
@@ -217,3 +219,5 @@ TEST_CASE("A run whose file finds no room, no folder or another run's file ends 
   CHECK(full.find("are free") != std::string::npos);
   CHECK(files_in(folder.path).empty());
 }
+
+}  // namespace zrt::nvme_faults_test

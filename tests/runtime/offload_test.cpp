@@ -3,6 +3,8 @@
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::offload_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -104,3 +106,5 @@ TEST_CASE("states on NVMe are read and written once a step") {
   CHECK(outcome.moved.read == 4096 * blocks);
   CHECK(outcome.moved.written == 4096 * blocks);
 }
+
+}  // namespace zrt::offload_test

@@ -7,6 +7,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"
 
+namespace zrt::op_cost_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Cluster;
@@ -317,3 +319,5 @@ TEST_CASE("The machines of today have all constants, for either device and any n
     }
   }
 }
+
+}  // namespace zrt::op_cost_test

@@ -8,6 +8,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::optimizers_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using core::Category;
@@ -179,3 +181,5 @@ TEST_CASE("the verifier refuses a step whose sums are missing, out of order or a
   refuses([&](Ops& ops) { ops[sum0].round = 1; }, "out of order");
   refuses([&](Ops& ops) { std::swap(ops[fold1], ops[update]); }, "comes before the 'fold'");
 }
+
+}  // namespace zrt::optimizers_test

@@ -7,6 +7,8 @@
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::order_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::MicrobatchOrder;
@@ -196,3 +198,5 @@ TEST_CASE("A microbatch-major window of a model whose middle blocks share units 
     CHECK_NOTHROW(step_of(model, s));
   }
 }
+
+}  // namespace zrt::order_test

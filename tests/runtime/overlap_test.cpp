@@ -3,6 +3,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::overlap_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::OpKind;
@@ -188,3 +190,5 @@ TEST_CASE("every optimizer steps alike on groups of ranks") {
     }
   }
 }
+
+}  // namespace zrt::overlap_test

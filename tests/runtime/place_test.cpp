@@ -9,6 +9,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::place_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Leaving;
@@ -165,3 +167,5 @@ TEST_CASE("the more device memory the faster a step is predicted to be, and neve
     CHECK(before == none);
   }
 }
+
+}  // namespace zrt::place_test

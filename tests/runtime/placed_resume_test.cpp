@@ -7,6 +7,8 @@
 #include "tests/runtime/saving_run.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::placed_resume_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -99,3 +101,5 @@ TEST_CASE("A run saves the same bits and goes on to the same bits wherever its s
     }
   }
 }
+
+}  // namespace zrt::placed_resume_test

@@ -11,6 +11,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::placement_rules_test {
+
 using namespace zrt;
 using namespace zrt::runtime;
 using core::Tier;
@@ -314,3 +316,5 @@ TEST_CASE("each tier has a budget") {
   CHECK(!limits.hold({1, 2, 4}));
   CHECK(limits.hold({1, 2, 3}));
 }
+
+}  // namespace zrt::placement_rules_test

@@ -13,6 +13,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::plan_test {
+
 using namespace zrt;
 using namespace zrt::runtime;
 using core::Category;
@@ -487,3 +489,5 @@ TEST_CASE("llama-3b, a yardstick of benchmarks, has three billion parameters and
   CHECK(make_model(preset).parameters() == 3015355392);
   CHECK(preset.hidden / preset.heads == 128);
 }
+
+}  // namespace zrt::plan_test

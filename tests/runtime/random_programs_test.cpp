@@ -12,6 +12,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::random_programs_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -221,3 +223,5 @@ TEST_CASE("random models and layouts compile to programs that are verified and p
   const uint64_t count = full_tests() ? 10000 : 500;
   for (uint64_t seed = 1; seed <= count; ++seed) check_one(seed);
 }
+
+}  // namespace zrt::random_programs_test

@@ -8,6 +8,8 @@
 #include "tests/runtime/mutate.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::recompute_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using Catch::Matchers::Contains;
@@ -206,3 +208,5 @@ TEST_CASE("A serialized run that computes again holds exactly the live bytes the
     }
   }
 }
+
+}  // namespace zrt::recompute_test

@@ -14,6 +14,8 @@
 #include "runtime/report/trace_data.h"
 #include "temporary_folder.h"
 
+namespace zrt::report_test {
+
 using namespace zrt;
 using namespace zrt::runtime::report;
 
@@ -307,3 +309,5 @@ TEST_CASE("A trace of very many ops makes a small page") {
   CHECK(has(page, " ops, the last of them op"));
   CHECK(has(page, "987654321"));  // the peak is not lost
 }
+
+}  // namespace zrt::report_test

@@ -7,6 +7,8 @@
 #include "runtime/compile.h"
 #include "tests/runtime/harness.h"
 
+namespace zrt::simulator_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using core::DType;
@@ -344,3 +346,5 @@ TEST_CASE("Ninety-six layers and 512 microbatches take less than a second") {
   CHECK(run.timeline.size() > 200'000);
   if (!poisons) CHECK(seconds < 1);
 }
+
+}  // namespace zrt::simulator_test

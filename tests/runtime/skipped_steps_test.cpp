@@ -9,6 +9,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::skipped_steps_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using optimizer::OptimizerParams;
@@ -201,3 +203,5 @@ TEST_CASE("fp16 training overflows, finds its loss scale and follows fp32") {
   }
   CHECK(relative_l2(fixed.weights, reference.weights) < 1e-2);
 }
+
+}  // namespace zrt::skipped_steps_test

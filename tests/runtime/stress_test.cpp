@@ -7,6 +7,8 @@
 #include "tests/runtime/mutate.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::stress_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Op;
@@ -158,3 +160,5 @@ TEST_CASE("without a wait that is needed the verifier names both ops, and random
 #endif
   }
 }
+
+}  // namespace zrt::stress_test

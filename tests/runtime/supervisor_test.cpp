@@ -12,6 +12,8 @@
 
 #include "tests/catch.h"
 
+namespace zrt::supervisor_test {
+
 using namespace zrt::runtime;
 namespace fs = std::filesystem;
 
@@ -275,3 +277,5 @@ TEST_CASE("a supervisor that is killed takes the run with it") {
   CHECK(ended == child);
   if (ended == 0) kill(child, SIGKILL);
 }
+
+}  // namespace zrt::supervisor_test

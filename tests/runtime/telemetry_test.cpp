@@ -15,6 +15,8 @@
 #include "temporary_folder.h"
 #include "tests/data_folder.h"
 
+namespace zrt::telemetry_test {
+
 using namespace zrt;
 using namespace zrt::runtime;
 
@@ -183,3 +185,5 @@ TEST_CASE("Monitors that are not enabled leave nothing") {
   RunRecords(none, folder.path, 0, 0).step(metrics(1, 1), 8);
   CHECK(files_of(folder.path).size() == 2);
 }
+
+}  // namespace zrt::telemetry_test

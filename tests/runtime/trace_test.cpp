@@ -13,6 +13,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::trace_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using namespace zrt::runtime;
@@ -251,3 +253,5 @@ TEST_CASE("A trace that cannot be written is told and ends nothing") {
   running.step(0);
   CHECK(trace.after_step(1, false).find("the trace is lost: /proc/nothing") == 0);
 }
+
+}  // namespace zrt::trace_test

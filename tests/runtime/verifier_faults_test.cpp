@@ -12,6 +12,8 @@
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
+namespace zrt::verifier_faults_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::OpId;
@@ -213,3 +215,5 @@ TEST_CASE("a buffer moved into the red zone before it is rejected, or meets only
   }
   CHECK(rejected > 100);
 }
+
+}  // namespace zrt::verifier_faults_test

@@ -6,6 +6,8 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::verifier_speed_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 
@@ -59,3 +61,5 @@ TEST_CASE("programs of thousands of units and buffers are verified in a second")
     CHECK(seconds(make_layout(model, s), 10'000, 6000) < limit);
   }
 }
+
+}  // namespace zrt::verifier_speed_test

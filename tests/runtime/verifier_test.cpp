@@ -7,6 +7,8 @@
 #include "tests/runtime/mutate.h"
 #include "tests/runtime/toy_model.h"
 
+namespace zrt::verifier_test {
+
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Access;
@@ -367,3 +369,5 @@ TEST_CASE("gradients that are summed in another order, over windows, or lost, ar
                       Catch::Contains("'backward linear.1'") && Catch::Contains("which no op has used"));
   }
 }
+
+}  // namespace zrt::verifier_test

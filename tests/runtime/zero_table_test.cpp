@@ -17,6 +17,8 @@
 #include "runtime/setup.h"
 #include "tests/data_folder.h"
 
+namespace zrt::zero_table_test {
+
 using namespace zrt;
 using namespace zrt::runtime;
 using optimizer::Extent;
@@ -143,3 +145,5 @@ TEST_CASE("the plan's JSON states the same bytes") {
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(json.substr(at + 21)) / 1e9 == Approx(15.6).margin(0.1));
 }
+
+}  // namespace zrt::zero_table_test

@@ -1,6 +1,8 @@
 // The program from outside: exit codes and messages for bad input, and a whole small run.
 #include "program.h"
 
+namespace zrt::cli_test {
+
 using namespace zrt::testing;
 
 namespace {
@@ -445,3 +447,5 @@ TEST_CASE("Bench io measures a folder's disk and leaves nothing there") {
   CHECK(without.text.find("fio cannot be run") != std::string::npos);
   CHECK(fs::is_empty(path));
 }
+
+}  // namespace zrt::cli_test

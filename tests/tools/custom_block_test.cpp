@@ -7,6 +7,8 @@
 #include "tests/catch.h"
 #include "tools/examples/custom_block/mean_block.h"
 
+namespace zrt::custom_block_test {
+
 using namespace zrt::models;
 
 namespace {
@@ -80,3 +82,5 @@ TEST_CASE("the example block's gradients are those of its forward, written and a
   setting.check(setting.weights[0], du, 0);
   setting.check(setting.weights[1], dg, 1);
 }
+
+}  // namespace zrt::custom_block_test

@@ -1,6 +1,8 @@
 // The scripts of the GPU bundle, on a machine without a GPU: what they say is missing, and how they judge programs.
 #include "program.h"
 
+namespace zrt::gpu_bundle_test {
+
 using namespace zrt::testing;
 using Catch::Matchers::Contains;
 
@@ -136,3 +138,5 @@ X
   }
   CHECK(row["of_pinned"].size() == 1);
 }
+
+}  // namespace zrt::gpu_bundle_test

@@ -12,6 +12,8 @@
 
 #include "catch.h"
 
+namespace zrt::languages_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,3 +173,5 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   CHECK(message.find("step_0: the loss is") != std::string::npos);
   CHECK(run_zrt("generate " + copy.string(), 1).find("the model's output is not a number") != std::string::npos);
 }
+
+}  // namespace zrt::languages_test

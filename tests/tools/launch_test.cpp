@@ -11,6 +11,8 @@
 
 #include "catch.h"
 
+namespace zrt::launch_test {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -98,3 +100,5 @@ TEST_CASE("a run that is killed, then hangs, ends with the bits of one that was 
   CHECK(events.find("\"hang\"") != std::string::npos);
   fs::remove_all(folder);
 }
+
+}  // namespace zrt::launch_test

@@ -4,6 +4,8 @@
 #include "core/isa.h"
 #include "program.h"
 
+namespace zrt::levels_test {
+
 using namespace zrt::testing;
 using zrt::core::isa_name;
 
@@ -29,7 +31,7 @@ TEST_CASE("GPT-2 and Llama train in bf16, fp16 and fp32 at the machine's own lev
   build_data(folder);
   folder.write("good.json", folder.config());
   const std::string lowest(zrt::core::isa_names[0]);
-  for (const std::string cap : {std::string(), lowest}) {
+  for (const std::string& cap : {std::string(), lowest}) {
     for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {
       for (const char* type : {"bf16", "fp16", "fp32"}) {
         const std::string kind = std::string(type) == "fp32" ? "" : " --set " + std::string(type) + ".enabled=true";
@@ -81,3 +83,5 @@ TEST_CASE("A run that goes on at another level is told that its bits are others"
   CHECK(other.text.find("computes at the level avx2 but the checkpoint was made at \"") != std::string::npos);
   CHECK(same.text.find("computes at the level") == std::string::npos);
 }
+
+}  // namespace zrt::levels_test

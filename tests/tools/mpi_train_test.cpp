@@ -13,7 +13,7 @@
 #include "core/isa.h"
 #include "mpirun.h"
 
-namespace zrt::testing {
+namespace zrt::testing::mpi_train_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -283,4 +283,4 @@ TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named
 }
 
 }  // namespace
-}  // namespace zrt::testing
+}  // namespace zrt::testing::mpi_train_test

@@ -1,6 +1,8 @@
 // Runs whose states are at home in the host tier or in the NVMe tier, from outside.
 #include "program.h"
 
+namespace zrt::placed_test {
+
 using namespace zrt::testing;
 
 TEST_CASE("Every command works on a run whose states are at home outside of the device, with the same results") {
@@ -63,3 +65,5 @@ TEST_CASE("A run whose memory holds no copies says that it stands still for its 
   CHECK(result.text.find("training stands still while checkpoints are written") != std::string::npos);
   CHECK(read_json(folder / "run/summary.json")["saves"] == 3);
 }
+
+}  // namespace zrt::placed_test

@@ -1,6 +1,8 @@
 // `zrt plan` from outside: exit codes, the keys of its JSON, and that it needs neither data nor ranks.
 #include "program.h"
 
+namespace zrt::plan_test {
+
 using namespace zrt::testing;
 using nlohmann::json;
 
@@ -247,3 +249,5 @@ TEST_CASE("Train is refused with what plan suggests, and runs when a suggestion 
     fs::remove_all(folder.path / "run");
   }
 }
+
+}  // namespace zrt::plan_test

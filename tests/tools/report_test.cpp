@@ -2,6 +2,8 @@
 #include "browser.h"
 #include "program.h"
 
+namespace zrt::report_test {
+
 using namespace zrt::testing;
 
 namespace {
@@ -148,3 +150,5 @@ TEST_CASE("A report of nothing, or to nowhere, is an error that says so") {
   CHECK(run_zrt("report").code == 2);
   CHECK(run_zrt("report --help").code == 0);
 }
+
+}  // namespace zrt::report_test
