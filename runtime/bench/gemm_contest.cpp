@@ -26,8 +26,8 @@ class Contest {
   }
 
   bool has(Contender contender) const {
-    return contender == blas ? Blas::at_hand() != nullptr && Blas::has(spec_)
-                             : entries_.front().gemms[contender] != nullptr;
+    return contender == blas_product ? Blas::at_hand() != nullptr && Blas::has(spec_)
+                                     : entries_.front().gemms[contender] != nullptr;
   }
 
   double seconds(Contender contender, int calls) {
@@ -37,7 +37,7 @@ class Contest {
                         const ProductRoom room(spec_, 0);
                         std::byte* base = entry.arena->data();
                         for (int call = 0; call < calls; ++call) {
-                          if (contender == blas) {
+                          if (contender == blas_product) {
                             Blas::at_hand()->run(spec_, base, base + room.a, base + room.a + room.b);
                           } else {
                             room.run(*entry.gemms[contender], base);
@@ -49,16 +49,16 @@ class Contest {
 
  private:
   struct Entry {
-    std::array<std::unique_ptr<models::Gemm>, 2> gemms;  // own, onednn
+    std::array<std::unique_ptr<models::Gemm>, 2> gemms;  // own_product, dnnl_product
     std::unique_ptr<core::Arena> arena;
   };
 
   void set_up(Entry& entry) const {
     using models::cpu::Way;
     const core::Isa level = core::best_isa();
-    entry.gemms[own] = models::cpu::make_gemm_by(models::cpu::choose_way(spec_, level, false), spec_, level);
+    entry.gemms[own_product] = models::cpu::make_gemm_by(models::cpu::choose_way(spec_, level, false), spec_, level);
     try {
-      entry.gemms[onednn] = models::cpu::make_gemm_by(Way::dnnl, spec_, level);
+      entry.gemms[dnnl_product] = models::cpu::make_gemm_by(Way::dnnl, spec_, level);
     } catch (const core::Error&) {  // of bf16 below AVX-512, for example
     }
     uint64_t workspace = 0;
@@ -80,7 +80,7 @@ std::array<double, contenders> contest_seconds(const GemmSpec& spec, int ranks, 
   Contest contest(spec, ranks, threads);
   std::array<double, contenders> first{}, medians{};
   medians.fill(std::numeric_limits<double>::infinity());
-  const std::array<Contender, contenders> all{own, onednn, blas};
+  const std::array<Contender, contenders> all{own_product, dnnl_product, blas_product};
   for (const Contender c : all) first[c] = contest.has(c) ? contest.seconds(c, 1) : medians[c];
   const double best = *std::min_element(first.begin(), first.end());
   const int calls = static_cast<int>(std::clamp(shortest / best, 1.0, 1000.0));

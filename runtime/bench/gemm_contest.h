@@ -28,7 +28,7 @@ struct ProductRoom {
 };
 
 // zrt's own product, oneDNN's and BLAS's, of those that exist.
-enum Contender : size_t { own, onednn, blas, contenders };
+enum Contender : size_t { own_product, dnnl_product, blas_product, contenders };
 
 // Median seconds of every contender over `rounds` turns; infinity for one that has no such product. One that is far
 // behind in the first turn takes no other.
