@@ -1,6 +1,6 @@
 // The level of instruction sets that a process computes at: the highest that the processor and the system have, or less
 // where the environment variable ZRT_MAX_ISA says so. Kernel files are compiled for two of them (cmake/zrt_isa.cmake)
-// and give the same bits in both; matrix products, zrt's and oneDNN's, differ in bits and speed between all.
+// and give the same bits in both; oneDNN's matrix products differ in bits and speed between all.
 #pragma once
 #include <array>
 #include <cstdint>

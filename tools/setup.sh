@@ -15,6 +15,8 @@ packages=(
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)
 # tools/examples/multilingual.sh trains on these.
 [ "${1:-}" = "--multilingual" ] && packages+=(debian-reference-{de,en,es,fr,id,it,ja,pt,pt-br,zh-cn,zh-tw} debian-faq-ru)
+# zrt bench train measures its products beside this library's; zrt itself never uses it.
+[ "${1:-}" = "--bench" ] && packages+=(libopenblas0-serial)
 # tools/fuzz.sh builds with these.
 [ "${1:-}" = "--fuzz" ] && packages+=(clang-14 libfuzzer-14-dev libomp-14-dev)
 

@@ -25,15 +25,6 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int 
 // Called between measurements with what is being measured.
 using Progress = std::function<void(const std::string& what)>;
 
-// Matrix products of the model's blocks (forward and both gradients, head included) at the run's shapes and types:
-// FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once. On a GPU the
-// products of the ranks run one after the other, on random operands.
-double gemm_ceiling(const Config& config, int rounds);
-// Random elements of about 1 for memory of a GPU: constant operands draw less power and run faster.
-void fill_random(std::byte* to, uint64_t bytes, core::DType type);
-// Of a GPU: the FLOP/s of one large product of bf16 matrices with random elements.
-double matrix_rate(int rounds);
-
 struct SaveBench {
   uint64_t bytes = 0;                 // of one checkpoint
   Spread step_seconds;                // without a save in flight

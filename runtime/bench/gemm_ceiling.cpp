@@ -1,13 +1,22 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "core/arena.h"
+#include "core/error.h"
+#include "core/isa.h"
+#include "core/parallel.h"
 #include "core/philox.h"
 #include "core/stream.h"
+#include "models/kernels/backend.h"
+#include "models/kernels/cpu/gemm_impl.h"
 #include "models/kernels/gemm.h"
-#include "runtime/bench/bench.h"
+#include "runtime/bench/blas.h"
+#include "runtime/bench/ceiling.h"
+#include "runtime/bench/fma_peak.h"
+#include "runtime/bench/gemm_contest.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {
@@ -42,52 +51,36 @@ std::vector<Product> model_products(const Config& config) {
   return products;
 }
 
-}  // namespace
-
-namespace {
-
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
-// Operands, result and workspace of a product in one block of memory.
-struct Room {
-  explicit Room(const GemmSpec& spec)
-      : a(aligned(static_cast<uint64_t>((spec.trans_a ? spec.K : spec.M) * spec.lda) * core::dtype_size(spec.a))),
-        b(aligned(static_cast<uint64_t>((spec.trans_b ? spec.N : spec.K) * spec.ldb) * core::dtype_size(spec.b))),
-        c(aligned(static_cast<uint64_t>(spec.M * spec.ldc) * core::dtype_size(spec.c))),
-        workspace(models::find_gemm(spec).workspace_bytes()) {}
-  uint64_t bytes() const { return a + b + c + workspace; }
-  void run(const models::Gemm& gemm, std::byte* base) const {
-    gemm.run(base, base + a, base + a + b, nullptr, base + a + b + c);
+GemmCeiling cpu_ceiling(const std::vector<Product>& products, int ranks, int threads, int rounds) {
+  if (Blas::at_hand() != nullptr) Blas::at_hand()->set_threads(threads);
+  GemmCeiling ceiling;
+  std::array<double, contenders> seconds{};
+  std::array<int, contenders> fastest{};
+  double flops = 0, best_seconds = 0;
+  for (const Product& product : products) {
+    const auto medians = contest_seconds(product.spec, ranks, threads, rounds);
+    const auto best = std::min_element(medians.begin(), medians.end());
+    flops += product.flops() * product.times * ranks;
+    best_seconds += *best * product.times;
+    for (size_t c = 0; c < contenders; ++c) seconds[c] += medians[c] * product.times;
+    ++fastest[static_cast<size_t>(best - medians.begin())];
   }
-  uint64_t a, b, c, workspace;
-};
-
-double cpu_seconds_of(const GemmSpec& spec, int ranks, int threads, int rounds) {
-  std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(ranks));
-  std::vector<double> times;
-  for (int round = 0; round <= rounds; ++round) {
-    const double elapsed = time_ranks(ranks, threads, [&](int rank) {
-      const Room room(spec);
-      auto& arena = arenas[static_cast<size_t>(rank)];
-      if (!arena) {  // the uncounted first round
-        arena = std::make_unique<core::Arena>(core::Tier::device, room.bytes());
-        std::fill_n(arena->data(), room.a + room.b, std::byte{0x3c});  // small, finite values of either type
-      }
-      room.run(models::find_gemm(spec), arena->data());
-    });
-    if (round > 0) times.push_back(elapsed);
+  ceiling.flops_per_second = flops / best_seconds;
+  ceiling.products = static_cast<int>(products.size());
+  const std::array<std::string, contenders> names{"zrt", "oneDNN " + models::cpu::dnnl_version(),
+                                                  Blas::at_hand() ? Blas::at_hand()->name() : ""};
+  for (size_t c = 0; c < contenders; ++c) {
+    if (!names[c].empty()) ceiling.libraries.push_back({names[c], flops / seconds[c], fastest[c]});
   }
-  return spread(times).median;
+  return ceiling;
 }
 
 double gpu_seconds_of(const GemmSpec& spec, int rounds) {
   constexpr int calls = 10;
   const auto stream = core::make_stream(core::DeviceKind::cuda, "ceiling");
   const core::OnPlace here({core::DeviceKind::cuda, stream.get()});
-  const Room room(spec);
   const models::Gemm& gemm = models::find_gemm(spec);
+  const ProductRoom room(spec, gemm.workspace_bytes());
   const core::Arena arena(core::Tier::device, room.bytes(), core::DeviceKind::cuda);
   fill_random(arena.data(), room.a, spec.a);
   fill_random(arena.data() + room.a, room.b, spec.b);
@@ -100,6 +93,16 @@ double gpu_seconds_of(const GemmSpec& spec, int rounds) {
     if (round > 0) times.push_back(end.seconds_since(begin) / calls);
   }
   return spread(times).median;
+}
+
+GemmCeiling gpu_ceiling(const std::vector<Product>& products, int rounds) {
+  double flops = 0, seconds = 0;
+  for (const Product& product : products) {
+    flops += product.flops() * product.times;
+    seconds += product.times * gpu_seconds_of(product.spec, rounds);
+  }
+  const int count = static_cast<int>(products.size());
+  return {flops / seconds, count, {{models::backend(core::DeviceKind::cuda).libraries(), flops / seconds, count}}};
 }
 
 }  // namespace
@@ -121,17 +124,34 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
   }
 }
 
-double gemm_ceiling(const Config& config, int rounds) {
-  const int ranks = config.mesh.world();
-  const bool gpu = config.run.device == core::DeviceKind::cuda;
+GemmCeiling gemm_ceiling(const Config& config, int rounds) {
   const core::OnPlace here({config.run.device, nullptr});
-  double flops = 0, seconds = 0;
-  for (const Product& product : model_products(config)) {
-    flops += product.flops() * product.times * ranks;
-    seconds += product.times * (gpu ? ranks * gpu_seconds_of(product.spec, rounds)
-                                    : cpu_seconds_of(product.spec, ranks, config.run.threads_per_rank, rounds));
-  }
-  return flops / seconds;
+  const std::vector<Product> products = model_products(config);
+  const int ranks = config.mesh.world();
+  if (config.run.device == core::DeviceKind::cuda) return gpu_ceiling(products, rounds);
+  return cpu_ceiling(products, ranks, config.run.threads_per_rank, rounds);
+}
+
+GemmCeiling fp32_gemm_ceiling(const Config& config, int rounds) {
+  Config wide = config;
+  wide.precision.compute = wide.precision.local_grad = core::DType::f32;
+  wide.precision.fp8 = false;
+  return gemm_ceiling(wide, rounds);
+}
+
+double fma_peak(int ranks, int threads_per_rank) {
+  const FmaKernel& kernel = core::choose_isa(core::best_isa(), fma_v3, fma_v4);
+  constexpr int64_t steps = 10'000'000;
+  const double seconds = time_ranks(ranks, threads_per_rank, [&](int) {
+    core::parallel_for(threads_per_rank, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t thread = begin; thread < end; ++thread) {
+        float result[] = {0.5f, 1.0f};
+        kernel.run(steps, result);
+        if (!(result[0] > 0)) throw core::Error("The sums of the FMA peak are wrong.");
+      }
+    });
+  });
+  return static_cast<double>(steps) * kernel.flops_per_step * ranks * threads_per_rank / seconds;
 }
 
 double matrix_rate(int rounds) {

@@ -6,6 +6,7 @@
 
 #include "core/arena.h"
 #include "offload/block_file.h"
+#include "runtime/bench/ceiling.h"
 
 namespace zrt::runtime {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "runtime/bench/ceiling.h"
 #include "runtime/bench/offload_ways.h"
 
 namespace zrt::runtime {
@@ -122,7 +123,7 @@ class OffloadMeasurement {
         run_round(*ways_[w], round == 0 ? 1 : options_.steps, round > 0, series[w]);
       }
       progress_("measuring the GEMM ceiling");
-      ceilings.push_back(gemm_ceiling(config_, 3));
+      ceilings.push_back(gemm_ceiling(config_, 3).flops_per_second);
     }
     const Layout& layout = everything_.layout;
     bench_.tokens_per_step =

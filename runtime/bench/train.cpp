@@ -99,13 +99,18 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   bench.flops_per_token = model.flops_per_token();
   const Layout& layout = candidates.front()->layout;
   bench.tokens_per_step = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
-  std::vector<double> ceilings, rates;
+  const bool gpu = config.run.device == core::DeviceKind::cuda;
+  std::vector<double> ceilings, peaks, rates;
   auto measure_ceiling = [&] {
     progress("measuring the GEMM ceiling");
-    ceilings.push_back(gemm_ceiling(config, 3));
-    if (config.run.device == core::DeviceKind::cuda) rates.push_back(matrix_rate(3));
+    if (!gpu) peaks.push_back(fma_peak(config.mesh.world(), config.run.threads_per_rank));
+    GemmCeiling ceiling = gemm_ceiling(config, 3);
+    ceilings.push_back(ceiling.flops_per_second);
+    if (ceilings.size() < 3) bench.libraries = std::move(ceiling);
+    if (gpu) rates.push_back(matrix_rate(3));
   };
   measure_ceiling();
+  if (!gpu && config.precision.compute != core::DType::f32) bench.fp32_ceiling = fp32_gemm_ceiling(config, 2);
   const auto take_step = [&](StageRun& c) {
     StepInputs inputs;
     inputs.seed = 1;
@@ -132,6 +137,11 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   bench.ceiling = spread(ceilings);
   bench.ceiling_flops_per_second = bench.ceiling.median;
   bench.matrix_rate = spread(rates);
+  bench.fma_peak = spread(peaks);
+  if (!gpu && config.precision.compute == core::DType::f32) {
+    bench.fp32_ceiling = bench.libraries;
+    bench.fp32_ceiling.flops_per_second = bench.ceiling.median;
+  }
   for (const optimizer::Unit& unit : layout.units.units) bench.parameters += unit.parameters();
   for (const auto& c : candidates) {
     TrainBenchStage row;

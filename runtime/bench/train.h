@@ -3,6 +3,7 @@
 #include <array>
 
 #include "runtime/bench/bench.h"
+#include "runtime/bench/ceiling.h"
 #include "runtime/executor.h"
 
 namespace zrt::runtime {
@@ -24,6 +25,10 @@ struct TrainBench {
   std::vector<TrainBenchStage> stages;
   double ceiling_flops_per_second = 0;  // of all ranks: median of measurements before, between and after
   Spread ceiling;
+  GemmCeiling libraries;  // of the measurement in the middle
+  // Of a CPU, 0 on a GPU: fused multiply-adds in registers; the ceiling of the same products in fp32, measured once.
+  Spread fma_peak;
+  GemmCeiling fp32_ceiling;
   Spread matrix_rate;  // of a GPU, measured as often; 0 on a CPU
   double flops_per_token = 0;
   int64_t parameters = 0, tokens_per_step = 0;

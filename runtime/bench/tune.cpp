@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/stream.h"
 #include "models/kernels/candidates.h"
+#include "runtime/bench/ceiling.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {

@@ -405,6 +405,30 @@ TEST_CASE("Every bench prints JSON") {
   }
 }
 
+TEST_CASE("The GEMM ceiling is that of the fastest library at each product and names all at hand") {
+  const std::string dtype = GENERATE("fp32", "bf16");
+  const Result result =
+      run_zrt("bench train --model gpt2-tiny --ranks 2 --stages 0 --rounds 1 --micro-batch 1 --json --dtype " + dtype);
+  INFO(result.text);
+  REQUIRE(result.code == 0);
+  const auto json = nlohmann::json::parse(result.text);
+  CHECK(json["fma_peak_flops_per_second"]["median"] > 0);
+  CHECK(json["stages"][0]["of_fp32_gemm_ceiling"] > 0);
+  for (const char* part : {"gemm_ceiling", "fp32_gemm_ceiling"}) {
+    const auto& ceiling = json[part];
+    CHECK(ceiling["libraries"][0]["name"] == "zrt");
+    CHECK(ceiling["libraries"][1]["name"].get<std::string>().find("oneDNN ") == 0);
+    int fastest = 0;
+    for (const auto& library : ceiling["libraries"]) {
+      fastest += library["fastest_of"].get<int>();
+      if (!library["flops_per_second"].is_null() && (dtype == "bf16" || part == std::string("gemm_ceiling"))) {
+        CHECK(library["flops_per_second"] <= ceiling["flops_per_second"].get<double>() * 1.000001);
+      }
+    }
+    CHECK(fastest == ceiling["products"]);
+  }
+}
+
 TEST_CASE("Steps of a run whose states lie on the host tell what they move, and memory as planned") {
   const Folder folder("bench_placed");
   const Result result = run_zrt(

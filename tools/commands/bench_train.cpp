@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/isa.h"
 #include "core/ledger.h"
 #include "runtime/bench/train.h"
 #include "tools/commands/arguments.h"
@@ -20,6 +21,38 @@ Json tiers_json(const runtime::TrainBenchStage& stage) {
                                                {"measured_bytes", stage.measured_bytes[t]}};
   }
   return tiers;
+}
+
+Json ceiling_json(const runtime::GemmCeiling& ceiling) {
+  Json libraries = Json::array();
+  for (const runtime::GemmLibrary& library : ceiling.libraries) {
+    libraries.push_back({{"name", library.name},
+                         {"flops_per_second", library.flops_per_second > 0 ? Json(library.flops_per_second) : Json()},
+                         {"fastest_of", library.fastest_of}});
+  }
+  return {{"flops_per_second", ceiling.flops_per_second}, {"products", ceiling.products}, {"libraries", libraries}};
+}
+
+// "zrt 213.0 (fastest of 9 of 15 products), oneDNN 2.6.3 has not all (0)".
+std::string libraries_text(const runtime::GemmCeiling& ceiling) {
+  std::string text;
+  for (const runtime::GemmLibrary& library : ceiling.libraries) {
+    const bool has_all = library.flops_per_second > 0;
+    text += fmt::format("{}{} {} (fastest at {} of {})", text.empty() ? "" : ", ", library.name,
+                        has_all ? fmt::format("{:.1f}", library.flops_per_second / 1e9) : "has not all",
+                        library.fastest_of, ceiling.products);
+  }
+  return text;
+}
+
+void print_cpu_ceilings(const runtime::TrainBench& bench, bool fp32) {
+  std::cout << fmt::format("  of the fastest library at each product: {}\n", libraries_text(bench.libraries));
+  if (!fp32) {
+    std::cout << fmt::format("  the same products in fp32: {:.1f} GFLOP/s; {}\n",
+                             bench.fp32_ceiling.flops_per_second / 1e9, libraries_text(bench.fp32_ceiling));
+  }
+  std::cout << fmt::format("  fp32 multiply-adds in registers at {}: {} GFLOP/s\n", core::isa_name(core::best_isa()),
+                           spread_text(bench.fma_peak, 1e9));
 }
 
 }  // namespace
@@ -66,24 +99,26 @@ int bench_train(const Args& args) {
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   Json rows = Json::array();
   for (const auto& s : bench.stages) {
-    rows.push_back({{"stage", s.stage},
-                    {"step_seconds", spread_json(s.step_seconds)},
-                    {"tokens_per_second", s.tokens_per_second},
-                    {"model_flops_per_second", s.model_flops_per_second},
-                    {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
-                    {"of_matrix_rate", gpu ? Json(s.model_flops_per_second / bench.matrix_rate.median) : Json()},
-                    {"speed_of_first_stage", spread_json(s.of_first)},
-                    {"setup_seconds", s.setup_seconds},
-                    {"exposed_comm_seconds", s.exposed_comm_seconds},
-                    {"exposed_io_seconds", s.exposed_io_seconds},
-                    {"moved_bytes",
-                     {{"to_device", s.moved.to_device},
-                      {"to_host", s.moved.to_host},
-                      {"read", s.moved.read},
-                      {"written", s.moved.written}}},
-                    {"copy_bytes_per_second",
-                     {{"to_device", s.to_device_bytes_per_second}, {"to_host", s.to_host_bytes_per_second}}},
-                    {"tiers", tiers_json(s)}});
+    rows.push_back(
+        {{"stage", s.stage},
+         {"step_seconds", spread_json(s.step_seconds)},
+         {"tokens_per_second", s.tokens_per_second},
+         {"model_flops_per_second", s.model_flops_per_second},
+         {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
+         {"of_fp32_gemm_ceiling", gpu ? Json() : Json(s.model_flops_per_second / bench.fp32_ceiling.flops_per_second)},
+         {"of_matrix_rate", gpu ? Json(s.model_flops_per_second / bench.matrix_rate.median) : Json()},
+         {"speed_of_first_stage", spread_json(s.of_first)},
+         {"setup_seconds", s.setup_seconds},
+         {"exposed_comm_seconds", s.exposed_comm_seconds},
+         {"exposed_io_seconds", s.exposed_io_seconds},
+         {"moved_bytes",
+          {{"to_device", s.moved.to_device},
+           {"to_host", s.moved.to_host},
+           {"read", s.moved.read},
+           {"written", s.moved.written}}},
+         {"copy_bytes_per_second",
+          {{"to_device", s.to_device_bytes_per_second}, {"to_host", s.to_host_bytes_per_second}}},
+         {"tiers", tiers_json(s)}});
   }
   if (values.count("json")) {
     std::cout << Json{{"model", config.model.preset},
@@ -93,6 +128,10 @@ int bench_train(const Args& args) {
                       {"tokens_per_step", bench.tokens_per_step},
                       {"flops_per_token", bench.flops_per_token},
                       {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling)},
+                      {"gemm_ceiling", ceiling_json(bench.libraries)},
+                      {"fp32_gemm_ceiling", gpu ? Json() : ceiling_json(bench.fp32_ceiling)},
+                      {"fma_peak_flops_per_second", spread_json(bench.fma_peak)},
+                      {"isa", core::isa_name(core::best_isa())},
                       {"device", core::device_description(config.run.device)},
                       {"matrix_flops_per_second", spread_json(bench.matrix_rate)},
                       {"stages", rows}}
@@ -103,6 +142,7 @@ int bench_train(const Args& args) {
   std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
                            dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
   std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", spread_text(bench.ceiling, 1e9));
+  if (!gpu) print_cpu_ceilings(bench, dtype == "fp32");
   if (gpu) {
     std::cout << fmt::format("{}; one large bf16 product: {} TFLOP/s, of which the first stage reaches {:.3f}\n",
                              core::device_description(config.run.device), spread_text(bench.matrix_rate, 1e12),

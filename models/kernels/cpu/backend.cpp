@@ -8,7 +8,8 @@ namespace zrt::models::cpu {
 namespace {
 
 std::unique_ptr<Gemm> make_plain_gemm(const GemmSpec& spec) {
-  return tiles_pay(spec) ? make_tiled_gemm(spec) : make_dnnl_gemm(spec);
+  const core::Isa level = core::best_isa();
+  return make_gemm_by(choose_way(spec, level, fast_bf16()), spec, level);
 }
 
 std::unique_ptr<Gemm> make_gemm(const GemmSpec& spec) {
