@@ -8,17 +8,17 @@ packages=(
   ocl-icd-opencl-dev opencl-c-headers  # asked for by the CMake package of libdnnl-dev
   libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev liburing-dev
   libopenmpi-dev openmpi-bin libsentencepiece-dev
-  catch2
-  chromium  # looks at the pages that zrt writes, in tests
 )
+# Tests need these: chromium looks at the pages that zrt writes, a Slurm of one node runs srun.
+[ "${1:-}" = "--tests" ] && packages+=(catch2 python3 chromium slurm-wlm munge)
 # The quick start trains on this text.
 [ "${1:-}" = "--corpus" ] && packages+=(debian-reference-en)
 # tools/examples/multilingual.sh trains on these.
 [ "${1:-}" = "--multilingual" ] && packages+=(debian-reference-{de,en,es,fr,id,it,ja,pt,pt-br,zh-cn,zh-tw} debian-faq-ru)
 # zrt bench train measures its products beside this library's; zrt itself never uses it.
 [ "${1:-}" = "--bench" ] && packages+=(libopenblas0-serial)
-# tools/fuzz.sh builds with these.
-[ "${1:-}" = "--fuzz" ] && packages+=(clang-14 libfuzzer-14-dev libomp-14-dev)
+# The preset asan and the fuzzers are built with these.
+[ "${1:-}" = "--fuzz" ] && packages+=(catch2 clang-14 libclang-rt-14-dev libfuzzer-14-dev libomp-14-dev)
 
 missing=()
 for package in "${packages[@]}"; do

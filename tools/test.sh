@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Set-up, build and every test. `--full` runs the exhaustive sweeps too; other arguments go to ctest.
+# Set-up, build and every test. `--full` runs the exhaustive sweeps too; other arguments go to ctest. Where nvcc is, the
+# CUDA back end is built, too: for this machine's GPU, or for one kind of chip where there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tools/setup.sh
+tools/setup.sh --tests
 arguments=()
 for argument in "$@"; do
   if [ "$argument" = "--full" ]; then
@@ -12,6 +13,8 @@ for argument in "$@"; do
     arguments+=("$argument")
   fi
 done
-cmake --preset release >/dev/null
+chips=90
+command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q . && chips=native
+cmake --preset release -DZRT_CUDA=ON -DZRT_CUDA_ARCHITECTURES=$chips >/dev/null
 cmake --build --preset release
 ctest --preset release -j "$(nproc)" "${arguments[@]}"
