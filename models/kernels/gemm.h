@@ -1,4 +1,4 @@
-// Matrix products through the BLAS-like library of the back end (oneDNN on the CPU, cuBLASLt on a GPU). A spec fixes
+// Matrix products of the back end (zrt's own and oneDNN's on the CPU, cuBLASLt's on a GPU). A spec fixes
 // shapes, strides and types; the kernel table turns it into a primitive once, at plan time, with its workspace known to
 // the byte.
 #pragma once
