@@ -16,7 +16,7 @@ using nlohmann::json;
 // Settings, checks and structs. `ranks` 0: those of the batch triple. Everything that is wrong is told at the end.
 Config finish(Tree tree, const Settings& sets, int ranks, const std::string& run_name) {
   normalise(tree);
-  for (const Setting& set : sets) apply_set(tree, set);
+  for (const Override& set : sets) apply_set(tree, set);
   normalise(tree);
   find_contradictions(tree);
   Values values = resolve_keys(tree);

@@ -7,18 +7,18 @@
 namespace zrt::runtime {
 
 // "a.b.c=value", and the option it came by: --set itself, or one that stands for a key, such as --device.
-struct Setting {
-  Setting(const char* set) : text(set) {}
-  Setting(std::string set, std::string by = "--set") : text(std::move(set)), option(std::move(by)) {}
+struct Override {
+  Override(const char* set) : text(set) {}
+  Override(std::string set, std::string by = "--set") : text(std::move(set)), option(std::move(by)) {}
 
   std::string text, option = "--set";
 };
 
 // In order: of several --set for one key the last one counts. A key that two different options set to different values
 // is refused, with both named. A list of texts is a list of --set.
-struct Settings : std::vector<Setting> {
-  using std::vector<Setting>::vector;
-  Settings(const std::vector<std::string>& texts) : std::vector<Setting>(texts.begin(), texts.end()) {}
+struct Settings : std::vector<Override> {
+  using std::vector<Override>::vector;
+  Settings(const std::vector<std::string>& texts) : std::vector<Override>(texts.begin(), texts.end()) {}
 };
 
 }  // namespace zrt::runtime

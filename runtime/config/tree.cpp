@@ -212,7 +212,7 @@ void normalise(Tree& tree) {
   replace_deprecated(tree);
 }
 
-void apply_set(Tree& tree, const Setting& setting) {
+void apply_set(Tree& tree, const Override& setting) {
   const auto& [text, option] = setting;
   const size_t equals = text.find('=');
   std::vector<std::string> parts = split_path(text.substr(0, std::min(equals, text.size())));

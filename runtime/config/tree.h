@@ -38,7 +38,7 @@ void normalise(Tree& tree);
 // "a.b.c=value": the value is JSON where it parses as JSON, else a string; a key that wants a string takes the text as
 // it is. Sections on the way are created. Throws UsageError when the text is not of this form; that a part of the path
 // holds something else than a section is a problem.
-void apply_set(Tree& tree, const Setting& setting);
+void apply_set(Tree& tree, const Override& setting);
 
 // Adds a problem for every key that two options set to different values.
 void find_contradictions(Tree& tree);
