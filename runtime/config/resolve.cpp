@@ -99,7 +99,7 @@ class Resolver {
     for (const auto& [name, value] : node.items()) {
       // So do files carry remarks, and DeepSpeed reads past them.
       if (name.starts_with('_')) continue;
-      result_.check([&] { visit(section, name, value, quiet && name != section.gate); });
+      result_.check([&, &name = name, &value = value] { visit(section, name, value, quiet && name != section.gate); });
     }
   }
 

@@ -55,7 +55,7 @@ Parts memory_part(const RunData& run) {
       const double planned = number(own, "planned_peak_bytes"), measured = number(own, "measured_peak_bytes");
       if (!(planned > 0) && !(measured > 0)) continue;
       differs = differs || planned != measured;
-      const auto word = [&own = own](const char* name) {  // a binding: clang 14 wants it named
+      const auto word = [&own = own](const char* name) {
         return own.contains(name) && own[name].is_string() ? own[name].template get<std::string>() : std::string();
       };
       rows.push_back({fmt::format("{:.0f}", number(rank, "rank")), tier, bytes_text(planned), bytes_text(measured),

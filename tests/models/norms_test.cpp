@@ -31,7 +31,7 @@ struct Results {
 
 Results run(const Inputs& in, int64_t shift) {
   const auto [kind, type, rows, C] = std::tuple(in.kind, in.type, in.rows, in.C);
-  const auto shifted = [&](const KernelBuffer& values) { return Shifted(type, values, shift); };
+  const auto shifted = [&](const KernelBuffer& values) { return Shifted(in.type, values, shift); };
   Shifted x = shifted(in.x), gamma = shifted(in.gamma), beta = shifted(in.beta), dy = shifted(in.dy),
           add = shifted(in.add), y = shifted(KernelBuffer(type, rows * C));
   Results r{{type, 0}, {DType::f32, rows}, {DType::f32, rows}, {type, 0}, {DType::f32, C}, {DType::f32, C}};

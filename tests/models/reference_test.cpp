@@ -28,7 +28,7 @@ void check_finite_differences(const Tensors& weights, const Run& run) {
     double square = 0;
     for (double g : grad) square += g * g;
     const double norm = std::sqrt(square), step = 1e-4;
-    const auto loss_at = [&](double distance_along) {
+    const auto loss_at = [&, &name = name, &grad = grad](double distance_along) {
       Tensors moved = weights;
       for (size_t i = 0; i < grad.size(); ++i) moved.at(name)[i] += distance_along * grad[i] / norm;
       return run(moved).loss_mean;

@@ -11,7 +11,7 @@ namespace {
 // A dataset that is not there: planning must not look.
 std::string config(const std::string& more = "") {
   return R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true},
-  "zero_optimization": {"stage": 1}, "model": {"preset": "gpt2-10m"},
+  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "model": {"preset": "gpt2-10m"},
   "data": {"train": "/nonexistent/train", "validation": "/nonexistent/validation"}, "run": {"checkpoint_interval": 3})" +
          more + "}";
 }

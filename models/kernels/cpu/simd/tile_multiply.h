@@ -16,7 +16,7 @@ inline void tile_sums(int64_t depth, const float* a, const float* b, Vector (&su
 #pragma GCC unroll 16
     for (int r = 0; r < tile.rows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < vectors; ++v) sums[r][v] += a[r] * column[v];
+      for (int v = 0; v < vectors; ++v) sums[r][v] = fused(a[r], column[v], sums[r][v]);
     }
   }
 }

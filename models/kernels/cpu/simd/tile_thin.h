@@ -13,7 +13,7 @@ void thin_across(const float* a, int64_t lda, const T* b, int64_t ldb, int64_t c
       for (int i = 0; i < count; ++i) {
         const Vector x = load(b + k + i * L);
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r][i] += load(a + r * lda + k + i * L) * x;
+        for (int r = 0; r < R; ++r) sums[r][i] = fused(load(a + r * lda + k + i * L), x, sums[r][i]);
       }
     }
     for (int r = 0; r < R; ++r) {
@@ -42,7 +42,7 @@ inline void thin_rank(const float* a, int64_t lda, const T* b, int64_t ldb, int6
     for (int r = 0; r < R; ++r) {
       Vector sum = load(block + r * thin_columns + n);
 #pragma GCC unroll 4
-      for (int k = 0; k < Depths; ++k) sum += a[r * lda + k] * row[k];
+      for (int k = 0; k < Depths; ++k) sum = fused(a[r * lda + k], row[k], sum);
       save(block + r * thin_columns + n, sum);
     }
   }

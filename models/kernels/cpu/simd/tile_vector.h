@@ -37,6 +37,26 @@ inline void save(core::f16* p, Vector x) {
   for (int i = 0; i < L; ++i) core::narrow(wide[i], p[i]);
 }
 
+// sum + a · b, rounded once. gcc contracts the expression (-ffp-contract=fast); clang does not where a sanitizer's
+// checks stand in it, and is told element by element.
+#ifdef __clang__
+inline Vector fused(Vector a, Vector b, Vector sum) {
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) sum[i] = __builtin_fmaf(a[i], b[i], sum[i]);
+  return sum;
+}
+inline Vector fused(float a, Vector b, Vector sum) {
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) sum[i] = __builtin_fmaf(a, b[i], sum[i]);
+  return sum;
+}
+#else
+template <class A>
+inline Vector fused(A a, Vector b, Vector sum) {
+  return sum + a * b;
+}
+#endif
+
 // Pairs of rows `Distance` apart exchange blocks of that many lanes: log2(L) such stages turn an L x L block.
 template <int... I>
 struct Indices {};
