@@ -34,7 +34,7 @@ if [[ " $* " != *" --steps"* ]]; then
   "${train[@]}" --steps 4 --out runs/quickstart_probe --set run.log_interval=0 --set run.save_weights=false >/dev/null
   # Between 40 and 160 steps; the median of the last three, as the first one also warms up.
   steps=$(grep -o '"step_seconds":[^,}]*' runs/quickstart_probe/metrics.jsonl | cut -d: -f2 | tail -n 3 | sort -g |
-    awk 'NR == 2 {n = int(120 / $1); print n < 40 ? 40 : n > 160 ? 160 : n}')
+    awk 'NR == 2 {n = int(120 / $1); print (n < 40 ? 40 : n > 160 ? 160 : n)}')
   rm -rf runs/quickstart_probe
   echo "$steps steps take about two minutes"
   length=(--steps "$steps" --set "scheduler.params.total_num_steps=$steps")
