@@ -19,6 +19,7 @@ class Results:
         self.logs = self.work / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.rows, self.lock, self.next_pack = [], threading.RLock(), 0.0
+        self.waiting = self.ended = False
         self.write()
 
     def add(self, row):
@@ -31,11 +32,23 @@ class Results:
     def write(self, last=False):
         with self.lock:
             replace(self.work / "results.json", json.dumps({**self.facts, "results": self.rows}, indent=1).encode())
-            begin = time.monotonic()
-            if self.packed and (last or begin > self.next_pack):
+            begin, self.ended = time.monotonic(), last
+            if self.packed and (last or begin >= self.next_pack):
                 self.pack()
                 end = time.monotonic()
                 self.next_pack = end + (PACK_SHARE - 1) * (end - begin)
+            elif self.packed and not self.waiting:
+                # The next job may hang: what this one found does not wait for it.
+                self.waiting = True
+                timer = threading.Timer(self.next_pack - begin, self.write_late)
+                timer.daemon = True
+                timer.start()
+
+    def write_late(self):
+        with self.lock:
+            self.waiting = False
+            if not self.ended:
+                self.write()
 
     def pack(self):
         """The old file is there until the new one is whole: a process that is killed in between leaves one of them."""
