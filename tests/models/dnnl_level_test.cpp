@@ -18,6 +18,4 @@ TEST_CASE("oneDNN is held to the level of instruction sets of the process", "[cp
 }
 #endif
 
-namespace zrt::dnnl_level_test {
-
-}  // namespace zrt::dnnl_level_test
+namespace zrt::dnnl_level_test {}  // namespace zrt::dnnl_level_test

@@ -161,7 +161,8 @@ TEST_CASE("a rule that says nothing of this run is refused") {
   CHECK(has(refusal(rule(R"("parameters": "x.*", )", "\"grad\"")), "matches no parameter"));
   CHECK(has(refusal(rule(R"("layers": [2, 4], )", "\"grad\"")), "there is no layer 4; the model has 4 layers"));
   CHECK(has(refusal(rule(R"("layers": [2, 4], )", "\"activations\"")), "there is no layer 4"));
-  CHECK(has(refusal("memory.recompute=[1, 9]"), "memory.recompute = [1,9] (--set memory.recompute): there is no layer 9"));
+  CHECK(has(refusal("memory.recompute=[1, 9]"),
+            "memory.recompute = [1,9] (--set memory.recompute): there is no layer 9"));
   CHECK(has(refusal(rule("", "\"momentum_buffer\"")), "the state \"momentum_buffer\", which this run does not have"));
   CHECK(has(refusal(rule("", "\"weights\"")), "\"exp_avg\", \"exp_avg_sq\""));
   CHECK(has(refusal(rule("", "\"master\""), "bf16.enabled=false"), "with fp32 weights there is no master"));
