@@ -2,15 +2,38 @@
 // who is next changes from block to block, so that what only works in one order is found.
 #include "emulator/block.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <stdexcept>
 #include <vector>
 
 #include "emulator/device.h"
+
+// Goes on with the stack `to`, after leaving what a call must keep on this one, whose top it stores. As setjmp and
+// longjmp do, of which sanitizers make system calls.
+extern "C" void zrt_emulator_switch(void** from, void* to);
+asm(R"(
+.text
+.type zrt_emulator_switch, @function
+zrt_emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size zrt_emulator_switch, . - zrt_emulator_switch
+)");
 
 namespace zrt::emulator {
 
@@ -23,9 +46,8 @@ constexpr unsigned most_threads = 1024;
 
 struct Fiber {
   std::unique_ptr<std::byte[]> stack{new std::byte[stack_bytes]};
-  ucontext_t start;
-  jmp_buf resume;
-  bool started = false, done = false;
+  void* top;  // while others run
+  bool done = false;
   uint3 thread;
   std::vector<PendingCopy> copies;
 };
@@ -44,36 +66,33 @@ struct Block {
   uint64_t generation = 0;
   bool any = false, any_last = false;
   const std::function<void()>* body = nullptr;
-  ucontext_t main_start;
-  jmp_buf main;
+  void* main = nullptr;  // the stack that run_block was called on
   std::string error;
 };
 Block block;
 alignas(1024) std::byte dynamic_shared[256 << 10];
 unsigned dynamic_bytes = 0;
 
-void enter(unsigned next) {
+void enter(void** from, unsigned next) {
   block.current = next;
-  Fiber& fiber = *block.fibers[next];
+  const Fiber& fiber = *block.fibers[next];
   now.thread = fiber.thread;
   now.lane = next % 32;
-  if (fiber.started) _longjmp(fiber.resume, 1);
-  fiber.started = true;
-  setcontext(&fiber.start);
+  zrt_emulator_switch(from, fiber.top);
 }
 
 // Goes on with another thread that has not finished; comes back when it is this one's turn again.
 void yield() {
-  if (_setjmp(block.fibers[block.current]->resume) != 0) return;
+  Fiber& own = *block.fibers[block.current];
   unsigned next = block.current;
   for (unsigned i = 0; i < block.threads; ++i) {
     next = (next + block.turn_step) % block.threads;
     if (!block.fibers[next]->done) break;
   }
-  enter(next);
+  if (next != block.current) enter(&own.top, next);
 }
 
-// Runs a thread of one block after the other: fibers stay, because starting one costs system calls.
+// Runs a thread of one block after the other.
 void fiber_main() {
   while (true) {
     try {
@@ -84,7 +103,7 @@ void fiber_main() {
     Fiber& own = *block.fibers[block.current];
     own.done = true;
     if (++block.finished == block.threads) {
-      if (_setjmp(own.resume) == 0) _longjmp(block.main, 1);
+      zrt_emulator_switch(&own.top, block.main);
       continue;
     }
     // Those who wait at a barrier may now be complete.
@@ -98,11 +117,11 @@ void fiber_main() {
 
 std::unique_ptr<Fiber> make_fiber() {
   auto fiber = std::make_unique<Fiber>();
-  getcontext(&fiber->start);
-  fiber->start.uc_stack.ss_sp = fiber->stack.get();
-  fiber->start.uc_stack.ss_size = stack_bytes;
-  fiber->start.uc_link = nullptr;
-  makecontext(&fiber->start, fiber_main, 0);
+  // As if it had switched at its beginning: six registers, where to go on, and no caller.
+  auto* const end = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(fiber->stack.get() + stack_bytes) / 16 * 16);
+  std::fill(end - 8, end, nullptr);
+  end[-2] = reinterpret_cast<void*>(&fiber_main);
+  fiber->top = end - 8;
   return fiber;
 }
 
@@ -117,7 +136,7 @@ void run_block() {
     const dim3& extent = now.block_extent;
     fiber.thread = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
   }
-  if (_setjmp(block.main) == 0) enter(0);
+  enter(&block.main, 0);
 }
 
 }  // namespace

@@ -67,10 +67,9 @@ struct Bench {
 
 // One past the highest byte that is not poison any more.
 uint64_t touched(const KernelBuffer& buffer) {
-  settle();
-  uint64_t end = static_cast<uint64_t>(buffer.size()) * 2;
-  const auto* bytes = static_cast<const unsigned char*>(buffer.data());
-  while (end > 0 && bytes[end - 1] == 0xFB) --end;
+  const auto& bytes = buffer.host();
+  uint64_t end = bytes.size();
+  while (end > 0 && bytes[end - 1] == std::byte{0xFB}) --end;
   return end;
 }
 
@@ -264,7 +263,7 @@ TEST_CASE("a bf16 gradient of the output weights is rounded once however many ch
     for (int64_t e = 0; e < half.grads[i].size(); ++e) full.grads[i].set(e, static_cast<float>(half.grads[i].at(e)));
     half.accumulate[i] = full.accumulate[i] = accumulate;
     half.call.grads = half.grad_pointers, full.call.grads = full.grad_pointers;
-    half.grad_pointers[i] = half.grads[i].data();
+    half.grad_pointers[i] = half.grads[i].data(), full.grad_pointers[i] = full.grads[i].data();
     full.weight_pointers[i] = half.weight_pointers[i];
   }
   full.call.input = half.call.input;
