@@ -10,7 +10,7 @@ namespace zrt::models::cpu {
 //   processors with AVX2 alone oneDNN reaches four fifths of OpenBLAS, and packs into memory of its own. At AVX-512 it
 //   halves where rows of B lie a multiple of 4 KiB apart. Tiles know neither weakness.
 // - bf16 and fp16: the tiles' rate of fp32. oneDNN has no fp16, and without AVX512-BF16 no bf16 of every shape. Where
-//   AVX512-BF16 or AMX runs at full rate it passes fp32 units (192 against 95 GFLOP/s a core on Zen 4).
+//   AVX512-BF16 or AMX runs at full rate it passes fp32 units (178 against 93 GFLOP/s a core on Zen 4).
 // - up to 8 rows: packing B costs more than multiplying it.
 Way choose_way(const GemmSpec& spec, core::Isa level, bool fast_bf16) {
   const bool bf16 = spec.a == DType::bf16 && spec.b == DType::bf16 && spec.c != DType::f16;
