@@ -1,4 +1,6 @@
 #pragma once
+#include <array>
+
 #include "core/dtype.h"
 #include "emulator/device.h"
 
@@ -20,8 +22,16 @@ inline __half __ushort_as_half(unsigned short x) {
 inline unsigned short __half_as_ushort(__half x) {
   return x.bits;
 }
+// Emulated tensor cores read halves by the million, so all there are stand in a table.
+inline const auto zrt_emulated_halves = [] {
+  std::array<float, 65536> values;
+  for (unsigned bits = 0; bits < values.size(); ++bits) {
+    values[bits] = zrt::core::to_float(zrt::core::f16{static_cast<uint16_t>(bits)});
+  }
+  return values;
+}();
 inline float __half2float(__half x) {
-  return zrt::core::to_float(zrt::core::f16{x.bits});
+  return zrt_emulated_halves[x.bits];
 }
 inline __half __float2half_rn(float x) {
   return __ushort_as_half(zrt::core::to_f16(x).bits);
