@@ -24,8 +24,10 @@ struct Reference {
 };
 
 // Naive attention with the whole (T, T) matrix in fp64.
-Reference reference(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer& d_out, const Dropout& dropout,
-                    uint64_t first_sample) {
+Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, const KernelBuffer& d_out_buffer,
+                    const Dropout& dropout, uint64_t first_sample) {
+  const Doubles qkv_values = doubles(qkv_buffer), d_out_values = doubles(d_out_buffer);
+  const double *const qkv = qkv_values.data(), *const d_out = d_out_values.data();
   const int64_t T = s.T, C = s.C(), W = s.width, row = s.row();
   const double scale = 1 / std::sqrt(static_cast<double>(W));
   Reference r{Doubles(index(s.B * T * C)), Doubles(index(s.B * s.heads * T)), Doubles(index(s.B * T * row))};
@@ -40,7 +42,7 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv, const Kern
         double sum = 0, mean = 0;
         for (int64_t k = 0; k <= q; ++k) {
           double score = 0;
-          for (int64_t i = 0; i < W; ++i) score += qkv.at(at(q, 0, i)) * qkv.at(at(k, 1, i));
+          for (int64_t i = 0; i < W; ++i) score += qkv[at(q, 0, i)] * qkv[at(k, 1, i)];
           sum += p[index(k)] = std::exp(score * scale);
           if (s.dropout > 0) {
             const uint64_t element = (((first_sample + static_cast<uint64_t>(b)) * static_cast<uint64_t>(s.heads) +
@@ -58,17 +60,17 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv, const Kern
           p[index(k)] /= sum;
           for (int64_t i = 0; i < W; ++i) {
             const int64_t o = (b * T + q) * C + h * W + i;
-            r.out[index(o)] += p[index(k)] * mask[index(k)] * qkv.at(at(k, 2, i));
-            r.d_qkv[index(at(k, 2, i))] += p[index(k)] * mask[index(k)] * d_out.at(o);
-            dp[index(k)] += mask[index(k)] * d_out.at(o) * qkv.at(at(k, 2, i));
+            r.out[index(o)] += p[index(k)] * mask[index(k)] * qkv[at(k, 2, i)];
+            r.d_qkv[index(at(k, 2, i))] += p[index(k)] * mask[index(k)] * d_out[o];
+            dp[index(k)] += mask[index(k)] * d_out[o] * qkv[at(k, 2, i)];
           }
           mean += p[index(k)] * dp[index(k)];
         }
         for (int64_t k = 0; k <= q; ++k) {
           const double ds = p[index(k)] * (dp[index(k)] - mean) * scale;
           for (int64_t i = 0; i < W; ++i) {
-            r.d_qkv[index(at(q, 0, i))] += ds * qkv.at(at(k, 1, i));
-            r.d_qkv[index(at(k, 1, i))] += ds * qkv.at(at(q, 0, i));
+            r.d_qkv[index(at(q, 0, i))] += ds * qkv[at(k, 1, i)];
+            r.d_qkv[index(at(k, 1, i))] += ds * qkv[at(q, 0, i)];
           }
         }
       }
