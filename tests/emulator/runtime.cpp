@@ -89,7 +89,7 @@ class Gate {
 Gate gate;
 std::set<EmulatedStream*> streams;
 std::map<cudaEvent_t, std::shared_ptr<EmulatedEvent>> events;
-std::map<const std::byte*, size_t> device_memory, pinned_memory;  // their bytes
+std::map<const std::byte*, size_t> device_memory, pinned_memory;
 std::map<const void*, int> shared_limits;
 std::minstd_rand draw{12345};
 constexpr std::chrono::minutes longest_wait{5};  // for the host
@@ -104,41 +104,16 @@ cudaError_t result(cudaError_t code) {
   return code;
 }
 
-// Memory of the GPU is opened and closed around work. Large pages make that hundreds of times fewer entries to change.
-constexpr size_t page = 4096, large_page = size_t{2} << 20;
-size_t page_of(size_t bytes) {
-  return bytes < large_page ? page : large_page;
-}
-size_t rounded(size_t bytes, size_t to) {
-  return (bytes + to - 1) / to * to;
-}
-size_t mapped(size_t bytes) {
-  return rounded(bytes, page_of(bytes));
-}
-// As mmap, aligned to its pages.
-std::byte* map_pages(size_t bytes, int protection) {
-  const size_t unit = page_of(bytes), size = mapped(bytes), spare = unit - page;
-  void* const got = mmap(nullptr, size + spare, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (got == MAP_FAILED) return nullptr;
-  auto* const from = static_cast<std::byte*>(got);
-  const size_t before = (unit - reinterpret_cast<uintptr_t>(from) % unit) % unit;
-  if (before > 0) munmap(from, before);
-  if (spare > before) munmap(from + before + size, spare - before);
-  if (unit == large_page) madvise(from + before, size, MADV_HUGEPAGE);
-  return from + before;
+size_t page_rounded(size_t bytes) {
+  return (bytes + 4095) / 4096 * 4096;
 }
 
-using Ranges = std::map<const std::byte*, size_t>;
-// The range that a pointer points into, or the end.
-Ranges::const_iterator holder(const Ranges& ranges, const void* p) {
+bool within(const std::map<const std::byte*, size_t>& ranges, const void* p) {
   const auto* at = static_cast<const std::byte*>(p);
   auto next = ranges.upper_bound(at);
-  if (next == ranges.begin()) return ranges.end();
+  if (next == ranges.begin()) return false;
   --next;
-  return at < next->first + next->second ? next : ranges.end();
-}
-bool within(const Ranges& ranges, const void* p) {
-  return holder(ranges, p) != ranges.end();
+  return at < next->first + next->second;
 }
 
 // Opens the GPU's memory as long as it lives.
@@ -151,7 +126,7 @@ struct Running {
   }
   static void protect(int protection) {
     for (const auto& [memory, bytes] : device_memory) {
-      mprotect(const_cast<std::byte*>(memory), mapped(bytes), protection);
+      mprotect(const_cast<std::byte*>(memory), page_rounded(bytes), protection);
     }
   }
 };
@@ -159,12 +134,9 @@ struct Running {
 // Opens but the pages of one copy: of a large memory that takes a fraction of the time.
 struct OpenPages {
   OpenPages(const void* at, size_t bytes) {
-    if (running > 0 || bytes == 0) return;
-    const auto found = holder(device_memory, at);
-    if (found == device_memory.end()) return;
-    const size_t unit = page_of(found->second);
-    const auto from = reinterpret_cast<uintptr_t>(at) / unit * unit;
-    begin = reinterpret_cast<void*>(from), size = rounded(reinterpret_cast<uintptr_t>(at) + bytes - from, unit);
+    if (running > 0 || bytes == 0 || !within(device_memory, at)) return;
+    const auto from = reinterpret_cast<uintptr_t>(at) / 4096 * 4096;
+    begin = reinterpret_cast<void*>(from), size = page_rounded(reinterpret_cast<uintptr_t>(at) + bytes - from);
     mprotect(begin, size, PROT_READ | PROT_WRITE);
   }
   ~OpenPages() {
@@ -419,9 +391,10 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   if (bytes > free) return result(cudaErrorMemoryAllocation);
-  std::byte* const mapping = map_pages(bytes, running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
-  if (!mapping) return result(cudaErrorMemoryAllocation);
-  device_memory[mapping] = bytes;
+  void* mapping = mmap(nullptr, page_rounded(bytes), running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return result(cudaErrorMemoryAllocation);
+  device_memory[static_cast<std::byte*>(mapping)] = bytes;
   *memory = mapping;
   return cudaSuccess;
 }
@@ -430,13 +403,13 @@ cudaError_t cudaFree(void* memory) {
   pump_all();
   const auto found = device_memory.find(static_cast<std::byte*>(memory));
   if (found == device_memory.end()) return memory ? result(cudaErrorInvalidValue) : cudaSuccess;
-  munmap(memory, mapped(found->second));
+  munmap(memory, page_rounded(found->second));
   device_memory.erase(found);
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned) {
   const std::lock_guard lock(gate);
-  *memory = std::aligned_alloc(page, rounded(std::max<size_t>(bytes, 1), page));
+  *memory = std::aligned_alloc(4096, page_rounded(std::max<size_t>(bytes, 1)));
   if (!*memory) return result(cudaErrorMemoryAllocation);
   pinned_memory[static_cast<std::byte*>(*memory)] = bytes;
   return cudaSuccess;
