@@ -1,9 +1,12 @@
 // What this machine multiplies at, beside which benchmarks put what training reaches. All ranks run at once.
 #pragma once
+#include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "runtime/bench/bench.h"
+#include "runtime/bench/gemm_contest.h"
 
 namespace zrt::runtime {
 
@@ -13,18 +16,41 @@ struct GemmLibrary {
   int fastest_of = 0;           // products
 };
 struct GemmCeiling {
-  double flops_per_second = 0;  // each product by the library that is fastest at it
+  // Each product by the library that is fastest at it: of the median seconds of each, of the slowest and fastest turn.
+  Spread flops_per_second;
   int products = 0;
   std::vector<GemmLibrary> libraries;  // those at hand
 };
 
 // Matrix products of the model's blocks (forward and both gradients, head included) at the run's shapes and types:
 // FLOPs of one microbatch divided by the time of running each product alone, on all ranks at once. On a CPU the
-// libraries take turns: zrt's own products, oneDNN, and of fp32 OpenBLAS or BLIS where the machine has one (blas.h). On
-// a GPU it is what a run uses, the products of the ranks run one after the other, on random operands.
-GemmCeiling gemm_ceiling(const Config& config, int rounds);
-// The same with all matrices in fp32.
-GemmCeiling fp32_gemm_ceiling(const Config& config, int rounds);
+// libraries compete: zrt's own products, oneDNN, and of fp32 OpenBLAS or BLIS where the machine has one (blas.h). On a
+// GPU it is what a run uses, the products of the ranks run one after the other, on random operands.
+//
+// Measured in turns, with what is compared with them in between: a machine's speed drifts within minutes.
+class GemmCeilings {
+ public:
+  explicit GemmCeilings(const Config& config);
+  static GemmCeilings of_fp32(Config config);  // the same with all matrices in fp32
+  void turn();
+  GemmCeiling ceiling() const;
+  // FLOP/s over turns i and i + 1 together, beside which stands what ran between them.
+  double around(size_t i) const;
+
+ private:
+  struct Product {
+    models::GemmSpec spec;
+    double times;                                           // per microbatch
+    std::array<std::vector<double>, contenders> seconds{};  // by turn
+    size_t fastest() const;
+    double flops() const;  // of its times
+  };
+  double flops_per_second(const std::function<double(const std::vector<double>&)>& of_turns) const;
+
+  core::DeviceKind device_;
+  int ranks_, threads_per_rank_;
+  std::vector<Product> products_;
+};
 
 // FLOP/s of fused multiply-adds of fp32 in registers, on every thread of every rank.
 double fma_peak(int ranks, int threads_per_rank);

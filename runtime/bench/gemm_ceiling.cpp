@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,64 +17,12 @@
 #include "runtime/bench/blas.h"
 #include "runtime/bench/ceiling.h"
 #include "runtime/bench/fma_peak.h"
-#include "runtime/bench/gemm_contest.h"
 #include "runtime/setup.h"
 
 namespace zrt::runtime {
 namespace {
 
 using models::GemmSpec;
-
-struct Product {
-  GemmSpec spec;
-  double times;  // per microbatch
-  double flops() const {
-    return 2.0 * static_cast<double>(spec.M) * static_cast<double>(spec.N) * static_cast<double>(spec.K);
-  }
-};
-
-std::vector<Product> model_products(const Config& config) {
-  models::Shape shape{config.batch.micro, config.model.sequence};
-  shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
-  shape.fp8 = config.precision.fp8;
-  std::vector<Product> products;
-  for (const auto& block : make_model(config.model).blocks) {
-    for (const GemmSpec& spec : block->products(shape)) {
-      const auto same =
-          std::find_if(products.begin(), products.end(), [&](const Product& other) { return other.spec == spec; });
-      if (same == products.end()) {
-        products.push_back({spec, 1});
-      } else {
-        same->times += 1;
-      }
-    }
-  }
-  return products;
-}
-
-GemmCeiling cpu_ceiling(const std::vector<Product>& products, int ranks, int threads, int rounds) {
-  if (Blas::at_hand() != nullptr) Blas::at_hand()->set_threads(threads);
-  GemmCeiling ceiling;
-  std::array<double, contenders> seconds{};
-  std::array<int, contenders> fastest{};
-  double flops = 0, best_seconds = 0;
-  for (const Product& product : products) {
-    const auto medians = contest_seconds(product.spec, ranks, threads, rounds);
-    const auto best = std::min_element(medians.begin(), medians.end());
-    flops += product.flops() * product.times * ranks;
-    best_seconds += *best * product.times;
-    for (size_t c = 0; c < contenders; ++c) seconds[c] += medians[c] * product.times;
-    ++fastest[static_cast<size_t>(best - medians.begin())];
-  }
-  ceiling.flops_per_second = flops / best_seconds;
-  ceiling.products = static_cast<int>(products.size());
-  const std::array<std::string, contenders> names{"zrt", "oneDNN " + models::cpu::dnnl_version(),
-                                                  Blas::at_hand() ? Blas::at_hand()->name() : ""};
-  for (size_t c = 0; c < contenders; ++c) {
-    if (!names[c].empty()) ceiling.libraries.push_back({names[c], flops / seconds[c], fastest[c]});
-  }
-  return ceiling;
-}
 
 double gpu_seconds_of(const GemmSpec& spec, int rounds) {
   constexpr int calls = 10;
@@ -95,16 +44,6 @@ double gpu_seconds_of(const GemmSpec& spec, int rounds) {
   return spread(times).median;
 }
 
-GemmCeiling gpu_ceiling(const std::vector<Product>& products, int rounds) {
-  double flops = 0, seconds = 0;
-  for (const Product& product : products) {
-    flops += product.flops() * product.times;
-    seconds += product.times * gpu_seconds_of(product.spec, rounds);
-  }
-  const int count = static_cast<int>(products.size());
-  return {flops / seconds, count, {{models::backend(core::DeviceKind::cuda).libraries(), flops / seconds, count}}};
-}
-
 }  // namespace
 
 void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
@@ -124,19 +63,97 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
   }
 }
 
-GemmCeiling gemm_ceiling(const Config& config, int rounds) {
-  const core::OnPlace here({config.run.device, nullptr});
-  const std::vector<Product> products = model_products(config);
-  const int ranks = config.mesh.world();
-  if (config.run.device == core::DeviceKind::cuda) return gpu_ceiling(products, rounds);
-  return cpu_ceiling(products, ranks, config.run.threads_per_rank, rounds);
+GemmCeilings::GemmCeilings(const Config& config)
+    : device_(config.run.device), ranks_(config.mesh.world()), threads_per_rank_(config.run.threads_per_rank) {
+  const core::OnPlace here({device_, nullptr});
+  models::Shape shape{config.batch.micro, config.model.sequence};
+  shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
+  shape.fp8 = config.precision.fp8;
+  for (const auto& block : make_model(config.model).blocks) {
+    for (const GemmSpec& spec : block->products(shape)) {
+      const auto same =
+          std::find_if(products_.begin(), products_.end(), [&](const Product& other) { return other.spec == spec; });
+      if (same == products_.end()) {
+        products_.push_back({spec, 1});
+      } else {
+        same->times += 1;
+      }
+    }
+  }
 }
 
-GemmCeiling fp32_gemm_ceiling(const Config& config, int rounds) {
-  Config wide = config;
-  wide.precision.compute = wide.precision.local_grad = core::DType::f32;
-  wide.precision.fp8 = false;
-  return gemm_ceiling(wide, rounds);
+GemmCeilings GemmCeilings::of_fp32(Config config) {
+  config.precision.compute = config.precision.local_grad = core::DType::f32;
+  config.precision.fp8 = false;
+  return GemmCeilings(config);
+}
+
+void GemmCeilings::turn() {
+  constexpr int rounds = 2;
+  const core::OnPlace here({device_, nullptr});
+  if (device_ == core::DeviceKind::cpu && Blas::at_hand() != nullptr) Blas::at_hand()->set_threads(threads_per_rank_);
+  for (Product& product : products_) {
+    std::array<double, contenders> seconds;
+    seconds.fill(std::numeric_limits<double>::infinity());
+    if (device_ == core::DeviceKind::cuda) {
+      seconds[own_product] = ranks_ * gpu_seconds_of(product.spec, rounds);
+    } else {
+      seconds = contest_seconds(product.spec, ranks_, threads_per_rank_, rounds);
+    }
+    for (size_t c = 0; c < contenders; ++c) product.seconds[c].push_back(seconds[c]);
+  }
+}
+
+double GemmCeilings::Product::flops() const {
+  return 2.0 * static_cast<double>(spec.M) * static_cast<double>(spec.N) * static_cast<double>(spec.K) * times;
+}
+
+size_t GemmCeilings::Product::fastest() const {
+  const auto median = [&](size_t c) { return spread(seconds[c]).median; };
+  size_t best = 0;
+  for (size_t c = 1; c < contenders; ++c) best = median(c) < median(best) ? c : best;
+  return best;
+}
+
+double GemmCeilings::flops_per_second(const std::function<double(const std::vector<double>&)>& of_turns) const {
+  double flops = 0, seconds = 0;
+  for (const Product& product : products_) {
+    flops += product.flops() * ranks_;
+    seconds += of_turns(product.seconds[product.fastest()]) * product.times;
+  }
+  return flops / seconds;
+}
+
+double GemmCeilings::around(size_t i) const {
+  return flops_per_second([i](const std::vector<double>& turns) { return (turns.at(i) + turns.at(i + 1)) / 2; });
+}
+
+GemmCeiling GemmCeilings::ceiling() const {
+  GemmCeiling ceiling;
+  const auto median = [](const std::vector<double>& turns) { return spread(turns).median; };
+  ceiling.products = static_cast<int>(products_.size());
+  std::vector<double> rates;
+  for (size_t i = 0; i < products_.front().seconds.front().size(); ++i) {
+    rates.push_back(flops_per_second([i](const std::vector<double>& turns) { return turns[i]; }));
+  }
+  ceiling.flops_per_second = spread(rates);
+  ceiling.flops_per_second.median = flops_per_second(median);
+  std::array<std::string, contenders> names{models::backend(device_).libraries(), "", ""};
+  if (device_ == core::DeviceKind::cpu) {
+    names = {"zrt", "oneDNN " + models::cpu::dnnl_version(), Blas::at_hand() ? Blas::at_hand()->name() : ""};
+  }
+  for (size_t c = 0; c < contenders; ++c) {
+    if (names[c].empty()) continue;
+    double flops = 0, seconds = 0;
+    int fastest_of = 0;
+    for (const Product& product : products_) {
+      flops += product.flops() * ranks_;
+      seconds += median(product.seconds[c]) * product.times;
+      fastest_of += product.fastest() == c;
+    }
+    ceiling.libraries.push_back({names[c], flops / seconds, fastest_of});
+  }
+  return ceiling;
 }
 
 double fma_peak(int ranks, int threads_per_rank) {

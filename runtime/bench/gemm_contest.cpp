@@ -1,8 +1,10 @@
 #include "runtime/bench/gemm_contest.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "core/arena.h"
@@ -30,21 +32,26 @@ class Contest {
                                      : entries_.front().gemms[contender] != nullptr;
   }
 
+  // Of one call, on average over the ranks: what slows one of them down must not count for both, as it would not in a
+  // step, where they seldom wait for each other.
   double seconds(Contender contender, int calls) {
-    return time_ranks(ranks_, threads_,
-                      [&](int rank) {
-                        const Entry& entry = entries_[static_cast<size_t>(rank)];
-                        const ProductRoom room(spec_, 0);
-                        std::byte* base = entry.arena->data();
-                        for (int call = 0; call < calls; ++call) {
-                          if (contender == blas_product) {
-                            Blas::at_hand()->run(spec_, base, base + room.a, base + room.a + room.b);
-                          } else {
-                            room.run(*entry.gemms[contender], base);
-                          }
-                        }
-                      }) /
-           calls;
+    std::vector<double> seconds(entries_.size());
+    time_ranks(ranks_, threads_, [&](int rank) {
+      const Entry& entry = entries_[static_cast<size_t>(rank)];
+      const ProductRoom room(spec_, 0);
+      std::byte* base = entry.arena->data();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int call = 0; call < calls; ++call) {
+        if (contender == blas_product) {
+          Blas::at_hand()->run(spec_, base, base + room.a, base + room.a + room.b);
+        } else {
+          room.run(*entry.gemms[contender], base);
+        }
+      }
+      seconds[static_cast<size_t>(rank)] =
+          std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
+    });
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
   }
 
  private:

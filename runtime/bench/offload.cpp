@@ -115,7 +115,7 @@ class OffloadMeasurement {
 
   void measure() {
     std::vector<OffloadSeries> series(ways_.size());
-    std::vector<double> ceilings;
+    GemmCeilings ceilings(config_);
     for (int round = 0; round <= options_.rounds; ++round) {
       for (size_t w = 0; w < ways_.size(); ++w) {
         progress_(fmt::format("round {} of {}, {}", round, options_.rounds, bench_.runs[w].sets));
@@ -123,13 +123,13 @@ class OffloadMeasurement {
         run_round(*ways_[w], round == 0 ? 1 : options_.steps, round > 0, series[w]);
       }
       progress_("measuring the GEMM ceiling");
-      ceilings.push_back(gemm_ceiling(config_, 3).flops_per_second);
+      ceilings.turn();
     }
     const Layout& layout = everything_.layout;
     bench_.tokens_per_step =
         layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
     bench_.flops_per_step = model_.flops_per_token() * static_cast<double>(bench_.tokens_per_step);
-    bench_.ceiling = spread(ceilings);
+    bench_.ceiling = ceilings.ceiling().flops_per_second;
     for (size_t w = 0; w < ways_.size(); ++w) {
       bench_.runs[w].step_seconds = spread(series[w].seconds);
       bench_.runs[w].exposed_io_seconds = spread(series[w].exposed);

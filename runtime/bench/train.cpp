@@ -100,17 +100,16 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   const Layout& layout = candidates.front()->layout;
   bench.tokens_per_step = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   const bool gpu = config.run.device == core::DeviceKind::cuda;
-  std::vector<double> ceilings, peaks, rates;
-  auto measure_ceiling = [&] {
+  GemmCeilings ceilings(config), fp32_ceilings = GemmCeilings::of_fp32(config);
+  const bool mixed = !gpu && config.precision.compute != core::DType::f32;
+  std::vector<double> peaks, rates;
+  auto measure_ceilings = [&] {
     progress("measuring the GEMM ceiling");
     if (!gpu) peaks.push_back(fma_peak(config.mesh.world(), config.run.threads_per_rank));
-    GemmCeiling ceiling = gemm_ceiling(config, 3);
-    ceilings.push_back(ceiling.flops_per_second);
-    if (ceilings.size() < 3) bench.libraries = std::move(ceiling);
+    ceilings.turn();
+    if (mixed) fp32_ceilings.turn();
     if (gpu) rates.push_back(matrix_rate(3));
   };
-  measure_ceiling();
-  if (!gpu && config.precision.compute != core::DType::f32) bench.fp32_ceiling = fp32_gemm_ceiling(config, 2);
   const auto take_step = [&](StageRun& c) {
     StepInputs inputs;
     inputs.seed = 1;
@@ -131,17 +130,12 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
       c->moved = executor.moved_bytes() - before;
     }
     ++step;
-    if (round == rounds / 2) measure_ceiling();
+    measure_ceilings();
   }
-  measure_ceiling();
-  bench.ceiling = spread(ceilings);
-  bench.ceiling_flops_per_second = bench.ceiling.median;
+  bench.ceiling = ceilings.ceiling();
+  if (!gpu) bench.fp32_ceiling = mixed ? fp32_ceilings.ceiling() : bench.ceiling;
   bench.matrix_rate = spread(rates);
   bench.fma_peak = spread(peaks);
-  if (!gpu && config.precision.compute == core::DType::f32) {
-    bench.fp32_ceiling = bench.libraries;
-    bench.fp32_ceiling.flops_per_second = bench.ceiling.median;
-  }
   for (const optimizer::Unit& unit : layout.units.units) bench.parameters += unit.parameters();
   for (const auto& c : candidates) {
     TrainBenchStage row;
@@ -149,9 +143,21 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     row.step_seconds = spread(c->seconds);
     row.tokens_per_second = static_cast<double>(bench.tokens_per_step) / row.step_seconds.median;
     row.model_flops_per_second = row.tokens_per_second * bench.flops_per_token;
-    std::vector<double> ratios;
-    for (size_t i = 0; i < c->seconds.size(); ++i) ratios.push_back(candidates.front()->seconds[i] / c->seconds[i]);
-    row.of_first = spread(ratios);
+    const double step_flops = bench.flops_per_token * static_cast<double>(bench.tokens_per_step);
+    const auto by_round = [&](const std::function<double(size_t)>& ratio) {
+      std::vector<double> ratios;
+      for (size_t i = 0; i < c->seconds.size(); ++i) ratios.push_back(ratio(i));
+      return spread(ratios);
+    };
+    const auto reached = [&](size_t i) { return step_flops / c->seconds[i]; };
+    row.of_first = by_round([&](size_t i) { return candidates.front()->seconds[i] / c->seconds[i]; });
+    row.of_ceiling = by_round([&](size_t i) { return reached(i) / ceilings.around(i); });
+    if (!gpu) {
+      row.of_fp32_ceiling =
+          by_round([&](size_t i) { return reached(i) / (mixed ? fp32_ceilings : ceilings).around(i); });
+    } else {
+      row.of_matrix_rate = by_round([&](size_t i) { return 2 * reached(i) / (rates[i] + rates[i + 1]); });
+    }
     row.setup_seconds = c->setup_seconds;
     row.exposed_comm_seconds = spread(c->exposed_comm).median;
     row.exposed_io_seconds = spread(c->exposed_io).median;

@@ -14,6 +14,8 @@ struct TrainBenchStage {
   Spread step_seconds;
   double tokens_per_second = 0, model_flops_per_second = 0;  // of all ranks, from the median
   Spread of_first;  // step time of the first stage ÷ this one's, round by round
+  // Model FLOP/s ÷ the ceilings that were measured before and after the round.
+  Spread of_ceiling, of_fp32_ceiling, of_matrix_rate;
   // Of rank 0: bytes of each tier, and what a step loses and moves.
   std::array<uint64_t, core::tier_count> planned_bytes{}, measured_bytes{};
   double exposed_comm_seconds = 0, exposed_io_seconds = 0;  // medians
@@ -23,13 +25,11 @@ struct TrainBenchStage {
 };
 struct TrainBench {
   std::vector<TrainBenchStage> stages;
-  double ceiling_flops_per_second = 0;  // of all ranks: median of measurements before, between and after
-  Spread ceiling;
-  GemmCeiling libraries;  // of the measurement in the middle
-  // Of a CPU, 0 on a GPU: fused multiply-adds in registers; the ceiling of the same products in fp32, measured once.
+  GemmCeiling ceiling;  // measured in turn with the rounds
+  // Of a CPU: fused multiply-adds in registers; the ceiling of the same products in fp32.
   Spread fma_peak;
   GemmCeiling fp32_ceiling;
-  Spread matrix_rate;  // of a GPU, measured as often; 0 on a CPU
+  Spread matrix_rate;  // of a GPU; 0 on a CPU
   double flops_per_token = 0;
   int64_t parameters = 0, tokens_per_step = 0;
 };

@@ -82,7 +82,7 @@ cat <<'X'
 {"parameters": 17000000000, "stages": [{"tokens_per_second": 900.5, "step_seconds": {"median": 4.5}, "setup_seconds": 80,
  "exposed_io_seconds": 2.25, "moved_bytes": {"to_device": 5000000000, "to_host": 6000000000, "read": 7000000000,
  "written": 8000000000}, "copy_bytes_per_second": {"to_device": 4e10, "to_host": 3e10}, "model_flops_per_second": 4e14,
- "of_gemm_ceiling": 0.5, "tiers": {"device": {"planned_bytes": 1073741824, "measured_bytes": 1073741824}}}]}
+ "of_gemm_ceiling": {"median": 0.5, "low": 0.4, "high": 0.6}, "tiers": {"device": {"planned_bytes": 1073741824, "measured_bytes": 1073741824}}}]}
 X
 )sh");
 }

@@ -16,8 +16,9 @@ Json spread_json(const runtime::Spread& s) {
   return {{"median", s.median}, {"low", s.low}, {"high", s.high}};
 }
 
-std::string spread_text(const runtime::Spread& s, double unit) {
-  return fmt::format("{:.2f} ({:.2f} – {:.2f})", s.median / unit, s.low / unit, s.high / unit);
+std::string spread_text(const runtime::Spread& s, double unit, int digits) {
+  return fmt::format("{:.{}f} ({:.{}f} – {:.{}f})", s.median / unit, digits, s.low / unit, digits, s.high / unit,
+                     digits);
 }
 
 runtime::Progress bench_progress(bool shown) {

@@ -11,7 +11,7 @@ namespace zrt::tools {
 using Json = nlohmann::ordered_json;
 
 Json spread_json(const runtime::Spread& spread);
-std::string spread_text(const runtime::Spread& spread, double unit);  // "median (low – high)"
+std::string spread_text(const runtime::Spread& spread, double unit, int digits = 2);  // "median (low – high)"
 
 // Overwrites one line of a terminal; silent elsewhere, and where `shown` is false.
 runtime::Progress bench_progress(bool shown = true);

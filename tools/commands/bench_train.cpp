@@ -30,7 +30,8 @@ Json ceiling_json(const runtime::GemmCeiling& ceiling) {
                          {"flops_per_second", library.flops_per_second > 0 ? Json(library.flops_per_second) : Json()},
                          {"fastest_of", library.fastest_of}});
   }
-  return {{"flops_per_second", ceiling.flops_per_second}, {"products", ceiling.products}, {"libraries", libraries}};
+  return {
+      {"flops_per_second", ceiling.flops_per_second.median}, {"products", ceiling.products}, {"libraries", libraries}};
 }
 
 // "zrt 213.0 (fastest of 9 of 15 products), oneDNN 2.6.3 has not all (0)".
@@ -46,10 +47,10 @@ std::string libraries_text(const runtime::GemmCeiling& ceiling) {
 }
 
 void print_cpu_ceilings(const runtime::TrainBench& bench, bool fp32) {
-  std::cout << fmt::format("  of the fastest library at each product: {}\n", libraries_text(bench.libraries));
+  std::cout << fmt::format("  of the fastest library at each product: {}\n", libraries_text(bench.ceiling));
   if (!fp32) {
-    std::cout << fmt::format("  the same products in fp32: {:.1f} GFLOP/s; {}\n",
-                             bench.fp32_ceiling.flops_per_second / 1e9, libraries_text(bench.fp32_ceiling));
+    std::cout << fmt::format("  the same products in fp32: {} GFLOP/s; {}\n",
+                             spread_text(bench.fp32_ceiling.flops_per_second, 1e9), libraries_text(bench.fp32_ceiling));
   }
   std::cout << fmt::format("  fp32 multiply-adds in registers at {}: {} GFLOP/s\n", core::isa_name(core::best_isa()),
                            spread_text(bench.fma_peak, 1e9));
@@ -103,26 +104,25 @@ int bench_train(const Args& args) {
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   Json rows = Json::array();
   for (const auto& s : bench.stages) {
-    rows.push_back(
-        {{"stage", s.stage},
-         {"step_seconds", spread_json(s.step_seconds)},
-         {"tokens_per_second", s.tokens_per_second},
-         {"model_flops_per_second", s.model_flops_per_second},
-         {"of_gemm_ceiling", s.model_flops_per_second / bench.ceiling_flops_per_second},
-         {"of_fp32_gemm_ceiling", gpu ? Json() : Json(s.model_flops_per_second / bench.fp32_ceiling.flops_per_second)},
-         {"of_matrix_rate", gpu ? Json(s.model_flops_per_second / bench.matrix_rate.median) : Json()},
-         {"speed_of_first_stage", spread_json(s.of_first)},
-         {"setup_seconds", s.setup_seconds},
-         {"exposed_comm_seconds", s.exposed_comm_seconds},
-         {"exposed_io_seconds", s.exposed_io_seconds},
-         {"moved_bytes",
-          {{"to_device", s.moved.to_device},
-           {"to_host", s.moved.to_host},
-           {"read", s.moved.read},
-           {"written", s.moved.written}}},
-         {"copy_bytes_per_second",
-          {{"to_device", s.to_device_bytes_per_second}, {"to_host", s.to_host_bytes_per_second}}},
-         {"tiers", tiers_json(s)}});
+    rows.push_back({{"stage", s.stage},
+                    {"step_seconds", spread_json(s.step_seconds)},
+                    {"tokens_per_second", s.tokens_per_second},
+                    {"model_flops_per_second", s.model_flops_per_second},
+                    {"of_gemm_ceiling", spread_json(s.of_ceiling)},
+                    {"of_fp32_gemm_ceiling", gpu ? Json() : spread_json(s.of_fp32_ceiling)},
+                    {"of_matrix_rate", gpu ? spread_json(s.of_matrix_rate) : Json()},
+                    {"speed_of_first_stage", spread_json(s.of_first)},
+                    {"setup_seconds", s.setup_seconds},
+                    {"exposed_comm_seconds", s.exposed_comm_seconds},
+                    {"exposed_io_seconds", s.exposed_io_seconds},
+                    {"moved_bytes",
+                     {{"to_device", s.moved.to_device},
+                      {"to_host", s.moved.to_host},
+                      {"read", s.moved.read},
+                      {"written", s.moved.written}}},
+                    {"copy_bytes_per_second",
+                     {{"to_device", s.to_device_bytes_per_second}, {"to_host", s.to_host_bytes_per_second}}},
+                    {"tiers", tiers_json(s)}});
   }
   if (values.count("json")) {
     std::cout << Json{{"model", config.model.preset},
@@ -131,8 +131,8 @@ int bench_train(const Args& args) {
                       {"dtype", dtype},
                       {"tokens_per_step", bench.tokens_per_step},
                       {"flops_per_token", bench.flops_per_token},
-                      {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling)},
-                      {"gemm_ceiling", ceiling_json(bench.libraries)},
+                      {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling.flops_per_second)},
+                      {"gemm_ceiling", ceiling_json(bench.ceiling)},
                       {"fp32_gemm_ceiling", gpu ? Json() : ceiling_json(bench.fp32_ceiling)},
                       {"fma_peak_flops_per_second", spread_json(bench.fma_peak)},
                       {"isa", core::isa_name(core::best_isa())},
@@ -145,22 +145,23 @@ int bench_train(const Args& args) {
   }
   std::cout << fmt::format("{} {} on {} ranks, {} tokens per step, {:.0f} MFLOP per token\n", config.model.preset,
                            dtype, config.mesh.world(), bench.tokens_per_step, bench.flops_per_token / 1e6);
-  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n", spread_text(bench.ceiling, 1e9));
+  std::cout << fmt::format("GEMM ceiling, all ranks running: {} GFLOP/s\n",
+                           spread_text(bench.ceiling.flops_per_second, 1e9));
   if (!gpu) print_cpu_ceilings(bench, dtype == "fp32");
   if (gpu) {
     std::cout << fmt::format("{}; one large bf16 product: {} TFLOP/s, of which the first stage reaches {:.3f}\n",
                              core::device_description(config.run.device), spread_text(bench.matrix_rate, 1e12),
-                             bench.stages.front().model_flops_per_second / bench.matrix_rate.median);
+                             bench.stages.front().of_matrix_rate.median);
   }
-  std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>10}  {:>20}  {:>12}  {:>12}  {:>10}\n", "stage", "step s",
+  std::cout << fmt::format("{:>5}  {:>22}  {:>9}  {:>13}  {:>21}  {:>20}  {:>12}  {:>12}  {:>10}\n", "stage", "step s",
                            "tokens/s", "model GFLOP/s", "of ceiling", "of first stage", "exposed comm", "exposed io",
                            "per rank");
   for (const auto& s : bench.stages) {
-    std::cout << fmt::format(
-        "{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>10.3f}  {:>20}  {:>10.3f} s  {:>10.3f} s  {:>10}\n", s.stage,
-        spread_text(s.step_seconds, 1), s.tokens_per_second, s.model_flops_per_second / 1e9,
-        s.model_flops_per_second / bench.ceiling_flops_per_second, spread_text(s.of_first, 1), s.exposed_comm_seconds,
-        s.exposed_io_seconds, core::format_bytes(s.planned_bytes[static_cast<size_t>(core::Tier::device)]));
+    std::cout << fmt::format("{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>21}  {:>20}  {:>10.3f} s  {:>10.3f} s  {:>10}\n",
+                             s.stage, spread_text(s.step_seconds, 1), s.tokens_per_second,
+                             s.model_flops_per_second / 1e9, spread_text(s.of_ceiling, 1, 3),
+                             spread_text(s.of_first, 1), s.exposed_comm_seconds, s.exposed_io_seconds,
+                             core::format_bytes(s.planned_bytes[static_cast<size_t>(core::Tier::device)]));
   }
   return 0;
 }

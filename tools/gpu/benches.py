@@ -104,7 +104,7 @@ def compare(results):
             stage = ours["data"]["stages"][0]
             row.update(batch=ours["batch"], tokens_per_second=stage["tokens_per_second"],
                        step_seconds=stage["step_seconds"], rank_bytes=stage["tiers"]["device"]["planned_bytes"], command=ours["command"],
-                       model_flops_per_second=stage["model_flops_per_second"], of_ceiling=stage["of_gemm_ceiling"])
+                       model_flops_per_second=stage["model_flops_per_second"], of_ceiling=stage["of_gemm_ceiling"]["median"])
             # As zrt measures it between its steps; else as PyTorch does before and after.
             rate = ours["data"].get("matrix_flops_per_second", {}).get("median") or (sorted(rates) or [0])[len(rates) // 2]
             if rate:
