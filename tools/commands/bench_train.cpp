@@ -49,8 +49,10 @@ std::string libraries_text(const runtime::GemmCeiling& ceiling) {
 void print_cpu_ceilings(const runtime::TrainBench& bench, bool fp32) {
   std::cout << fmt::format("  of the fastest library at each product: {}\n", libraries_text(bench.ceiling));
   if (!fp32) {
-    std::cout << fmt::format("  the same products in fp32: {} GFLOP/s; {}\n",
-                             spread_text(bench.fp32_ceiling.flops_per_second, 1e9), libraries_text(bench.fp32_ceiling));
+    std::cout << fmt::format("  the same products in fp32: {} GFLOP/s, of which the first stage reaches {}; {}\n",
+                             spread_text(bench.fp32_ceiling.flops_per_second, 1e9),
+                             spread_text(bench.stages.front().of_fp32_ceiling, 1, 3),
+                             libraries_text(bench.fp32_ceiling));
   }
   std::cout << fmt::format("  fp32 multiply-adds in registers at {}: {} GFLOP/s\n", core::isa_name(core::best_isa()),
                            spread_text(bench.fma_peak, 1e9));
