@@ -55,6 +55,16 @@ struct Run {
     for (int i = 0; i < 3000 && !fs::exists(path / name); ++i) usleep(10000);
     REQUIRE(fs::exists(path / name));
   }
+  // Until SIGSTOP has taken effect: the script writes its step before.
+  void await_stopped() const {
+    const std::string file = "/proc/" + lines("pids").at(0) + "/stat";
+    std::string stat;
+    for (int i = 0; i < 3000 && stat.find(") T ") == std::string::npos; ++i) {
+      usleep(10000);
+      std::getline(std::ifstream(file) >> std::ws, stat);
+    }
+    REQUIRE(stat.find(") T ") != std::string::npos);
+  }
   // No process of the run is left, however it was ended.
   void check_all_gone() const {
     for (const char* name : {"pids", "sleepers"}) {
@@ -260,6 +270,7 @@ TEST_CASE("a second SIGTERM kills a run that does not stop") {
   const Run run("twice", {"step:1 stop", "exit:0"});
   const pid_t pid = supervise_in_child(run);
   run.await("metrics.jsonl");
+  run.await_stopped();
   kill(pid, SIGTERM);
   for (int i = 0; i < 3000 && run.events() != Names{"start", "signal"}; ++i) usleep(10000);
   kill(pid, SIGTERM);
