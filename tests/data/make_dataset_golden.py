@@ -171,4 +171,5 @@ def main():
     assert {c["separate"] for c in cases} == {True, False}
 
 
-main()
+if __name__ == "__main__":
+    main()

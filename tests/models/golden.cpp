@@ -64,13 +64,22 @@ Config read_config(const nlohmann::json& json, bool tied) {
 
 }  // namespace
 
+std::vector<double> recipe_numbers(const std::string& name, size_t count) {
+  std::vector<double> numbers(count);
+  Splitmix random(name);
+  for (double& number : numbers) number = 2 * (static_cast<double>(random.next() >> 11) * 0x1p-53) - 1;
+  return numbers;
+}
+
 Tensors recipe_weights(const std::vector<TensorShape>& shapes) {
   Tensors tensors = zeros_of(shapes);
   for (const TensorShape& t : shapes) {
-    Splitmix random(t.name);
-    for (double& value : tensors.at(t.name)) {
-      const double unit = 2 * (static_cast<double>(random.next() >> 11) * 0x1p-53) - 1;
-      const double exact = t.name.ends_with(".bias") ? 0.1 * unit : t.shape.size() == 1 ? 1 + 0.2 * unit : 0.2 * unit;
+    std::vector<double>& values = tensors.at(t.name);
+    values = recipe_numbers(t.name, values.size());
+    for (double& value : values) {
+      const double exact = t.name.ends_with(".bias") ? 0.1 * value
+                           : t.shape.size() == 1     ? 1 + 0.2 * value
+                                                     : 0.2 * value;
       value = static_cast<float>(exact);
     }
   }

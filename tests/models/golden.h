@@ -9,6 +9,8 @@
 
 namespace zrt::test {
 
+// Uniform in [-1, 1), from the name.
+std::vector<double> recipe_numbers(const std::string& name, size_t count);
 // fp32 values, held as fp64: gains around 1, biases within 0.1, matrices within 0.2.
 Tensors recipe_weights(const std::vector<TensorShape>& shapes);
 template <class Config>
