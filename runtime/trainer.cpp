@@ -17,6 +17,7 @@
 #include "runtime/resume.h"
 #include "runtime/setup.h"
 #include "runtime/telemetry/records.h"
+#include "runtime/telemetry/sample_log.h"
 #include "runtime/telemetry/step_trace.h"
 
 namespace zrt::runtime {
@@ -97,6 +98,7 @@ class Training {
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
   std::optional<RunRecords> records_;     // where rank 0 lives
+  std::optional<SampleLog> sample_log_;
   std::optional<StepTrace> trace_;
   int64_t saved_step_ = -1;
   std::string save_error_;  // of the last save
@@ -158,6 +160,10 @@ void Training::start(const checkpoint::Reader* resumed) {
     hooks.loads_states = states;
   }
   session_ = std::make_unique<Session>(layout_, std::move(compiled), options, std::move(hooks), transport_);
+  if (config_.run.log_samples) {
+    sample_log_.emplace(out_ / "samples.jsonl", step_, transport_, options.timeout, session_->first_local(),
+                        session_->local_count());
+  }
   session_->run(phases.front(), {});
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
     const Persistent persistent = parse_control(resumed->manifest().control, resumed->folder().string());
@@ -206,6 +212,7 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank);
   for (int64_t row = 0; row < layout_.micro_batch; ++row) {
     source_->read(first + row, tokens + row * layout_.sequence, targets + row * layout_.sequence);
+    if (sample_log_) sample_log_->read(rank, first + row, source_->origin(first + row));
   }
 }
 
@@ -225,6 +232,10 @@ void Training::step() {
   if (records_) {
     records_->step(result_.last, samples_);
     if (const std::string error = records_->new_error(); !error.empty()) warn(error + "; training goes on");
+  }
+  if (sample_log_) {
+    sample_log_->end_step(step_);
+    if (const std::string error = sample_log_->new_error(); !error.empty()) warn(error + "; training goes on");
   }
   if (hooks_.step) hooks_.step(result_.last);
 }

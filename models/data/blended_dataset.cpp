@@ -73,7 +73,7 @@ BlendedDataset::BlendedDataset(std::vector<Part> parts, int64_t samples) : parts
                       parts_[d].weight, parts_[d].source->size(), size, taken[d]));
 }
 
-std::pair<int64_t, int64_t> BlendedDataset::origin(int64_t sample) const {
+std::pair<int64_t, int64_t> BlendedDataset::part(int64_t sample) const {
   if (sample < 0 || sample >= size())
     throw core::DataError(
         fmt::format("data.train: sample {} does not exist; the blend has samples 0 to {}.", sample, size() - 1));
@@ -81,8 +81,15 @@ std::pair<int64_t, int64_t> BlendedDataset::origin(int64_t sample) const {
 }
 
 void BlendedDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
-  const auto [dataset, number] = origin(sample);
+  const auto [dataset, number] = part(sample);
   parts_[static_cast<size_t>(dataset)].source->read(number, tokens, targets);
+}
+
+SampleOrigin BlendedDataset::origin(int64_t sample) const {
+  const auto [dataset, number] = part(sample);
+  SampleOrigin origin = parts_[static_cast<size_t>(dataset)].source->origin(number);
+  origin.dataset = dataset;
+  return origin;
 }
 
 std::unique_ptr<SampleSource> open_training_data(const std::vector<WeightedPrefix>& prefixes, int64_t samples,

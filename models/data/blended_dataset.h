@@ -33,8 +33,9 @@ class BlendedDataset : public SampleSource {
   int64_t sequence() const override { return parts_.front().source->sequence(); }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
 
+  SampleOrigin origin(int64_t sample) const override;
   // Which dataset, and which of its samples.
-  std::pair<int64_t, int64_t> origin(int64_t sample) const;
+  std::pair<int64_t, int64_t> part(int64_t sample) const;
 
  private:
   std::vector<Part> parts_;

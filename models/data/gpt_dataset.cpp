@@ -33,11 +33,22 @@ GptDataset::GptDataset(const GptDatasetOptions& options)
       vocabulary_(options.vocabulary),
       index_(make_index(*data_, options)) {}
 
-void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+const SampleStart& GptDataset::start(int64_t sample) const {
   if (sample < 0 || sample >= size())
     throw core::DataError(fmt::format("{}: sample {} does not exist; it was opened for samples 0 to {}.",
                                       data_->source(), sample, size() - 1));
-  SampleStart at = index_.starts[static_cast<size_t>(index_.order[static_cast<size_t>(sample)])];
+  return index_.starts[static_cast<size_t>(index_.order[static_cast<size_t>(sample)])];
+}
+
+SampleOrigin GptDataset::origin(int64_t sample) const {
+  SampleStart at = start(sample);
+  // One that starts behind a document's last token starts with the next document that has any.
+  while (at.offset == data_->length(index_.documents[static_cast<size_t>(at.position)])) at = {at.position + 1, 0};
+  return {0, index_.documents[static_cast<size_t>(at.position)], at.offset};
+}
+
+void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {
+  SampleStart at = start(sample);
   // The S + 1 tokens go to tokens[0..S) and the last target; the other targets are a shifted copy.
   const auto copy = [&](int64_t count, int32_t* out) {
     while (count > 0) {

@@ -30,11 +30,14 @@ class GptDataset : public SampleSource {
   int64_t size() const override { return index_.samples(); }
   int64_t sequence() const override { return sequence_; }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
+  SampleOrigin origin(int64_t sample) const override;
 
   const TokenDocuments& data() const { return *data_; }
   const SampleIndex& index() const { return index_; }
 
  private:
+  const SampleStart& start(int64_t sample) const;
+
   std::unique_ptr<TokenDocuments> data_;
   int64_t sequence_, vocabulary_;
   SampleIndex index_;

@@ -4,6 +4,13 @@
 
 namespace zrt::models::data {
 
+// Where a sample's first token lies.
+struct SampleOrigin {
+  int64_t dataset = 0;   // of those in data.train, in their order
+  int64_t document = 0;  // in the dataset
+  int64_t offset = 0;    // in tokens, inside the document
+};
+
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -13,6 +20,8 @@ class SampleSource {
   // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i].
   // May run in many threads. Throws DataError when the number is out of range or a token is outside the vocabulary.
   virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
+  // Throws DataError when the number is out of range.
+  virtual SampleOrigin origin(int64_t sample) const = 0;
 };
 
 }  // namespace zrt::models::data

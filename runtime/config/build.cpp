@@ -205,6 +205,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   const auto print = optional_integer(values, "steps_per_print", 1, INT64_MAX);
   if (values.is_null("run.log_interval")) values.infer("run.log_interval", print.value_or(10));
   run.log_interval = values.integer("run.log_interval", 0);
+  run.log_samples = values.flag("run.log_samples");
   run.eval_interval = values.integer("run.eval_interval", 0, most);
   run.eval_batches = values.integer("run.eval_batches", 1, most);
   run.save_weights = values.flag("run.save_weights");

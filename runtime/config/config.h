@@ -87,6 +87,7 @@ struct RunConfig {
   int64_t steps = 1000, seed = 1;
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
+  bool log_samples = false;   // which samples each rank reads in each step
   int64_t eval_interval = 0, eval_batches = 8;  // steps between evaluations, 0: none; microbatches of one
   bool save_weights = true;                     // a checkpoint after the last step
   bool trace = false;

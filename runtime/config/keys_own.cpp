@@ -79,6 +79,7 @@ constexpr Key run_keys[] = {
     {"out", t_text | t_null, "null", Use::implemented},
     {"name", t_text | t_null, "null", Use::implemented},
     {"log_interval", t_int | t_null, "null", Use::implemented},
+    {"log_samples", t_bool, "false", Use::implemented},
     {"eval_interval", t_int, "0", Use::implemented},
     {"eval_batches", t_int, "8", Use::implemented},
     {"checkpoint_interval", t_int, "0", Use::implemented},

@@ -187,7 +187,7 @@ TEST_CASE("blends take datasets in Megatron's order", "[data]") {
     if (weights.size() > 1) CHECK(opened->size() == blend.size());
     CHECK(opened->size() >= samples);
     for (int64_t i = 0; i < blend.size(); ++i) {
-      const auto [dataset, number] = blend.origin(i);
+      const auto [dataset, number] = blend.part(i);
       REQUIRE(dataset == item["dataset"][static_cast<size_t>(i)].get<int64_t>());
       REQUIRE(number == item["number"][static_cast<size_t>(i)].get<int64_t>());
       const Sample sample = read(blend, i);
