@@ -57,6 +57,25 @@ TEST_CASE("any order and any grouping give equal limbs") {
   }
 }
 
+TEST_CASE("a carry passes through every limb that it leaves as it was") {
+  // The limbs of a small negative sum above its own bits are all ones: with a carry they add nothing and hand it on.
+  for (int low = -185; low < 60; low += 7) {
+    for (int high = low + 1; high < 95; high += 9) {
+      INFO("2^" << high << " - 2^" << low);
+      ExactSum total, negative, one_by_one;
+      total.add(std::ldexp(1.0, high));
+      negative.add(-std::ldexp(1.0, low));
+      total.add(negative);
+      one_by_one.add(std::ldexp(1.0, high));
+      one_by_one.add(-std::ldexp(1.0, low));
+      CHECK(equal(total, one_by_one));
+      total.add(negative);
+      one_by_one.add(-std::ldexp(1.0, low));
+      CHECK(equal(total, one_by_one));
+    }
+  }
+}
+
 TEST_CASE("the value is the exact sum rounded once") {
   CHECK(sum_of({}) == 0);
   CHECK(sum_of({0.0, -0.0}) == 0);
