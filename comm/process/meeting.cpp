@@ -56,7 +56,12 @@ void ProcessMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
         return all;
       },
       [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_call; });
-  if (auto error = mismatch(calls_)) fail(rank, fmt::format("group {}: {}", group(), *error));
+  if (auto error = mismatch(calls_)) {
+    // Behind the call of another machine may lie why it is over: then this rank came too late, and that says more.
+    look_for_aborts();
+    if (!place_.segment->reason().empty()) leave();
+    fail(rank, fmt::format("group {}: {}", group(), *error));
+  }
   for (int r = 0; r < size(); ++r) {
     const Peer& peer = place_.peers[static_cast<size_t>(r)];
     if (r == rank || peer.member < 0) continue;
