@@ -160,6 +160,8 @@ void Training::start(const checkpoint::Reader* resumed) {
     hooks.loads_states = states;
   }
   session_ = std::make_unique<Session>(layout_, std::move(compiled), options, std::move(hooks), transport_);
+  // A file that an earlier run left would tell of steps that this one takes anew.
+  if (!config_.run.log_samples && transport_.leads()) std::filesystem::remove(out_ / "samples.jsonl");
   if (config_.run.log_samples) {
     sample_log_.emplace(out_ / "samples.jsonl", step_, transport_, options.timeout, session_->first_local(),
                         session_->local_count());

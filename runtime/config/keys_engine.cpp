@@ -66,8 +66,10 @@ constexpr Key aio_keys[] = {
 };
 
 constexpr Key pipeline_keys[] = {
-    {"stages", t_int | t_auto, R"("auto")", Use::inert, "parallel.pipeline sets the stages"},
-    {"partition", t_text, R"("best")", Use::inert, "parallel.pipeline sets the stages"},
+    {"stages", t_int | t_auto, R"("auto")", Use::inert,
+     "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
+    {"partition", t_text, R"("best")", Use::inert,
+     "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
     {"seed_layers", t_bool, "false", Use::inert, "weights are initialised per tensor"},
     {"activation_checkpoint_interval", t_int, "0", Use::inert, "memory.recompute says which layers are computed again"},
     {"pipe_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},

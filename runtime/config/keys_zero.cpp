@@ -45,7 +45,7 @@ constexpr Key zero_keys[] = {
      "the weights file always holds whole tensors"},
     {"ignore_unused_parameters", t_bool, "true", Use::inert, "the static program uses every parameter"},
     {"legacy_stage1", t_bool, "false", Use::refused, "the legacy stage 1 is not supported; stage 1 is"},
-    {"round_robin_gradients", t_bool, "false", Use::inert, "gradients are not copied to another tier"},
+    {"round_robin_gradients", t_bool, "false", Use::inert, "every rank moves its own shard, in the order of the backward"},
     {"zero_hpz_partition_size", t_int | t_natural, "1", Use::implemented},
     {"zero_quantized_weights", t_bool, "false", Use::refused, "quantized gathers are not supported"},
     {"zero_quantized_nontrainable_weights", t_bool, "false", Use::refused, "quantized gathers are not supported"},

@@ -24,7 +24,8 @@ struct Bounds {
   double loss, norm, change;
 };
 Bounds bounds_of(const std::string& type) {
-  return type == "fp32" ? Bounds{1e-6, 1e-5, 1e-4} : Bounds{1e-3, 1e-2, 5e-2};
+  if (type == "fp32") return {1e-6, 1e-5, 1e-4};
+  return type == "fp16" ? Bounds{3e-4, 4e-3, 2e-2} : Bounds{8e-4, 4e-3, 5e-2};
 }
 
 double distance(double a, double b) {

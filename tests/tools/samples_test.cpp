@@ -145,9 +145,13 @@ TEST_CASE("A run that is resumed for more steps says that the order changes and 
   samples.check(9, 30, 1, 30 * batch);
 }
 
-TEST_CASE("Without run.log_samples no such file is written") {
+TEST_CASE("Without run.log_samples no such file is written, and none of an earlier run stays") {
   const Samples samples("samples_off");
   run(samples.command(1, 2, "--set run.log_samples=false"));
+  CHECK_FALSE(fs::exists(samples.folder.path / "run/samples.jsonl"));
+  run(samples.command(1, 4, "--resume auto"));
+  CHECK(samples.lines().size() == 2);  // steps 3 and 4
+  run(samples.command(1, 6, "--resume auto --set run.log_samples=false"));
   CHECK_FALSE(fs::exists(samples.folder.path / "run/samples.jsonl"));
 }
 

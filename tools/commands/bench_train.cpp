@@ -1,6 +1,7 @@
 // `zrt bench train`: whole training steps on random tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 #include <sstream>
 
@@ -136,10 +137,10 @@ int bench_train(const Args& args) {
                       {"gemm_ceiling_flops_per_second", spread_json(bench.ceiling.flops_per_second)},
                       {"gemm_ceiling", ceiling_json(bench.ceiling)},
                       {"fp32_gemm_ceiling", gpu ? Json() : ceiling_json(bench.fp32_ceiling)},
-                      {"fma_peak_flops_per_second", spread_json(bench.fma_peak)},
+                      {"fma_peak_flops_per_second", gpu ? Json() : spread_json(bench.fma_peak)},
                       {"isa", core::isa_name(core::best_isa())},
                       {"device", core::device_description(config.run.device)},
-                      {"matrix_flops_per_second", spread_json(bench.matrix_rate)},
+                      {"matrix_flops_per_second", gpu ? spread_json(bench.matrix_rate) : Json()},
                       {"stages", rows}}
                      .dump(1)
               << "\n";
@@ -160,10 +161,14 @@ int bench_train(const Args& args) {
                            "per rank");
   for (const auto& s : bench.stages) {
     std::cout << fmt::format("{:>5}  {:>22}  {:>9.1f}  {:>13.1f}  {:>21}  {:>20}  {:>10.3f} s  {:>10.3f} s  {:>10}\n",
-                             s.stage, spread_text(s.step_seconds, 1), s.tokens_per_second,
-                             s.model_flops_per_second / 1e9, spread_text(s.of_ceiling, 1, 3),
+                             s.stage, spread_text(s.step_seconds, 1, s.step_seconds.median < 0.1 ? 4 : 2),
+                             s.tokens_per_second, s.model_flops_per_second / 1e9, spread_text(s.of_ceiling, 1, 3),
                              spread_text(s.of_first, 1), s.exposed_comm_seconds, s.exposed_io_seconds,
                              core::format_bytes(s.planned_bytes[static_cast<size_t>(core::Tier::device)]));
+  }
+  if (std::any_of(bench.stages.begin(), bench.stages.end(), [](const auto& s) { return s.of_ceiling.high > 1; })) {
+    std::cout << "A ratio above 1: something else slowed the products down while they were measured, or sped the steps "
+                 "up. Repeat it on a quiet machine, with more --rounds.\n";
   }
   return 0;
 }
