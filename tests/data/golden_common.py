@@ -101,6 +101,23 @@ def gradients(model, case, tied, path):
     return dict(file=path.name, loss=loss.item(), tensors={n: list(t.shape) for n, t in weights.items()})
 
 
+class Lion(torch.optim.Optimizer):
+    """By the formula of its paper (Chen et al., 2023)."""
+
+    def __init__(self, params, lr, betas, weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            for p in group["params"]:
+                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
+                beta1, beta2 = group["betas"]
+                direction = torch.sign(beta1 * m + (1 - beta1) * p.grad)
+                p.copy_(p * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * direction)
+                m.copy_(beta2 * m + (1 - beta2) * p.grad)
+
+
 class Model:
     """shapes and logits are defined by each script."""
 

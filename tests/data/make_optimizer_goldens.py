@@ -11,6 +11,8 @@ import math
 import torch
 from transformers.optimization import Adafactor
 
+from golden_common import Lion
+
 SHAPES = [[3, 40], [6], [2, 3, 4], [70]]
 STEPS = 4
 generator = torch.Generator().manual_seed(31)
@@ -29,21 +31,6 @@ starts = [normal(s) * 0.5 for s in SHAPES]
 scales = [10.0 ** torch.randint(-4, 1, [s[0]] + [1] * (len(s) - 1), generator=generator) for s in SHAPES]
 grads = [[(normal(s) * scale).float() * (torch.rand(s, generator=generator) > 0.05) for s, scale in zip(SHAPES, scales)]
          for _ in range(STEPS)]
-
-
-class Lion(torch.optim.Optimizer):
-    def __init__(self, params, lr, betas, weight_decay):
-        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
-                beta1, beta2 = group["betas"]
-                direction = torch.sign(beta1 * m + (1 - beta1) * p.grad)
-                p.copy_(p * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * direction)
-                m.copy_(beta2 * m + (1 - beta2) * p.grad)
 
 
 def case(name, make, **params):

@@ -35,21 +35,6 @@ transformers.utils.logging.set_verbosity_error()
 TYPES = {"fp32": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-class Lion(torch.optim.Optimizer):
-    def __init__(self, params, lr, betas, weight_decay=0.0):
-        super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay))
-
-    @torch.no_grad()
-    def step(self):
-        for group in self.param_groups:
-            for p in group["params"]:
-                m = self.state[p].setdefault("exp_avg", torch.zeros_like(p))
-                beta1, beta2 = group["betas"]
-                direction = torch.sign(beta1 * m + (1 - beta1) * p.grad)
-                p.copy_(p * (1 - group["lr"] * group["weight_decay"]) - group["lr"] * direction)
-                m.copy_(beta2 * m + (1 - beta2) * p.grad)
-
-
 class UncorrectedAdamW(torch.optim.Optimizer):
     def __init__(self, params, lr, betas, weight_decay, eps=1e-8):
         super().__init__(params, dict(lr=lr, betas=betas, weight_decay=weight_decay, eps=eps))
@@ -74,7 +59,8 @@ def make_optimizer(config, masters):
         return UncorrectedAdamW(masters, **params)
     if name == "Adam" and not decoupled:
         return torch.optim.Adam(masters, **params, foreach=False)
-    classes = {"AdamW": torch.optim.AdamW, "Adam": torch.optim.AdamW, "SGD": torch.optim.SGD, "Lion": Lion,
+    classes = {"AdamW": torch.optim.AdamW, "Adam": torch.optim.AdamW, "SGD": torch.optim.SGD,
+               "Lion": golden_common.Lion,
                "Adafactor": Adafactor}
     if name in ("Adam", "AdamW"):
         params.setdefault("weight_decay", 0.0)  # DeepSpeed's default
