@@ -140,9 +140,13 @@ FolderLock::~FolderLock() {
 }
 
 void make_folder(const std::filesystem::path& path) {
+  std::vector<std::filesystem::path> made;  // the outermost last
   std::error_code error;
+  const std::filesystem::path whole = std::filesystem::absolute(path, error);
+  for (auto at = whole; !at.empty() && !std::filesystem::exists(at, error); at = at.parent_path()) made.push_back(at);
   std::filesystem::create_directories(path, error);
   if (error) throw DataError(fmt::format("{}: the folder cannot be made: {}", path.string(), error.message()));
+  for (; !made.empty(); made.pop_back()) sync_folder(made.back().parent_path());
 }
 
 void sync_folder(const std::filesystem::path& path) {

@@ -67,7 +67,7 @@ class FolderLock {
 };
 
 // All throw DataError with the path and the system's reason.
-void make_folder(const std::filesystem::path& path);  // with its parents; may exist
+void make_folder(const std::filesystem::path& path);  // with its parents; may exist; stays after a power cut
 void sync_folder(const std::filesystem::path& path);  // brings its entries (new names, renames) to disk
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 void write_durably(const std::filesystem::path& path, const std::string& text);  // replaces a file as a whole

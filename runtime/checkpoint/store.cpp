@@ -107,7 +107,9 @@ fs::path begin_checkpoint(const fs::path& store, int64_t step) {
   const fs::path folder = store / fmt::format(".{}.tmp", step_name(step));
   std::error_code error;
   fs::remove_all(folder, error);
-  core::make_folder(folder / "optimizer");
+  core::make_folder(store);
+  fs::create_directories(folder / "optimizer", error);  // the commit brings both to disk
+  if (error) throw core::DataError(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
   return folder;
 }
 
@@ -178,6 +180,7 @@ void prune_checkpoints(const fs::path& store, int64_t saved, int64_t keep_last, 
     const fs::path dying = store / fmt::format(".{}.old.tmp", all[i].folder.filename().string());
     std::error_code error;
     fs::rename(all[i].folder, dying, error);
+    if (!error) core::sync_folder(store);  // … and not come back after a power cut
     fs::remove_all(error ? all[i].folder : dying, error);
   }
   remove_leftovers(store);  // what could not be removed the last time

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "runtime/launch/child.h"
 #include "runtime/launch/event_log.h"
 #include "runtime/launch/progress.h"
@@ -182,12 +183,7 @@ class Supervisor {
 }  // namespace
 
 LaunchResult supervise(const LaunchOptions& options) {
-  std::error_code error;
-  std::filesystem::create_directories(options.out, error);
-  if (error) {
-    throw core::DataError(
-        fmt::format("run.out: the folder {} cannot be made: {}", options.out.string(), error.message()));
-  }
+  core::make_folder(options.out);
   return Supervisor(options).run();
 }
 

@@ -8,6 +8,8 @@
 //   ZRT_FAULT_ONCE    a file that the first fault makes; while it exists there is no other, in any process
 //   ZRT_FAULT_NO_EXCHANGE  renameat2 fails, as on file systems that cannot exchange two folders
 //   ZRT_FAULT_LOG     every counted call is written here as a line "OP PATH", with " FAULT" where the fault struck
+//   ZRT_FAULT_JOURNAL what the calls below the prefix did, in their order, for power_loss.h: "OP<tab>PATH<tab>..." and,
+//                     after a write's offset and bytes, what was written
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +25,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <mutex>
 #include <string>
 
 namespace {
@@ -90,24 +93,51 @@ int meet(const char* op, const std::string& path) {
   return 0;
 }
 
-// Runs `real` unless the fault strikes.
-template <class Real>
-auto guard(const char* op, const std::string& path, Real real) -> decltype(real()) {
-  if (const int error = meet(op, path); error > 0) {
-    errno = error;
-    return -1;
-  }
-  return real();
+bool journals(const std::string& path) {
+  static const std::string prefix = setting("ZRT_FAULT_PREFIX");
+  static const bool on = !setting("ZRT_FAULT_JOURNAL").empty();
+  return on && path.compare(0, prefix.size(), prefix) == 0;
 }
 
-template <class Real>
-ssize_t guard_write(int file, size_t bytes, Real real) {
-  const int error = meet("write", absolute(file, ""));
+void note(const std::string& line, const void* data = nullptr, size_t bytes = 0) {
+  static const std::string journal = setting("ZRT_FAULT_JOURNAL");
+  const int file =
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, journal.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  std::string record = line + "\n";
+  record.append(static_cast<const char*>(data), bytes);
+  (void)!syscall(SYS_write, file, record.data(), record.size());
+  syscall(SYS_close, file);
+}
+
+// Runs `real` unless the fault strikes; `record` then says in the journal what it did. One call at a time where there
+// is a journal, so that its order is that of the calls.
+template <class Real, class Record>
+auto guard(const char* op, const std::string& path, Real real, Record record) -> decltype(real(0)) {
+  static std::recursive_mutex turn;
+  const int error = meet(op, path);
   if (error > 0) {
     errno = error;
     return -1;
   }
-  return real(error < 0 && bytes > 1 ? bytes / 2 : bytes);
+  if (!journals(path)) return real(error);
+  const std::lock_guard lock(turn);
+  const auto result = real(error);
+  const int code = errno;
+  if (result >= 0) record(result);
+  errno = code;
+  return result;
+}
+
+template <class Real>
+ssize_t guard_write(int file, const void* data, size_t bytes, off_t at, Real real) {
+  const std::string path = absolute(file, "");
+  return guard(
+      "write", path, [&](int shorter) { return real(shorter < 0 && bytes > 1 ? bytes / 2 : bytes); },
+      [&](ssize_t done) {
+        const off_t from = at >= 0 ? at : lseek(file, 0, SEEK_CUR) - done;
+        const auto written = static_cast<size_t>(done);
+        note("write\t" + path + "\t" + std::to_string(from) + "\t" + std::to_string(written), data, written);
+      });
 }
 
 mode_t mode_of(int flags, va_list list) {
@@ -116,7 +146,23 @@ mode_t mode_of(int flags, va_list list) {
 
 template <class Real>
 int guard_open(int folder, const char* path, int flags, Real real) {
-  return (flags & O_ACCMODE) == O_RDONLY ? real() : guard("open", absolute(folder, path), real);
+  if ((flags & O_ACCMODE) == O_RDONLY) return real(0);
+  const std::string file = absolute(folder, path);
+  const bool made = access(file.c_str(), F_OK) != 0;
+  return guard("open", file, real, [&](int) {
+    if (made) note("create\t" + file);
+    if (!made && (flags & O_TRUNC) != 0) note("truncate\t" + file + "\t0");
+  });
+}
+
+template <class Real>
+auto guard_rename(const char* op, const std::string& from, const std::string& to, Real real) {
+  return guard("rename", from, real, [&](auto) { note(std::string(op) + "\t" + from + "\t" + to); });
+}
+
+template <class Real>
+int guard_path(const char* op, const std::string& path, Real real) {
+  return guard(op, path, real, [&](int) { note(std::string(op) + "\t" + path); });
 }
 
 }  // namespace
@@ -128,7 +174,8 @@ int open(const char* path, int flags, ...) {
   va_start(list, flags);
   const mode_t mode = mode_of(flags, list);
   va_end(list);
-  return guard_open(AT_FDCWD, path, flags, [&] { return next<int(const char*, int, ...)>("open")(path, flags, mode); });
+  return guard_open(AT_FDCWD, path, flags,
+                    [&](int) { return next<int(const char*, int, ...)>("open")(path, flags, mode); });
 }
 int open64(const char* path, int flags, ...) {
   va_list list;
@@ -143,43 +190,52 @@ int openat(int folder, const char* path, int flags, ...) {
   const mode_t mode = mode_of(flags, list);
   va_end(list);
   return guard_open(folder, path, flags,
-                    [&] { return next<int(int, const char*, int, ...)>("openat")(folder, path, flags, mode); });
+                    [&](int) { return next<int(int, const char*, int, ...)>("openat")(folder, path, flags, mode); });
 }
 ssize_t write(int file, const void* data, size_t bytes) {
-  return guard_write(file, bytes,
+  return guard_write(file, data, bytes, -1,
                      [&](size_t n) { return next<ssize_t(int, const void*, size_t)>("write")(file, data, n); });
 }
 ssize_t pwrite(int file, const void* data, size_t bytes, off_t at) {
-  return guard_write(file, bytes, [&](size_t n) {
+  return guard_write(file, data, bytes, at, [&](size_t n) {
     return next<ssize_t(int, const void*, size_t, off_t)>("pwrite")(file, data, n, at);
   });
 }
 ssize_t writev(int file, const iovec* parts, int count) {
-  return guard_write(file, 0,
+  std::string data;
+  for (int i = 0; i < count; ++i) data.append(static_cast<const char*>(parts[i].iov_base), parts[i].iov_len);
+  return guard_write(file, data.data(), 0, -1,
                      [&](size_t) { return next<ssize_t(int, const iovec*, int)>("writev")(file, parts, count); });
 }
 int fsync(int file) {
-  return guard("fsync", absolute(file, ""), [&] { return next<int(int)>("fsync")(file); });
+  return guard_path("fsync", absolute(file, ""), [&](int) { return next<int(int)>("fsync")(file); });
 }
 int fdatasync(int file) {
-  return guard("fsync", absolute(file, ""), [&] { return next<int(int)>("fdatasync")(file); });
+  return guard_path("fsync", absolute(file, ""), [&](int) { return next<int(int)>("fdatasync")(file); });
 }
 int rename(const char* from, const char* to) {
-  return guard("rename", absolute(AT_FDCWD, from),
-               [&] { return next<int(const char*, const char*)>("rename")(from, to); });
+  return guard_rename("rename", absolute(AT_FDCWD, from), absolute(AT_FDCWD, to),
+                      [&](int) { return next<int(const char*, const char*)>("rename")(from, to); });
 }
 int ftruncate(int file, off_t bytes) {
-  return guard("truncate", absolute(file, ""), [&] { return next<int(int, off_t)>("ftruncate")(file, bytes); });
+  const std::string path = absolute(file, "");
+  return guard(
+      "truncate", path, [&](int) { return next<int(int, off_t)>("ftruncate")(file, bytes); },
+      [&](int) { note("truncate\t" + path + "\t" + std::to_string(bytes)); });
 }
 int unlink(const char* path) {
-  return guard("unlink", absolute(AT_FDCWD, path), [&] { return next<int(const char*)>("unlink")(path); });
+  return guard_path("unlink", absolute(AT_FDCWD, path), [&](int) { return next<int(const char*)>("unlink")(path); });
 }
 int unlinkat(int folder, const char* path, int flags) {
-  return guard("unlink", absolute(folder, path),
-               [&] { return next<int(int, const char*, int)>("unlinkat")(folder, path, flags); });
+  return guard_path("unlink", absolute(folder, path),
+                    [&](int) { return next<int(int, const char*, int)>("unlinkat")(folder, path, flags); });
+}
+int remove(const char* path) {
+  return guard_path("unlink", absolute(AT_FDCWD, path), [&](int) { return next<int(const char*)>("remove")(path); });
 }
 int mkdir(const char* path, mode_t mode) {
-  return guard("mkdir", absolute(AT_FDCWD, path), [&] { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
+  return guard_path("mkdir", absolute(AT_FDCWD, path),
+                    [&](int) { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
 }
 // renameat2 has no wrapper in older libraries, so programs call it by number.
 long syscall(long number, ...) {
@@ -188,13 +244,16 @@ long syscall(long number, ...) {
   long a[6];
   for (long& value : a) value = va_arg(list, long);
   va_end(list);
-  const auto real = [&] { return next<long(long, ...)>("syscall")(number, a[0], a[1], a[2], a[3], a[4], a[5]); };
-  if (number != SYS_renameat2) return real();
+  const auto real = [&](int) { return next<long(long, ...)>("syscall")(number, a[0], a[1], a[2], a[3], a[4], a[5]); };
+  if (number != SYS_renameat2) return real(0);
   if (!setting("ZRT_FAULT_NO_EXCHANGE").empty()) {
     errno = EINVAL;
     return -1;
   }
-  return guard("rename", absolute(static_cast<int>(a[0]), reinterpret_cast<const char*>(a[1])), real);
+  const auto path = [&](int folder, int name) {
+    return absolute(static_cast<int>(a[folder]), reinterpret_cast<const char*>(a[name]));
+  };
+  return guard_rename("exchange", path(0, 1), path(2, 3), real);
 }
 
 }  // extern "C"

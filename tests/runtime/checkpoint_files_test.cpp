@@ -280,6 +280,24 @@ TEST_CASE("The newest checkpoint that is whole is chosen, and why newer ones are
   CHECK(message([&] { find_checkpoint(folder.path); }).find("truncated") != std::string::npos);
 }
 
+TEST_CASE("A checkpoint that is named is read whole before it is taken: one changed bit is refused with the file") {
+  const testing::TemporaryFolder folder;
+  const fs::path checkpoint = make_checkpoint(folder.path, 10, 2);
+  CHECK(find_checkpoint(checkpoint) == checkpoint);
+  for (const fs::path& folder_of_files : {checkpoint, checkpoint / "optimizer"}) {
+    const fs::path file = weight_files(folder_of_files).front();
+    const std::string whole = slurp(file);
+    std::string changed = whole;
+    changed.back() = static_cast<char>(changed.back() ^ 1);
+    spill(file, changed);
+    const std::string error = message([&] { find_checkpoint(checkpoint); });
+    CHECK(error.find(file.string()) != std::string::npos);
+    CHECK(error.find("it is corrupt") != std::string::npos);
+    spill(file, whole);
+  }
+  CHECK(find_checkpoint(checkpoint) == checkpoint);
+}
+
 TEST_CASE("A stale or hostile `latest` changes nothing: it is a hint for people") {
   const testing::TemporaryFolder folder;
   make_checkpoint(folder.path, 10, 1);
