@@ -12,9 +12,10 @@ void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budget
     check_references(set, program, layout);
     check_sizes(set, program, layout);
   }
+  const Families families(set, layout);
   for (const Program& program : set.programs) {
     check_memory(set, program);
-    check_meaning(set, program, layout);
+    check_meaning(set, program, layout, families);
     if (program.phase == "step") check_step(program, layout);
   }
 }

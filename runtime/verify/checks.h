@@ -2,6 +2,7 @@
 // core::ProgramError and name, where there are two, both ops concerned.
 #pragma once
 #include "runtime/verifier.h"
+#include "runtime/verify/families.h"
 
 namespace zrt::runtime::verification {
 
@@ -18,7 +19,7 @@ void check_placement(const ProgramSet& set, const TierBytes& budgets);
 void check_memory(const ProgramSet& set, const Program& program);
 
 // What each op reads is what it means: of the same microbatch, unit, version and level of reduction.
-void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout);
+void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout, const Families& families);
 
 // A step is whole: everything happens as often as it must, in order.
 void check_step(const Program& program, const Layout& layout);

@@ -18,12 +18,12 @@ void move_content(Walk& walk) {
 
 }  // namespace
 
-void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout) {
+void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout, const Families& families) {
   Walk walk(set, program, layout);
   ActivationRule activations(walk);
   WeightRule weights(walk);
   GradRule grads(walk);
-  CopyRule copies(walk);
+  CopyRule copies(walk, families);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
     walk.now = {id, turn};
     const Op& op = program.ops[id];

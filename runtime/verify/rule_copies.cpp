@@ -5,17 +5,11 @@
 
 namespace zrt::runtime::verification {
 
-CopyRule::CopyRule(Walk& walk) : walk_(walk) {
-  uint32_t slots = 0;
-  for (const Buffer& buffer : walk.set.buffers) first_.push_back(slots), slots += buffer.slots;
-  slots_.resize(slots);
-  for (BufferId b = 0; b < walk.set.buffers.size(); ++b) {
-    for (uint32_t s = 0; s < walk.set.buffers[b].slots; ++s) slots_[first_[b] + s].buffer = b;
+CopyRule::CopyRule(Walk& walk, const Families& families)
+    : walk_(walk), families_(families), held_(walk.set.buffers.size(), none), latest_(held_.size()) {
+  for (BufferId b = 0; b < held_.size(); ++b) {
+    if (walk.set.buffers[b].life == Life::carried) held_[b] = 0;
   }
-}
-
-uint32_t CopyRule::slot(const Access& access) const {
-  return first_[access.buffer] + access.slot.at(walk_.now.turn);
 }
 
 bool CopyRule::transfers() const {
@@ -31,6 +25,11 @@ void CopyRule::check_transfer(const Access& from, const Access& to) const {
     walk_.fail(from, fmt::format("nothing moves from the {} tier to the {} tier at once",
                                  core::tier_names[static_cast<size_t>(source.tier)],
                                  core::tier_names[static_cast<size_t>(target.tier)]));
+  }
+  if (file && !(source.tier == Tier::nvme ? target : source).whole_blocks) {
+    const Access& memory = source.tier == Tier::nvme ? to : from;
+    walk_.fail(memory,
+               "a file takes whole blocks, which it does not consist of" + other_user(walk_.set, op, memory.buffer));
   }
   const LaneKind kind = walk_.set.lanes[op.lane].kind;
   const LaneKind expected = file ? LaneKind::io : target.tier == Tier::device ? LaneKind::to_device : LaneKind::to_host;
@@ -54,61 +53,40 @@ void CopyRule::read() {
     check_transfer(*from, *to);
   }
   for (const Access& access : walk_.op().accesses) {
-    if (access.use == Use::write) continue;
-    const Slot& held = slots_[slot(access)];
-    if (held.origin != none && held.revision != slots_[held.origin].revision) {
-      walk_.fail(access, fmt::format("what it is a copy of, '{}', has changed since",
-                                     walk_.set.buffers[slots_[held.origin].buffer].name));
-    }
-    const bool evicts_into = walk_.op().kind == OpKind::evict && access.role == Role::copy;
-    if (held.newer_copy.known() && !evicts_into) {
-      walk_.fail(access,
-                 fmt::format("{} has changed a copy of it that did not come home", walk_.name(held.newer_copy)));
-    }
+    const uint32_t family = families_.of(access.buffer);
+    // What a shard is moved into is not read.
+    if (family == none || access.use == Use::write || access.role == Role::copy) continue;
+    const Latest& latest = latest_[family];
+    if (held_[access.buffer] == latest.version) continue;
+    walk_.fail(access, fmt::format("what lies there is old: {} left '{}', of which the one is a copy of the other",
+                                   walk_.name(latest.made), walk_.set.buffers[latest.buffer].name));
   }
 }
 
 void CopyRule::write() {
   if (transfers()) {
-    Slot &from = slots_[slot(*walk_.find(Role::copied, 0))], &to = slots_[slot(*walk_.find(Role::copy, 0))];
-    const uint32_t source = slot(*walk_.find(Role::copied, 0)), target = slot(*walk_.find(Role::copy, 0));
-    if (walk_.op().kind == OpKind::fetch) {
-      to.origin = from.origin != none ? from.origin : source;
-      to.revision = slots_[to.origin].revision;
-      return;
-    }
-    // What goes home: the copy is then like it again. In between, a copy of the copy takes its place.
-    const bool home = to.origin == none || walk_.set.buffers[to.buffer].life != Life::transient;
-    if (home) {
-      ++to.revision;
-      to.newer_copy = {};
-      from.origin = target;
-      from.revision = to.revision;
-    } else {
-      to.origin = from.origin;
-      to.revision = from.revision;
-    }
+    held_[walk_.find(Role::copy, 0)->buffer] = held_[walk_.find(Role::copied, 0)->buffer];
     return;
   }
   for (const Access& access : walk_.op().accesses) {
-    if (access.use == Use::read) continue;
-    Slot& written = slots_[slot(access)];
-    if (access.use == Use::write) written.origin = none;  // something else, or all of it anew
-    if (written.origin != none) {
-      slots_[written.origin].newer_copy = walk_.now;
-    } else {
-      ++written.revision;
-      written.newer_copy = {};
-    }
+    const uint32_t family = families_.of(access.buffer);
+    if (family == none || access.use == Use::read) continue;
+    Latest& latest = latest_[family];
+    latest.buffer = access.buffer;
+    latest.made = walk_.now;
+    held_[access.buffer] = ++latest.version;
   }
 }
 
 void CopyRule::end() const {
-  for (const Slot& held : slots_) {
-    if (!held.newer_copy.known() || walk_.set.buffers[held.buffer].life != Life::carried) continue;
-    throw core::ProgramError(fmt::format("program '{}' is not safe: {} changes a copy of '{}' that does not come home",
-                                         walk_.program.phase, walk_.name(held.newer_copy),
-                                         walk_.set.buffers[held.buffer].name));
+  for (BufferId b = 0; b < held_.size(); ++b) {
+    if (families_.of(b) == none || walk_.set.buffers[b].life != Life::carried) continue;
+    const Latest& latest = latest_[families_.of(b)];
+    if (held_[b] == latest.version) continue;
+    throw core::ProgramError(
+        fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that does not come home",
+                    walk_.program.phase, walk_.set.buffers[b].name, walk_.name(latest.made),
+                    walk_.set.buffers[latest.buffer].name));
   }
 }
 

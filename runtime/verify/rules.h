@@ -2,6 +2,7 @@
 // `read` before anything is written, `write` after all rules have read.
 #pragma once
 #include "runtime/verify/contents.h"
+#include "runtime/verify/families.h"
 
 namespace zrt::runtime::verification {
 
@@ -61,29 +62,28 @@ class GradRule {
   Walk& walk_;
 };
 
-// Whoever reads a copy reads what lies at home, and what changes a copy comes home before anybody reads it there, at
-// the latest before the program ends. Transfers go from a tier to the next, on the lane of their direction.
+// Of a state that lies in several tiers an op reads the copy that was changed last, or one made of it, and that comes
+// home before the program ends. Transfers go from a tier to the next, on the lane of their direction.
 class CopyRule {
  public:
-  explicit CopyRule(Walk& walk);
+  CopyRule(Walk& walk, const Families& families);
   void read();
   void write();
   void end() const;
 
  private:
-  struct Slot {
-    BufferId buffer = no_buffer;
-    uint32_t revision = 0;   // of the contents; of a copy, that of its origin which it holds
-    uint32_t origin = none;  // slot at home that it is a copy of
-    Place newer_copy;        // what has changed a copy of it since
+  struct Latest {
+    uint32_t version = 0;
+    BufferId buffer = no_buffer;  // where it was made …
+    Place made;                   // … and by whom
   };
-  uint32_t slot(const Access& access) const;
   bool transfers() const;
   void check_transfer(const Access& from, const Access& to) const;
 
   Walk& walk_;
-  std::vector<uint32_t> first_;  // by buffer
-  std::vector<Slot> slots_;
+  const Families& families_;
+  std::vector<uint32_t> held_;  // by buffer: the version that lies there
+  std::vector<Latest> latest_;  // by family
 };
 
 }  // namespace zrt::runtime::verification

@@ -5,12 +5,14 @@
 #include <vector>
 
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 
 namespace zrt::testing {
 
 struct Subject {
   std::string name;
+  Setting setting;
   models::Model model;
   runtime::Layout layout;
   runtime::ProgramSet set;
@@ -26,6 +28,7 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const runtime
   auto subject = std::make_unique<Subject>();
   subject->model = make_toy(3, 12, 17, 5, tied, false);
   s.unit_elements = 100, s.bucket = 300, s.groups = groups;
+  subject->setting = s;
   subject->layout = make_layout(subject->model, s);
   subject->set = runtime::compile(subject->layout, {"init", "step", "eval", "export"}).set;
   subject->name = "stage " + std::to_string(s.stage) + ", " + std::to_string(s.ranks) + " ranks" + of(groups) + ", " +
@@ -37,9 +40,31 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const runtime
   return subject;
 }
 
-inline const std::vector<std::unique_ptr<Subject>>& subjects() {
+using Subjects = std::vector<std::unique_ptr<Subject>>;
+
+// With states, weights and activations on the host and on NVMe.
+inline const Subjects& placed_subjects() {
   static const auto all = [] {
-    std::vector<std::unique_ptr<Subject>> made;
+    Subjects made;
+    for (const NamedPlacing& placing : placings()) {
+      for (const bool early : {false, true}) {
+        Setting s;
+        s.stage = static_cast<int>(1 + made.size() % 3), s.ranks = 2;
+        s.accumulation = made.size() % 4 < 2 ? 2 : 1, s.reduce_every = s.accumulation;
+        s.overlap = made.size() % 5 < 3, s.early_updates = early, s.clip = early ? 0 : 1;
+        s.placement = placing.place;
+        made.push_back(make_subject(s, made.size() % 2 == 0));
+        made.back()->name += ", " + placing.name;
+      }
+    }
+    return made;
+  }();
+  return all;
+}
+
+inline const Subjects& subjects() {
+  static const auto all = [] {
+    Subjects made;
     auto add = [&](int stage, uint32_t accumulation, uint32_t every, bool overlap, bool tied, int ranks = 2,
                    const runtime::Grouping& groups = {}, int64_t persistence = 0) {
       Setting s;

@@ -52,6 +52,9 @@ struct Fixture {
   Access& access(Op& op, Role role) {
     return *std::find_if(op.accesses.begin(), op.accesses.end(), [&](const Access& a) { return a.role == role; });
   }
+  void check_meaning() {
+    runtime::verification::check_meaning(set, step(), layout, runtime::verification::Families(set, layout));
+  }
   // The verifier's message; all parts must be in it.
   void rejects(const std::vector<std::string>& parts) const {
     std::string error;
@@ -236,7 +239,7 @@ TEST_CASE("gradients are defined once and then added to") {
     for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
     swap_ops(f.step(), last, find_op(f.step(), "reduce linear.1.weight"));
     // With the waits that order the two, only the count is wrong.
-    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+    CHECK_THROWS_WITH(f.check_meaning(),
                       Catch::Contains("'reduce linear.1.weight' (turn 0)") &&
                           Catch::Contains("reduces the gradient of 'linear.1.weight' after 3 backwards, the last of "
                                           "them 'backward linear.1' (turn 0); a window has 4"));
@@ -300,7 +303,7 @@ TEST_CASE("phases that do not exist or cannot be compiled are refused") {
   CHECK_THROWS_AS(compiled.set.program("step"), core::ProgramError);
 }
 
-TEST_CASE("a program of many layers and microbatches stays small and quick to compile") {
+TEST_CASE("a program of many layers and microbatches stays small") {
   const models::Model model = make_toy(96, 12, 17, 5, false, false);
   auto compile = [&](int stage, uint32_t microbatches, uint32_t every) {
     Setting s;
@@ -308,15 +311,12 @@ TEST_CASE("a program of many layers and microbatches stays small and quick to co
     const runtime::Layout layout = make_layout(model, s);
     return runtime::compile(layout, {"init", "step", "eval", "export"});
   };
-  const auto start = std::chrono::steady_clock::now();
   const runtime::Compiled many = compile(3, 64, 1);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const size_t ops = many.set.program("step").ops.size();
-  CAPTURE(seconds, many.verify_seconds, ops);
+  CAPTURE(ops);
   // Three microbatches written out, each with a forward, a backward, two gathers and a reduction per block; norm and
   // update per unit.
   CHECK(ops < 3 * 98 * 5 + 2 * 98 + 10);
-  CHECK(seconds < 60);  // 0.04 on an idle machine
   for (int stage = 0; stage < 4; ++stage) {
     CHECK(compile(stage, 512, 1).set.program("step").ops.size() == compile(stage, 8, 1).set.program("step").ops.size());
   }
@@ -343,9 +343,9 @@ TEST_CASE("a copy of weights that an update has overtaken is rejected") {
   Fixture f;
   const Op late = f.step().ops[all_named(f.step(), "forward linear.1").back()];
   insert_op(f.step(), static_cast<OpId>(f.step().ops.size() - 1), late);
-  CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
-                    Catch::Contains("'forward linear.1'") && Catch::Contains("'update linear.1.weight' (turn 0)") &&
-                        Catch::Contains("has updated"));
+  CHECK_THROWS_WITH(f.check_meaning(), Catch::Contains("'forward linear.1'") &&
+                                           Catch::Contains("'update linear.1.weight' (turn 0)") &&
+                                           Catch::Contains("has updated"));
 }
 
 TEST_CASE("gradients that are summed in another order, over windows, or lost, are rejected") {
@@ -361,11 +361,11 @@ TEST_CASE("gradients that are summed in another order, over windows, or lost, ar
   SECTION("over windows") {
     op.accumulate[0] = 1;
     f.access(op, Role::local_grad).use = Use::update;
-    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+    CHECK_THROWS_WITH(f.check_meaning(),
                       Catch::Contains("'backward linear.1'") && Catch::Contains("of another window"));
   }
   SECTION("lost") {
-    CHECK_THROWS_WITH(runtime::verification::check_meaning(f.set, f.step(), f.layout),
+    CHECK_THROWS_WITH(f.check_meaning(),
                       Catch::Contains("'backward linear.1'") && Catch::Contains("which no op has used"));
   }
 }
