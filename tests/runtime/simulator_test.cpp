@@ -331,7 +331,7 @@ TEST_CASE("Overlap hides communication, and slower links, memory or arithmetic n
   }
 }
 
-TEST_CASE("Ninety-six layers and 512 microbatches take less than a second") {
+TEST_CASE("Ninety-six layers and 512 microbatches take no longer than their executions are many") {
   models::Gpt2Config config;
   config.layers = 96, config.hidden = 64, config.heads = 2, config.sequence = 16, config.vocab = 64;
   const models::Model model = models::make_gpt2(config);
@@ -344,7 +344,8 @@ TEST_CASE("Ninety-six layers and 512 microbatches take less than a second") {
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   INFO(run.timeline.size() << " executions in " << seconds << " s");
   CHECK(run.timeline.size() > 200'000);
-  if (!poisons) CHECK(seconds < 1);
+  // Of processor time, which neighbours cannot stretch far: 0.2 s here; what grows with the square takes minutes.
+  CHECK(seconds < (poisons ? 60 : 10));
 }
 
 }  // namespace zrt::simulator_test

@@ -132,7 +132,7 @@ TEST_CASE("lost steps are counted when a restarted run rewrites its metrics") {
 TEST_CASE("a run that hangs is killed with all it started, stopped or not, and started again") {
   for (const char* hang : {"hang", "stop"}) {
     Run run("hang", {std::string("step:1 ") + hang, "step:1 step:2 exit:0"});
-    run.options.hang_timeout = run.options.start_timeout = Seconds(1);
+    run.options.hang_timeout = run.options.start_timeout = Seconds(4);
     const LaunchResult result = supervise(run.options);
     CHECK(result.exit_code == 0);
     CHECK(result.restarts == 1);
@@ -142,8 +142,8 @@ TEST_CASE("a run that hangs is killed with all it started, stopped or not, and s
 }
 
 TEST_CASE("signs of life between steps keep a slow run from being taken for one that hangs") {
-  Run run("slow", {"step:1 beats:20 exit:0"});
-  run.options.hang_timeout = Seconds(1);
+  Run run("slow", {"step:1 beats:60 exit:0"});
+  run.options.hang_timeout = Seconds(4);
   CHECK(supervise(run.options).exit_code == 0);
   CHECK(run.starts() == 1);
 }
@@ -151,9 +151,9 @@ TEST_CASE("signs of life between steps keep a slow run from being taken for one 
 TEST_CASE("a run that hangs before its first step is given the start time-out") {
   Run run("start", {"hang", "exit:0"});
   run.options.hang_timeout = Seconds(0.1);
-  run.options.start_timeout = Seconds(1);
+  run.options.start_timeout = Seconds(4);
   CHECK(supervise(run.options).exit_code == 0);
-  CHECK(run.lines("events.jsonl")[1].find("no sign of life for 1.0 s") != std::string::npos);
+  CHECK(run.lines("events.jsonl")[1].find("no sign of life for 4.0 s") != std::string::npos);
 }
 
 TEST_CASE("what a dead run left running is killed before the next start") {

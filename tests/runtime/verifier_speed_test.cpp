@@ -1,5 +1,5 @@
 // The verifier looks at every execution of every op; it must stay quick for the largest programs.
-#include <chrono>
+#include <ctime>
 
 #include "catch.h"
 #include "runtime/verifier.h"
@@ -13,7 +13,7 @@ using namespace zrt::testing;
 
 namespace {
 
-// Seconds that verify() takes, the least of three.
+// Seconds of processor time that verify() takes, which neighbours cannot stretch far; the least of three.
 double seconds(const runtime::Layout& layout, size_t executions, size_t buffers) {
   const runtime::Compiled compiled = runtime::compile(layout, {"init", "step", "export"}, {}, false);
   size_t found = 0;
@@ -22,23 +22,23 @@ double seconds(const runtime::Layout& layout, size_t executions, size_t buffers)
   CHECK(compiled.set.buffers.size() >= buffers);
   double least = 1e9;
   for (int i = 0; i < 3; ++i) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     runtime::verify(compiled.set, layout);
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   return least;
 }
 
-// On an idle machine a tenth of this is enough.
+// Fifty times what it takes; what grows with the square of a program takes minutes.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr double limit = 30;
+constexpr double limit = 60;
 #else
-constexpr double limit = 1.5;
+constexpr double limit = 6;
 #endif
 
 }  // namespace
 
-TEST_CASE("programs of 96 layers and 512 microbatches are verified in a second") {
+TEST_CASE("programs of 96 layers and 512 microbatches are verified in seconds") {
   const models::Model model = make_toy(96, 12, 17, 5, false, false);
   for (uint32_t every : {1u, 512u}) {
     for (int stage : {0, 3}) {
@@ -51,7 +51,7 @@ TEST_CASE("programs of 96 layers and 512 microbatches are verified in a second")
   }
 }
 
-TEST_CASE("programs of thousands of units and buffers are verified in a second") {
+TEST_CASE("programs of thousands of units and buffers are verified in seconds") {
   const models::Model model = make_toy(500, 12, 17, 5, false, false);
   for (int stage : {1, 3}) {
     Setting s;
