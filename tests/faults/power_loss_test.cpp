@@ -59,19 +59,21 @@ std::string fault_of(const fs::path& store, const Expected& expected, bool saved
   return known && (latest.empty() || latest.back() == '\n') ? "" : "'latest' names '" + latest + "'";
 }
 
+constexpr size_t most_states = 4000;  // of all points together; where nothing is forgotten some dozens
+
 // A run's journal, played once for every question to it.
 struct Played {
   const Base& base;
   std::vector<JournalEntry> journal;
   Disk start;
   Expected expected;
-  size_t states = 0;
 
   // Goes through every state at every point; returns the first fault. Without sync number `dropped` those states are
   // enough in which at most two changes are there that need not be.
   std::string first_fault(std::optional<size_t> dropped, const std::function<void(const Disk::State&)>& visit) {
     Disk disk = start;
     std::set<std::string> seen;
+    size_t states = 0;
     for (size_t at = 0; at <= journal.size(); ++at) {
       if (at > 0 && at - 1 != dropped) disk.apply(journal[at - 1]);
       const bool saved = at == journal.size();
@@ -80,7 +82,7 @@ struct Played {
       do {
         const Disk::State state = disk.state(choices);
         if (!seen.insert(state.name).second) continue;
-        ++states;
+        if (++states > most_states) return "much is not on disk: more than " + std::to_string(most_states) + " states";
         const TemporaryFolder folder;
         state.make(folder.path);
         const std::string fault = fault_of(folder.path / in_store, expected, saved);

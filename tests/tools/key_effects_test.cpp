@@ -95,7 +95,7 @@ class Experiment {
   Experiment() : folder_("key_effects"), work_(folder_.path / "work") {
     build_data(folder_);
     fs::create_directories(work_);
-    observe(configured(R"({"run": {"out": "$DATA/earlier", "steps": 2}})"_json), 2);
+    observe(configured(R"({"run": {"out": "$DATA/earlier", "steps": 2, "save_weights": true}})"_json), 2);
   }
 
   const Evidence& base(const json& patch, int ranks) {
@@ -120,7 +120,7 @@ class Experiment {
     json config = R"({"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2,
         "optimizer": {"type": "AdamW", "params": {"lr": 0.003}}, "zero_optimization": {"stage": 3},
         "model": {"preset": "gpt2-tiny"}, "data": {"train": "$DATA/corpus/train"},
-        "run": {"steps": 4, "out": "$FOLDER/run"}})"_json;
+        "run": {"steps": 4, "out": "$FOLDER/run", "save_weights": false}})"_json;
     config.merge_patch(patch);
     return config;
   }
