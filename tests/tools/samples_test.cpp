@@ -75,7 +75,8 @@ struct Samples {
         json samples = json::array();
         for (int64_t microbatch = 0; microbatch < shape.microbatches; ++microbatch) {
           for (int64_t row = 0; row < shape.rows; ++row) {
-            const int64_t number = data::first_sample(shape, step - 1, microbatch, rank) + row;
+            // Of every `ranks` runs of samples, rank r takes the r-th.
+            const int64_t number = (step - 1) * batch + (microbatch * ranks + rank) * shape.rows + row;
             const data::SampleOrigin origin = source->origin(number);
             samples.push_back({number, origin.dataset, origin.document, origin.offset});
           }
