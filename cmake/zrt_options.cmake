@@ -43,3 +43,10 @@ function(zrt_folder name)
   set_target_properties(zrt_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY ZRT_FOLDERS zrt_${name})
 endfunction()
+
+# zrt_fuzzed(target): it reads what others wrote, so fuzzers are to see which of its branches an input takes.
+function(zrt_fuzzed target)
+  if(ZRT_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
