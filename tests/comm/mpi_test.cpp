@@ -114,5 +114,14 @@ TEST_CASE("a rank that leaves without a word ends all") {
   }
 }
 
+TEST_CASE("ranks that wait for one that has ended say so, without mpirun's help") {
+  for (const std::string what : {"kill", "leave"}) {
+    const JobResult result = run_shell(mpirun(4, "--enable-recovery") + ranks_program + what);
+    INFO(what << '\n' << result.text);
+    CHECK(result.text.find(": rank 1 (process ") != std::string::npos);
+    CHECK(result.text.find(") has ended while rank ") != std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace zrt::testing::mpi_test

@@ -60,27 +60,38 @@ std::function<bool(Broken&, size_t)> misdirect(OpKind kind, Role role) {
   };
 }
 
-// A fetch goes in front of the op that changes what it fetches, which waits for it: no race, but an old copy.
-bool fetch_early(Broken& broken, size_t n) {
-  Program& program = program_of(broken.set, "step");
-  for (OpId id = 0; id < program.ops.size(); ++id) {
-    if (program.ops[id].kind != OpKind::fetch) continue;
-    const Access from = access_of(program.ops[id], Role::copied);
-    const runtime::Segment& segment = segment_of(program, id);
-    for (OpId writer = id; writer-- > segment.first;) {
-      const auto& accesses = program.ops[writer].accesses;
-      const bool writes = std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
-        return a.use != Use::read && a.buffer == from.buffer && a.slot.first == from.slot.first;
-      });
-      if (!writes) continue;
-      if (n-- > 0) break;
-      move_op(program, id, writer);
-      std::erase_if(program.ops[writer].waits, [&](OpId wait) { return wait > writer; });
-      program.ops[writer + 1].waits.push_back(writer);
-      return true;
+// A copy goes in front of the op that changes what it copies, which waits for it, as it does for the change before: no
+// race, but an old copy.
+std::function<bool(Broken&, size_t)> too_early(OpKind kind) {
+  return [kind](Broken& broken, size_t n) {
+    Program& program = program_of(broken.set, "step");
+    for (OpId id = 0; id < program.ops.size(); ++id) {
+      if (program.ops[id].kind != kind) continue;
+      const Access from = access_of(program.ops[id], Role::copied);
+      const OpId first = segment_of(program, id).first;
+      const auto writes = [&](OpId other) {
+        const auto& accesses = program.ops[other].accesses;
+        return std::any_of(accesses.begin(), accesses.end(), [&](const Access& a) {
+          return a.use != Use::read && a.buffer == from.buffer && a.slot.first == from.slot.first;
+        });
+      };
+      for (OpId writer = id; writer-- > first;) {
+        if (!writes(writer)) continue;
+        if (n-- > 0) break;
+        move_op(program, id, writer);
+        Op& moved = program.ops[writer];
+        std::erase_if(moved.waits, [&](OpId wait) { return wait > writer; });
+        program.ops[writer + 1].waits.push_back(writer);
+        for (OpId before = writer; before-- > first;) {
+          if (!writes(before)) continue;
+          if (program.ops[before].lane != moved.lane) moved.waits.push_back(before);
+          break;
+        }
+        return true;
+      }
     }
-  }
-  return false;
+    return false;
+  };
 }
 
 }  // namespace
@@ -93,7 +104,8 @@ std::vector<FaultKind> copy_faults() {
       {"fetch into another buffer", false, misdirect(OpKind::fetch, Role::copy), 15, 2, true},
       {"evict of another buffer", false, misdirect(OpKind::evict, Role::copied), 15, 2, true},
       {"evict into another buffer", false, misdirect(OpKind::evict, Role::copy), 15, 2, true},
-      {"fetched before the change", false, fetch_early, 15, 2, true},
+      {"fetched before the change", false, too_early(OpKind::fetch), 15, 2, true},
+      {"evicted before the change", false, too_early(OpKind::evict), 15, 1, true},
   };
 }
 

@@ -163,6 +163,27 @@ bool swap_microbatches(Broken& broken, size_t n) {
   return false;
 }
 
+// Two backwards of a block that both add to its gradients change places; whoever waits for either still waits for the
+// later one.
+bool swap_backwards(Broken& broken, size_t n) {
+  Program& program = step(broken);
+  auto adds = [](const Op& op) {
+    return op.kind == OpKind::backward &&
+           std::all_of(op.accumulate.begin(), op.accumulate.end(), [](uint8_t flag) { return flag != 0; });
+  };
+  for (OpId a = 0; a < program.ops.size(); ++a) {
+    for (OpId b = a + 1; b < program.ops.size() && adds(program.ops[a]); ++b) {
+      Op &first = program.ops[a], &second = program.ops[b];
+      if (!adds(second) || first.block != second.block || &segment_of(program, a) != &segment_of(program, b)) continue;
+      if (n-- > 0) continue;
+      std::swap(first, second);
+      std::swap(first.waits, second.waits);
+      return true;
+    }
+  }
+  return false;
+}
+
 // An update that does not wait for the norm reads the control block itself.
 bool old_decision(Broken& broken, size_t n) {
   if (!broken.layout->early_updates) return false;
@@ -237,6 +258,7 @@ std::vector<FaultKind> meaning_faults() {
       {"another block's input", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::input); }},
       {"another block's saved state", true, [](Broken& b, size_t n) { return other_buffer(b, n, Role::saved); }},
       {"microbatches swapped", false, swap_microbatches},
+      {"backwards in another order", false, swap_backwards},
       {"batch of the next microbatch", true,
        change(is(OpKind::load_batch), [](Broken&, Program& p, OpId id) { ++p.ops[id].microbatch.first; })},
       {"backward of the next microbatch", true,
