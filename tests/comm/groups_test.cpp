@@ -105,7 +105,7 @@ TEST_CASE("what ends a group ends the others of its partition with the same reas
     if (&c != groups[3].get()) c.barrier("end");  // rank 2 waits for rank 3
   });
   CHECK(errors == std::vector<std::string>{"rank 0 lost its disk", "rank 0 lost its disk", "rank 0 lost its disk", ""});
-  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  CHECK(std::chrono::steady_clock::now() - begin < 40s);
   run_ranks(other, [](Communicator& c) { c.barrier("of another partition"); });
 }
 

@@ -66,8 +66,8 @@ void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns, int num
 
 void collectives(Transport& transport) {
   constexpr size_t room = 1 << 21;
-  auto dp = transport.make_group("dp", milliseconds(30000));
-  auto save = transport.make_group("save", milliseconds(30000));
+  auto dp = transport.make_group("dp", milliseconds(120000));
+  auto save = transport.make_group("save", milliseconds(120000));
   const auto arena = transport.make_arena(transport.first_local(), core::Tier::device, 2 * room);
   std::vector<std::byte> heap(2 * room);
   std::string error;
@@ -82,7 +82,7 @@ void collectives(Transport& transport) {
   other.join();
   require(error.empty(), error);
   const auto texts =
-      transport.exchange(std::string(static_cast<size_t>(transport.first_local()), 'x'), milliseconds(30000));
+      transport.exchange(std::string(static_cast<size_t>(transport.first_local()), 'x'), milliseconds(120000));
   for (size_t r = 0; r < texts.size(); ++r) require(texts[r].size() == r, "exchange");
   std::string refusal = transport.world() == 1 ? "use --ranks" : "";  // one process may use a GPU
   try {
@@ -103,8 +103,8 @@ void subgroups(Transport& transport) {
   const Partition inner{{0, 1}, {2, 3}}, outer{{0, 2}, {1, 3}}, uneven{{3, 1, 0}, {2}};
   const auto arena = transport.make_arena(rank, core::Tier::device, 2 * room);
   std::vector<std::byte> heap(2 * room);
-  auto in = transport.make_groups("dp.inner", inner, milliseconds(30000));
-  auto out = transport.make_groups("dp.outer", outer, milliseconds(30000));
+  auto in = transport.make_groups("dp.inner", inner, milliseconds(120000));
+  auto out = transport.make_groups("dp.outer", outer, milliseconds(120000));
   auto number = [&](const Partition& partition) { return 1 + static_cast<int>(seat_of(partition, rank).group); };
   require(in[0]->group() == (rank < 2 ? "dp.inner[0-1]" : "dp.inner[2-3]"), in[0]->group());
   std::string error;
@@ -118,7 +118,7 @@ void subgroups(Transport& transport) {
   check_calls(*in[0], arena->data(), arena->data() + room, 9 - number(inner), 10 * number(inner));
   other.join();
   require(error.empty(), error);
-  auto some = transport.make_groups("uneven", uneven, milliseconds(30000));
+  auto some = transport.make_groups("uneven", uneven, milliseconds(120000));
   require(some[0]->rank() == seat_of(uneven, rank).rank, "the order of ranks");
   check_calls(*some[0], arena->data(), arena->data() + room, 5, 50 * number(uneven));
   if (transport.leads()) fmt::print("groups agree, {} ranks on this machine\n", transport.host_count());
@@ -126,7 +126,7 @@ void subgroups(Transport& transport) {
 
 // Rank 0 gives up in one group; ranks 2 and 3 learn it in theirs.
 void siblings(Transport& transport) {
-  auto group = transport.make_groups("dp.inner", {{0, 1}, {2, 3}}, milliseconds(30000));
+  auto group = transport.make_groups("dp.inner", {{0, 1}, {2, 3}}, milliseconds(120000));
   std::string reason;
   try {
     if (transport.first_local() == 0) group[0]->abort("rank 0 lost its disk");
@@ -145,13 +145,13 @@ void run(const std::string& what, Transport& transport) {
   if (what == "siblings") return siblings(transport);
   if (what == "partition") {
     const Partition one{{0, 1}, {2, 3}}, two{{0, 2}, {1, 3}};
-    transport.make_groups("dp", rank == 1 ? two : one, milliseconds(10000));
+    transport.make_groups("dp", rank == 1 ? two : one, milliseconds(120000));
   }
   if (what == "unequal") {
-    require_equal(transport, "the kernel table", rank == 1 ? "a" : "b", milliseconds(10000));
+    require_equal(transport, "the kernel table", rank == 1 ? "a" : "b", milliseconds(120000));
   }
   if (what == "early" && rank == 1) throw core::DataError("rank 1 cannot read its file");
-  auto dp = transport.make_group("dp", milliseconds(what == "stop" || what == "late" ? 1500 : 20000));
+  auto dp = transport.make_group("dp", milliseconds(what == "stop" || what == "late" ? 5000 : 120000));
   float x = 1;
   for (int i = 0; i < 1000; ++i) {
     if (i == 10 && rank == 1) {
@@ -163,7 +163,7 @@ void run(const std::string& what, Transport& transport) {
         dp[0]->abort("rank 1 failed in 'update': its disk is full");
         throw core::DataError("its disk is full");
       }
-      if (what == "late") transport.exchange("", milliseconds(20000));
+      if (what == "late") transport.exchange("", milliseconds(120000));
     }
     dp[0]->all_reduce(&x, 1, DType::f32, fmt::format("sum {}", i));
   }

@@ -18,13 +18,15 @@ std::vector<bool> machines(bool both = false) {
   return both || std::getenv("ZRT_FULL_TESTS") ? std::vector<bool>{false, true} : std::vector<bool>{false};
 }
 
+constexpr int ended_late = 124;  // of `timeout` in mpirun(), long before a time-out of the ranks
+
 // All ranks end, and one of them says why, once.
 void check_failure(const std::string& what, int ranks, const std::vector<std::string>& parts, bool both = false) {
   for (const bool two_machines : machines(both)) {
     const JobResult result = run(what, ranks, two_machines);
     INFO(what << (two_machines ? " on two machines\n" : "\n") << result.text);
     CHECK(result.code != 0);
-    CHECK(result.seconds < 15);
+    CHECK(result.code != ended_late);
     CHECK(count_of(result.text, "error of rank") == 1);
     // Each machine tells of its own ranks.
     const std::string own = two_machines ? "ended by another machine. Last calls here" : "error of rank";
@@ -87,7 +89,7 @@ TEST_CASE("what must be equal and is not ends all") {
 
 TEST_CASE("a stopped rank is named, with the last calls of all") {
   check_failure("stop", 4,
-                {"missing ranks: 1; waiting ranks: 0, 2, 3", "timed out after 1500 ms", "\"sum 10\"",
+                {"missing ranks: 1; waiting ranks: 0, 2, 3", "timed out after 5000 ms", "\"sum 10\"",
                  "#10 all_reduce \"sum 9\" "},
                 true);
 }
@@ -101,7 +103,7 @@ TEST_CASE("a killed rank ends all") {
     const JobResult result = run("kill", 4, two_machines);
     INFO(result.text);
     CHECK(result.code == 137);
-    CHECK(result.seconds < 15);
+    CHECK(result.code != ended_late);
   }
 }
 
@@ -110,7 +112,7 @@ TEST_CASE("a rank that leaves without a word ends all") {
     const JobResult result = run("leave", 4, two_machines);
     INFO(result.text);
     CHECK(result.code != 0);
-    CHECK(result.seconds < 15);
+    CHECK(result.code != ended_late);
   }
 }
 

@@ -159,7 +159,7 @@ TEST_CASE("wrong arguments of one rank end the call of all ranks") {
 }
 
 TEST_CASE("a rank that never comes is named, and all ranks throw") {
-  Group group = make_group(4, 300ms);
+  Group group = make_group(4, 3s);
   const auto begin = std::chrono::steady_clock::now();
   std::atomic<int> gave_up = 0;
   const auto body = [&](Communicator& c) {
@@ -179,8 +179,8 @@ TEST_CASE("a rank that never comes is named, and all ranks throw") {
   };
   check_all_throw(group, body,
                   {"missing ranks: 1, 3; waiting ranks: 0, 2", "all_reduce \"sum loss\"", "call 2", "group dp",
-                   "#1 barrier \"start\"", "unfinished", "after 300 ms"});
-  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+                   "#1 barrier \"start\"", "unfinished", "after 3000 ms"});
+  CHECK(std::chrono::steady_clock::now() - begin < 40s);
 }
 
 TEST_CASE("abort wakes all waiting ranks at once with its reason") {
@@ -195,7 +195,7 @@ TEST_CASE("abort wakes all waiting ranks at once with its reason") {
     c.barrier("end");
   };
   check_all_throw(group, body, {"rank 0 lost its disk"});
-  CHECK(std::chrono::steady_clock::now() - begin < 10s);
+  CHECK(std::chrono::steady_clock::now() - begin < 40s);
 }
 
 TEST_CASE("a second call on the same communicator from another thread is refused") {

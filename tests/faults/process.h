@@ -118,7 +118,7 @@ struct RepeatedRun : Folder {
     build_data(*this);
     write("c.json", config());
     fs::create_directories(path / "shm");
-    more = " --set data.validation=null --set run.timeout_seconds=2 --steps " + std::to_string(last) + set;
+    more = " --set data.validation=null --set run.timeout_seconds=5 --steps " + std::to_string(last) + set;
     const Result once = run_command(train());
     INFO(once.text);
     REQUIRE(once.code == 0);

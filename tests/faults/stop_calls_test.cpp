@@ -21,8 +21,8 @@ using zrt::testing::contains;
 namespace {
 
 constexpr int ranks = 3, stopped = 1, late = 2;
-constexpr auto timeout = 1500ms;
-constexpr double slack = 1;  // seconds after the time-out
+constexpr auto timeout = 3000ms;
+constexpr double slack = 20;  // seconds after the time-out, for a busy machine
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

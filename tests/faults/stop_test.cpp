@@ -7,12 +7,14 @@ using namespace zrt::testing;
 
 namespace {
 
-constexpr double timeout = 2, slack = 6;  // seconds; mpirun needs some to end a stopped process
+// Seconds in which a rank that stands still ends the run, whose time-out is 5 s: far from that of a save, 50 s, on a
+// busy machine too.
+constexpr double in_time = 40;
 
 // The survivors name the stopped rank and the call that it did not come to.
 void check_named(const std::string& text, size_t rank) {
   CHECK(contains(text, "missing ranks: " + std::to_string(rank)));
-  CHECK(contains(text, "timed out after 2000 ms"));
+  CHECK(contains(text, "timed out after 5000 ms"));
   CHECK(contains(text, "Last calls"));
 }
 
@@ -33,15 +35,15 @@ TEST_CASE("a process stopped at a random moment of training is named in time, an
     const size_t rank = moments.below(2);
     kill(ranks[rank], SIGSTOP);
     const double begin = seconds_now();
-    while (kill(ranks[rank], 0) == 0 && seconds_now() - begin < 30) sleep_for(0.01);
+    while (kill(ranks[rank], 0) == 0 && seconds_now() - begin < 60) sleep_for(0.01);
     const double seconds = seconds_now() - begin;
-    const int code = process.wait(60);
+    const int code = process.wait(100);
     INFO("seed " << moments.seed << ", rank " << rank << ", ended after " << seconds << " s\n" << process.text());
     REQUIRE(code == 0);
     run.check_end();
     if (!contains(process.text(), "launch: restart")) continue;  // it had finished
     check_named(process.text(), rank);
-    CHECK(seconds < timeout + slack);
+    CHECK(seconds < in_time);
     ++struck;
   }
   CHECK(struck == times);
@@ -57,14 +59,14 @@ TEST_CASE("a process stopped in the middle of a save ends the run in the time of
     const Fault fault{"stop", 1 + moments.below(60), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
     Process process(run.train_mpi(with_fault(run.store().string(), fault)), run.log());
     const double begin = seconds_now();
-    while (!fs::exists(run.path / "struck") && seconds_now() - begin < 30) sleep_for(0.005);
+    while (!fs::exists(run.path / "struck") && seconds_now() - begin < 60) sleep_for(0.005);
     REQUIRE(fs::exists(run.path / "struck"));
     const double stopped = seconds_now();
-    const int code = process.wait(60);
+    const int code = process.wait(100);
     INFO("seed " << moments.seed << ", call " << fault.at << ", ended after " << seconds_now() - stopped << " s\n"
                  << process.text());
     CHECK(code == 1);
-    CHECK(seconds_now() - stopped < timeout + slack);
+    CHECK(seconds_now() - stopped < in_time);
     check_named(process.text(), 1);
     require_whole(run.store());
     const Result again = run_command(run.train());
@@ -79,12 +81,12 @@ TEST_CASE("a stopped run of threads is killed by its supervisor and starts again
   Moments moments;
   for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
     run.reset();
-    Process process(run.launch() + " --hang-timeout 1 --start-timeout 20", run.log());
+    Process process(run.launch() + " --hang-timeout 4 --start-timeout 60", run.log());
     run.await_step(process, 1 + moments.below(50));
     const auto ranks = process.ranks();
     REQUIRE_FALSE(ranks.empty());
     kill(ranks[0], SIGSTOP);
-    const int code = process.wait(60);
+    const int code = process.wait(100);
     INFO("seed " << moments.seed << "\n" << process.text());
     REQUIRE(code == 0);
     CHECK(contains(process.text(), "no sign of life"));
@@ -98,12 +100,12 @@ TEST_CASE("processes that all stop are ended through their launcher, which leave
   Moments moments;
   for (int turn = 0; turn < (full_tests() ? 20 : 2); ++turn) {
     run.reset();
-    Process process(run.launch_mpi() + " --hang-timeout 1 --start-timeout 20", run.log());
+    Process process(run.launch_mpi() + " --hang-timeout 4 --start-timeout 60", run.log());
     run.await_step(process, 1 + moments.below(50));
     const auto ranks = process.ranks();
     REQUIRE(ranks.size() == 2);
     for (const pid_t rank : ranks) kill(rank, SIGSTOP);
-    const int code = process.wait(60);
+    const int code = process.wait(100);
     INFO("seed " << moments.seed << "\n" << process.text());
     REQUIRE(code == 0);
     CHECK(contains(process.text(), "no sign of life"));
@@ -112,13 +114,13 @@ TEST_CASE("processes that all stop are ended through their launcher, which leave
 }
 
 TEST_CASE("a thread whose disk hangs in a save ends the run after the save's time-out, with the rank named") {
-  const RepeatedRun run("hang_disk", " --set run.checkpoint_interval=3 --set run.timeout_seconds=1");
+  const RepeatedRun run("hang_disk", " --set run.checkpoint_interval=3 --set run.timeout_seconds=3");
   const Fault fault{"hang", 5, "shard-00002"};
   Process process(with_fault(run.store().string(), fault) + run.train(), run.log());
-  const int code = process.wait(40);
+  const int code = process.wait(100);
   INFO(process.text());
   CHECK(code == 1);
-  CHECK(contains(process.text(), "rank 1 is not done with \"files written\" after 10000 ms"));
+  CHECK(contains(process.text(), "rank 1 is not done with \"files written\" after 30000 ms"));
   CHECK(contains(process.text(), "is stuck"));
   CHECK(run_command(run.train()).code == 0);
   run.check_end();

@@ -47,7 +47,7 @@ TEST_CASE("begin empties the sums of a step, and losses and counted targets are 
 TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keeps the decision before it") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double clip : {0.0, 1e-3, 1e6}) {
-    for (const double squares : {4.0, 0.0, 1e-70, nan}) {
+    for (const double squares : {4.0, 2e-4, 0.0, 1e-70, nan}) {
       DecideRules rules{3, 2, {}, clip};
       rules.loss_scale.dynamic = true;
       rules.loss_scale.hysteresis = 1;

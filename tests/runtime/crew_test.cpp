@@ -51,7 +51,7 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
   setting.stage = 2, setting.ranks = 3;
   const Layout layout = testing::make_layout(model, setting);
   SessionOptions options = testing::session_options(setting);
-  options.timeout = 300ms;
+  options.timeout = 3s;
   std::atomic<bool> stop = false, release = false;
   std::string reason;
   SessionHooks hooks;
@@ -70,7 +70,7 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
   stop = true;
   CHECK_THROWS_AS(session.run("step", {setting.seed, 1, 0, {1e-2}}), core::CommError);
   CHECK(reason.find("missing ranks: 1; waiting ranks: 0, 2") != std::string::npos);
-  CHECK(reason.find("timed out after 300 ms") != std::string::npos);
+  CHECK(reason.find("timed out after 3000 ms") != std::string::npos);
 }
 
 }  // namespace zrt::crew_test

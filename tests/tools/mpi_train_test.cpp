@@ -1,6 +1,7 @@
 // `zrt train` with one rank per process: the same bits as threads, and runs whose ranks fail.
 #include <signal.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -261,14 +262,15 @@ TEST_CASE("a rank that is stopped or killed in a step ends the run, and is named
   const int fault = GENERATE(SIGSTOP, SIGKILL);
   const std::string mark = "fault" + std::to_string(getpid()) + "_" + std::to_string(fault);
   JobResult result{};
+  std::atomic<bool> ended = false;
   std::thread job([&] {
     result = run_shell(mpirun(3, "-x ZRT_TEST_MARK=" + mark) +
-                       folder.train("--steps 1000000 --set run.timeout_seconds=1 --set run.log_interval=0"));
+                       folder.train("--steps 1000000 --set run.timeout_seconds=5 --set run.log_interval=0"));
+    ended = true;
   });
   // Training when the metrics file has lines.
-  for (int i = 0; i < 1000 && (!fs::exists(folder.path / "run/metrics.jsonl") ||
-                               fs::file_size(folder.path / "run/metrics.jsonl") == 0);
-       ++i) {
+  while (!ended &&
+         (!fs::exists(folder.path / "run/metrics.jsonl") || fs::file_size(folder.path / "run/metrics.jsonl") == 0)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   const int pid = find_rank(mark, 2);
