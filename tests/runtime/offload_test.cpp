@@ -107,4 +107,26 @@ TEST_CASE("states on NVMe are read and written once a step") {
   CHECK(outcome.moved.written == 4096 * blocks);
 }
 
+TEST_CASE("what moves through a tier takes the same memory there however many blocks a model has") {
+  const auto peaks = [](unsigned blocks, const NamedPlacing& placing, bool overlap, bool early) {
+    const models::Model model = make_toy(blocks, 12, 17, 5, false, false);
+    Setting s;
+    s.stage = 3, s.compute = core::DType::bf16, s.placement = placing.place;
+    s.overlap = overlap, s.early_updates = early;
+    return runtime::compile(make_layout(model, s), {"load", "step"}).plan.device().live_peak_bytes;
+  };
+  size_t placed = 0;
+  for (const NamedPlacing& placing : placings()) {
+    if (placing.name.rfind("all on", 0) != 0) continue;
+    for (bool overlap : {false, true}) {
+      for (bool early : {false, true}) {
+        INFO(placing.name << ", overlap " << overlap << ", early updates " << early);
+        CHECK(peaks(8, placing, overlap, early) == peaks(24, placing, overlap, early));
+        ++placed;
+      }
+    }
+  }
+  CHECK(placed == 16);
+}
+
 }  // namespace zrt::offload_test

@@ -1,5 +1,5 @@
-// Every implemented key of the configuration does something: data/key_effects.json says for each what it changes, and
-// what it must not change, in a run of a small model. A key that the table gains needs a line there.
+// Every implemented key of the configuration does something: data/key_effects.json says for each what it changes, what
+// of it grows, and what it must not change, in a run of a small model. A key that the table gains needs a line there.
 #include <map>
 #include <regex>
 #include <set>
@@ -212,12 +212,14 @@ TEST_CASE("the table of effects has one line for every implemented key") {
 TEST_CASE("every implemented key changes what its line in the table of effects says, and keeps what it says") {
   Experiment experiment;
   for (const json& line : effects()) {
-    const std::string key = line["key"], changes = line["changes"], keeps = line.value("keeps", "");
+    const std::string key = line["key"], changes = line["changes"], keeps = line.value("keeps", ""),
+                      grows = line.value("grows", "");
     INFO(line.dump());
     const json patch = line.value("base", json::object());
     Evidence before = experiment.base(patch, line.value("ranks", 2)), after = experiment.changed(line);
     INFO("before: " << before["refusal"] << "\nafter: " << after["refusal"]);
     CHECK(before[changes] != after[changes]);
+    if (!grows.empty()) CHECK(before[grows].size() < after[grows].size());
     if (!keeps.empty()) CHECK((before[keeps] == after[keeps] && !after[keeps].empty()));
     if (changes == "refusal") {
       CHECK((after["code"] == "2" || after["code"] == "1"));  // the latter where a budget does not hold the run

@@ -164,14 +164,22 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
   uint64_t header = 0;
   file.read(reinterpret_cast<char*>(&header), 8);
-  file.seekp(static_cast<std::streamoff>(8 + header));
-  const std::string nan(size - 8 - header, '\xFF');
-  file.write(nan.data(), static_cast<std::streamsize>(nan.size()));
-  file.close();
+  const auto fill = [&](char byte) {
+    const std::string values(size - 8 - header, byte);
+    file.seekp(static_cast<std::streamoff>(8 + header));
+    file.write(values.data(), static_cast<std::streamsize>(values.size()));
+    file.flush();
+  };
+  fill('\xFF');
   run_zrt("checkpoint import " + plain.string() + " --out " + copy.string());
   const std::string message = run_zrt("eval " + copy.string() + " --data " + de, 1);
   CHECK(message.find("step_0: the loss is") != std::string::npos);
   CHECK(run_zrt("generate " + copy.string(), 1).find("the model's output is not a number") != std::string::npos);
+  // Where all tokens are equally likely, the first is taken.
+  fill('\0');
+  run_zrt("checkpoint import " + plain.string() + " --out " + (path / "equal").string());
+  const std::string greedy = "generate " + (path / "equal").string() + " --prompt a --tokens 3 --temperature 0 --json";
+  CHECK(json::parse(run_zrt(greedy))["tokens"] == json::array({0, 0, 0}));
 }
 
 }  // namespace zrt::languages_test
