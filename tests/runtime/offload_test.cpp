@@ -113,7 +113,7 @@ TEST_CASE("what moves through a tier takes the same memory there however many bl
     Setting s;
     s.stage = 3, s.compute = core::DType::bf16, s.placement = placing.place;
     s.overlap = overlap, s.early_updates = early;
-    return runtime::compile(make_layout(model, s), {"load", "step"}).plan.device().live_peak_bytes;
+    return runtime::compile(make_layout(model, s), {"load", "step"}).plan.device().peak_bytes;
   };
   size_t placed = 0;
   for (const NamedPlacing& placing : placings()) {
@@ -121,7 +121,9 @@ TEST_CASE("what moves through a tier takes the same memory there however many bl
     for (bool overlap : {false, true}) {
       for (bool early : {false, true}) {
         INFO(placing.name << ", overlap " << overlap << ", early updates " << early);
-        CHECK(peaks(8, placing, overlap, early) == peaks(24, placing, overlap, early));
+        // Red zones may pack a little worse; the states of one block take a tenth.
+        CHECK(static_cast<double>(peaks(24, placing, overlap, early)) <
+              1.1 * static_cast<double>(peaks(8, placing, overlap, early)));
         ++placed;
       }
     }

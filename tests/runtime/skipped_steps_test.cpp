@@ -1,4 +1,5 @@
 // Gradients that are not finite: all ranks skip alike, nothing moves, and the loss scale follows its law.
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -164,10 +165,19 @@ TEST_CASE("what survives a restart is listed by name, and a copy of it continues
   CHECK(names == std::vector<std::string>{"updates", "beta1_power", "beta2_power", "loss_scale",
                                           "loss_scale_hysteresis", "loss_scale_iteration", "loss_scale_last_overflow"});
   // Through the text of a checkpoint. Every byte is named: nothing is left out of the list.
-  const auto text = runtime::control_json(now).dump();
-  const runtime::Persistent copy = runtime::parse_control(runtime::checkpoint::Json::parse(text), "the copy");
-  CHECK(std::memcmp(&copy, &now, sizeof copy) == 0);
-  CHECK(sizeof copy == names.size() * 8);
+  const auto copy = [](const runtime::Persistent& persistent) {
+    const std::string text = runtime::control_json(persistent).dump();
+    return runtime::parse_control(runtime::checkpoint::Json::parse(text), "the copy");
+  };
+  const runtime::Persistent restarted = copy(now);
+  CHECK(std::memcmp(&restarted, &now, sizeof now) == 0);
+  CHECK(sizeof now == names.size() * 8);
+  for (const double value : {0.1, std::nextafter(0.1, 1.0), 1e-310}) {
+    runtime::Persistent odd = now;
+    odd.progress.beta1_power = odd.progress.beta2_power = odd.loss_scale.scale = value;
+    const runtime::Persistent same = copy(odd);
+    CHECK(std::memcmp(&same, &odd, sizeof odd) == 0);
+  }
 }
 
 TEST_CASE("fp16 training overflows, finds its loss scale and follows fp32") {
