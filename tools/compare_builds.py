@@ -102,8 +102,8 @@ RUNS = """
 2 stage3 nvme memory.placement=host memory.update=device
 2 stage3 nvme memory.placement=nvme memory.update=host bf16
 2 stage3 nvme memory.placement=[{"states":["moments"],"tier":"nvme"},{"states":["activations"],"tier":"host"}]
-2 stage3 memory.device_budget_bytes=1000000
-2 stage3 memory.device_budget_bytes=700000 overlap bf16
+2 stage3 memory.device_budget_bytes=1500000
+2 stage3 memory.device_budget_bytes=1000000 overlap bf16
 2 stage3 adafactor bf16 units
 2 stage3 lion cpu_adam
 2 stage3 sgd overlap
