@@ -44,6 +44,15 @@ function(zrt_folder name)
   set_property(GLOBAL APPEND PROPERTY ZRT_FOLDERS zrt_${name})
 endfunction()
 
+# zrt_group(name FOLDER…): zrt::<name> is all of these libraries.
+function(zrt_group name)
+  add_library(zrt_${name} INTERFACE)
+  add_library(zrt::${name} ALIAS zrt_${name})
+  target_link_libraries(zrt_${name} INTERFACE ${ARGN})
+  set_target_properties(zrt_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY ZRT_FOLDERS zrt_${name})
+endfunction()
+
 # zrt_fuzzed(target): it reads what others wrote, so fuzzers are to see which of its branches an input takes.
 function(zrt_fuzzed target)
   if(ZRT_FUZZ)

@@ -8,7 +8,7 @@
 
 #include "comm/transport.h"
 #include "runtime/config/config.h"
-#include "runtime/layout.h"
+#include "runtime/program/layout.h"
 
 namespace zrt::runtime {
 

@@ -6,7 +6,7 @@
 
 #include "comm/transport.h"
 #include "runtime/bench/bench.h"
-#include "runtime/cluster.h"
+#include "runtime/cost/cluster.h"
 
 namespace zrt::runtime {
 

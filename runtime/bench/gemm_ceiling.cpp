@@ -17,7 +17,7 @@
 #include "runtime/bench/blas.h"
 #include "runtime/bench/ceiling.h"
 #include "runtime/bench/fma_peak.h"
-#include "runtime/setup.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "runtime/bench/ceiling.h"
 #include "runtime/bench/offload_ways.h"
+#include "runtime/engine/session_options.h"
 
 namespace zrt::runtime {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/bench/bench.h"
-#include "runtime/executor.h"
-#include "runtime/simulator.h"
+#include "runtime/cost/simulator.h"
+#include "runtime/engine/executor.h"
 
 namespace zrt::runtime {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runtime/bench/offload.h"
-#include "runtime/setup.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 

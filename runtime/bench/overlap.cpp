@@ -9,7 +9,8 @@
 #include <thread>
 
 #include "core/error.h"
-#include "runtime/setup.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {

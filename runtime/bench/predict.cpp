@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/setup.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 

@@ -5,11 +5,12 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "runtime/bench/bench.h"
-#include "runtime/checkpoint/reader.h"
-#include "runtime/checkpoint/store.h"
-#include "runtime/checkpointer.h"
-#include "runtime/resume.h"
-#include "runtime/setup.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/reader.h"
+#include "runtime/train/checkpoint/store.h"
+#include "runtime/train/checkpointer.h"
+#include "runtime/train/resume.h"
 
 namespace zrt::runtime {
 namespace {

@@ -9,7 +9,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "runtime/bench/bench.h"
-#include "runtime/crew.h"
+#include "runtime/engine/crew.h"
 
 namespace zrt::runtime {
 namespace {

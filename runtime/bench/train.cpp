@@ -8,7 +8,8 @@
 #include <memory>
 
 #include "core/philox.h"
-#include "runtime/setup.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {

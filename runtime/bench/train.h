@@ -4,7 +4,7 @@
 
 #include "runtime/bench/bench.h"
 #include "runtime/bench/ceiling.h"
-#include "runtime/executor.h"
+#include "runtime/engine/executor.h"
 
 namespace zrt::runtime {
 

@@ -10,7 +10,7 @@
 #include "core/stream.h"
 #include "models/kernels/candidates.h"
 #include "runtime/bench/ceiling.h"
-#include "runtime/setup.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {

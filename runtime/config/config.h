@@ -15,8 +15,8 @@
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
+#include "runtime/config/mesh.h"
 #include "runtime/config/setting.h"
-#include "runtime/mesh.h"
 
 namespace zrt::runtime {
 

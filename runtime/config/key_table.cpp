@@ -54,7 +54,7 @@ std::string key_path(const Section& section, std::string_view name) {
 
 bool implemented(const Section& section) {
   return std::any_of(section.keys.begin(), section.keys.end(),
-                     [](const Key& key) { return key.use == Use::implemented; });
+                     [](const Key& key) { return key.handling == Handling::implemented; });
 }
 
 std::string suggest_key(const Section& section, std::string_view name) {

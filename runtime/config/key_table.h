@@ -21,13 +21,13 @@ inline constexpr Types t_never = 512;     // DeepSpeed rejects the key whatever 
 inline constexpr Types t_natural = 1024;  // the number must not be negative
 inline constexpr Types t_old = 2048;      // an old name that is replaced while reading; it has no line of its own
 
-enum class Use : uint8_t { implemented, inert, refused };
+enum class Handling : uint8_t { implemented, inert, refused };
 
 struct Key {
   const char* name;
   Types types;
   const char* fallback;  // the default as JSON; null: the key has none
-  Use use;
+  Handling handling;
   const char* note = "";           // why the key is inert or refused; of an implemented key: why where it has no effect
   const char* harmless = nullptr;  // JSON list of values accepted like the default
   const char* alias = nullptr;     // another spelling

@@ -5,157 +5,162 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key fp16_keys[] = {
-    {"enabled", t_bool, "false", Use::implemented},
-    {"auto_cast", t_bool, "false", Use::implemented},
-    {"loss_scale", t_real, "0.0", Use::implemented},
-    {"initial_scale_power", t_int, "16", Use::implemented},
-    {"loss_scale_window", t_int, "1000", Use::implemented},
-    {"hysteresis", t_int, "2", Use::implemented},
-    {"consecutive_hysteresis", t_bool, "false", Use::implemented},
-    {"min_loss_scale", t_int, "1", Use::implemented},
-    {"fp16_master_weights_and_grads", t_bool, "false", Use::implemented},
+    {"enabled", t_bool, "false", Handling::implemented},
+    {"auto_cast", t_bool, "false", Handling::implemented},
+    {"loss_scale", t_real, "0.0", Handling::implemented},
+    {"initial_scale_power", t_int, "16", Handling::implemented},
+    {"loss_scale_window", t_int, "1000", Handling::implemented},
+    {"hysteresis", t_int, "2", Handling::implemented},
+    {"consecutive_hysteresis", t_bool, "false", Handling::implemented},
+    {"min_loss_scale", t_int, "1", Handling::implemented},
+    {"fp16_master_weights_and_grads", t_bool, "false", Handling::implemented},
 };
 
 constexpr Key bf16_keys[] = {
-    {"enabled", t_bool, "false", Use::implemented},
-    {"immediate_grad_update", t_bool, "false", Use::inert,
+    {"enabled", t_bool, "false", Handling::implemented},
+    {"immediate_grad_update", t_bool, "false", Handling::inert,
      "gradients enter the accumulator as soon as they are reduced"},
-    {"check_grad_overflow", t_bool, "true", Use::refused, "a step with a non-finite gradient is always skipped"},
-    {"bf16_master_weights_and_grads", t_bool, "false", Use::refused, "master weights are always fp32"},
-    {"bf16_optimizer_states", t_bool, "false", Use::refused, "moments are always fp32"},
+    {"check_grad_overflow", t_bool, "true", Handling::refused, "a step with a non-finite gradient is always skipped"},
+    {"bf16_master_weights_and_grads", t_bool, "false", Handling::refused, "master weights are always fp32"},
+    {"bf16_optimizer_states", t_bool, "false", Handling::refused, "moments are always fp32"},
 };
 
 constexpr Key data_types_keys[] = {
-    {"grad_accum_dtype", t_text | t_null, "null", Use::implemented,
+    {"grad_accum_dtype", t_text | t_null, "null", Handling::implemented,
      "with one microbatch in a step nothing is accumulated"},
-    {"param_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of the weights"},
-    {"buffer_dtype", t_text | t_null, "null", Use::refused, "bf16.enabled and fp16.enabled set the type of buffers"},
+    {"param_dtype", t_text | t_null, "null", Handling::refused,
+     "bf16.enabled and fp16.enabled set the type of the weights"},
+    {"buffer_dtype", t_text | t_null, "null", Handling::refused,
+     "bf16.enabled and fp16.enabled set the type of buffers"},
 };
 
 constexpr Key amp_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "Apex is not supported; bf16.enabled is"},
-    {"opt_level", t_text, "null", Use::inert},
+    {"enabled", t_bool, "false", Handling::refused, "Apex is not supported; bf16.enabled is"},
+    {"opt_level", t_text, "null", Handling::inert},
 };
 
 constexpr Key torch_autocast_keys[] = {
-    {"enabled", t_bool, "false", Use::refused, "autocast is not supported; bf16.enabled is"},
-    {"dtype", t_text | t_null, "null", Use::inert},
-    {"lower_precision_safe_modules", t_list | t_null, "null", Use::inert},
+    {"enabled", t_bool, "false", Handling::refused, "autocast is not supported; bf16.enabled is"},
+    {"dtype", t_text | t_null, "null", Handling::inert},
+    {"lower_precision_safe_modules", t_list | t_null, "null", Handling::inert},
 };
 
 constexpr Key activation_checkpointing_keys[] = {
-    {"partition_activations", t_bool, "false", Use::inert,
+    {"partition_activations", t_bool, "false", Handling::inert,
      "there are no tensor-parallel ranks to cut activations among"},
-    {"number_checkpoints", t_int | t_null, "null", Use::inert, "memory.recompute says which layers are computed again"},
-    {"contiguous_memory_optimization", t_bool, "false", Use::inert, "activations always lie in one arena"},
-    {"synchronize_checkpoint_boundary", t_bool, "false", Use::inert, "the step's program orders recomputation"},
-    {"profile", t_bool, "false", Use::inert, "its timers are not printed; run.trace draws every operation of a step"},
-    {"cpu_checkpointing", t_bool, "false", Use::implemented},
+    {"number_checkpoints", t_int | t_null, "null", Handling::inert,
+     "memory.recompute says which layers are computed again"},
+    {"contiguous_memory_optimization", t_bool, "false", Handling::inert, "activations always lie in one arena"},
+    {"synchronize_checkpoint_boundary", t_bool, "false", Handling::inert, "the step's program orders recomputation"},
+    {"profile", t_bool, "false", Handling::inert,
+     "its timers are not printed; run.trace draws every operation of a step"},
+    {"cpu_checkpointing", t_bool, "false", Handling::implemented},
 };
 
 constexpr const char* own_io = "the nvme tier has one way of reading and writing";
 
 constexpr Key aio_keys[] = {
-    {"block_size", t_int, "1048576", Use::inert, own_io},
-    {"queue_depth", t_int, "8", Use::inert, own_io},
-    {"intra_op_parallelism", t_int, "1", Use::inert, own_io},
-    {"thread_count", t_int, "1", Use::inert, "DeepSpeed ignores it: the key is intra_op_parallelism"},
-    {"single_submit", t_bool, "false", Use::inert, own_io},
-    {"overlap_events", t_bool, "true", Use::inert, own_io},
-    {"use_gds", t_bool, "false", Use::refused, "GPUDirect Storage is not supported"},
+    {"block_size", t_int, "1048576", Handling::inert, own_io},
+    {"queue_depth", t_int, "8", Handling::inert, own_io},
+    {"intra_op_parallelism", t_int, "1", Handling::inert, own_io},
+    {"thread_count", t_int, "1", Handling::inert, "DeepSpeed ignores it: the key is intra_op_parallelism"},
+    {"single_submit", t_bool, "false", Handling::inert, own_io},
+    {"overlap_events", t_bool, "true", Handling::inert, own_io},
+    {"use_gds", t_bool, "false", Handling::refused, "GPUDirect Storage is not supported"},
 };
 
 constexpr Key pipeline_keys[] = {
-    {"stages", t_int | t_auto, R"("auto")", Use::inert,
+    {"stages", t_int | t_auto, R"("auto")", Handling::inert,
      "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
-    {"partition", t_text, R"("best")", Use::inert,
+    {"partition", t_text, R"("best")", Handling::inert,
      "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
-    {"seed_layers", t_bool, "false", Use::inert, "weights are initialised per tensor"},
-    {"activation_checkpoint_interval", t_int, "0", Use::inert, "memory.recompute says which layers are computed again"},
-    {"pipe_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
-    {"grad_partitioned", t_bool, "true", Use::inert, "there is one pipeline stage"},
-    {"use_reentrant", t_bool | t_null, "null", Use::inert, "there is no autograd"},
+    {"seed_layers", t_bool, "false", Handling::inert, "weights are initialised per tensor"},
+    {"activation_checkpoint_interval", t_int, "0", Handling::inert,
+     "memory.recompute says which layers are computed again"},
+    {"pipe_partitioned", t_bool, "true", Handling::inert, "there is one pipeline stage"},
+    {"grad_partitioned", t_bool, "true", Handling::inert, "there is one pipeline stage"},
+    {"use_reentrant", t_bool | t_null, "null", Handling::inert, "there is no autograd"},
 };
 
 constexpr Key checkpoint_keys[] = {
-    {"tag_validation", t_text, R"("WARN")", Use::inert, "there are no checkpoint tags"},
-    {"load_universal", t_bool, "false", Use::refused, "universal checkpoints are not read"},
-    {"use_node_local_storage", t_bool, "false", Use::refused, "weights are written once, by one rank"},
-    {"parallel_write", t_object, "{}", Use::inert},
-    {"checkpoint_serialization", t_bool, "true", Use::inert, "weights are always written to a file"},
-    {"writer", t_object | t_null, "null", Use::refused, "the writer cannot be chosen"},
+    {"tag_validation", t_text, R"("WARN")", Handling::inert, "there are no checkpoint tags"},
+    {"load_universal", t_bool, "false", Handling::refused, "universal checkpoints are not read"},
+    {"use_node_local_storage", t_bool, "false", Handling::refused, "weights are written once, by one rank"},
+    {"parallel_write", t_object, "{}", Handling::inert},
+    {"checkpoint_serialization", t_bool, "true", Handling::inert, "weights are always written to a file"},
+    {"writer", t_object | t_null, "null", Handling::refused, "the writer cannot be chosen"},
 };
 
 constexpr Key checkpoint_parallel_write_keys[] = {
-    {"pipeline_stage", t_bool, "false", Use::inert, "there is one pipeline stage"},
+    {"pipeline_stage", t_bool, "false", Handling::inert, "there is one pipeline stage"},
 };
 
 constexpr Key checkpoint_writer_keys[] = {
-    {"type", t_text, R"("FAST")", Use::refused, "the writer cannot be chosen"},
-    {"io_buffer_size", t_int, "67108864", Use::refused, "the writer cannot be chosen"},
-    {"io_buffer_double", t_bool, "true", Use::refused, "the writer cannot be chosen"},
-    {"show_statistics", t_bool, "false", Use::refused, "the writer cannot be chosen"},
-    {"data_parallel", t_text | t_null, "null", Use::refused, "the writer cannot be chosen"},
-    {"decoupled", t_bool, "false", Use::refused, "the writer cannot be chosen"},
-    {"io_multiplier", t_int, "1", Use::refused, "the writer cannot be chosen"},
+    {"type", t_text, R"("FAST")", Handling::refused, "the writer cannot be chosen"},
+    {"io_buffer_size", t_int, "67108864", Handling::refused, "the writer cannot be chosen"},
+    {"io_buffer_double", t_bool, "true", Handling::refused, "the writer cannot be chosen"},
+    {"show_statistics", t_bool, "false", Handling::refused, "the writer cannot be chosen"},
+    {"data_parallel", t_text | t_null, "null", Handling::refused, "the writer cannot be chosen"},
+    {"decoupled", t_bool, "false", Handling::refused, "the writer cannot be chosen"},
+    {"io_multiplier", t_int, "1", Handling::refused, "the writer cannot be chosen"},
 };
 
 constexpr Key timers_keys[] = {
-    {"throughput", t_object, "{}", Use::inert},
+    {"throughput", t_object, "{}", Handling::inert},
 };
 
 constexpr Key timers_throughput_keys[] = {
-    {"enabled", t_bool, "true", Use::inert, "throughput is always measured"},
-    {"synchronized", t_bool, "true", Use::inert, "a step is timed from end to end"},
+    {"enabled", t_bool, "true", Handling::inert, "throughput is always measured"},
+    {"synchronized", t_bool, "true", Handling::inert, "a step is timed from end to end"},
 };
 
 constexpr Key compile_keys[] = {
-    {"deepcompile", t_bool, "false", Use::refused, "there is nothing to compile: steps run from a static program"},
-    {"free_activation", t_bool, "false", Use::inert},
-    {"free_activation_threshold", t_int, "10485760", Use::inert},
-    {"offload_activation", t_bool, "false", Use::inert},
-    {"offload_activation_pin_memory", t_bool, "true", Use::inert},
-    {"offload_opt_states", t_bool, "false", Use::inert},
-    {"double_buffer", t_bool, "true", Use::inert},
-    {"symmetric_memory", t_bool, "false", Use::inert},
-    {"debug_log", t_bool, "false", Use::inert},
-    {"offload_parameters", t_bool, "false", Use::inert},
-    {"sync_before_reduce", t_bool, "false", Use::inert},
-    {"sync_after_reduce", t_bool, "false", Use::inert},
-    {"sync_before_allgather", t_bool, "false", Use::inert},
-    {"sync_after_allgather", t_bool, "false", Use::inert},
-    {"keep_int_input_tensors", t_bool, "true", Use::inert},
-    {"keep_all_input_tensors", t_bool, "false", Use::inert},
-    {"passes", t_list | t_null, "null", Use::inert},
+    {"deepcompile", t_bool, "false", Handling::refused, "there is nothing to compile: steps run from a static program"},
+    {"free_activation", t_bool, "false", Handling::inert},
+    {"free_activation_threshold", t_int, "10485760", Handling::inert},
+    {"offload_activation", t_bool, "false", Handling::inert},
+    {"offload_activation_pin_memory", t_bool, "true", Handling::inert},
+    {"offload_opt_states", t_bool, "false", Handling::inert},
+    {"double_buffer", t_bool, "true", Handling::inert},
+    {"symmetric_memory", t_bool, "false", Handling::inert},
+    {"debug_log", t_bool, "false", Handling::inert},
+    {"offload_parameters", t_bool, "false", Handling::inert},
+    {"sync_before_reduce", t_bool, "false", Handling::inert},
+    {"sync_after_reduce", t_bool, "false", Handling::inert},
+    {"sync_before_allgather", t_bool, "false", Handling::inert},
+    {"sync_after_allgather", t_bool, "false", Handling::inert},
+    {"keep_int_input_tensors", t_bool, "true", Handling::inert},
+    {"keep_all_input_tensors", t_bool, "false", Handling::inert},
+    {"passes", t_list | t_null, "null", Handling::inert},
 };
 
 constexpr Key tensor_parallel_keys[] = {
-    {"autotp_size", t_int, "0", Use::refused, "tensor parallelism is not supported", "[1]"},
-    {"tp_overlap_comm", t_bool, "false", Use::inert, "tensor parallelism is not supported"},
-    {"preset_model", t_text | t_null, "null", Use::inert, "tensor parallelism is not supported"},
-    {"partition_config", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
-    {"dtype", t_text, R"("torch.float16")", Use::inert, "tensor parallelism is not supported"},
-    {"tp", t_object, "{}", Use::inert, "", nullptr, "tensor_parallel"},
-    {"injection_policy_tuple", t_list | t_null, "null", Use::inert, "tensor parallelism is not supported"},
-    {"keep_module_on_host", t_bool, "false", Use::inert, "tensor parallelism is not supported"},
-    {"kernel_inject", t_bool, "false", Use::inert, "tensor parallelism is not supported", nullptr,
+    {"autotp_size", t_int, "0", Handling::refused, "tensor parallelism is not supported", "[1]"},
+    {"tp_overlap_comm", t_bool, "false", Handling::inert, "tensor parallelism is not supported"},
+    {"preset_model", t_text | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
+    {"partition_config", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
+    {"dtype", t_text, R"("torch.float16")", Handling::inert, "tensor parallelism is not supported"},
+    {"tp", t_object, "{}", Handling::inert, "", nullptr, "tensor_parallel"},
+    {"injection_policy_tuple", t_list | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
+    {"keep_module_on_host", t_bool, "false", Handling::inert, "tensor parallelism is not supported"},
+    {"kernel_inject", t_bool, "false", Handling::inert, "tensor parallelism is not supported", nullptr,
      "replace_with_kernel_inject"},
 };
 
 constexpr Key tensor_parallel_tp_keys[] = {
-    {"tp_size", t_int, "1", Use::refused, "tensor parallelism is not supported"},
-    {"tp_grain_size", t_int, "1", Use::inert, "tensor parallelism is not supported"},
-    {"mpu", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
-    {"tp_group", t_object | t_null, "null", Use::inert, "tensor parallelism is not supported"},
+    {"tp_size", t_int, "1", Handling::refused, "tensor parallelism is not supported"},
+    {"tp_grain_size", t_int, "1", Handling::inert, "tensor parallelism is not supported"},
+    {"mpu", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
+    {"tp_group", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
 };
 
 constexpr Key weight_quantization_keys[] = {
-    {"enabled", t_bool, "true", Use::inert, "no quantization rule is in force"},
-    {"num_bits", t_int, "8", Use::inert, "no quantization rule is in force"},
-    {"q_type", t_text, R"("symmetric")", Use::inert, "no quantization rule is in force"},
-    {"q_groups", t_int, "1", Use::inert, "no quantization rule is in force"},
-    {"quantized_initialization", t_object, "{}", Use::refused, "quantized weights are not supported"},
-    {"post_init_quant", t_object, "{}", Use::refused, "quantized weights are not supported"},
+    {"enabled", t_bool, "true", Handling::inert, "no quantization rule is in force"},
+    {"num_bits", t_int, "8", Handling::inert, "no quantization rule is in force"},
+    {"q_type", t_text, R"("symmetric")", Handling::inert, "no quantization rule is in force"},
+    {"q_groups", t_int, "1", Handling::inert, "no quantization rule is in force"},
+    {"quantized_initialization", t_object, "{}", Handling::refused, "quantized weights are not supported"},
+    {"post_init_quant", t_object, "{}", Handling::refused, "quantized weights are not supported"},
 };
 
 constexpr Section engine_table[] = {

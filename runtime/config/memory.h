@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/placement.h"
+#include "runtime/config/placement.h"
 
 namespace zrt::runtime {
 

@@ -123,7 +123,7 @@ class Resolver {
     }
     if (foreign && (key->types & t_never) == 0) return;
     if (counts_as_left_out(section, *key, value)) {
-      if (key->use == Use::implemented) result_.leave_out(value_at(path, value));
+      if (key->handling == Handling::implemented) result_.leave_out(value_at(path, value));
       return;
     }
     if ((key->types & t_object) != 0 && enter(*key, path, value)) return;
@@ -144,7 +144,7 @@ class Resolver {
   // While the gate is closed, or where the warning about it says all.
   static bool told_by_gate(const Section& section, const json& node) {
     return section.gate != nullptr &&
-           (find_key(section, section.gate)->use == Use::inert || gate_closed(section, node));
+           (find_key(section, section.gate)->handling == Handling::inert || gate_closed(section, node));
   }
 
   static bool gate_closed(const Section& section, const json& node) {
@@ -177,7 +177,7 @@ class Resolver {
     if (!value.is_object()) {
       refuse(value_at(path, value), std::string("must be an object") + (may_be_null ? " or null." : "."));
     }
-    if (key.use == Use::refused) refuse_request(key, path, value);
+    if (key.handling == Handling::refused) refuse_request(key, path, value);
     walk(*section, value);
     return true;
   }
@@ -190,8 +190,8 @@ class Resolver {
     if (inferred || (key.fallback != nullptr && fallback(key).is_null())) types |= t_null;
     const std::optional<json> coerced = coerce(types, section.parser == Parser::strict, value);
     if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + types_text(types) + ".");
-    if (key.use != Use::implemented && !told.off && !harmless(key, *coerced)) {
-      if (key.use == Use::refused) refuse_request(key, path, value);
+    if (key.handling != Handling::implemented && !told.off && !harmless(key, *coerced)) {
+      if (key.handling == Handling::refused) refuse_request(key, path, value);
       if (!told.quiet) result_.warnings.push_back(without_effect(value_at(path, value), key.note));
     }
     Value entry = value_at(path, value);

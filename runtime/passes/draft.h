@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/layout.h"
-#include "runtime/program.h"
-#include "runtime/state_buffers.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/program.h"
+#include "runtime/program/state_buffers.h"
 
 namespace zrt::runtime {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "runtime/control.h"
 #include "runtime/passes/draft.h"
+#include "runtime/program/control.h"
 
 namespace zrt::runtime {
 namespace {

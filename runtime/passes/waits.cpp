@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "runtime/passes/draft.h"
-#include "runtime/timeline.h"
+#include "runtime/program/timeline.h"
 
 namespace zrt::runtime {
 namespace {

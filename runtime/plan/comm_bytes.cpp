@@ -1,6 +1,6 @@
 #include "runtime/plan/comm_bytes.h"
 
-#include "runtime/op_cost.h"
+#include "runtime/cost/op_cost.h"
 
 namespace zrt::runtime {
 

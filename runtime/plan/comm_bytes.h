@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <map>
 
-#include "runtime/layout.h"
-#include "runtime/program.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/program.h"
 
 namespace zrt::runtime {
 

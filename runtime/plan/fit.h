@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cluster.h"
-#include "runtime/compile.h"
 #include "runtime/config/config.h"
+#include "runtime/cost/cluster.h"
+#include "runtime/passes/compile.h"
 
 namespace zrt::runtime {
 

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <optional>
 
-#include "runtime/simulator.h"
-#include "runtime/verifier.h"
+#include "runtime/cost/simulator.h"
+#include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile.h"
 #include "runtime/config/config.h"
+#include "runtime/passes/compile.h"
 #include "runtime/plan/fit.h"
 
 namespace zrt::runtime {

@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "runtime/program.h"
-#include "runtime/simulator.h"
+#include "runtime/cost/simulator.h"
+#include "runtime/program/program.h"
 
 namespace zrt::runtime {
 

@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "optimizer/optimizer.h"
-#include "runtime/compile.h"
-#include "runtime/nominal_cluster.h"
-#include "runtime/op_cost.h"
-#include "runtime/placement_rules.h"
+#include "runtime/cost/nominal_cluster.h"
+#include "runtime/cost/op_cost.h"
+#include "runtime/cost/simulator.h"
+#include "runtime/passes/compile.h"
 #include "runtime/plan/lead.h"
-#include "runtime/simulator.h"
+#include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
 namespace {

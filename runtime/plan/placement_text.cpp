@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 
-#include "runtime/placement_rules.h"
+#include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
 namespace {

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "runtime/layout.h"
-#include "runtime/memory_plan.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/memory_plan.h"
 
 namespace zrt::runtime {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "runtime/memory_json.h"
 #include "runtime/plan/plan.h"
+#include "runtime/program/memory_json.h"
 
 namespace zrt::runtime {
 namespace {

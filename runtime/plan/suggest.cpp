@@ -7,13 +7,13 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runtime/mesh.h"
+#include "runtime/config/mesh.h"
+#include "runtime/cost/simulator.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
 #include "runtime/plan/place.h"
-#include "runtime/setup.h"
-#include "runtime/simulator.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "runtime/draw/page.h"
-#include "runtime/draw/svg.h"
+#include "runtime/report/draw/page.h"
+#include "runtime/report/draw/svg.h"
 #include "runtime/report/sections.h"
 
 namespace zrt::runtime::report {

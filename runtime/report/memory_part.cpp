@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/ledger.h"
-#include "runtime/draw/page.h"
-#include "runtime/draw/svg.h"
+#include "runtime/report/draw/page.h"
+#include "runtime/report/draw/svg.h"
 #include "runtime/report/sections.h"
 
 namespace zrt::runtime::report {

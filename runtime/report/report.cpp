@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "runtime/draw/page.h"
+#include "runtime/report/draw/page.h"
 #include "runtime/report/sections.h"
 
 namespace zrt::runtime::report {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "runtime/draw/page.h"
-#include "runtime/draw/svg.h"
 #include "runtime/report/decimate.h"
+#include "runtime/report/draw/page.h"
+#include "runtime/report/draw/svg.h"
 #include "runtime/report/sections.h"
 
 namespace zrt::runtime::report {

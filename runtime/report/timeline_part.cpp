@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/ledger.h"
-#include "runtime/draw/svg.h"
+#include "runtime/report/draw/svg.h"
 #include "runtime/report/sections.h"
 
 namespace zrt::runtime::report {

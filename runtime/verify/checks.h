@@ -1,8 +1,8 @@
 // The checks that verify() consists of, in order. Each takes for granted what the ones before it have shown. All throw
 // core::ProgramError and name, where there are two, both ops concerned.
 #pragma once
-#include "runtime/verifier.h"
 #include "runtime/verify/families.h"
+#include "runtime/verify/verifier.h"
 
 namespace zrt::runtime::verification {
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/error.h"
-#include "runtime/verifier.h"
 #include "runtime/verify/lane_queues.h"
+#include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/layout.h"
-#include "runtime/program.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/program.h"
 #include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "runtime/program.h"
-#include "runtime/timeline.h"
+#include "runtime/program/program.h"
+#include "runtime/program/timeline.h"
 
 namespace zrt::runtime::verification {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/program.h"
-#include "runtime/timeline.h"
+#include "runtime/program/program.h"
+#include "runtime/program/timeline.h"
 #include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {

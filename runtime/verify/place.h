@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "runtime/program.h"
+#include "runtime/program/program.h"
 
 namespace zrt::runtime::verification {
 

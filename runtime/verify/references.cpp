@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "runtime/timeline.h"
+#include "runtime/program/timeline.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
 

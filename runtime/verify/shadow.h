@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "runtime/program.h"
-#include "runtime/timeline.h"
+#include "runtime/program/program.h"
+#include "runtime/program/timeline.h"
 
 namespace zrt::runtime::verification {
 

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "optimizer/optimizer.h"
-#include "runtime/control.h"
+#include "runtime/program/control.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
 

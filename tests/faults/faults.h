@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "program.h"
-#include "runtime/checkpoint/store.h"
+#include "runtime/train/checkpoint/store.h"
 
 namespace zrt::testing {
 

@@ -1,5 +1,5 @@
 // A checkpoint's manifest. The input is its text without the hash at its end, which no fuzzer would guess.
-#include "runtime/checkpoint/manifest.h"
+#include "runtime/train/checkpoint/manifest.h"
 
 #include <algorithm>
 #include <array>

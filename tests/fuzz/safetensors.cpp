@@ -1,5 +1,5 @@
 // Weights in the safetensors format, from anywhere.
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/train/checkpoint/safetensors.h"
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/philox.h"
-#include "runtime/session.h"
+#include "runtime/engine/session.h"
 #include "tests/device.h"
 #include "tests/temporary_folder.h"
 

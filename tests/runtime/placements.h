@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/philox.h"
-#include "runtime/layout.h"
+#include "runtime/program/layout.h"
 
 namespace zrt::testing {
 

@@ -6,10 +6,11 @@
 
 #include "core/error.h"
 #include "program.h"
-#include "runtime/compile.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
-#include "runtime/setup.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/passes/compile.h"
+#include "runtime/plan/setup.h"
 #include "tests/data_folder.h"
 
 namespace zrt::key_effects_test {
@@ -186,7 +187,7 @@ std::set<Name> implemented_keys() {
   std::set<Name> names;
   for (const Section& section : sections()) {
     for (const Key& key : section.keys) {
-      if (key.use != configuration::Use::implemented || (key.types & t_object) != 0) continue;
+      if (key.handling != configuration::Handling::implemented || (key.types & t_object) != 0) continue;
       names.insert({key_path(section, key.name), section.variant == std::string("zrt") ? "" : section.variant});
     }
   }

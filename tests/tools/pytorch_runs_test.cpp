@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "program.h"
-#include "runtime/checkpoint/reader.h"
+#include "runtime/train/checkpoint/reader.h"
 #include "tests/data_folder.h"
 #include "tests/models/golden.h"
 

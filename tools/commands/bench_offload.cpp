@@ -9,7 +9,7 @@
 #include "core/file.h"
 #include "core/ledger.h"
 #include "runtime/bench/offload.h"
-#include "runtime/draw/figure.h"
+#include "runtime/report/draw/figure.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/bench.h"
 

@@ -5,11 +5,11 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/ledger.h"
-#include "runtime/checkpoint/exchange.h"
-#include "runtime/checkpoint/store.h"
 #include "runtime/config/config.h"
-#include "runtime/resume.h"
-#include "runtime/setup.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/exchange.h"
+#include "runtime/train/checkpoint/store.h"
+#include "runtime/train/resume.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {

@@ -1,4 +1,4 @@
-#include "runtime/generate.h"
+#include "runtime/train/generate.h"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "models/data/dataset_tokenizer.h"
-#include "runtime/resume.h"
-#include "runtime/trainer.h"
+#include "runtime/train/resume.h"
+#include "runtime/train/trainer.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "runtime/config/config.h"
-#include "runtime/launch/supervisor.h"
+#include "runtime/train/launch/supervisor.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {

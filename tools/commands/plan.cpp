@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "core/log.h"
-#include "runtime/metrics.h"
-#include "runtime/setup.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {

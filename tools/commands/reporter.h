@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 
 namespace zrt::tools {
 

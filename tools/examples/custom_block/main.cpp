@@ -9,7 +9,7 @@
 #include "models/common/embedding.h"
 #include "models/common/head.h"
 #include "models/data/build.h"
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 
 namespace {
 

@@ -1,0 +1,50 @@
+// Which tier keeps each state of each unit, what every block keeps for its backward, and where, and on which side of
+// the link updates run. Part of a Layout; a pass makes transfers of it (runtime/passes/offload.cpp). Nothing
+// here changes a bit of the results.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/ledger.h"
+
+namespace zrt::runtime {
+
+using core::Tier;
+
+// Of one unit. A tier is where the state is at home; what an op needs elsewhere is copied for it.
+struct UnitHomes {
+  Tier weight = Tier::device, grad = Tier::device, master = Tier::device;
+  std::vector<Tier> states;    // by state kind of the optimizer; those that are missing: device
+  Tier update = Tier::device;  // device or host: where sums, folds and the update are computed
+  Tier state(size_t kind) const { return kind < states.size() ? states[kind] : Tier::device; }
+};
+
+// What a block keeps between its forward and its backward, beside its input.
+enum class Recompute : uint8_t {
+  none,       // all that the backward reads
+  selective,  // without what is large and cheap to compute again
+  full,       // nothing: the whole forward runs again
+};
+
+struct Placement {
+  std::vector<UnitHomes> units;      // by unit; empty: everything in the device tier
+  std::vector<Tier> activations;     // by block: of what its forward keeps for its backward; empty: device
+  std::vector<Recompute> recompute;  // by block; empty: none
+
+  UnitHomes homes(size_t unit) const { return unit < units.size() ? units[unit] : UnitHomes{}; }
+  Tier activation(size_t block) const { return block < activations.size() ? activations[block] : Tier::device; }
+  Recompute keeps(size_t block) const { return block < recompute.size() ? recompute[block] : Recompute::none; }
+  bool moves() const;  // whether anything is at home outside of the device tier, or updated there
+  bool uses(Tier tier) const;
+};
+
+// In which order the microbatches of a step go through the blocks. Only times and memory differ.
+enum class MicrobatchOrder : uint8_t {
+  automatic,         // layer-major inside a window of reduce_every microbatches where gradients are sharded
+  microbatch_major,  // a microbatch through all blocks, then the next
+  layer_major,       // all microbatches of a step through a block, then the next block: what a block needs is brought
+                     // once per direction
+};
+
+}  // namespace zrt::runtime

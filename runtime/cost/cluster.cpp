@@ -1,0 +1,46 @@
+#include "runtime/cost/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "runtime/config/text.h"
+
+namespace zrt::runtime {
+
+double Curve::operator()(double at) const {
+  const auto above = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.at >= at; });
+  if (above == points.begin()) return points.front().value;
+  if (above == points.end()) return points.back().value;
+  const Point &a = above[-1], &b = *above;
+  const double part = std::log(at / a.at) / std::log(b.at / a.at);
+  return a.value * std::pow(b.value / a.value, part);
+}
+
+double ComputeRates::gemm_seconds(double smallest_dimension, double flops) const {
+  return flops / (peak_flops_per_second * gemm(smallest_dimension));
+}
+
+// Where a CPU plays the device both lanes run on its cores, and so that neither is promised more than it may get, each
+// has half of them.
+Overlap Cluster::beside_host(core::DeviceKind device) const {
+  if (overlap_host) return *overlap_host;
+  return device == core::DeviceKind::cpu ? Overlap{0.5, 0.5} : Overlap{};
+}
+
+const ComputeRates& Cluster::rates(core::DType type) const {
+  const auto index = static_cast<size_t>(type);
+  if (index < compute.size() && compute[index]) return *compute[index];
+  std::vector<std::string> known;
+  for (size_t i = 0; i < compute.size(); ++i) {
+    if (compute[i]) known.emplace_back(core::dtype_name(static_cast<core::DType>(i)));
+  }
+  throw core::ConfigError(
+      fmt::format("cluster {} has no rates for {}; it has {}. Train in one of these, or add the "
+                  "section compute.{} to its file.",
+                  name, core::dtype_name(type), configuration::join(known), core::dtype_name(type)));
+}
+
+}  // namespace zrt::runtime

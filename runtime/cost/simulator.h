@@ -1,0 +1,31 @@
+// Runs a program over a cost model of a cluster instead of a machine: seconds per op, lanes over time, and what of the
+// communication no computation hides.
+#pragma once
+#include <vector>
+
+#include "runtime/cost/cluster.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/program.h"
+
+namespace zrt::runtime {
+
+struct SimulatedOp {
+  OpId op;
+  uint32_t iteration;
+  double start_seconds, end_seconds;  // from the start of the program
+};
+
+struct Simulation {
+  double seconds = 0;
+  double exposed_comm_seconds = 0;    // computation stands still for comm lanes: as the executor counts it
+  double exposed_io_seconds = 0;      // … for to_device, to_host and io lanes
+  std::vector<double> busy_seconds;   // by lane of the set
+  std::vector<SimulatedOp> timeline;  // in program order; when asked for
+};
+
+// One run of `program` on a rank. All data-parallel ranks run the same program, so a collective starts when this rank
+// reaches it.
+Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
+                    bool keep_timeline = false);
+
+}  // namespace zrt::runtime

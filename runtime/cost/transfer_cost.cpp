@@ -1,0 +1,48 @@
+// What crosses the link between device and host, and what a file is written and read.
+#include <algorithm>
+
+#include "runtime/cost/op_cost.h"
+#include "runtime/program/moved.h"
+
+namespace zrt::runtime {
+namespace {
+
+OpCost over_link(double bytes, double slowed_to, Resource direction, const Cluster& cluster) {
+  const Link& link = cluster.host_link;
+  const double rate = slowed_to > 0 ? std::min(slowed_to, link.bytes_per_second) : link.bytes_per_second;
+  return {cluster.op_seconds + link.latency_seconds + bytes / rate, direction};
+}
+
+// All ranks of the host run the same program, so all of them use its disk at the same time.
+OpCost at_disk(double bytes, double rate, const Layout& layout, const Cluster& cluster) {
+  const int ranks = std::min(layout.dp, cluster.ranks_per_host);
+  return {cluster.op_seconds + cluster.disk.latency_seconds + bytes * ranks / rate, Resource::disk};
+}
+
+}  // namespace
+
+OpCost transfer_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
+  switch (op.kind) {
+    case OpKind::load_batch:
+      return over_link(access_bytes(set, op, Use::write), 0, Resource::link_up, cluster);
+    case OpKind::snapshot:
+      return over_link(access_bytes(set, op, Use::write), 0, Resource::link_down, cluster);
+    case OpKind::export_state:
+      return over_link(access_bytes(set, op), 0, Resource::link_down, cluster);
+    default:
+      break;
+  }
+  const Moved bytes = moved(set, op);
+  const auto of = [](uint64_t count) { return static_cast<double>(count); };
+  const double writes = cluster.disk.bytes_per_second;
+  if (bytes.written > 0) return at_disk(of(bytes.written), writes, layout, cluster);
+  if (bytes.read > 0) {
+    return at_disk(of(bytes.read), cluster.disk_read_bytes_per_second.value_or(writes), layout, cluster);
+  }
+  if (bytes.to_device > 0) {
+    return over_link(of(bytes.to_device), layout.link_bytes_per_second, Resource::link_up, cluster);
+  }
+  return over_link(of(bytes.to_host), layout.link_bytes_per_second, Resource::link_down, cluster);
+}
+
+}  // namespace zrt::runtime

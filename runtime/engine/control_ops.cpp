@@ -1,0 +1,69 @@
+#include "runtime/engine/control_ops.h"
+
+#include <fmt/format.h>
+
+#include "core/device.h"
+#include "core/error.h"
+
+namespace zrt::runtime {
+namespace {
+
+bool on_gpu() {
+  return core::place().device == core::DeviceKind::cuda;
+}
+
+}  // namespace
+
+void prepare_step(const Rank& rank, Control& control) {
+  control.next = {control.persistent.progress, {}};
+  control.next.decision.seed = control.inputs.seed;
+  rank.optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
+}
+
+void throw_fault(const Rank& rank, const Control& control) {
+  if (control.fault == Fault::loss_scale_at_minimum) optimizer::throw_at_minimum(rank.loss_scale);
+  if (control.fault != Fault::updated_with_bad_gradient) return;
+  throw core::NumericError(fmt::format(
+      "the gradient is not finite (its norm is {}), and with memory.update_when = \"as_ready\" weights had "
+      "been updated with it before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
+      "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps.",
+      control.grad_norm));
+}
+
+DecideRules decide_rules(const Rank& rank) {
+  return {rank.layout->dp, static_cast<int>(rank.layout->shards()), rank.loss_scale, rank.clip,
+          rank.layout->early_updates};
+}
+
+void begin_step(Control* control) {
+  if (on_gpu()) return cuda::begin_step(control);
+  clear_sums(*control);
+}
+
+void count_loss(Control* control, const int32_t* targets, int64_t rows) {
+  if (on_gpu()) return cuda::count_loss(control, targets, rows);
+  for (int64_t i = 0; i < rows; ++i) control->loss_tokens += targets[i] >= 0;
+  control->loss_sum += control->call_loss;
+}
+
+void make_share(const Control* control, ControlShare* share) {
+  if (on_gpu()) return cuda::make_share(control, share);
+  *share = share_of(*control);
+}
+
+void average(const ControlShare* shares, int ranks, Control* control) {
+  if (on_gpu()) return cuda::average(shares, ranks, control);
+  average_shares(shares, ranks, *control);
+}
+
+void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {
+  if (on_gpu()) return cuda::decide(shares, rules, control);
+  decide_step(shares, rules, *control);
+}
+
+void decide_ahead(const Control* control, Control* decided) {
+  if (on_gpu()) return cuda::decide_ahead(control, decided);
+  decide_step_ahead(*control, *decided);
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,76 @@
+// The decisions of a step from what all ranks told; for hosts and kernels alike.
+#pragma once
+#include <cmath>
+
+#include "core/host_device.h"
+#include "runtime/program/control.h"
+
+namespace zrt::runtime {
+
+struct DecideRules {
+  int ranks = 1;
+  int shards = 1;  // the first ranks' gradients are all there are; where groups have equal shards, others repeat them
+  optimizer::LossScaleParams loss_scale;
+  double clip = 0;  // largest gradient norm; 0 for none
+  // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
+  bool ahead = false;
+};
+
+ZRT_HD inline void clear_sums(Control& control) {
+  control.loss_sum = 0;
+  control.loss_tokens = 0;
+  control.norm = {};
+}
+
+ZRT_HD inline ControlShare share_of(const Control& control) {
+  return {control.loss_sum, control.loss_tokens, control.norm, control.inputs.requests};
+}
+
+ZRT_HD inline void average_shares(const ControlShare* shares, int ranks, Control& control) {
+  double sum = 0;
+  uint64_t tokens = 0;
+  control.requests = 0;
+  for (int r = 0; r < ranks; ++r) {
+    control.requests |= shares[r].requests;
+    sum += shares[r].loss_sum;
+    tokens += shares[r].loss_tokens;
+  }
+  control.mean_tokens = tokens;
+  control.mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
+}
+
+// What updates follow that do not wait for the gradient's norm: the candidate, with the factor that decide_step takes
+// where it does not clip. Of `decided` the decision alone means something.
+ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
+  decided.decision = control.next.decision;
+  decided.decision.grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+}
+
+// Takes the candidate unless the gradient is not finite. The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip,
+// applied when it is above 1.
+ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
+  average_shares(shares, rules.ranks, control);
+  optimizer::ExactSum sum;
+  for (int r = 0; r < rules.shards; ++r) sum.add(shares[r].norm);
+  const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
+  control.loss_scale = scale;
+  control.grad_norm = std::sqrt(squares) / scale;
+  const bool skip = !(std::fabs(control.grad_norm) <= std::numeric_limits<double>::max());
+  if (!update_loss_scale(rules.loss_scale, control.persistent.loss_scale, skip)) {
+    control.fault = Fault::loss_scale_at_minimum;
+  }
+  control.decision.skip = skip;
+  if (skip && rules.ahead) control.fault = Fault::updated_with_bad_gradient;
+  if (skip) return;
+  double factor = 1 / scale;
+  if (rules.clip > 0) {
+    const double over = (control.grad_norm + 1e-6) / rules.clip;
+    if (over > 1) factor /= over;
+  }
+  control.persistent.progress = control.next.progress;
+  control.decision = control.next.decision;
+  control.decision.grad_scale = static_cast<float>(factor);
+  control.decision.grad_squares = squares * factor * factor;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,102 @@
+// The executor's part that only ranks on a GPU need: the control block's two copies, batches, and replays.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "core/error.h"
+#include "core/parallel.h"
+#include "runtime/engine/executor_impl.h"
+#include "runtime/engine/ops.h"
+#include "runtime/passes/draft.h"
+
+namespace zrt::runtime {
+namespace {
+
+// Ops that need the host while they run.
+bool needs_host(const Op& op) {
+  return op.kind == OpKind::init || op.kind == OpKind::load || op.kind == OpKind::export_state;
+}
+
+}  // namespace
+
+void Executor::before_program(const Program& program) {
+  // Tasks of a CUDA stream run on this thread; on the host they only make initial values, which threads do not change.
+  core::set_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  control().broken = {};
+  std::byte* device = address(set_.buffers[control_]);
+  streams_[0]->run([&] { core::copy_bytes(device, host_control_->data(), sizeof(Control)); });
+  // Other lanes start behind it, but for the host's, which cannot see the device's copy.
+  const core::Event copied = streams_[0]->record();
+  for (size_t lane = 1; lane < streams_.size(); ++lane) {
+    if (streams_[lane]->device() == device_) streams_[lane]->wait(copied);
+  }
+  fill_batches(program);
+}
+
+void Executor::after_program(const Program& program) {
+  std::byte* device = address(set_.buffers[control_]);
+  streams_[0]->run([&] { core::copy_bytes(host_control_->data(), device, sizeof(Control)); });
+  streams_[0]->synchronize();
+  const BrokenZone& broken = control().broken;
+  if (broken.op != 0) fail_red_zone(program, broken.op - 1, broken.zone);
+}
+
+// All batches of a program lie in pinned memory before it starts: its ops copy them.
+void Executor::fill_batches(const Program& program) {
+  for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
+    const Op& op = program.ops[id];
+    if (op.kind != OpKind::load_batch || leaves_out(op)) return;
+    const OpCall call(rank_, set_, arenas_, op, iteration);
+    const Access& staging = *call.find(Role::staging);
+    const uint64_t rows = call.bytes(*call.find(Role::tokens)) / sizeof(int32_t);
+    auto* tokens = reinterpret_cast<int32_t*>(call.address(staging));
+    int32_t* targets = call.find(Role::targets) ? tokens + rows : nullptr;
+    rank_.batch(op.microbatch.at(iteration), tokens, targets);
+    check_batch(*rank_.layout->model, tokens, targets, static_cast<int64_t>(rows));
+  });
+}
+
+bool Executor::replay(const Program& program) {
+  // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
+  if (rank_.layout->dp > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything) return false;
+  Plan& plan = this->plan(program);
+  if (plan.mixed || std::any_of(program.ops.begin(), program.ops.end(), needs_host)) return false;
+  const auto uses = [&](auto what) { return std::any_of(program.ops.begin(), program.ops.end(), what); };
+  const Control& now = control();
+  Parameters parameters;
+  parameters.seed = now.inputs.seed;
+  if (uses([&](const Op& op) { return computes(op) && rank_.layout->model->blocks[op.block]->draws_numbers(); })) {
+    parameters.step = now.inputs.step;
+  }
+  if (uses([](const Op& op) { return op.kind == OpKind::decode; })) parameters.position = now.inputs.position;
+  if (uses([](const Op& op) { return op.kind == OpKind::backward; })) {
+    parameters.loss_scale = now.persistent.loss_scale.scale;
+  }
+  if (plan.last != parameters) {
+    plan.last = parameters;
+    plan.recording.reset();
+    return false;
+  }
+  if (plan.recording) {
+    for (const auto& [kind, volume] : plan.traffic) comm_volume_[kind] += volume;
+    moved_ += plan.moved;
+  } else {
+    std::vector<core::Stream*> streams;
+    for (auto& stream : streams_) {
+      if (stream->device() == device_) streams.push_back(stream.get());
+    }
+    auto before = comm_volume_;
+    const Moved moved_before = moved_;
+    plan.recorded = {};
+    plan.recording = core::record(streams, [&] { queue(program, plan.recorded); });
+    for (const auto& [kind, volume] : comm_volume_) plan.traffic[kind] = volume - before[kind];
+    plan.moved = moved_ - moved_before;
+  }
+  plan.recording->replay(*streams_[0]);
+  streams_[0]->synchronize();
+  account(program, plan.recorded);
+  return true;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <vector>
+
+#include "core/parallel.h"
+#include "core/philox.h"
+#include "runtime/engine/ops.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Extent;
+
+// Elements [begin, begin + out.size()) of a parameter as initialisation makes them, on whatever rank.
+void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t begin, std::span<float> out) {
+  const models::Param& param = *place.param;
+  if (param.init != models::Init::normal) {
+    std::fill(out.begin(), out.end(), param.init == models::Init::ones ? 1.0f : 0.0f);
+    return;
+  }
+  const core::RngKey key{seed, core::init_step, place.number};
+  core::parallel_for(static_cast<int64_t>(out.size()), 4096, [&](int64_t from, int64_t to) {
+    core::random_normals(key, static_cast<uint64_t>(begin + from), to - from, out.data() + from);
+    for (int64_t i = from; i < to; ++i) out[static_cast<size_t>(i)] *= param.deviation;
+  });
+}
+
+// Calls visit(parameter, its first element, part of `out`) for the parameters that lie in elements
+// [begin, begin + out.size()) of a unit; padding becomes zero.
+template <class Visit>
+void for_each_param(const optimizer::Unit& unit, int64_t begin, std::span<float> out, Visit visit) {
+  const int64_t end = begin + static_cast<int64_t>(out.size());
+  std::fill(out.begin(), out.end(), 0.0f);
+  for (const optimizer::UnitParam& place : unit.params) {
+    const int64_t from = std::max(begin, place.offset);
+    const int64_t to = std::min(end, place.offset + place.param->elements());
+    if (from >= to) continue;
+    visit(place, from - place.offset, out.subspan(static_cast<size_t>(from - begin), static_cast<size_t>(to - from)));
+  }
+}
+
+// Logical fp32 values of elements [begin, begin + out.size()) of a unit.
+void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin, std::span<float> out) {
+  for_each_param(unit, begin, out, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
+    if (call.op.kind == OpKind::load) {
+      call.rank.load(place.param->name, first, part);
+    } else {
+      initial_values(place, call.rank.seed, first, part);
+    }
+  });
+}
+
+// States start at zero, or go on as they were.
+void init_states(const OpCall& call, const optimizer::Unit& unit) {
+  const Layout& layout = *call.rank.layout;
+  const bool load = call.op.kind == OpKind::load && call.rank.loads_states;
+  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+  for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
+    const optimizer::UnitState& kind = kinds[k];
+    core::fill_bytes(call.address(*access), 0, layout.bytes(unit, kind));  // zero in every form
+    if (!load) continue;
+    std::vector<float> values(static_cast<size_t>(layout.extent(unit, kind)));
+    if (kind.sharded) {
+      const int64_t begin = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
+      for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
+        call.rank.load(state_name(kind.kind, place.param->name), first, part);
+      });
+    } else {
+      for (const optimizer::StateTensor& tensor : kind.tensors) {
+        call.rank.load(
+            state_name(kind.kind, tensor.param->param->name), 0,
+            std::span(values).subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
+      }
+    }
+    std::vector<std::byte> formed(layout.bytes(unit, kind));
+    core::write_form(kind.form, values.data(), static_cast<int64_t>(values.size()), formed.data());
+    core::copy_bytes(call.address(*access), formed.data(), formed.size());
+  }
+}
+
+void round_into(std::span<const float> values, core::DType type, std::byte* target) {
+  if (type == core::DType::f32) {
+    core::copy_bytes(target, values.data(), values.size_bytes());
+    return;
+  }
+  std::vector<uint16_t> rounded(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    rounded[i] = type == core::DType::bf16 ? core::to_bf16(values[i]).bits : core::to_f16(values[i]).bits;
+  }
+  core::copy_bytes(target, rounded.data(), rounded.size() * sizeof(uint16_t));
+}
+
+}  // namespace
+
+void run_init(const OpCall& call) {
+  if (call.op.units.empty()) {
+    Control control;
+    control.inputs.seed = call.rank.seed;
+    control.persistent.loss_scale = optimizer::initial_loss_scale(call.rank.loss_scale);
+    core::copy_bytes(call.at(Role::control), &control, sizeof(control));
+    return;
+  }
+  const Layout& layout = *call.rank.layout;
+  const optimizer::Unit& unit = call.unit(0);
+  auto range = [&](Extent extent) {
+    const int64_t begin = extent == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
+    return std::pair{begin, layout.extent(unit, extent)};
+  };
+  // Values are made once per chunk for the weight and the master where both hold the same elements.
+  struct Target {
+    std::byte* data;
+    core::DType type;
+  };
+  auto fill = [&](Extent extent, std::vector<Target> targets) {
+    const auto [begin, count] = range(extent);
+    constexpr int64_t chunk = 1 << 16;
+    std::vector<float> values;
+    for (int64_t done = 0; done < count; done += chunk) {
+      values.resize(static_cast<size_t>(std::min(chunk, count - done)));
+      unit_values(call, unit, begin + done, values);
+      for (const Target& target : targets) {
+        round_into(values, target.type, target.data + static_cast<size_t>(done) * core::dtype_size(target.type));
+      }
+    }
+  };
+  const Target weight{call.at(Role::weight), layout.compute}, master{call.at(Role::master), core::DType::f32};
+  const Extent weights = layout.weights(unit), states = layout.zero.states;
+  if (!master.data) {
+    fill(weights, {weight});
+  } else if (weights == states) {
+    fill(weights, {weight, master});
+  } else {
+    fill(weights, {weight});
+    fill(states, {master});
+  }
+  init_states(call, unit);
+}
+
+// Each rank copies what it saves (Layout::piece), wherever it holds more. States that are not sharded are copied whole.
+void run_snapshot(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const optimizer::Unit& unit = call.unit(0);
+  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+  for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
+    const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
+    const std::byte* source = call.address(*call.find(Role::full_state, k));
+    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
+  }
+}
+
+void run_export(const OpCall& call) {
+  if (!call.rank.export_unit) return;
+  const optimizer::Unit& unit = call.unit(0);
+  const core::Form form = call.rank.layout->logical_form();
+  if (core::place().device == core::DeviceKind::cpu && form == core::Form::f32) {
+    call.rank.export_unit(unit, call.as<float>(Role::full_state));
+    return;
+  }
+  std::vector<std::byte> kept(core::form_bytes(form, unit.elements));
+  core::read_bytes(kept.data(), call.at(Role::full_state), kept.size(), core::place().device);
+  std::vector<float> weights(static_cast<size_t>(unit.elements));
+  core::read_form(form, kept.data(), 0, unit.elements, weights.data());
+  call.rank.export_unit(unit, weights.data());
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,38 @@
+#include <cstring>
+
+#include "runtime/engine/executor.h"
+#include "runtime/engine/ops.h"
+
+namespace zrt::runtime {
+namespace {
+
+// An address in memory. Where only this rank's shard moves, a side that holds the whole unit has it at its place.
+std::byte* address(const OpCall& call, const Access& access) {
+  const uint64_t part = call.op.shard_bytes;
+  const bool whole = part > 0 && call.bytes(access) > part;
+  return call.address(access) +
+         (whole ? static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * part : 0);
+}
+
+uint64_t place_in_file(const OpCall& call, const Access& access) {
+  return call.buffer(access).offset + access.slot.at(call.iteration) * call.buffer(access).stride();
+}
+
+}  // namespace
+
+void run_transfer(const OpCall& call) {
+  const Access &from = *call.find(Role::copied), &to = *call.find(Role::copy);
+  const Buffer &source = call.buffer(from), &target = call.buffer(to);
+  if (source.tier == Tier::nvme) {
+    call.rank.file->read(place_in_file(call, from), call.address(to), source.padded());
+  } else if (target.tier == Tier::nvme) {
+    std::memset(call.address(from) + source.bytes, 0, source.padded() - source.bytes);
+    call.rank.file->write(place_in_file(call, to), call.address(from), target.padded());
+  } else {
+    offload::PacedLink& link = target.tier == Tier::device ? *call.rank.up : *call.rank.down;
+    const Moved bytes = moved(call.set(), call.op);
+    link.copy(address(call, to), address(call, from), bytes.to_device + bytes.to_host);
+  }
+}
+
+}  // namespace zrt::runtime

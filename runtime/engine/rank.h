@@ -1,0 +1,47 @@
+// What a rank's ops work with, besides the program: its communicators, its arena and the doors to the outside.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "comm/communicator.h"
+#include "offload/block_file.h"
+#include "offload/paced_link.h"
+#include "optimizer/optimizer.h"
+#include "runtime/program/control.h"
+#include "runtime/program/layout.h"
+
+namespace zrt::runtime {
+
+// The logical name of a state: "exp_avg.h.0.ln_1.weight".
+inline std::string state_name(const std::string& kind, const std::string& parameter) {
+  return kind + "." + parameter;
+}
+
+struct Rank {
+  int number = 0;  // within the data-parallel group
+  const Layout* layout = nullptr;
+  std::array<comm::Communicator*, 3> groups{};  // by Span; null where a layout has one level only
+  std::shared_ptr<const optimizer::Optimizer> optimizer;
+  optimizer::LossScaleParams loss_scale;
+  double clip = 0;  // largest gradient norm; 0 for none
+  uint64_t seed = 0;
+  offload::BlockFile* file = nullptr;                 // the NVMe tier; null where nothing is at home there
+  offload::PacedLink *up = nullptr, *down = nullptr;  // to the device tier and from it
+  const Control* control = nullptr;                   // in the arena; set by the executor
+
+  // Fills micro_batch × sequence tokens and targets of one microbatch of the current step. A negative target is not
+  // counted. Called on the to_device lane.
+  std::function<void(uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
+  // Fills elements [begin, begin + out.size()) of a logical tensor, for the `load` program: a parameter, by its name,
+  // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.
+  std::function<void(const std::string& tensor, int64_t begin, std::span<float> out)> load;
+  bool loads_states = false;
+  // Takes a unit's logical fp32 weights; for the `export` program.
+  std::function<void(const optimizer::Unit& unit, const float* weights)> export_unit;
+};
+
+}  // namespace zrt::runtime

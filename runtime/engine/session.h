@@ -1,0 +1,106 @@
+// The local ranks of a run, ready to run programs: arenas, communicators and executors, one rank per thread. Ranks of
+// other processes have sessions of their own; all processes call the same methods in the same order.
+#pragma once
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/transport.h"
+#include "core/arena.h"
+#include "runtime/engine/crew.h"
+#include "runtime/engine/executor.h"
+#include "runtime/passes/compile.h"
+
+namespace zrt::runtime {
+
+// Batches and weights come from outside. All are called from lane threads of several ranks at once; `rank` is the
+// rank's number in the run.
+struct SessionHooks {
+  std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
+  decltype(Rank::load) load;
+  bool loads_states = false;
+  StuckHook stuck = nullptr;  // a rank's thread does not come back although the group has ended
+};
+
+struct SessionOptions {
+  optimizer::LossScaleParams loss_scale;
+  double clip = 0;
+  uint64_t seed = 0;
+  std::chrono::milliseconds timeout{120000};
+  ExecutorOptions executor;
+  std::string nvme_path;             // a folder for the files of the NVMe tier
+  double nvme_bytes_per_second = 0;  // slows each of them down to this, for tests; 0: as fast as it is
+  std::function<void(const std::string&)>
+      warn;  // why something is slower than it could be; one at a time, from any thread
+};
+
+class Session {
+ public:
+  // The layout and the transport must outlive the session; `compiled` must be of that layout.
+  Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
+          comm::Transport& transport);
+  // The same with all ranks as threads of this process.
+  Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks);
+  ~Session();
+
+  // Runs a phase on all local ranks at once and waits. Throws the root cause of the first local rank that has one, else
+  // the CommError that holds another process's. A phase after a step finds whole weights up to date. The inputs are a
+  // copy: every rank writes its control block, where a caller may have them from.
+  void run(std::string_view phase, StepInputs inputs);
+
+  // Runs "export" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
+  void export_weights(const std::function<void(const models::Param& param, const float* weights)>& take);
+  std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
+
+  // Local ranks are numbered from 0; the number of local rank i in the run is first_local() + i.
+  int local_count() const { return static_cast<int>(ranks_.size()); }
+  int first_local() const { return transport_.first_local(); }
+  Executor& executor(int local) { return *ranks_[static_cast<size_t>(local)].executor; }
+  comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].groups[0]; }
+  // Null for a tier that the programs do not use.
+  core::Arena* arena(int local, core::Tier tier) {
+    return ranks_[static_cast<size_t>(local)].arenas[static_cast<size_t>(tier)].get();
+  }
+  // The NVMe tier of a rank; null where the programs do not use it.
+  offload::BlockFile* file(int local) const { return ranks_[static_cast<size_t>(local)].file.get(); }
+  core::Arena& arena(int local) { return *arena(local, core::Tier::device); }
+  comm::Transport& transport() const { return transport_; }
+  // Calls `body` with every local rank's index, each on its own thread, and waits; throws like run().
+  void on_all_ranks(const std::function<void(size_t local)>& body);
+  std::chrono::milliseconds timeout() const { return timeout_; }
+  // For the other local ranks to notice that one has failed.
+  std::chrono::milliseconds grace() const {
+    return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5));
+  }
+  const StuckHook& stuck() const { return hooks_.stuck; }
+  const Compiled& compiled() const { return compiled_; }
+  const Layout& layout() const { return layout_; }
+
+ private:
+  struct Member {
+    std::array<std::unique_ptr<comm::Communicator>, 3> groups;          // by Span
+    std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
+    std::unique_ptr<offload::BlockFile> file;                           // in place of an arena of the NVMe tier
+    offload::PacedLink up, down;
+    std::unique_ptr<Executor> executor;
+  };
+  void make_ranks(const SessionOptions& options);
+  void run_on_ranks(const Program& program, const StepInputs& inputs);
+
+  const Layout& layout_;
+  std::unique_ptr<comm::Transport> own_transport_;
+  comm::Transport& transport_;
+  const std::chrono::milliseconds timeout_;
+  Compiled compiled_;
+  SessionHooks hooks_;
+  std::function<void(const optimizer::Unit&, const float*)> export_unit_;
+  std::vector<Member> ranks_;
+  bool stale_ = false;  // a step has left whole weights to be brought up to date
+};
+
+}  // namespace zrt::runtime

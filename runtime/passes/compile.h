@@ -1,0 +1,37 @@
+// From a layout to verified programs with a memory plan: all passes in order.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/program/layout.h"
+#include "runtime/program/memory_plan.h"
+#include "runtime/program/program.h"
+#include "runtime/program/state_buffers.h"
+
+namespace zrt::runtime {
+
+struct Compiled {
+  ProgramSet set;
+  StateBuffers state;
+  MemoryPlan plan;
+  double verify_seconds = 0;
+};
+
+// Phases, in the order given: "init", "load", "step", "eval", "decode", "export", "save". "step" brings gradients and
+// optimizer states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the
+// verifier is left out (tests of what happens then).
+// A set with "step" also has "refresh" where whole weights are gathered by the step that needs them: it does so for the
+// other phases, between steps.
+Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
+                 bool check = true);
+
+// Closed form of the elements a rank receives per step, by kind of op: Σ over units of (gathers or reductions) × unit
+// elements × (N-1)/N. Counts come from the program.
+struct CommForecast {
+  uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
+  uint64_t between_groups = 0;  // of these, on the outer level
+  uint64_t share_sums = 0;      // bytes: what an optimizer's rounds share
+};
+CommForecast forecast_comm(const Program& program, const Layout& layout);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,192 @@
+#include "runtime/plan/setup.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/parallel.h"
+#include "models/kernels/candidates.h"
+#include "runtime/plan/fit.h"
+#include "runtime/plan/lead.h"
+#include "runtime/plan/place.h"
+#include "runtime/program/placement_rules.h"
+
+namespace zrt::runtime {
+
+namespace {
+
+void check(const char* key, int64_t value, int64_t most) {
+  if (value <= most) return;
+  throw core::ConfigError(fmt::format("{} is {}; legal are 1 to {}. Choose a smaller number.", key, value, most));
+}
+
+}  // namespace
+
+void check_sizes(const Config& config) {
+  check("model.layers", config.model.layers, 2048);
+  check("gradient_accumulation_steps", config.batch.accumulation, 1 << 16);
+  check("train_micro_batch_size_per_gpu", config.batch.micro, (int64_t{1} << 31) / config.model.sequence);
+}
+
+void check_run(const Config& config) {
+  check_sizes(config);
+  check("--ranks (threads of one process)", config.mesh.world(), 1024);
+  check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
+}
+
+void use_kernel_table(const Config& config) {
+  const std::string& path = config.run.kernel_table;
+  if (path.empty()) return;
+  constexpr uint64_t most = 64u << 20;
+  std::string text;
+  try {
+    text = core::read_text(path, most);
+  } catch (const core::Error& error) {
+    throw core::ConfigError(fmt::format("run.kernel_table: {}", error.what()));
+  }
+  models::KernelFile file = models::parse_kernel_file(text, path);
+  models::check_kernel_file(file, path, models::cuda::chip_name(), models::cuda::lt_libraries());
+  models::use_kernel_file(std::move(file));
+}
+
+models::Model make_model(const ModelConfig& config) {
+  if (config.type == "llama") {
+    return models::make_llama({config.layers, config.hidden, config.heads, config.kv_heads, config.ffn, config.sequence,
+                               config.vocab, config.rope_theta, config.rope_scaling,
+                               static_cast<float>(config.rms_norm_eps), config.tied});
+  }
+  return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
+                            static_cast<float>(config.dropout), config.tied});
+}
+
+Layout make_layout(const Config& config, const models::Model& model) {
+  check_sizes(config);
+  Layout layout;
+  layout.model = &model;
+  layout.zero = optimizer::zero_strategy(config.zero.stage);
+  layout.optimizer = config.optimizer.params;
+  layout.device = config.run.device;
+  layout.dp = config.mesh.data();
+  layout.compute = config.precision.compute;
+  layout.master = config.memory.master;
+  layout.fp8 = config.precision.fp8;
+  layout.local_grad = config.precision.local_grad;
+  layout.grad = config.precision.accumulated_grad;
+  const auto unit_elements =
+      std::max<int64_t>(1, config.memory.unit_bytes / static_cast<int64_t>(core::dtype_size(layout.compute)));
+  const int inner =
+      std::max({config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
+  layout.groups = {inner, config.parallel.hierarchical_ranks > 1, config.zero.hpz_partition_size > 1,
+                   config.zero.mics_shard_size > 0};
+  optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
+  if (layout.zero.weights == optimizer::Extent::full) persistence = {};
+  const optimizer::Cut cut{layout.dp, layout.shards(), optimizer::alignment_of(layout.optimizer)};
+  layout.units = optimizer::make_units(model, cut, unit_elements, persistence);
+  layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
+  layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
+  layout.micro_batch = config.batch.micro;
+  layout.sequence = model.sequence;
+  layout.reduce_bucket = config.zero.reduce_bucket_size;
+  layout.gather_bucket = config.zero.allgather_bucket_size;
+  layout.overlap = config.zero.overlap_comm;
+  layout.prefetch = config.zero.prefetch_bucket_size;
+  layout.max_live = config.zero.max_live_parameters;
+  // Nothing lies between the last forward and the first backward, so the distance is what stays gathered meanwhile.
+  int64_t last_block = 0;
+  for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
+  layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
+  layout.order = config.memory.order;
+  layout.early_updates = config.memory.early_updates;
+  layout.link_bytes_per_second = static_cast<double>(config.memory.link_bytes_per_second.value_or(0));
+  layout.placement = make_placement(config.memory, layout);
+  layout.open_placement = config.memory.open_placement;
+  layout.open_recompute = config.memory.open_recompute;
+  return layout;
+}
+
+std::vector<std::string> training_phases(const Config& config, const std::string& first) {
+  std::vector<std::string> phases{first, "step", "export"};
+  if (config.run.checkpoint_interval > 0) phases.push_back("save");
+  if (!config.data.validation.empty()) phases.push_back("eval");
+  return phases;
+}
+
+namespace {
+
+// Of the GPU, which all ranks of the process share, and which libraries take some memory of.
+Limits gpu_limits(uint64_t ranks) {
+  constexpr uint64_t libraries = uint64_t{1} << 30;
+  const uint64_t free = core::free_gpu_bytes();
+  Limits limits;
+  limits.more_ranks = false;
+  limits.of(core::Tier::device) =
+      Limit{(free - std::min(free, libraries)) / ranks,
+            fmt::format("what the GPU's {} of free memory, less {} for libraries, leave each of {} rank{}",
+                        core::format_bytes(free), core::format_bytes(libraries), ranks, ranks == 1 ? "" : "s")};
+  return limits;
+}
+
+// What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
+// draws on too.
+Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_t ranks) {
+  const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
+  if (device == core::DeviceKind::cuda) {
+    Limits limits = gpu_limits(ranks);
+    limits.of(core::Tier::host) = Limit{share, fmt::format("what this machine's {} leave each of {} rank{}",
+                                                           core::format_bytes(machine), ranks, ranks == 1 ? "" : "s")};
+    return limits;
+  }
+  Limits limits;
+  limits.more_ranks = false;
+  limits.of(core::Tier::device) =
+      Limit{share - std::min(share, host),
+            fmt::format("what this machine's {} leave each of {} rank{}{}", core::format_bytes(machine), ranks,
+                        ranks == 1 ? "" : "s", host > 0 ? fmt::format(", less {} in the host tier,", host) : "")};
+  return limits;
+}
+
+}  // namespace
+
+Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases, int host_ranks) {
+  check_run(config);
+  core::require_device(layout.device);
+  use_kernel_table(config);
+  core::set_threads(config.run.threads_per_rank);
+  const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
+  Limits budgets = memory_limits(config, nullptr);
+  if (!budgets.of(core::Tier::device) && layout.device == core::DeviceKind::cuda) {
+    budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
+  }
+  settle_placement(config, layout, without_copies(phases), budgets);
+  if (layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
+    throw core::ConfigError(
+        fmt::format("memory.nvme_path is '{}', which is no folder; legal is a folder that exists, "
+                    "on the drive that is to hold what memory does not. Make it, or name another.",
+                    config.memory.nvme_path));
+  }
+  Compiled compiled = compile_with_lead(config, layout, phases, budgets);
+  const auto held = [&](const Limits& limits) { return limits.hold(peak_bytes(compiled.plan)); };
+  if (compiled.set.has("save") &&
+      !(held(memory_limits(config, nullptr)) && held(machine_limits(compiled, layout.device, ranks)))) {
+    phases = without_copies(std::move(phases));
+    compiled = compile_with_lead(config, layout, phases, budgets);
+  }
+  for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
+    if (held(limits)) continue;
+    // Text is generated on one rank whatever the configuration says: nothing in it would help.
+    const bool fixed = std::find(phases.begin(), phases.end(), "decode") != phases.end();
+    throw core::MemoryError(
+        fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(compiled.plan, limits),
+                    fixed ? "Use a smaller model, or more memory."
+                          : suggestions_text(suggest_fits(config, *layout.model, phases, limits, nullptr)),
+                    core::format_ledger(compiled.plan.ledger, 12)));
+  }
+  return compiled;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,29 @@
+// From a configuration to a layout, with everything checked that needs the model: budgets and the shape of units.
+#pragma once
+#include "models/model.h"
+#include "runtime/config/config.h"
+#include "runtime/passes/compile.h"
+
+namespace zrt::runtime {
+
+// Throws ConfigError for sizes that are legal numbers but no program can have.
+void check_sizes(const Config& config);
+// The same for what can be planned but not run.
+void check_run(const Config& config);
+
+// Products of a GPU take the algorithms that run.kernel_table lists. Throws ConfigError when the file is none, or was
+// made for another chip or library.
+void use_kernel_table(const Config& config);
+
+models::Model make_model(const ModelConfig& config);
+Layout make_layout(const Config& config, const models::Model& model);
+// What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
+std::vector<std::string> training_phases(const Config& config, const std::string& first);
+
+// Settles the placement (settle_placement), compiles and checks the memory budgets and the machine's memory. Too
+// little: MemoryError with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only
+// the copies are too much (without_copies). `host_ranks` of the ranks share this machine's memory; 0 means all.
+Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases,
+                               int host_ranks = 0);
+
+}  // namespace zrt::runtime

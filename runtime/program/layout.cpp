@@ -1,0 +1,22 @@
+#include "runtime/program/layout.h"
+
+namespace zrt::runtime {
+
+Recompute Layout::recompute(size_t block) const {
+  const Recompute asked = placement.keeps(block);
+  if (asked == Recompute::none || block == 0 || block + 1 == model->blocks.size()) return Recompute::none;
+  models::Shape kept = shape(models::Mode::train);
+  if (asked == Recompute::selective) kept.keep = models::Keep::selective;
+  const models::Block& what = *model->blocks[block];
+  const uint64_t bytes = asked == Recompute::full ? what.saved_bytes(kept) : what.remade_bytes(kept);
+  return bytes > 0 ? asked : Recompute::none;
+}
+
+models::Shape Layout::shape(models::Mode mode, size_t block) const {
+  models::Shape result = shape(mode);
+  const bool selective = mode == models::Mode::train && recompute(block) == Recompute::selective;
+  if (selective) result.keep = models::Keep::selective;
+  return result;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,177 @@
+#include "runtime/program/placement_rules.h"
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Unit;
+
+// The state kinds of the run's optimizer, of all units.
+std::set<std::string> kinds_of(const Layout& layout) {
+  std::set<std::string> kinds;
+  for (const Unit& unit : layout.units.units) {
+    for (const auto& state : optimizer::unit_states(layout.optimizer, unit)) kinds.insert(state.kind);
+  }
+  return kinds;
+}
+
+void check_layers(const LayerRange& range, const std::string& from, const Layout& layout) {
+  const auto layers = static_cast<int64_t>(layer_count(*layout.model));
+  if (range.second < layers) return;
+  throw core::ConfigError(
+      fmt::format("{}: there is no layer {}; the model has {} layers, counted from 0.", from, range.second, layers));
+}
+
+// One rule on its way through the units.
+class Application {
+ public:
+  Application(const PlacementRule& rule, const Layout& layout, Placement& placement)
+      : rule_(rule), layout_(layout), placement_(placement) {}
+
+  void run() {
+    check_names();
+    if (rule_.layers) check_layers(*rule_.layers, rule_.from, layout_);
+    const auto& units = layout_.units.units;
+    int64_t all = 0, held = 0, elements = 0;
+    for (const Unit& unit : units) all += unit.parameters();
+    for (size_t u = 0; u < units.size(); ++u) {
+      if (static_cast<double>(held) >= rule_.share * static_cast<double>(all)) break;
+      held += units[u].parameters();
+      elements += layout_.extent(units[u], layout_.weights(units[u]));
+      if (elements > rule_.elements) break;
+      if (matches(units[u])) move(units[u], placement_.units[u]);
+    }
+    if (names("activations")) move_activations();
+    if (moved_ || !rule_.must_match) return;
+    throw core::ConfigError(
+        rule_.from +
+        (matched_ ? " names states that no unit it matches has: with fp32 weights there is no master, and "
+                    "small or plain parameters may lack some kinds of state."
+                  : " matches no parameter. Names are, for example, \"" + units.front().params.front().param->name +
+                        "\" and \"" + units.back().params.back().param->name + "\"."));
+  }
+
+ private:
+  bool names(std::string_view state) const {
+    return std::find(rule_.states.begin(), rule_.states.end(), state) != rule_.states.end();
+  }
+
+  void check_names() const {
+    const std::set<std::string> kinds = kinds_of(layout_);
+    for (const std::string& state : rule_.states) {
+      const bool general =
+          state == "weight" || state == "grad" || state == "master" || state == "moments" || state == "activations";
+      if (general || kinds.contains(state)) continue;
+      std::string legal;
+      for (const std::string& kind : kinds) legal += ", \"" + kind + "\"";
+      throw core::ConfigError(rule_.from + " names the state \"" + state +
+                              "\", which this run does not have; legal: \"weight\", \"grad\", \"master\", "
+                              "\"moments\", \"activations\"" +
+                              legal + ".");
+    }
+  }
+
+  bool matches(const Unit& unit) {
+    if (rule_.layers) {
+      // A shared unit belongs to each of its users.
+      const bool any = std::any_of(unit.blocks.begin(), unit.blocks.end(), [&](uint32_t block) {
+        return block >= block_of_layer(static_cast<size_t>(rule_.layers->first)) &&
+               block <= block_of_layer(static_cast<size_t>(rule_.layers->second));
+      });
+      matched_ |= any;
+      return any;
+    }
+    if (rule_.parameters.empty()) return matched_ = true;
+    const auto like = [&](const optimizer::UnitParam& param) {
+      return fnmatch(rule_.parameters.c_str(), param.param->name.c_str(), 0) == 0;
+    };
+    const auto alike = static_cast<size_t>(std::count_if(unit.params.begin(), unit.params.end(), like));
+    if (alike == 0) return false;
+    matched_ = true;
+    if (alike == unit.params.size()) return true;
+    const auto other = std::find_if_not(unit.params.begin(), unit.params.end(), like);
+    throw core::ConfigError(fmt::format(
+        "{} matches {} of the {} parameters of the unit '{}', for example not '{}', but a unit's states lie in one "
+        "piece. Use a wider pattern, or a smaller memory.unit_bytes, which cuts parameters into more units.",
+        rule_.from, alike, unit.params.size(), unit.name, other->param->name));
+  }
+
+  void move(const Unit& unit, UnitHomes& homes) {
+    const auto to = [&](core::Tier& home) {
+      home = rule_.tier;
+      moved_ = true;
+    };
+    if (names("weight")) to(homes.weight);
+    if (names("grad")) to(homes.grad);
+    if (names("master") && layout_.has_master()) to(homes.master);
+    const auto states = optimizer::unit_states(layout_.optimizer, unit);
+    homes.states.resize(states.size(), core::Tier::device);
+    for (size_t kind = 0; kind < states.size(); ++kind) {
+      if (names("moments") || names(states[kind].kind)) to(homes.states[kind]);
+    }
+  }
+
+  void move_activations() {
+    const size_t layers = layer_count(*layout_.model);
+    for (size_t layer = 0; layer < layers; ++layer) {
+      const auto number = static_cast<int64_t>(layer);
+      if (rule_.layers && (number < rule_.layers->first || number > rule_.layers->second)) continue;
+      placement_.activations[block_of_layer(layer)] = rule_.tier;
+      moved_ = matched_ = true;
+    }
+  }
+
+  const PlacementRule& rule_;
+  const Layout& layout_;
+  Placement& placement_;
+  bool matched_ = false, moved_ = false;
+};
+
+void place_recompute(const MemoryConfig& memory, const Layout& layout, Placement& placement) {
+  if (memory.recompute == Recompute::none) return;
+  const size_t layers = layer_count(*layout.model);
+  std::vector<LayerRange> ranges = memory.recompute_layers;
+  if (ranges.empty() && layers > 0) ranges.emplace_back(0, static_cast<int64_t>(layers) - 1);
+  placement.recompute.assign(layout.model->blocks.size(), Recompute::none);
+  for (const LayerRange& range : ranges) {
+    check_layers(range, memory.recompute_from, layout);
+    for (int64_t layer = range.first; layer <= range.second; ++layer) {
+      placement.recompute[block_of_layer(static_cast<size_t>(layer))] = memory.recompute;
+    }
+  }
+}
+
+}  // namespace
+
+Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
+  Placement placement;
+  placement.units.resize(layout.units.units.size());
+  placement.activations.resize(layout.model->blocks.size(), core::Tier::device);
+  for (const PlacementRule& rule : memory.rules) Application(rule, layout, placement).run();
+  place_updates(memory.update, layout, placement);
+  if (!placement.moves()) placement = {};
+  place_recompute(memory, layout, placement);
+  return placement;
+}
+
+void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
+  // Sums that ranks share are the device's.
+  const bool shares = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
+  for (UnitHomes& homes : placement.units) {
+    const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
+                                                             [](core::Tier t) { return t != core::Tier::device; });
+    const bool weights = (layout.has_master() ? homes.master : homes.weight) != core::Tier::device;
+    const bool host = side == UpdateSide::automatic ? !shares && (states || weights) : side == UpdateSide::host;
+    homes.update = host ? core::Tier::host : core::Tier::device;
+  }
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,89 @@
+#include "runtime/program/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/arena.h"
+#include "core/error.h"
+#include "core/hash.h"
+
+namespace zrt::runtime {
+
+uint64_t Buffer::alignment() const {
+  return tier == core::Tier::nvme || whole_blocks ? io_alignment : 64;
+}
+
+uint64_t Buffer::padded() const {
+  return alignment() == io_alignment ? (bytes + io_alignment - 1) / io_alignment * io_alignment : bytes;
+}
+
+// Nothing runs past the end of what lies in a file: only whole buffers are written there.
+uint64_t Buffer::stride() const {
+  const uint64_t zone = tier == core::Tier::nvme ? 0 : core::red_zone_bytes;
+  return (padded() + zone + alignment() - 1) / alignment() * alignment();
+}
+
+bool runs_block(OpKind kind) {
+  return kind == OpKind::forward || kind == OpKind::recompute || kind == OpKind::backward || kind == OpKind::evaluate ||
+         kind == OpKind::decode;
+}
+
+std::string_view op_kind_name(OpKind kind) {
+  constexpr std::array<std::string_view, 26> names{
+      "init",     "load",      "begin",       "load_batch",  "forward",     "backward",      "evaluate",
+      "decode",   "gather",    "reduce_grad", "gather_grad", "norm",        "share_control", "decide",
+      "average",  "sum",       "share_sums",  "fold",        "update",      "gather_state",  "export_state",
+      "snapshot", "recompute", "fetch",       "evict",       "decide_ahead"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::string Lane::name() const {
+  constexpr std::array<std::string_view, 6> names{"compute", "to_device", "to_host", "io", "comm", "host"};
+  const std::string_view kind_name = names[static_cast<size_t>(kind)];
+  return group.empty() ? std::string(kind_name) : fmt::format("{}:{}", kind_name, group);
+}
+
+bool ProgramSet::has(std::string_view phase) const {
+  return std::any_of(programs.begin(), programs.end(), [&](const Program& program) { return program.phase == phase; });
+}
+
+const Program& ProgramSet::program(std::string_view phase) const {
+  for (const Program& program : programs) {
+    if (program.phase == phase) return program;
+  }
+  throw core::ProgramError(fmt::format("this run has no program for phase '{}'", phase));
+}
+
+BufferId ProgramSet::add(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return static_cast<BufferId>(buffers.size() - 1);
+}
+
+std::string ProgramSet::xxh3() const {
+  core::Hash hash;
+  const auto number = [&](uint64_t value) { hash.update(&value, sizeof value); };
+  const auto text = [&](const std::string& value) {
+    number(value.size());
+    hash.update(value.data(), value.size());
+  };
+  for (const Buffer& buffer : buffers) {
+    text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
+  }
+  for (const Lane& lane : lanes) text(lane.name());
+  for (const Program& program : programs) {
+    text(program.phase);
+    for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
+    for (const Op& op : program.ops) {
+      text(op.name);
+      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.span)}) number(value);
+      for (OpId other : op.waits) number(other);
+      for (uint32_t unit : op.units) number(unit);
+      for (const Access& access : op.accesses) number(access.buffer), number(uint64_t(access.use));
+    }
+  }
+  return hash.hex();
+}
+
+}  // namespace zrt::runtime

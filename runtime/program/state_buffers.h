@@ -1,0 +1,25 @@
+// Where the model states of a run lie: buffers of its program set.
+#pragma once
+#include <vector>
+
+#include "runtime/program/program.h"
+
+namespace zrt::runtime {
+
+// By unit; no_buffer where a run does not have the state.
+struct StateBuffers {
+  std::vector<BufferId> weight, grad, master;
+  std::vector<std::vector<BufferId>> states;  // [unit][state kind of the optimizer]; empty when not training
+  // [unit]: copies in the host tier of what this rank adds to a checkpoint, made by the program "save": the logical
+  // weights of its shard, then each state kind. Empty without that program.
+  std::vector<std::vector<BufferId>> snapshot;
+  BufferId control = no_buffer, shares = no_buffer;
+  // With Layout::early_updates a control block of which updates read the decision, made ahead: norms go on writing the
+  // other one meanwhile.
+  BufferId ahead = no_buffer;
+
+  BufferId decided() const { return ahead != no_buffer ? ahead : control; }
+  BufferId logical(size_t unit) const { return master[unit] != no_buffer ? master[unit] : weight[unit]; }
+};
+
+}  // namespace zrt::runtime

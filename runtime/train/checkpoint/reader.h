@@ -1,0 +1,32 @@
+// A checkpoint opened for reading: any rank reads any part of any logical tensor, whatever wrote it.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "runtime/train/checkpoint/manifest.h"
+#include "runtime/train/checkpoint/tensor_set.h"
+
+namespace zrt::runtime::checkpoint {
+
+class Reader {
+ public:
+  // Checks sizes, headers and that every tensor is whole; with `hashes` every byte too. Throws DataError.
+  Reader(const std::filesystem::path& folder, bool hashes);
+
+  const std::filesystem::path& folder() const { return folder_; }
+  const Manifest& manifest() const { return manifest_; }
+  const TensorSet& weights() const { return weights_; }
+  const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
+  // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
+  void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
+
+ private:
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  TensorSet weights_;
+  std::optional<TensorSet> states_;
+};
+
+}  // namespace zrt::runtime::checkpoint

@@ -1,0 +1,114 @@
+#include "runtime/train/checkpoint/tensor_set.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include "core/error.h"
+#include "runtime/train/checkpoint/shard.h"
+
+namespace zrt::runtime::checkpoint {
+namespace {
+
+bool overlap(const Rectangle& a, const Rectangle& b) {
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.offsets[d] >= b.offsets[d] + b.shape[d] || b.offsets[d] >= a.offsets[d] + a.shape[d]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files)
+    : folder_(folder) {
+  for (const std::filesystem::path& path : files) {
+    const auto file = std::make_shared<const SafetensorsFile>(path);
+    std::map<std::string, std::vector<int64_t>> places;
+    const auto sharding = file->header().metadata.find(sharding_key);
+    if (sharding != file->header().metadata.end()) places = parse_sharding(sharding->second, path.string());
+    for (const TensorEntry& entry : file->header().tensors) {
+      std::vector<int64_t> offsets(entry.shape.size(), 0);
+      if (const auto place = places.find(entry.name); place != places.end()) offsets = place->second;
+      Tensor& tensor = tensors_[entry.name];
+      if (tensor.pieces.empty()) tensor.shape.resize(entry.shape.size());
+      if (offsets.size() != entry.shape.size() || tensor.shape.size() != entry.shape.size()) {
+        throw core::DataError(fmt::format("{}: tensor '{}' has a place or a shape of another dimension than elsewhere",
+                                          path.string(), entry.name));
+      }
+      for (size_t d = 0; d < offsets.size(); ++d) {
+        int64_t end;
+        if (__builtin_add_overflow(offsets[d], entry.shape[d], &end)) {
+          throw core::DataError(fmt::format("{}: tensor '{}' lies beyond any tensor", path.string(), entry.name));
+        }
+        tensor.shape[d] = std::max(tensor.shape[d], end);
+      }
+      tensor.pieces.push_back({file, entry, {offsets, entry.shape}});
+    }
+  }
+  for (const auto& [name, tensor] : tensors_) check(name, tensor);
+}
+
+void TensorSet::check(const std::string& name, const Tensor& tensor) const {
+  const auto fail = [&](const char* what) {
+    throw core::DataError(
+        fmt::format("{}: the pieces of tensor '{}' {}; a shard file is missing or was mixed in from "
+                    "another checkpoint",
+                    folder_.string(), name, what));
+  };
+  // Compared as a sum of sizes: the whole may be more than 64 bits can count.
+  double whole = 1, pieces = 0;
+  for (int64_t extent : tensor.shape) whole *= static_cast<double>(extent);
+  for (const Piece& piece : tensor.pieces) pieces += static_cast<double>(piece.entry.elements());
+  if (whole != pieces) fail("do not add up to the whole");
+  for (size_t i = 0; i < tensor.pieces.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (tensor.pieces[i].entry.dtype != tensor.pieces[j].entry.dtype) fail("are of different types");
+      if (overlap(tensor.pieces[i].rectangle, tensor.pieces[j].rectangle)) fail("overlap");
+    }
+  }
+}
+
+std::vector<std::string> TensorSet::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  return names;
+}
+
+const TensorSet::Tensor& TensorSet::find(const std::string& tensor) const {
+  const auto found = tensors_.find(tensor);
+  if (found == tensors_.end()) {
+    throw core::DataError(
+        fmt::format("{}: has no tensor '{}'; it was made by another model", folder_.string(), tensor));
+  }
+  return found->second;
+}
+
+const std::vector<int64_t>& TensorSet::shape(const std::string& tensor) const {
+  return find(tensor).shape;
+}
+
+const std::string& TensorSet::dtype(const std::string& tensor) const {
+  return find(tensor).pieces.front().entry.dtype;
+}
+
+void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
+  const Tensor& whole = find(tensor);
+  const int64_t elements = std::accumulate(whole.shape.begin(), whole.shape.end(), int64_t{1}, std::multiplies<>());
+  if (begin < 0 || static_cast<int64_t>(out.size()) > elements - begin) {
+    throw core::DataError(
+        fmt::format("{}: tensor '{}' has {} elements; {} from {} on were asked for; it was made by "
+                    "another model",
+                    folder_.string(), tensor, elements, out.size(), begin));
+  }
+  for (const Piece& piece : whole.pieces) {
+    common_runs(whole.shape, piece.rectangle, begin, begin + static_cast<int64_t>(out.size()),
+                [&](int64_t at, int64_t within, int64_t count) {
+                  piece.file->read(piece.entry, within,
+                                   out.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(count)));
+                });
+  }
+}
+
+}  // namespace zrt::runtime::checkpoint

@@ -1,0 +1,98 @@
+// What each rank adds to a checkpoint, and where it lies.
+#include <algorithm>
+
+#include "runtime/train/checkpointer.h"
+
+namespace zrt::runtime {
+
+using checkpoint::Run;
+
+// This rank's part of a unit, as a run that lacks its tensor: source 0 is the logical weights, then come the state
+// kinds.
+Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::ExtentReader* file) const {
+  const Compiled& compiled = session_.compiled();
+  const Layout& layout = session_.layout();
+  const StateBuffers& state = compiled.state;
+  const bool copied = options_.background;
+  const BufferId id = copied        ? state.snapshot[unit][source]
+                      : source == 0 ? state.logical(unit)
+                                    : state.states[unit][source - 1];
+  const Buffer& buffer = compiled.set.buffers[id];
+  const optimizer::Unit& u = layout.units.units[unit];
+  const int rank = session_.first_local() + static_cast<int>(local);
+  Run run;
+  run.form = source == 0 ? layout.logical_form() : optimizer::unit_states(layout.optimizer, u)[source - 1].form;
+  const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
+  if (buffer.tier == core::Tier::nvme) {
+    run.read = [file, offset = buffer.offset, bytes = buffer.padded(), skip](
+                   uint64_t at, std::byte* to, uint64_t count) { file->read(offset, bytes, skip + at, to, count); };
+    return run;
+  }
+  run.values = session_.arena(static_cast<int>(local), buffer.tier)->data() + buffer.offset + skip;
+  run.device = buffer.tier == core::Tier::device ? layout.device : core::DeviceKind::cpu;
+  return run;
+}
+
+namespace {
+
+// Elements [begin, begin + count) of a tensor, which begin with element `first` of a part of a unit.
+Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64_t> shape, int64_t begin,
+           int64_t count) {
+  Run run = part;
+  run.tensor = std::move(tensor), run.shape = std::move(shape), run.begin = begin, run.count = count;
+  const uint64_t skip = core::form_bytes(part.form, first);
+  if (!part.read) {
+    run.values += skip;
+  } else if (skip > 0) {
+    run.read = [read = part.read, skip](uint64_t at, std::byte* to, uint64_t bytes) { read(skip + at, to, bytes); };
+  }
+  return run;
+}
+
+// The parts of a unit's parameters that lie in what one rank saves.
+void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
+              const Run& part) {
+  const int64_t begin = piece.begin, end = begin + piece.count;
+  for (const optimizer::UnitParam& place : unit.params) {
+    const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
+    if (from >= to) continue;
+    const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
+    runs.push_back(run_of(part, from - begin, name, place.param->shape, from - place.offset, to - from));
+  }
+}
+
+}  // namespace
+
+std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file) const {
+  std::vector<Run> runs;
+  const auto& units = session_.layout().units.units;
+  for (size_t u = 0; u < units.size(); ++u) {
+    const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
+    add_runs(runs, units[u], "", piece, place(local, u, 0, file));
+  }
+  return runs;
+}
+
+std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file) const {
+  std::vector<Run> runs;
+  const Layout& layout = session_.layout();
+  const int rank = session_.first_local() + static_cast<int>(local);
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      const Run part = place(local, u, k + 1, file);
+      if (kinds[k].sharded) {
+        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), part);
+        continue;
+      }
+      if (rank != 0) continue;  // every rank holds the same
+      for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
+        runs.push_back(run_of(part, tensor.offset, state_name(kinds[k].kind, tensor.param->param->name), tensor.shape,
+                              0, tensor.elements()));
+      }
+    }
+  }
+  return runs;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "models/data/gpt_dataset.h"
+#include "models/data/sampler.h"
+#include "runtime/train/trainer.h"
+
+namespace zrt::runtime {
+
+EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model) {
+  EvalData sets;
+  for (const DataSource& from : sources) {
+    models::data::GptDatasetOptions options;
+    options.prefix = from.prefix;
+    options.sequence = model.sequence;
+    options.vocabulary = model.vocab;
+    options.order = models::data::Order::sequential;
+    EvalSet set{std::make_shared<models::data::GptDataset>(options), models::data::read_meta(from.prefix), from.prefix,
+                from.language};
+    const std::string said = set.meta ? set.meta->language : "";
+    if (set.language.empty()) set.language = said;
+    if (!said.empty() && set.language != said) {
+      throw core::ConfigError(fmt::format("data.validation names language '{}' for dataset {}, which says '{}'",
+                                          set.language, from.prefix, said));
+    }
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
+namespace {
+
+constexpr double nats_per_bit = 0.69314718055994530942;
+
+Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit) {
+  const Layout& layout = session.layout();
+  const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.dp;
+  int64_t batches = models::data::eval_batches(samples, rows, ranks);
+  if (limit > 0) batches = std::min(batches, limit);
+  int64_t batch = 0;
+  filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
+    const auto part = models::data::eval_batch(samples, rows, ranks, batch, rank);
+    for (int64_t row = 0; row < rows; ++row) {
+      int32_t* x = tokens + row * layout.sequence;
+      int32_t* y = targets + row * layout.sequence;
+      if (row < part.count) {
+        data.source->read(part.first + row, x, y);
+      } else {
+        std::fill_n(x, layout.sequence, 0);
+        std::fill_n(y, layout.sequence, models::not_counted);
+      }
+    }
+  };
+  Evaluation result;
+  result.prefix = data.prefix;
+  result.language = data.language;
+  double sum = 0;
+  for (batch = 0; batch < batches; ++batch) {
+    session.run("eval", session.executor(0).control().inputs);
+    const Control& control = session.executor(0).control();
+    sum += control.mean_loss * static_cast<double>(control.mean_tokens);
+    result.tokens += control.mean_tokens;
+  }
+  filler = nullptr;
+  result.loss = sum / static_cast<double>(result.tokens);
+  if (data.meta && data.meta->bytes > 0) {
+    const double tokens_per_byte = static_cast<double>(data.meta->tokens) / static_cast<double>(data.meta->bytes);
+    result.bits_per_byte = result.loss / nats_per_bit * tokens_per_byte;
+    result.bytes = std::llround(static_cast<double>(result.tokens) / tokens_per_byte);
+    result.unigram_entropy = data.meta->unigram_entropy;
+  }
+  return result;
+}
+
+}  // namespace
+
+Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit) {
+  Evaluation total;
+  double nats = 0, bits = 0;
+  int64_t bytes = 0;
+  bool all_have_bytes = true;
+  for (const EvalSet& set : data) {
+    const Evaluation one = evaluate_set(session, set, filler, limit);
+    nats += one.loss * static_cast<double>(one.tokens);
+    total.tokens += one.tokens;
+    all_have_bytes = all_have_bytes && one.bytes.has_value();
+    bits += one.bits_per_byte.value_or(0) * static_cast<double>(one.bytes.value_or(0));
+    bytes += one.bytes.value_or(0);
+    total.sets.push_back(one);
+  }
+  if (data.size() == 1) {
+    Evaluation only = total.sets.front();
+    only.sets = std::move(total.sets);
+    return only;
+  }
+  total.loss = nats / static_cast<double>(total.tokens);
+  if (all_have_bytes) {
+    total.bytes = bytes;
+    total.bits_per_byte = bits / static_cast<double>(bytes);
+  }
+  return total;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,100 @@
+#include "runtime/train/launch/progress.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/hash.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number in "step_12"; -1 for anything else, for example a checkpoint that is still being written.
+int64_t checkpoint_step(const std::string& name) {
+  const std::string prefix = "step_";
+  if (!name.starts_with(prefix) || name.size() == prefix.size() || name.size() > prefix.size() + 18) return -1;
+  const std::string digits = name.substr(prefix.size());
+  return std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }) ? std::stoll(digits)
+                                                                                                : -1;
+}
+
+}  // namespace
+
+RunProgress::RunProgress(fs::path out) : out_(std::move(out)) {
+  poll();
+  highest_ = lost_ = 0;
+  productive_ = longest_ = 0;
+}
+
+bool RunProgress::poll() {
+  const bool steps = poll_metrics();
+  const bool files = poll_files();
+  return steps || files;
+}
+
+bool RunProgress::poll_metrics() {
+  std::ifstream file(out_ / "metrics.jsonl", std::ios::binary);
+  // The line read last still stands where it stood, or the file was written anew.
+  std::string same(last_line_.size(), '\0');
+  file.seekg(static_cast<std::streamoff>(offset_ - last_line_.size()));
+  file.read(same.data(), static_cast<std::streamsize>(same.size()));
+  if (!file || same != last_line_) {
+    file.clear();
+    file.seekg(0);
+    offset_ = 0;
+    last_line_.clear();
+  }
+  bool moved = false;
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    line += '\n';
+    offset_ += line.size();
+    last_line_ = line;
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    // A crash may leave half a line; the rest of the file is sound.
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    step_ = json["step"].get<int64_t>();
+    core::Hash hash;
+    hash.update(line.data(), line.size());
+    if (!seen_.insert(hash.digest()).second) continue;
+    const auto seconds = json.find("step_seconds");
+    add(step_, seconds != json.end() && seconds->is_number() ? seconds->get<double>() : 0);
+    moved = true;
+  }
+  return moved;
+}
+
+void RunProgress::add(int64_t step, double seconds) {
+  longest_ = std::max(longest_, seconds);
+  if (step > highest_) {
+    highest_ = step;
+    productive_ += seconds;
+  } else {
+    ++lost_;
+  }
+}
+
+bool RunProgress::poll_files() {
+  fs::file_time_type newest = newest_file_;
+  auto look = [&](const fs::path& path) {
+    std::error_code error;
+    const auto time = fs::last_write_time(path, error);
+    if (!error) newest = std::max(newest, time);
+  };
+  look(out_ / "heartbeat");
+  look(out_ / "checkpoints");
+  std::error_code error;
+  fs::directory_iterator checkpoints(out_ / "checkpoints", error);
+  for (; !error && checkpoints != fs::directory_iterator(); checkpoints.increment(error)) {
+    look(checkpoints->path());
+    checkpoint_ = std::max(checkpoint_, checkpoint_step(checkpoints->path().filename().string()));
+    std::error_code gone;  // a folder may be renamed meanwhile
+    fs::recursive_directory_iterator files(checkpoints->path(), gone);
+    for (; !gone && files != fs::recursive_directory_iterator(); files.increment(gone)) look(files->path());
+  }
+  return std::exchange(newest_file_, newest) != newest;
+}
+
+}  // namespace zrt::runtime

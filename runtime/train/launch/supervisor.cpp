@@ -1,0 +1,190 @@
+#include "runtime/train/launch/supervisor.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/train/launch/child.h"
+#include "runtime/train/launch/event_log.h"
+#include "runtime/train/launch/progress.h"
+
+namespace zrt::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr Seconds poll_interval{0.2};
+
+// Blocks the signals a supervisor answers, so that they are waited for and interrupt nothing.
+class SignalWait {
+ public:
+  SignalWait() {
+    sigemptyset(&set_);
+    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~SignalWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  const sigset_t& set() const { return set_; }
+  // The next signal, or 0 after `limit`.
+  int wait(Seconds limit) const {
+    const auto whole = std::chrono::floor<std::chrono::seconds>(limit);
+    const timespec time{static_cast<time_t>(whole.count()),
+                        static_cast<long>(std::chrono::duration<double, std::nano>(limit - whole).count())};
+    return std::max(0, sigtimedwait(&set_, nullptr, &time));
+  }
+
+ private:
+  sigset_t set_, before_;
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const LaunchOptions& options)
+      : options_(options), log_(options.out / "events.jsonl"), progress_(options.out) {}
+
+  LaunchResult run() {
+    const auto start = Clock::now();
+    result_.exit_code = run_children();
+    event("end", result_.reason);
+    result_.step = progress_.step();
+    result_.lost_steps = progress_.lost_steps();
+    result_.productive_seconds = progress_.productive_seconds();
+    result_.wall_seconds = Seconds(Clock::now() - start).count();
+    return result_;
+  }
+
+ private:
+  int run_children() {
+    for (int fruitless = 0;;) {
+      const int64_t step = progress_.highest_step(), checkpoint = progress_.checkpoint();
+      const ProcessEnd end = run_child();
+      const int code = end.exit_code();
+      if (const std::string why = final_reason(end); !why.empty()) {
+        result_.reason = why;
+        return code;
+      }
+      const bool moved = progress_.highest_step() > step || progress_.checkpoint() > checkpoint;
+      fruitless = moved ? 0 : fruitless + (result_.restarts > 0);
+      if (fruitless >= options_.max_restarts) {
+        result_.reason = fmt::format(
+            "gave up after {} restarts in a row that brought no newer step or checkpoint (last: {}). Nothing was "
+            "deleted; mend the cause and start again to go on from the newest checkpoint",
+            fruitless, end.text());
+        event("give_up", result_.reason);
+        return code;
+      }
+      const Seconds delay =
+          std::min(options_.longest_delay, options_.first_delay * static_cast<double>(1 << std::min(fruitless, 20)));
+      event("restart", fmt::format("after {}, in {:.1f} s", end.text(), delay.count()));
+      if (const int signal = pause(delay); signal != 0) {
+        result_.reason = fmt::format("stopped by signal {} between two starts", signal);
+        return 128 + signal;
+      }
+      ++result_.restarts;
+    }
+  }
+
+  // Why nothing is started after this end; "" when something is.
+  std::string final_reason(const ProcessEnd& end) const {
+    if (end.signal == 0 && end.code == exit_done) return "done";
+    if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
+    if (end.signal == 0 && end.code == exit_preempted) return "stopped with a checkpoint saved";
+    if (end.signal == 0 && end.code == exit_refused) {
+      return "the configuration or command line was refused; another start would repeat that";
+    }
+    if (end.signal == 0 && (end.code == exit_not_runnable || end.code == exit_not_found)) {
+      return fmt::format("{} cannot be run", options_.command[0]);
+    }
+    // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
+    // killed from here, and another's fault may have held it up.
+    if (!result_.began && !hung_) {
+      return fmt::format("ended with {} before any rank gave a sign of life; another start would repeat that",
+                         end.text());
+    }
+    return "";
+  }
+
+  ProcessEnd run_child() {
+    hung_ = false;
+    Child child(options_.command, options_.death_signal, signals_.set());
+    event("start", fmt::format("{}", fmt::join(options_.command, " ")));
+    auto sign = Clock::now(), turn = sign;  // of the last sign of life; of the last turn of this loop
+    for (bool alive = false;;) {
+      const int signal = signals_.wait(poll_interval);
+      if (signal != 0 && signal != SIGCHLD) pass_on(child, signal);
+      const auto now = Clock::now();
+      // A supervisor that was itself stopped for a while knows nothing of that while.
+      if (now - turn > 20 * poll_interval) sign += now - turn;
+      turn = now;
+      const std::optional<ProcessEnd> end = child.poll();
+      if (progress_.poll()) {
+        if (alive) longest_pause_ = std::max<Seconds>(longest_pause_, now - sign);
+        sign = now;
+        alive = result_.began = true;
+      }
+      if (end) {
+        event("exit", end->text());
+        return *end;
+      }
+      const Seconds limit = alive ? hang_limit() : std::max(options_.start_timeout, hang_limit());
+      if (now - sign > limit) {
+        event("hang", fmt::format("no sign of life for {:.1f} s; killed", limit.count()));
+        child.end_tree();
+        hung_ = true;
+        return {0, SIGKILL};
+      }
+    }
+  }
+
+  Seconds hang_limit() const {
+    if (options_.hang_timeout > Seconds(0)) return options_.hang_timeout;
+    const Seconds longest = std::max(longest_pause_, Seconds(progress_.longest_step_seconds()));
+    return std::max(options_.shortest_hang_timeout, 5 * longest);
+  }
+
+  void pass_on(Child& child, int signal) {
+    if (signal == SIGUSR1) {
+      event("signal", "SIGUSR1 passed on: save and go on");
+      return child.send(signal, options_.rank_program);
+    }
+    event("signal", fmt::format("signal {}: {}", signal, stopping_ ? "the second, killing" : "stopping"));
+    if (std::exchange(stopping_, true)) return child.end_tree();
+    // Processes of a run of several take SIGTERM for their launcher's, which leaves no time to save.
+    child.send(options_.rank_program.empty() ? signal : SIGINT, options_.rank_program);
+  }
+
+  // Waits; the signal that asked to stop meanwhile, or 0.
+  int pause(Seconds delay) {
+    const auto end = Clock::now() + delay;
+    for (Seconds left = delay; left > Seconds(0); left = end - Clock::now()) {
+      const int signal = signals_.wait(left);
+      if (signal == SIGTERM || signal == SIGINT) return signal;
+    }
+    return 0;
+  }
+
+  void event(const std::string& name, const std::string& reason) {
+    log_.add({name, result_.restarts, progress_.step(), reason});
+  }
+
+  const LaunchOptions& options_;
+  SignalWait signals_;
+  EventLog log_;
+  RunProgress progress_;
+  LaunchResult result_;
+  Seconds longest_pause_{0};
+  bool stopping_ = false, hung_ = false;
+};
+
+}  // namespace
+
+LaunchResult supervise(const LaunchOptions& options) {
+  core::make_folder(options.out);
+  return Supervisor(options).run();
+}
+
+}  // namespace zrt::runtime

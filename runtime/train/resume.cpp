@@ -1,0 +1,169 @@
+#include "runtime/train/resume.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "core/error.h"
+#include "optimizer/state.h"
+#include "runtime/engine/rank.h"
+#include "runtime/train/checkpoint/store.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Json;
+using checkpoint::Reader;
+
+// The folder to load; "" for none.
+std::string choose(const Config& config, const std::function<void(const std::string&)>& warn) {
+  const fs::path store = fs::path(config.run.out) / "checkpoints";
+  checkpoint::restore_replaced(store);
+  const auto newest = checkpoint::newest_valid(
+      store, [&](const std::string& why) { warn(fmt::format("a checkpoint is passed over: {}", why)); });
+  if (!config.run.resume.empty()) {
+    const bool automatic = config.run.resume == "auto";
+    if (automatic && !newest) {
+      const auto broken = checkpoint::list_checkpoints(store);
+      if (broken.empty()) return "";
+      throw core::DataError(fmt::format(
+          "{} holds {} checkpoint(s), none of them whole; `zrt checkpoint verify` says why. Remove them to start again",
+          store.string(), broken.size()));
+    }
+    const fs::path chosen = automatic ? newest->folder : checkpoint::find_checkpoint(config.run.resume);
+    const int64_t step = config.run.load_module_only ? 0 : checkpoint::verify_checkpoint(chosen, false).step;
+    if (!newest || newest->step <= step) return chosen.string();
+    throw core::ConfigError(
+        fmt::format("run.out {} holds a whole checkpoint of step {}, newer than step {} where this run would start: a "
+                    "later --resume auto would choose the wrong one. Choose another folder, or remove the checkpoint",
+                    config.run.out, newest->step, step));
+  }
+  if (newest) {
+    throw core::ConfigError(
+        fmt::format("run.out {} already holds checkpoints, the newest of step {}; go on from it with --resume auto, or "
+                    "choose another folder",
+                    config.run.out, newest->step));
+  }
+  return "";
+}
+
+void require_same_model(const Config& config, const Reader& reader) {
+  const Json wanted = model_json(config);
+  for (const auto& [key, value] : reader.manifest().model.items()) {
+    if (key == "preset" || key == "dropout" || !wanted.contains(key) || wanted[key] == value) continue;
+    throw core::ConfigError(fmt::format("model.{} is {} but the checkpoint {} was made with {}", key,
+                                        wanted[key].dump(), reader.folder().string(), value.dump()));
+  }
+}
+
+void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, const std::string& name,
+                    const std::vector<int64_t>& shape) {
+  if (set && set->has(name) && set->shape(name) == shape) return;
+  const std::string found =
+      !set || !set->has(name) ? "has no such tensor" : fmt::format("has [{}]", fmt::join(set->shape(name), ", "));
+  throw core::DataError(fmt::format("checkpoint {}: the model needs tensor '{}' of shape [{}]; the checkpoint {}",
+                                    reader.folder().string(), name, fmt::join(shape, ", "), found));
+}
+
+}  // namespace
+
+std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
+                                    const std::function<void(const std::string&)>& warn) {
+  const auto timeout = std::chrono::seconds(config.run.timeout_seconds);
+  std::string folder = transport.leads() ? choose(config, warn) : "";
+  folder = transport.exchange(folder, 10 * timeout).front();
+  if (folder.empty()) {
+    if (config.run.load_module_only) warn("run.load_module_only has no effect: there is no checkpoint to load");
+    return nullptr;
+  }
+  auto reader = std::make_unique<Reader>(folder, false);
+
+  require_same_model(config, *reader);
+  const std::string& made_with = reader->manifest().optimizer;
+  const bool states = !made_with.empty() && !config.run.load_module_only;
+  if (states && made_with != optimizer_type(config)) {
+    throw core::ConfigError(fmt::format(
+        "optimizer.type is {} but the checkpoint {} holds the states of {}; set run.load_module_only to start from its "
+        "weights alone",
+        optimizer_type(config), folder, made_with));
+  }
+  require_tensors(*reader, layout, states);
+  return reader;
+}
+
+void require_tensors(const Reader& reader, const Layout& layout, bool states) {
+  for (const optimizer::Unit& unit : layout.units.units) {
+    for (const optimizer::UnitParam& place : unit.params) {
+      require_tensor(&reader.weights(), reader, place.param->name, place.param->shape);
+    }
+    if (!states) continue;
+    for (const optimizer::UnitState& kind : optimizer::unit_states(layout.optimizer, unit)) {
+      for (const optimizer::StateTensor& tensor : kind.tensors) {
+        require_tensor(reader.states(), reader, state_name(kind.kind, tensor.param->param->name), tensor.shape);
+      }
+    }
+  }
+}
+
+Json model_json(const Config& config) {
+  Json json = Json::object();
+  for (const ResolvedKey& key : config.keys) {
+    if (key.path.rfind("model.", 0) == 0) json[key.path.substr(6)] = Json::parse(key.value);
+  }
+  return json;
+}
+
+std::string optimizer_type(const Config& config) {
+  for (const ResolvedKey& key : config.keys) {
+    if (key.path == "optimizer.type") return Json::parse(key.value).get<std::string>();
+  }
+  return "";
+}
+
+// Doubles are kept as their bits: a decimal detour would have to be proved exact in every reader.
+Json control_json(const Persistent& persistent) {
+  Json json = Json::object();
+  visit_fields(persistent, [&](const char* name, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
+      json[name] = {{"value", value}, {"bits", fmt::format("{:016x}", std::bit_cast<uint64_t>(value))}};
+    } else {
+      json[name] = value;
+    }
+  });
+  return json;
+}
+
+Persistent parse_control(const Json& json, const std::string& name) {
+  Persistent persistent;
+  visit_fields(persistent, [&](const char* field, auto& value) {
+    using Value = std::decay_t<decltype(value)>;
+    try {
+      if constexpr (std::is_same_v<Value, double>) {
+        value = std::bit_cast<double>(
+            static_cast<uint64_t>(std::stoull(json.at(field).at("bits").get<std::string>(), nullptr, 16)));
+      } else {
+        value = json.at(field).get<Value>();
+      }
+    } catch (const std::exception&) {
+      throw core::DataError(fmt::format("{}: 'control' has no usable '{}'", name, field));
+    }
+  });
+  return persistent;
+}
+
+RunPaths find_run(const fs::path& path) {
+  RunPaths paths;
+  paths.checkpoint = checkpoint::find_checkpoint(path);
+  for (const fs::path& folder : {path, paths.checkpoint / ".." / ".."}) {
+    if (fs::exists(folder / "config.resolved.json")) {
+      paths.config = folder / "config.resolved.json";
+      return paths;
+    }
+  }
+  throw core::DataError(fmt::format(
+      "{}: there is no config.resolved.json beside the checkpoint; name the folder that `zrt train --out` wrote",
+      path.string()));
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,38 @@
+// Where a run starts: from scratch or from a checkpoint, which must fit the configuration.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/transport.h"
+#include "runtime/config/config.h"
+#include "runtime/program/control.h"
+#include "runtime/program/layout.h"
+#include "runtime/train/checkpoint/reader.h"
+
+namespace zrt::runtime {
+
+// Opens what run.resume names; null where the run starts from scratch: run.resume is not set, or "auto" and there is no
+// valid checkpoint in run.out. The process of rank 0 chooses and verifies every byte for all. `warn` hears about
+// checkpoints that are passed over. Throws ConfigError when run.out holds checkpoints that a new run would mix with its
+// own, or when the checkpoint is of another model or optimizer; DataError when it is corrupt. Collective.
+std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
+                                                const std::function<void(const std::string&)>& warn);
+
+// Throws DataError unless every parameter (with `states`, every optimizer state too) is there in the right shape.
+void require_tensors(const checkpoint::Reader& reader, const Layout& layout, bool states);
+
+// The model's sizes as a manifest holds them: the section `model` as it was resolved.
+checkpoint::Json model_json(const Config& config);
+std::string optimizer_type(const Config& config);
+
+checkpoint::Json control_json(const Persistent& persistent);
+Persistent parse_control(const checkpoint::Json& json, const std::string& name);  // throws DataError
+
+// The run and the checkpoint that PATH means: a run's folder (its newest valid checkpoint) or a checkpoint in one.
+struct RunPaths {
+  std::filesystem::path config, checkpoint;
+};
+RunPaths find_run(const std::filesystem::path& path);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,85 @@
+// What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/session.h"
+#include "runtime/train/telemetry/process_memory.h"
+
+namespace zrt::runtime {
+
+struct StepMetrics {
+  int64_t step = 0;  // from 1
+  double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
+  int64_t tokens = 0;  // of the global batch
+  double step_seconds = 0, exposed_comm_seconds = 0, exposed_io_seconds = 0;
+  double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
+};
+
+// Of the step just taken, from the control block of the first local rank.
+StepMetrics read_metrics(Session& session, int64_t step, double seconds);
+
+struct RankMemory {
+  int rank = 0;
+  std::array<uint64_t, core::tier_count> measured_peak_bytes{};  // of the tier's arena; 0 where there is none
+};
+
+struct ProcessReport {
+  std::vector<int> ranks;  // that live in it
+  ProcessMemory memory;
+  std::string gpu = "null";  // as memory.json shows it
+};
+
+struct MemoryReport {
+  MemoryPlan plan;  // the same for all ranks of a data-parallel group
+  std::vector<RankMemory> ranks;
+  std::vector<ProcessReport> processes;
+};
+
+// Of all ranks and processes, in every process. Collective.
+MemoryReport measure_memory(Session& session);
+
+// Of one dataset, or of all that `sets` lists: each token counts the same.
+struct Evaluation {
+  double loss = 0;  // nats per token
+  uint64_t tokens = 0;
+  std::optional<double> bits_per_byte;    // where the dataset says how many bytes its tokens stand for
+  std::optional<double> unigram_entropy;  // of a dataset's text, bits per byte
+  std::optional<int64_t> bytes;           // of text that the tokens stand for, at the dataset's mean
+  std::string prefix, language;           // of a dataset; language may be ""
+  std::vector<Evaluation> sets;
+  double perplexity() const;
+  const std::string& label() const { return language.empty() ? prefix : language; }
+};
+std::string to_json(const Evaluation& evaluation);
+std::string to_json_line(int64_t step, const Evaluation& evaluation);  // of evaluations.jsonl
+
+struct Summary {
+  double final_loss = 0;
+  std::string state_xxh3, kernel_table_xxh3;
+  double tokens_per_second = 0, step_seconds = 0;  // medians
+  double model_flops_per_second = 0;
+  std::map<OpKind, CommVolume> comm;  // received by rank 0, all steps
+  Moved moved;                        // by rank 0 between its tiers, all steps
+  std::optional<Evaluation> validation;
+  double verify_seconds = 0, packing_overhead = 0;
+  int64_t steps = 0;
+  int64_t saves = 0, failed_saves = 0;
+  double save_stall_seconds = 0;  // training stood still for them
+  std::string exit_reason;
+};
+
+std::string to_json(const StepMetrics& metrics);
+std::string to_json(const MemoryReport& report);
+std::string to_json(const Summary& summary);
+
+// Writes a whole file through a temporary name. Throws DataError.
+void write_file(const std::filesystem::path& file, const std::string& text);
+
+}  // namespace zrt::runtime

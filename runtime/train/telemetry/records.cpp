@@ -1,0 +1,56 @@
+#include "runtime/train/telemetry/records.h"
+
+#include "runtime/train/telemetry/csv_monitor.h"
+#include "runtime/train/telemetry/event_file.h"
+
+namespace zrt::runtime {
+namespace {
+
+std::filesystem::path folder_of(const MonitorConfig& monitor) {
+  return std::filesystem::path(monitor.output_path) / monitor.job_name;
+}
+
+}  // namespace
+
+RunRecords::RunRecords(const Config& config, const std::filesystem::path& out, int64_t step, int64_t samples)
+    : scaled_(config.precision.compute == core::DType::f16),
+      metrics_(out / "metrics.jsonl", step),
+      evaluations_(out / "evaluations.jsonl", step) {
+  if (config.tensorboard.enabled) sinks_.push_back(std::make_unique<EventFile>(folder_of(config.tensorboard), samples));
+  if (config.csv_monitor.enabled)
+    sinks_.push_back(std::make_unique<CsvMonitor>(folder_of(config.csv_monitor), samples));
+}
+
+void RunRecords::step(const StepMetrics& m, int64_t samples) {
+  metrics_.add(to_json(m));
+  // The first three are DeepSpeed's; the others are named like them.
+  std::vector<Scalar> scalars{{"Train/Samples/lr", m.lr}, {"Train/Samples/train_loss", m.loss}};
+  if (scaled_) scalars.push_back({"Train/Samples/loss_scale", m.loss_scale});
+  scalars.push_back({"Train/Samples/grad_norm", m.grad_norm});
+  scalars.push_back({"Train/Samples/tokens_per_second", m.tokens_per_second()});
+  scalars.push_back({"Train/Samples/exposed_comm_seconds", m.exposed_comm_seconds});
+  add(samples, scalars);
+}
+
+void RunRecords::evaluated(int64_t step, int64_t samples, const Evaluation& evaluation) {
+  evaluations_.add(to_json_line(step, evaluation));
+  std::vector<Scalar> scalars{{"Train/Samples/eval_loss", evaluation.loss}};
+  if (evaluation.bits_per_byte) scalars.push_back({"Train/Samples/eval_bits_per_byte", *evaluation.bits_per_byte});
+  add(samples, scalars);
+}
+
+void RunRecords::add(int64_t samples, const std::vector<Scalar>& scalars) {
+  for (const auto& sink : sinks_) sink->add(samples, scalars);
+}
+
+std::string RunRecords::new_error() {
+  std::string error = metrics_.error().empty() ? evaluations_.error() : metrics_.error();
+  for (const auto& sink : sinks_) {
+    if (error.empty()) error = sink->error();
+  }
+  const bool is_new = error != error_;
+  error_ = error;
+  return is_new ? error : "";
+}
+
+}  // namespace zrt::runtime

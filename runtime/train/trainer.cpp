@@ -1,0 +1,374 @@
+#include "runtime/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/isa.h"
+#include "models/data/blended_dataset.h"
+#include "models/data/dataset_tokenizer.h"
+#include "models/data/sampler.h"
+#include "models/kernels/gemm.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/store.h"
+#include "runtime/train/resume.h"
+#include "runtime/train/telemetry/records.h"
+#include "runtime/train/telemetry/sample_log.h"
+#include "runtime/train/telemetry/step_trace.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace data = models::data;
+
+// `samples`: of the whole run, from its first step.
+std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const Layout& layout, int64_t samples) {
+  if (config.data.train.empty()) {
+    throw core::ConfigError(
+        "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
+        "PREFIX FILE…` makes");
+  }
+  std::vector<data::WeightedPrefix> prefixes;
+  std::vector<std::string> all;
+  for (const DataSource& source : config.data.train) {
+    prefixes.push_back({source.weight, source.prefix});
+    all.push_back(source.prefix);
+  }
+  for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
+  data::common_tokenizer(all, layout.model->vocab);
+  data::GptDatasetOptions common;
+  common.sequence = layout.sequence;
+  common.vocabulary = layout.model->vocab;
+  common.seed = static_cast<uint32_t>(config.run.seed);
+  return data::open_training_data(prefixes, samples, common);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The first is a warm-up; the last is what `zrt report` shows.
+constexpr int64_t default_traced_steps = 4;
+
+// One run of train(), in the order of its members.
+class Training {
+ public:
+  Training(const Config& config, const models::Model& model, const TrainHooks& hooks, comm::Transport& transport)
+      : config_(config), hooks_(hooks), transport_(transport), model_(model), layout_(make_layout(config, model)) {}
+
+  TrainResult run();
+
+ private:
+  void start(const checkpoint::Reader* resumed);
+  void start_trace();
+  void step();
+  bool after_step();  // saves and evaluations that are due; false: stop
+  void save();
+  void finish();
+  TrainResult nothing_to_do();
+  Evaluation evaluate_now(int64_t limit);
+  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
+  void warn_of_other_level(const checkpoint::Reader* resumed);
+  void beat();
+  void warn(const std::string& text) const {
+    if (hooks_.warn) hooks_.warn(text);
+  }
+
+  const Config& config_;
+  const TrainHooks& hooks_;
+  comm::Transport& transport_;
+  const models::Model& model_;
+  Layout layout_;
+  const data::BatchShape batch_{layout_.micro_batch, layout_.dp, static_cast<int64_t>(layout_.microbatches)};
+  const std::filesystem::path out_ = config_.run.out;
+  std::unique_ptr<data::SampleSource> source_;
+  std::optional<EvalData> validation_;
+  BatchFiller filler_;  // set while something else than training reads batches
+  int64_t step_ = 0, first_step_ = 0;
+  int64_t samples_ = 0;          // consumed by the steps taken
+  int64_t planned_samples_ = 0;  // the data is laid out for
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
+  std::optional<RunRecords> records_;     // where rank 0 lives
+  std::optional<SampleLog> sample_log_;
+  std::optional<StepTrace> trace_;
+  int64_t saved_step_ = -1;
+  std::string save_error_;  // of the last save
+  std::vector<double> seconds_;
+  std::chrono::steady_clock::time_point last_beat_;  // of rank 0's loading lane
+  TrainResult result_;
+};
+
+void Training::start(const checkpoint::Reader* resumed) {
+  if (resumed && !config_.run.load_module_only) {
+    step_ = first_step_ = saved_step_ = resumed->manifest().step;
+    samples_ = resumed->manifest().samples;
+  }
+  const int64_t needed = samples_ + (config_.run.steps - step_) * batch_.step_samples();
+  const int64_t planned = step_ > 0 ? resumed->manifest().planned_samples : needed;
+  if (needed > planned) {
+    warn(
+        fmt::format("the data was laid out for {} samples and is now for {}: from here on its order is another, and "
+                    "samples of the epoch at hand may come twice or not at all. Set run.steps as long as the run will "
+                    "be from the start.",
+                    planned, needed));
+  }
+  if (step_ > 0 && resumed->manifest().made_by.value("seed", config_.run.seed) != config_.run.seed) {
+    warn(
+        fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
+                    config_.run.seed, resumed->manifest().made_by["seed"].dump()));
+  }
+  warn_of_other_level(resumed);
+  planned_samples_ = std::max(needed, planned);
+  source_ = open_train_data(config_, layout_, planned_samples_);
+  const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
+  if (!config_.data.validation.empty()) validation_ = open_eval_data(config_.data.validation, config_.model);
+  Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
+  SessionOptions options = session_options(config_);
+  options.warn = [this](const std::string& text) { warn(text); };
+  comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",
+                      std::string(core::isa_name(core::best_isa())), options.timeout);
+  comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
+  comm::require_equal(transport_, "the programs", compiled.set.xxh3(), options.timeout);
+  if (hooks_.planned) hooks_.planned(layout_, compiled);
+  if (transport_.leads()) {
+    core::make_folder(out_);
+    lock_.emplace(out_);
+    write_file(out_ / "config.resolved.json", resolved_json(config_));
+    records_.emplace(config_, out_, step_, samples_);
+    checkpoint::remove_leftovers(out_ / "checkpoints");
+  }
+
+  SessionHooks hooks;
+  hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+    read_batch(rank, microbatch, tokens, targets);
+  };
+  hooks.stuck = hooks_.stuck;
+  const bool states = resumed && resumed->states() && !config_.run.load_module_only;
+  if (resumed) {
+    hooks.load = [resumed](const std::string& tensor, int64_t begin, std::span<float> out) {
+      resumed->read(tensor, begin, out);
+    };
+    hooks.loads_states = states;
+  }
+  session_ = std::make_unique<Session>(layout_, std::move(compiled), options, std::move(hooks), transport_);
+  // A file that an earlier run left would tell of steps that this one takes anew.
+  if (!config_.run.log_samples && transport_.leads()) std::filesystem::remove(out_ / "samples.jsonl");
+  if (config_.run.log_samples) {
+    sample_log_.emplace(out_ / "samples.jsonl", step_, transport_, options.timeout, session_->first_local(),
+                        session_->local_count());
+  }
+  session_->run(phases.front(), {});
+  if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
+    const Persistent persistent = parse_control(resumed->manifest().control, resumed->folder().string());
+    for (int local = 0; local < session_->local_count(); ++local) {
+      session_->executor(local).control().persistent = persistent;
+    }
+  }
+  const bool copies = session_->compiled().set.has("save");
+  if (config_.run.checkpoint_interval > 0 && !copies && transport_.leads()) {
+    warn(
+        "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
+        "it (memory.host_budget_bytes, or the machine's)");
+  }
+  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every, copies};
+  checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
+    save_error_ = outcome.error;
+    if (outcome.error.empty()) saved_step_ = outcome.step;
+    Summary& summary = result_.summary;
+    ++(outcome.error.empty() ? summary.saves : summary.failed_saves);
+    summary.save_stall_seconds += outcome.stall_seconds;
+    if (hooks_.saved) hooks_.saved(outcome);
+  });
+}
+
+// Products of another level round elsewhere, so the run does not end with the bits it would have had.
+void Training::warn_of_other_level(const checkpoint::Reader* resumed) {
+  const std::string level(core::isa_name(core::best_isa()));
+  if (step_ == 0 || resumed->manifest().made_by.value("isa", checkpoint::Json(level)) == level) return;
+  warn(
+      fmt::format("this process computes at the level {} but the checkpoint was made at {}: from here on the bits are "
+                  "others. ZRT_MAX_ISA sets a level that all machines at hand have.",
+                  level, resumed->manifest().made_by["isa"].dump()));
+}
+
+// Tells whoever watches the folder that the run lives, in long evaluations too.
+void Training::beat() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - last_beat_ < std::chrono::seconds(1)) return;
+  last_beat_ = now;
+  std::ofstream(out_ / "heartbeat");
+}
+
+void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+  if (rank == 0) beat();
+  if (filler_) return filler_(rank, microbatch, tokens, targets);
+  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank);
+  for (int64_t row = 0; row < layout_.micro_batch; ++row) {
+    source_->read(first + row, tokens + row * layout_.sequence, targets + row * layout_.sequence);
+    if (sample_log_) sample_log_->read(rank, first + row, source_->origin(first + row));
+  }
+}
+
+void Training::step() {
+  // A skipped step does not move the schedule.
+  const uint64_t updates = session_->executor(0).control().persistent.progress.updates;
+  StepInputs inputs{static_cast<uint64_t>(config_.run.seed), static_cast<uint32_t>(step_), 0,
+                    config_.schedule.rates(static_cast<int64_t>(updates))};
+  if (hooks_.requests) inputs.requests = hooks_.requests();
+  const auto begin = std::chrono::steady_clock::now();
+  if (trace_) trace_->before_step(step_ + 1);
+  session_->run("step", inputs);
+  seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  ++step_;
+  samples_ += batch_.step_samples();
+  result_.last = read_metrics(*session_, step_, seconds_.back());
+  if (records_) {
+    records_->step(result_.last, samples_);
+    if (const std::string error = records_->new_error(); !error.empty()) warn(error + "; training goes on");
+  }
+  if (sample_log_) {
+    sample_log_->end_step(step_);
+    if (const std::string error = sample_log_->new_error(); !error.empty()) warn(error + "; training goes on");
+  }
+  if (hooks_.step) hooks_.step(result_.last);
+}
+
+void Training::start_trace() {
+  if (!config_.run.trace) return;
+  const auto [first, last] = config_.run.trace_steps.value_or(std::pair{step_ + 1, step_ + default_traced_steps});
+  if (first > config_.run.steps || last <= step_) {
+    warn(fmt::format("run.trace_steps is [{}, {}], but this run takes the steps {} to {}: nothing is traced", first,
+                     last, step_ + 1, config_.run.steps));
+    return;
+  }
+  const StepRange range{std::max(first, step_ + 1), std::min(last, config_.run.steps)};
+  trace_.emplace(*session_, out_ / "trace.json", range);
+  if (!trace_->note().empty()) warn(trace_->note());
+}
+
+bool Training::after_step() {
+  checkpointer_->poll();
+  const uint32_t requests = session_->executor(0).control().requests;
+  const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0 && step_ < config_.run.steps; };
+  if ((requests & save_requested) != 0 || due(config_.run.checkpoint_interval)) save();
+  if ((requests & stop_requested) != 0 && step_ < config_.run.steps) {
+    result_.summary.exit_reason = "stopped by a signal";
+    return false;
+  }
+  if (validation_ && due(config_.run.eval_interval)) evaluate_now(config_.run.eval_batches);
+  return true;
+}
+
+void Training::save() {
+  checkpoint::Manifest manifest;
+  manifest.step = step_;
+  manifest.samples = samples_;
+  manifest.planned_samples = planned_samples_;
+  manifest.optimizer = optimizer_type(config_);
+  manifest.model = model_json(config_);
+  manifest.control = control_json(session_->executor(0).control().persistent);
+  manifest.made_by = {{"ranks", layout_.dp},
+                      {"stage", layout_.zero.stage},
+                      {"type", core::dtype_name(layout_.compute)},
+                      {"train_batch_size", batch_.step_samples()},
+                      {"seed", config_.run.seed},
+                      {"isa", core::isa_name(core::best_isa())}};
+  checkpointer_->save(manifest);
+}
+
+Evaluation Training::evaluate_now(int64_t limit) {
+  Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit);
+  if (records_) records_->evaluated(step_, samples_, evaluation);
+  if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
+  return evaluation;
+}
+
+void Training::finish() {
+  Summary& summary = result_.summary;
+  const bool stopped = summary.exit_reason != "finished";
+  if (config_.run.save_weights || stopped) {
+    checkpointer_->wait();
+    if (saved_step_ != step_) save();
+  }
+  checkpointer_->wait();
+  if (validation_ && !stopped) summary.validation = evaluate_now(0);
+  summary.steps = step_;
+  summary.final_loss = result_.last.loss;
+  summary.state_xxh3 = session_->state_xxh3();
+  summary.kernel_table_xxh3 = models::kernel_table_hash();
+  if (!seconds_.empty()) {
+    summary.step_seconds = median(seconds_);
+    summary.tokens_per_second = static_cast<double>(result_.last.tokens) / summary.step_seconds;
+    summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
+  }
+  summary.comm = session_->executor(0).comm_volume();
+  summary.moved = session_->executor(0).moved_bytes();
+  summary.verify_seconds = session_->compiled().verify_seconds;
+  summary.packing_overhead = session_->compiled().plan.device().packing_overhead();
+  result_.memory = measure_memory(*session_);
+  if (!transport_.leads()) return;
+  write_file(out_ / "memory.json", to_json(result_.memory));
+  write_file(out_ / "summary.json", to_json(summary));
+}
+
+// The checkpoint is of the last step or later. The files that the run left, if it came so far, stay.
+TrainResult Training::nothing_to_do() {
+  warn(fmt::format("nothing to train: the checkpoint is of step {} and run.steps is {}", step_, config_.run.steps));
+  Summary& summary = result_.summary;
+  summary.steps = step_;
+  summary.state_xxh3 = session_->state_xxh3();
+  summary.kernel_table_xxh3 = models::kernel_table_hash();
+  if (records_) summary.final_loss = records_->last_loss();
+  records_.reset();  // holds the evaluation of this step
+  if (validation_) summary.validation = evaluate_now(0);
+  if (!transport_.leads()) return result_;
+  if (!std::filesystem::exists(out_ / "summary.json")) write_file(out_ / "summary.json", to_json(summary));
+  return result_;
+}
+
+TrainResult Training::run() {
+  const auto resumed = open_resume(config_, layout_, transport_, [this](const std::string& text) { warn(text); });
+  start(resumed.get());
+  if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string());
+  result_.summary.exit_reason = "finished";
+  if (step_ >= config_.run.steps) return nothing_to_do();
+  start_trace();
+  while (step_ < config_.run.steps) {
+    step();
+    const bool more = after_step();
+    if (trace_) {
+      if (const std::string error = trace_->after_step(step_, !more); !error.empty()) warn(error);
+    }
+    if (!more) break;
+  }
+  finish();
+  if (!save_error_.empty()) {
+    throw core::DataError(fmt::format("the last checkpoint could not be saved: {}", save_error_));
+  }
+  return result_;
+}
+
+}  // namespace
+
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+                  comm::Transport& transport) {
+  check_run(config);
+  comm::require_equal(transport, "the configuration", resolved_json(config), session_options(config).timeout);
+  return Training(config, model, hooks, transport).run();
+}
+
+TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
+  return train(config, make_model(config.model), hooks, transport);
+}
+
+}  // namespace zrt::runtime

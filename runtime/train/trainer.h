@@ -1,0 +1,62 @@
+// The main job: a training run from a configuration to the files it leaves.
+#pragma once
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/transport.h"
+#include "models/data/dataset_meta.h"
+#include "models/data/sample_source.h"
+#include "models/model.h"
+#include "runtime/config/config.h"
+#include "runtime/train/checkpointer.h"
+#include "runtime/train/telemetry/metrics.h"
+
+namespace zrt::runtime {
+
+// What a caller may watch. All are called on the thread that called train().
+struct TrainHooks {
+  std::function<void(const Layout& layout, const Compiled& compiled)> planned;
+  std::function<void(const StepMetrics& metrics)> step;
+  std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
+  std::function<void(int64_t step, const std::string& folder)> resumed;
+  std::function<void(const SaveOutcome& outcome)> saved;
+  std::function<void(const std::string& text)> warn;
+  // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
+  std::function<uint32_t()> requests;
+  StuckHook stuck;  // see runtime/engine/crew.h
+};
+
+struct TrainResult {
+  Summary summary;
+  MemoryReport memory;
+  StepMetrics last;
+};
+
+// Trains and writes config.resolved.json, metrics.jsonl, evaluations.jsonl, memory.json, summary.json, with run.trace
+// trace.json, and checkpoints into config.run.out, and scalars to the monitors of the configuration; goes on from a
+// checkpoint as run.resume says. A save that fails is reported and training goes on; one that fails at the end is an
+// error, after all else is written. Every process of a run calls it with its transport; the one with rank 0 writes the
+// files, and only there are metrics and the summary complete. Throws core::Error.
+TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport);
+// The same for a model of the caller's own blocks. Of config.model only `sequence` and `vocab` count, for the data.
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+                  comm::Transport& transport);
+
+// A held-out dataset.
+struct EvalSet {
+  std::shared_ptr<const models::data::SampleSource> source;
+  std::optional<models::data::DatasetMeta> meta;
+  std::string prefix, language;
+};
+using EvalData = std::vector<EvalSet>;
+// Throws ConfigError when a dataset says another language than `sources`.
+EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model);
+
+// Mean losses over the datasets, one after the other as if each were alone: every sample once whatever the number of
+// ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must
+// read batches through, and empties it again.
+using BatchFiller = std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)>;
+Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0);
+
+}  // namespace zrt::runtime

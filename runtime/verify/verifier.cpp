@@ -1,0 +1,23 @@
+#include "runtime/verify/verifier.h"
+
+#include "runtime/verify/checks.h"
+
+namespace zrt::runtime {
+
+void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets) {
+  using namespace verification;
+  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
+  check_placement(set, budgets);
+  for (const Program& program : set.programs) {
+    check_references(set, program, layout);
+    check_sizes(set, program, layout);
+  }
+  const Families families(set, layout);
+  for (const Program& program : set.programs) {
+    check_memory(set, program);
+    check_meaning(set, program, layout, families);
+    if (program.phase == "step") check_step(program, layout);
+  }
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,226 @@
+#include "runtime/cost/cluster.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "catch.h"
+#include "core/error.h"
+#include "temporary_folder.h"
+
+namespace zrt::cluster_test {
+
+using namespace zrt;
+using nlohmann::json;
+using runtime::Cluster;
+
+namespace {
+
+const std::string good_file = ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json";
+
+json good() {
+  std::ifstream in(good_file);
+  return json::parse(in);
+}
+
+// The message of the ConfigError that `text` as a cluster's file gives; "" when it is accepted.
+std::string refusal(const std::string& text) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path / "mine.json";
+  std::ofstream(file) << text;
+  try {
+    runtime::load_cluster(file);
+  } catch (const core::ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void contains(const std::string& message, const std::vector<std::string>& parts) {
+  INFO("message: " << message);
+  for (const std::string& part : parts) {
+    INFO("expected: " << part);
+    CHECK(message.find(part) != std::string::npos);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("The clusters that are shipped can be found by name and have sources for all figures") {
+  const std::vector<std::string> names = runtime::cluster_names();
+  CHECK(names == std::vector<std::string>{"dgx-a100", "dgx-h100", "dgx-h200", "dgx2-v100"});
+  for (const std::string& name : names) {
+    const Cluster cluster = runtime::find_cluster(name);
+    CHECK(cluster.name == name);
+    CHECK(cluster.between_hosts);
+    CHECK(cluster.rates(core::DType::f16).peak_flops_per_second > 1e14);
+    for (const uint64_t bytes : cluster.tier_bytes) CHECK(bytes > 0);
+  }
+  const Cluster a100 = runtime::find_cluster("dgx-a100");
+  CHECK(a100.ranks_per_host == 8);
+  CHECK(a100.rates(core::DType::bf16).peak_flops_per_second == 312e12);
+  CHECK(a100.inside_host.bytes_per_second == 2.3e11);
+  CHECK(a100.between_hosts->latency_seconds == 5e-6);
+  CHECK(a100.exchange == runtime::Exchange::once_per_host);
+  CHECK(a100.tier_bytes[0] == 80'000'000'000);
+  CHECK(a100.overlap_between.comm == 0.95);
+  CHECK(a100.host_memory_bytes_per_second == 3.1e10);
+  CHECK(!a100.disk_read_bytes_per_second);
+  CHECK(a100.beside_host(core::DeviceKind::cuda).compute == 1);
+}
+
+TEST_CASE("A cluster is also found as a file, and a name that is neither brings the nearest one") {
+  CHECK(runtime::find_cluster(good_file).ranks_per_host == 8);
+  for (const auto& [name, parts] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"dgx-a10", {"'dgx-a10'", "did you mean 'dgx-a100'", "dgx2-v100", "calibrate"}},
+           {"no/such/file.json", {"no/such/file.json", "Known clusters are dgx-a100"}}}) {
+    std::string message;
+    try {
+      runtime::find_cluster(name);
+    } catch (const core::ConfigError& error) {
+      message = error.what();
+    }
+    contains(message, parts);
+  }
+}
+
+TEST_CASE("A curve follows powers between its points and stays beyond them") {
+  const runtime::Curve curve{{{10, 1}, {1000, 100}, {2000, 50}}};
+  CHECK(curve(5) == 1);
+  CHECK(curve(10) == 1);
+  CHECK(curve(100) == Approx(10));
+  CHECK(curve(1000) == Approx(100));
+  CHECK(curve(std::sqrt(2.0) * 1000) == Approx(100 / std::sqrt(2.0)));
+  CHECK(curve(1e9) == 50);
+}
+
+TEST_CASE("A type that a cluster cannot compute in is refused with those it can") {
+  const Cluster cluster = runtime::find_cluster("dgx2-v100");
+  std::string message;
+  try {
+    cluster.rates(core::DType::bf16);
+  } catch (const core::ConfigError& error) {
+    message = error.what();
+  }
+  contains(message, {"dgx2-v100", "bf16", "fp32, fp16"});
+}
+
+TEST_CASE("What is wrong with a cluster's file is said with the key, its value and what is legal") {
+  struct Bad {
+    std::string pointer;
+    json value;
+    std::vector<std::string> expected;
+  };
+  const json source = "somebody";
+  const std::vector<Bad> cases{
+      {"/op_seconds/value", -1, {"op_seconds is '-1'", "a number from 0 on"}},
+      {"/memory/bytes_per_second/value", 0, {"memory.bytes_per_second is '0'", "a positive number"}},
+      {"/memory/bytes_per_second/value", "fast", {"memory.bytes_per_second is '\"fast\"'", "a positive number"}},
+      {"/memory/device_bytes/value", 1.5, {"memory.device_bytes is '1.5'", "whole number from 1"}},
+      {"/ranks_per_host/value", 0, {"ranks_per_host is '0'", "from 1 to 1024"}},
+      {"/ranks_per_host/value", true, {"ranks_per_host is 'true'"}},
+      {"/overlap/inside_host/compute/value", 1.5, {"overlap.inside_host.compute is '1.5'", "at most 1"}},
+      {"/between_hosts/exchange/value", "twice", {"between_hosts.exchange", "once_per_host, once_per_rank"}},
+      {"/between_hosts/bandwidth", 1, {"between_hosts has no key 'bandwidth'"}},
+      {"/inside_host/latency_second", 1, {"did you mean 'latency_seconds'"}},
+      {"/disc", 1, {"the file has no key 'disc', did you mean 'disk'?"}},
+      {"/disk", 3, {"disk is '3'", "an object"}},
+      {"/op_seconds", {{"value", 1}}, {"op_seconds lacks the key 'source'"}},
+      {"/op_seconds", {{"source", source}}, {"op_seconds lacks the key 'value'"}},
+      {"/op_seconds/source", "", {"op_seconds.source is '\"\"'", "where the figure is from"}},
+      {"/compute/bf8", 1, {"compute has no key 'bf8'", "fp32, bf16, fp16"}},
+      {"/compute/bf16/gemm_efficiency/points", json::array(), {"compute.bf16.gemm_efficiency.points is '[]'", "pairs"}},
+      {"/compute/bf16/gemm_efficiency/points", {{64, 0.5}, {64, 0.6}}, {"the size 64 after 64", "rise"}},
+      {"/compute/bf16/gemm_efficiency/points", {{64, 0.5, 1}}, {"holds '[64,0.5,1]'", "pairs"}},
+      {"/compute/bf16/gemm_efficiency/points", {{64, 2}}, {"gemm_efficiency is '2'", "at most 1"}},
+  };
+  for (const Bad& bad : cases) {
+    json changed = good();
+    changed[json::json_pointer(bad.pointer)] = bad.value;
+    INFO(bad.pointer << " = " << bad.value);
+    contains(refusal(changed.dump(1)), bad.expected);
+  }
+}
+
+TEST_CASE("A key that an object of a cluster's file does not have is refused wherever it stands") {
+  const json whole = good();
+  std::vector<json::json_pointer> objects{json::json_pointer("")};
+  const json flat = whole.flatten();
+  for (const auto& [pointer, unused] : flat.items()) {
+    for (json::json_pointer at = json::json_pointer(pointer).parent_pointer(); !at.empty(); at = at.parent_pointer()) {
+      if (whole[at].is_object()) objects.push_back(at);
+    }
+  }
+  CHECK(objects.size() > 50);
+  for (const json::json_pointer& object : objects) {
+    json changed = whole;
+    changed[object]["xyzzy"] = 1;
+    INFO(object.to_string());
+    contains(refusal(changed.dump()), {"has no key 'xyzzy'"});
+  }
+}
+
+TEST_CASE("Every key of a cluster's file but the link between hosts must be there") {
+  const json whole = good();
+  CHECK(refusal(whole.dump()).empty());
+  const json flat = whole.flatten();
+  for (const auto& [pointer, unused] : flat.items()) {
+    if (pointer.find("/points/") != std::string::npos) continue;
+    json changed = whole;
+    const json::json_pointer path(pointer);
+    changed[path.parent_pointer()].erase(path.back());
+    INFO(pointer);
+    contains(refusal(changed.dump()), {"lacks the key '" + path.back() + "'"});
+  }
+  for (const auto& [key, unused] : whole.items()) {
+    json changed = whole;
+    changed.erase(key);
+    INFO(key);
+    if (key == "between_hosts") {
+      CHECK(refusal(changed.dump()).empty());
+    } else {
+      contains(refusal(changed.dump()), {"the file lacks the key '" + key + "'"});
+    }
+  }
+}
+
+TEST_CASE("Text that is no JSON, or holds numbers that are none, is refused with its line") {
+  contains(refusal("ranks_per_host = 8"), {"mine.json:1"});
+  contains(refusal("[]"), {"mine.json", "an object"});
+  contains(refusal(""), {"mine.json"});
+  std::string text = good().dump(1);
+  const size_t at = text.find("2e-05");
+  REQUIRE(at != std::string::npos);
+  contains(refusal(text.replace(at, 5, "NaN")), {"mine.json:"});
+  contains(refusal(text.replace(at, 3, "1e999")), {"mine.json:"});
+  contains(refusal(R"({"disk": 1, "disk": 2})"), {"disk"});
+  std::string message;
+  try {
+    runtime::load_cluster("no/such/cluster.json");
+  } catch (const core::ConfigError& error) {
+    message = error.what();
+  }
+  contains(message, {"no/such/cluster.json"});
+}
+
+TEST_CASE("A cluster's file may say how fast the host computes, what that costs beside, and how fast a disk reads") {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path / "mine.json";
+  json document = good();
+  const auto figure = [](double value) { return json{{"value", value}, {"source", "somebody"}}; };
+  document["disk"]["read_bytes_per_second"] = figure(5e9);
+  document["overlap"]["host_lane"] = {{"compute", figure(0.7)}, {"host", figure(0.6)}};
+  document["memory"].erase("host_bytes_per_second");
+  std::ofstream(file) << document.dump();
+  const Cluster cluster = runtime::load_cluster(file);
+  CHECK(cluster.disk_read_bytes_per_second == 5e9);
+  CHECK(cluster.beside_host(core::DeviceKind::cuda).compute == 0.7);
+  CHECK(cluster.beside_host(core::DeviceKind::cpu).comm == 0.6);
+  CHECK(!cluster.host_memory_bytes_per_second);
+  document["overlap"]["host_lane"]["comm"] = figure(1);
+  contains(refusal(document.dump()), {"overlap.host_lane has no key 'comm'"});
+  document["overlap"].erase("host_lane");
+  document["disk"]["read_bytes_per_second"] = figure(0);
+  contains(refusal(document.dump()), {"disk.read_bytes_per_second is '0"});
+}
+
+}  // namespace zrt::cluster_test

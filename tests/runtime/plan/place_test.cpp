@@ -1,0 +1,171 @@
+// What leaves the device tier when a budget asks for it.
+#include "runtime/plan/place.h"
+
+#include "catch.h"
+#include "runtime/cost/nominal_cluster.h"
+#include "runtime/cost/simulator.h"
+#include "runtime/plan/lead.h"
+#include "runtime/plan/setup.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+
+namespace zrt::place_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using runtime::Leaving;
+using What = Leaving::What;
+
+namespace {
+
+runtime::Config config_of(const std::vector<std::string>& sets = {}) {
+  return runtime::parse_config(R"({"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}})", "place",
+                               sets, 1);
+}
+
+uint64_t device_bytes(const runtime::Layout& layout, const Setting& s) {
+  return runtime::compile(layout, phases_of(s), {}, false).plan.device().peak_bytes;
+}
+
+runtime::Limits limits_of(uint64_t device, std::optional<uint64_t> host = {}) {
+  runtime::Limits limits;
+  limits.of(core::Tier::device) = runtime::Limit{device, "the test"};
+  if (host) limits.of(core::Tier::host) = runtime::Limit{*host, "the test"};
+  return limits;
+}
+
+runtime::Layout open_layout(const models::Model& model, const Setting& s) {
+  runtime::Layout layout = make_layout(model, s);
+  layout.open_placement = true;
+  return layout;
+}
+
+// Settled with next to no device memory: the least that a run needs.
+runtime::Layout least(const models::Model& model, const Setting& s) {
+  runtime::Layout layout = open_layout(model, s);
+  settle_placement(config_of(), layout, phases_of(s), limits_of(1));
+  return layout;
+}
+
+Setting setting(int ranks, int stage, uint32_t accumulation = 1) {
+  Setting s;
+  s.ranks = ranks, s.stage = stage, s.compute = core::DType::bf16, s.accumulation = accumulation;
+  s.unit_elements = 100;
+  s.steps = 2;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("at five budgets from the least to everything a run fits and has the same bits") {
+  unsigned number = 0;
+  for (int ranks : {1, 2, 3, 4}) {
+    for (int stage = 0; stage < 4; ++stage, ++number) {
+      const models::Model model = make_toy(6, 16, 17, 5, number % 2 == 1, number % 3 == 1);
+      Setting s = setting(ranks, stage, number % 3 == 0 ? 4 : 1);
+      const Outcome reference = run(model, s);
+      const runtime::Layout smallest = least(model, s);
+      const uint64_t low = device_bytes(smallest, s), high = reference.plan.device().peak_bytes;
+      REQUIRE(low < high);
+      for (uint64_t i = 0; i < 5; ++i) {
+        INFO("ranks " << ranks << ", stage " << stage << ", budget " << i);
+        runtime::Layout layout = open_layout(model, s);
+        settle_placement(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
+        CHECK(layout.placement.moves() == (i < 4));
+        const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
+        std::string top;  // of the host tier
+        for (const core::LedgerEntry& entry : outcome.plan.ledger) {
+          if (entry.tier == core::Tier::host && entry.offset + entry.bytes == outcome.planned_behind[0])
+            top = entry.name;
+        }
+        INFO("the last buffer of the host tier is '" << top << "'");
+        CHECK(outcome.planned[0] <= low + (high - low) * i / 4);
+        CHECK(outcome.state == reference.state);
+        CHECK(outcome.losses == reference.losses);
+        CHECK(outcome.measured == outcome.planned);
+        CHECK(outcome.measured_behind == outcome.planned_behind);
+        CHECK(outcome.moved == outcome.moved_forecast);
+      }
+    }
+  }
+}
+
+TEST_CASE("masters and moments leave before gradients, gradients before weights") {
+  const models::Model model = make_toy(6, 16, 17, 5, false, false);
+  const Setting s = setting(2, 3);
+  const runtime::Layout layout = open_layout(model, s);
+  const auto order = leaving_order(config_of(), layout, runtime::nominal_cluster(core::DeviceKind::cpu));
+  const auto last = [&](What what) {
+    size_t found = 0;
+    for (size_t i = 0; i < order.size(); ++i) found = order[i].what == what ? i : found;
+    return found;
+  };
+  const auto first = [&](What what) {
+    return static_cast<size_t>(
+        std::find_if(order.begin(), order.end(), [&](const Leaving& l) { return l.what == what; }) - order.begin());
+  };
+  CHECK(last(What::optimizer) < first(What::grad));
+  CHECK(last(What::grad) < first(What::weight));
+  // Gradients of several windows cross the link more often than weights that are fetched for two of them would.
+  size_t units = 0;
+  for (const Leaving& leaving : order) units += leaving.what == What::weight;
+  CHECK(units == layout.units.units.size());
+}
+
+TEST_CASE("what the host tier does not hold goes on to NVMe, and only then") {
+  const models::Model model = make_toy(6, 128, 17, 5, false, false);
+  const Setting s = setting(1, 0);
+  const uint64_t low = device_bytes(least(model, s), s);
+  const runtime::Config with_file = config_of({"memory.nvme_path=scratch"});
+  runtime::Layout wide = open_layout(model, s), narrow = wide;
+  settle_placement(with_file, wide, phases_of(s), limits_of(low));
+  CHECK(!wide.placement.uses(core::Tier::nvme));
+  const auto host = runtime::compile(wide, phases_of(s)).plan.host().peak_bytes;
+  settle_placement(with_file, narrow, phases_of(s), limits_of(low, host - 200000));
+  CHECK(narrow.placement.uses(core::Tier::nvme));
+  const runtime::MemoryPlan plan = runtime::compile(narrow, phases_of(s)).plan;
+  CHECK(plan.host().peak_bytes <= host - 200000);
+  CHECK(plan.device().peak_bytes <= low);
+}
+
+TEST_CASE("the more device memory the faster a step is predicted to be, and never slower than all or nothing") {
+  const auto& cluster = runtime::nominal_cluster(core::DeviceKind::cpu);
+  const std::vector<std::string> phases{"init", "step"};
+  for (const char* stage : {"0", "2", "3"}) {
+    const auto predict = [&](std::vector<std::string> sets, uint64_t* peak = nullptr) {
+      sets.push_back(std::string("zero_optimization.stage=") + stage);
+      const runtime::Config config = runtime::parse_config(
+          R"({"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1, "bf16": {"enabled": true},
+              "memory": {"unit_bytes": 4194304, "link_bytes_per_second": 4000000000},
+              "model": {"type": "gpt2", "layers": 6, "hidden": 512, "heads": 8, "sequence": 128, "vocab": 512}})",
+          "place", sets, 2);
+      const models::Model model = runtime::make_model(config.model);
+      runtime::Layout layout = runtime::make_layout(config, model);
+      const runtime::Limits limits = memory_limits(config, nullptr);
+      settle_placement(config, layout, phases, limits);
+      const runtime::Compiled compiled = compile_with_lead(config, layout, phases, limits);
+      CHECK(limits.hold(peak_bytes(compiled.plan)));
+      if (peak) *peak = compiled.plan.device().peak_bytes;
+      return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+    };
+    uint64_t low = 0, high = 0, offloaded = 0;
+    const double none = predict({"memory.placement=device"}, &high), host = predict({"memory.placement=host"}, &low);
+    const double deepspeed = std::string(stage) == "0"
+                                 ? host
+                                 : predict({R"(zero_optimization.offload_optimizer={"device":"cpu"})"}, &offloaded);
+    double before = host;
+    for (uint64_t i = 0; i <= 8; ++i) {
+      const uint64_t budget = low + (high - low) * i / 8;
+      const double seconds = predict({"memory.device_budget_bytes=" + std::to_string(budget)});
+      INFO("stage " << stage << ", budget " << i << ": " << seconds << " s, all on the host " << host
+                    << " s, on the device " << none << " s, DeepSpeed's " << deepspeed << " s from " << offloaded
+                    << " bytes");
+      CHECK(seconds <= before * 1.01);
+      if (offloaded > 0 && budget >= offloaded) CHECK(seconds <= deepspeed * 1.01);
+      before = seconds;
+    }
+    CHECK(before == none);
+  }
+}
+
+}  // namespace zrt::place_test

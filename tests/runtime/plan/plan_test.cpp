@@ -1,0 +1,496 @@
+#include "runtime/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/config/presets.h"
+#include "runtime/plan/memory_over_time.h"
+#include "runtime/plan/setup.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+
+namespace zrt::plan_test {
+
+using namespace zrt;
+using namespace zrt::runtime;
+using core::Category;
+
+namespace {
+
+const char* const base = R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
+  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576, "placement": "device", "recompute": "none"},
+  "model": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocab": 2048, "tied": true}})";
+
+// A plan and what it refers to.
+struct Planned {
+  Config config;
+  models::Model model;
+  Layout layout;
+  Plan plan;
+};
+
+std::unique_ptr<Planned> planned(const std::vector<std::string>& sets, int ranks,
+                                 const std::optional<Cluster>& cluster = {}) {
+  auto p = std::make_unique<Planned>();
+  p->config = parse_config(base, "plan.json", sets, ranks);
+  p->model = make_model(p->config.model);
+  p->layout = make_layout(p->config, p->model);
+  p->plan = make_plan(p->config, p->layout, training_phases(p->config, "init"), cluster);
+  return p;
+}
+
+bool moves(const Suggestion& suggestion) {
+  return suggestion.changes.front().first == "memory.placement";
+}
+
+// Without the suggestion that what must stay on the device need not, which stands first.
+std::unique_ptr<Planned> planned_in_place(const std::vector<std::string>& sets, int ranks,
+                                          const std::optional<Cluster>& cluster = {}) {
+  auto p = planned(sets, ranks, cluster);
+  std::erase_if(p->plan.suggestions, moves);
+  return p;
+}
+
+const TierPlan& device(const Planned& p) {
+  return p.plan.groups.at(0).compiled.plan.device();
+}
+
+uint64_t states(const Planned& p, Category category) {
+  return device(p).model_states[static_cast<size_t>(category)];
+}
+
+uint64_t all_states(const Planned& p) {
+  return states(p, Category::weights) + states(p, Category::grads) + states(p, Category::master) +
+         states(p, Category::moment1) + states(p, Category::moment2);
+}
+
+Cluster a_cluster(uint64_t device_bytes) {
+  Cluster cluster = find_cluster("dgx-a100");
+  cluster.tier_bytes[0] = device_bytes;
+  return cluster;
+}
+
+// The overrides and the ranks that a suggestion asks for.
+std::unique_ptr<Planned> followed(const Suggestion& suggestion, std::vector<std::string> sets, int ranks,
+                                  const std::optional<Cluster>& cluster = {}) {
+  for (const auto& [key, value] : suggestion.changes) {
+    if (key == "ranks") {
+      ranks = std::stoi(value);
+    } else {
+      sets.push_back(key + "=" + value);
+    }
+  }
+  return planned(sets, ranks, cluster);
+}
+
+bool changes_only(const Suggestion& suggestion, const std::vector<std::string>& keys) {
+  return std::all_of(suggestion.changes.begin(), suggestion.changes.end(), [&](const auto& change) {
+    return std::find(keys.begin(), keys.end(), change.first) != keys.end();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("planned communication is what the counters of a run find") {
+  struct Case {
+    int ranks, stage;
+    uint32_t accumulation, every;
+    bool adafactor;
+    Grouping groups = {};
+  };
+  std::vector<Case> cases;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (auto [accumulation, every] : {std::pair{1u, 1u}, {4u, 1u}, {4u, 2u}, {4u, 4u}}) {
+      cases.push_back({2, stage, accumulation, every, false});
+    }
+    cases.push_back({1, stage, 2, 1, true});
+    cases.push_back({4, stage, 2, 1, true});
+    cases.push_back({4, stage, 2, 1, false, {2, true}});
+  }
+  for (const Case& c : cases) {
+    const models::Model model = testing::make_toy(3, 12, 17, 5, c.ranks == 4, c.stage == 2);
+    testing::Setting s;
+    s.ranks = c.ranks, s.stage = c.stage, s.accumulation = c.accumulation, s.reduce_every = c.every;
+    s.unit_elements = 100, s.bucket = 250, s.steps = 3, s.compute = core::DType::bf16;
+    if (c.adafactor) s.optimizer = optimizer::AdafactorParams{};
+    Layout layout = testing::make_layout(model, s);
+    layout.groups = c.groups;
+    Compiled compiled = compile(layout, testing::phases_of(s));
+    CommBytes bytes = comm_bytes(compiled.set, compiled.set.program("step"), layout);
+    for (auto& [kind, count] : bytes) count *= 3;
+    const auto measured = testing::run_compiled(layout, std::move(compiled), s).comm;
+    CAPTURE(c.ranks, c.stage, c.accumulation, c.every, c.adafactor, c.groups.hierarchical);
+    for (const OpKind kind :
+         {OpKind::gather, OpKind::reduce_grad, OpKind::gather_grad, OpKind::share_control, OpKind::share_sums}) {
+      const auto found = measured.find(kind);
+      const auto planned = bytes.find(kind);
+      CAPTURE(op_kind_name(kind));
+      CHECK((found == measured.end() ? 0 : found->second.bytes) == (planned == bytes.end() ? 0 : planned->second));
+    }
+  }
+}
+
+TEST_CASE("the states of all ranks are the model's, whatever the number of ranks and the stage") {
+  for (const int ranks : {1, 2, 4, 8}) {
+    for (const int stage : {0, 1, 2, 3}) {
+      const auto p = planned({fmt::format("zero_optimization.stage={}", stage), "train_batch_size=64"}, ranks);
+      CAPTURE(ranks, stage);
+      const auto n = static_cast<uint64_t>(ranks);
+      const auto elements = static_cast<uint64_t>(p->model.parameters() + p->layout.units.padding());
+      const auto held = [&](Category category, int from) { return states(*p, category) * (stage >= from ? n : 1); };
+      CHECK(held(Category::weights, 3) == elements * 2);
+      CHECK(held(Category::master, 1) == elements * 4);
+      CHECK(held(Category::moment1, 1) == elements * 4);
+      CHECK(held(Category::moment2, 1) == elements * 4);
+      CHECK(held(Category::grads, 2) == elements * 4);
+    }
+  }
+}
+
+TEST_CASE("stages 1 and 2 differ by the gradients that the other ranks hold") {
+  const auto first = planned({"parallel.reduce_every=1"}, 4);
+  const auto second = planned({"zero_optimization.stage=2"}, 4);
+  CHECK(all_states(*first) - all_states(*second) == states(*first, Category::grads) / 4 * 3);
+}
+
+TEST_CASE("tied and untied models differ by one embedding") {
+  for (const int stage : {0, 3}) {
+    const std::string set = fmt::format("zero_optimization.stage={}", stage);
+    const auto tied = planned({set}, 2), untied = planned({set, "model.tied=false"}, 2);
+    CHECK(untied->model.parameters() - tied->model.parameters() == 2048 * 256);
+    const uint64_t bytes = 2 + 4 + 12;  // bf16, with gradients summed in fp32
+    CHECK(all_states(*untied) - all_states(*tied) == 2048 * 256 * bytes / (stage == 3 ? 2 : 1));
+  }
+}
+
+TEST_CASE("initialisation is one of the phases, and every category has its bytes") {
+  const auto p = planned({"run.checkpoint_interval=5", R"(data.validation="held-out")"}, 2);
+  std::vector<std::string> phases;
+  for (const PhasePeak& phase : p->plan.groups[0].phases) {
+    phases.push_back(phase.phase);
+    CHECK(phase.live_bytes >= all_states(*p));
+    CHECK(phase.live_bytes <= device(*p).live_peak_bytes);
+    CHECK((phase.phase == device(*p).peak_phase) == (phase.live_bytes == device(*p).live_peak_bytes));
+  }
+  CHECK(std::vector<std::string>(phases.begin(), phases.begin() + 5) ==
+        std::vector<std::string>{"init", "step", "export", "save", "eval"});
+  CHECK(std::accumulate(device(*p).categories.begin(), device(*p).categories.end(), uint64_t{0}) ==
+        device(*p).live_peak_bytes);
+  CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes > 0);
+}
+
+TEST_CASE("planning twice gives the same plan") {
+  CHECK(to_json(planned({}, 4, a_cluster(1 << 30))->plan) == to_json(planned({}, 4, a_cluster(1 << 30))->plan));
+}
+
+TEST_CASE("a budget that holds the plan fits, one byte less does not") {
+  const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
+  CHECK(planned_in_place({fmt::format("memory.device_budget_bytes={}", peak)}, 2)->plan.fits);
+  const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", peak - 1)}, 2);
+  CHECK_FALSE(p->plan.fits);
+  CHECK_FALSE(p->plan.suggestions.empty());
+  CHECK(planned_in_place({}, 2, a_cluster(peak))->plan.fits);
+  CHECK_FALSE(planned_in_place({}, 2, a_cluster(peak - 1))->plan.fits);
+}
+
+TEST_CASE("ranks of a host share its memory, and of two limits the smaller counts") {
+  Cluster cluster = a_cluster(1000);
+  cluster.tier_bytes[1] = 8000;
+  const auto host = [&](int ranks) {
+    return memory_limits(parse_config(base, "plan.json", {"train_batch_size=null"}, ranks), &cluster)
+        .of(core::Tier::host)
+        ->bytes;
+  };
+  CHECK(host(1) == 8000);
+  CHECK(host(4) == 2000);
+  CHECK(host(8) == 1000);
+  CHECK(host(64) == 1000);
+  for (const int64_t budget : {500, 2000}) {
+    const Config config = parse_config(base, "plan.json", {fmt::format("memory.device_budget_bytes={}", budget)}, 2);
+    Limits limits = memory_limits(config, &cluster);
+    CHECK(limits.of(core::Tier::device)->bytes == (budget == 500 ? 500 : 1000));
+    CHECK(limits.of(core::Tier::device)->from ==
+          (budget == 500 ? "memory.device_budget_bytes" : "a device of dgx-a100"));
+  }
+}
+
+TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic and the time it states") {
+  const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
+  for (const double part : {0.97, 0.8, 0.5}) {
+    const auto bytes = static_cast<uint64_t>(part * static_cast<double>(peak));
+    const std::vector<std::string> sets{fmt::format("memory.device_budget_bytes={}", bytes)};
+    for (const bool timed : {false, true}) {
+      const auto cluster = timed ? std::optional(a_cluster(uint64_t{1} << 40)) : std::nullopt;
+      const auto p = planned_in_place(sets, 2, cluster);
+      CAPTURE(part, timed, peak, plan_text(p->plan));
+      REQUIRE_FALSE(p->plan.suggestions.empty());
+      double cost = 0;
+      for (const Suggestion& suggestion : p->plan.suggestions) {
+        CAPTURE(suggestion.options());
+        CHECK(suggestion.cost >= cost);
+        cost = suggestion.cost;
+        const auto then = followed(suggestion, sets, 2, cluster);
+        CHECK(then->plan.fits);
+        CHECK(peak_bytes(then->plan.groups[0].compiled.plan) == suggestion.peaks);
+        CHECK(total(then->plan.groups[0].comm) == suggestion.comm_bytes);
+        if (timed) CHECK(then->plan.groups[0].step->seconds == *suggestion.seconds_per_step);
+        // The same samples go into a step, unless it says otherwise.
+        const bool batch = std::any_of(suggestion.changes.begin(), suggestion.changes.end(),
+                                       [](const auto& change) { return change.first == "train_batch_size"; });
+        CHECK((then->config.batch.train == 32 || batch));
+      }
+    }
+  }
+}
+
+TEST_CASE("each change is as small as it can be") {
+  const auto peak_with = [](const std::vector<std::string>& sets) {
+    return device(*planned_in_place(sets, 8)).peak_bytes;
+  };
+  const auto find = [](uint64_t budget, const std::vector<std::string>& keys) {
+    const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", budget)}, 8);
+    const auto found = std::find_if(p->plan.suggestions.begin(), p->plan.suggestions.end(),
+                                    [&](const Suggestion& s) { return changes_only(s, keys); });
+    CAPTURE(budget, keys, plan_text(p->plan));
+    REQUIRE(found != p->plan.suggestions.end());
+    return *found;
+  };
+  const uint64_t at_two = peak_with({"zero_optimization.stage=2"});
+  CHECK(find(at_two, {"zero_optimization.stage"}).changes[0].second == "2");
+  // A quarter of the microbatch suffices, or half of it; twice as much as it says would not.
+  const uint64_t at_one = peak_with({"train_micro_batch_size_per_gpu=1", "train_batch_size=32"});
+  const Suggestion smaller = find(at_one, {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"});
+  const int64_t micro = std::stoll(smaller.changes[0].second);
+  CHECK(micro <= 2);
+  if (micro < 2) CHECK(peak_with({"train_micro_batch_size_per_gpu=2", "train_batch_size=32"}) > at_one);
+}
+
+TEST_CASE("where one change is not enough several are suggested together, and no budget is made up") {
+  // What the strongest of all on these ranks need, and a byte less.
+  const std::vector<std::string> all{"zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
+                                     "zero_optimization.overlap_comm=false"};
+  const uint64_t least = device(*planned_in_place(all, 2)).peak_bytes;
+  const auto p = planned_in_place({fmt::format("memory.device_budget_bytes={}", least)}, 2);
+  REQUIRE_FALSE(p->plan.suggestions.empty());
+  for (const Suggestion& suggestion : p->plan.suggestions) {
+    CHECK(suggestion.changes.size() >= 2);
+    CHECK(suggestion.peaks[0] <= least);
+  }
+  const auto none = planned_in_place({"memory.device_budget_bytes=1000"}, 2);
+  CHECK_FALSE(none->plan.fits);
+  CHECK(none->plan.suggestions.empty());
+  CHECK(plan_text(none->plan).find("use a smaller model, or more memory") != std::string::npos);
+}
+
+TEST_CASE("of changes that are suggested together none can be left out") {
+  // The microbatch and what keeps the batch as it is are one change, and so are the ranks and that.
+  const std::vector<std::vector<std::string>> changes{{"ranks", "gradient_accumulation_steps", "train_batch_size"},
+                                                      {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"},
+                                                      {"zero_optimization.stage"},
+                                                      {"zero_optimization.overlap_comm"},
+                                                      {"memory.unit_bytes"},
+                                                      {"parallel.reduce_every"}};
+  int together = 0, with_ranks = 0, doubled = 0;
+  for (const int stage : {0, 1, 3}) {
+    for (const int64_t budget : {12000000, 16000000, 20000000, 24000000, 30000000}) {
+      const std::vector<std::string> sets{fmt::format("zero_optimization.stage={}", stage),
+                                          "zero_optimization.overlap_comm=true", "memory.unit_bytes=4194304",
+                                          fmt::format("memory.device_budget_bytes={}", budget)};
+      const auto p = planned_in_place(sets, 2);
+      for (const Suggestion& suggestion : p->plan.suggestions) {
+        CAPTURE(stage, budget, suggestion.options());
+        // Nor would a larger microbatch do.
+        Suggestion larger = suggestion;
+        for (auto& [key, value] : larger.changes) {
+          if (key == "train_micro_batch_size_per_gpu") value = std::to_string(2 * std::stoll(value)), ++doubled;
+          if (key == "gradient_accumulation_steps") value = std::to_string(std::stoll(value) / 2);
+        }
+        const bool smaller = std::any_of(larger.changes.begin(), larger.changes.end(),
+                                         [](const auto& one) { return one.first == "train_micro_batch_size_per_gpu"; });
+        const bool even = std::none_of(larger.changes.begin(), larger.changes.end(),
+                                       [](const auto& one) { return one.second == "0"; });
+        if (smaller && even) CHECK_FALSE(followed(larger, sets, 2)->plan.fits);
+        for (const auto& change : changes) {
+          Suggestion less = suggestion;
+          std::erase_if(less.changes, [&](const auto& one) {
+            return std::find(change.begin(), change.end(), one.first) != change.end();
+          });
+          const bool has = std::any_of(suggestion.changes.begin(), suggestion.changes.end(),
+                                       [&](const auto& one) { return one.first == change[0]; });
+          if (!has || less.changes.empty()) continue;
+          ++together, with_ranks += change[0] == "ranks";
+          CAPTURE(change[0]);
+          bool fits = false;
+          try {
+            fits = followed(less, sets, 2)->plan.fits;
+          } catch (const core::ConfigError&) {
+            // Without it the batch does not come out even.
+          }
+          CHECK_FALSE(fits);
+        }
+      }
+    }
+  }
+  CHECK(together >= 10);
+  CHECK(with_ranks >= 1);
+  CHECK(doubled >= 1);
+}
+
+TEST_CASE("of changes that are suggested together each is as small as it can be") {
+  const auto peak = [](int micro, int ranks) {
+    return device(*planned_in_place({"zero_optimization.stage=3", "model.layers=8", "model.sequence=384",
+                                     "zero_optimization.overlap_comm=false", "train_batch_size=65536",
+                                     fmt::format("train_micro_batch_size_per_gpu={}", micro)},
+                                    ranks))
+        .peak_bytes;
+  };
+  const uint64_t budget = peak(2, 4);
+  REQUIRE(peak(1, 2) > budget);    // the smallest microbatch alone
+  REQUIRE(peak(4, 256) > budget);  // more ranks alone
+  const auto p = planned_in_place(
+      {"zero_optimization.stage=3", "model.layers=8", "model.sequence=384", "zero_optimization.overlap_comm=false",
+       "train_batch_size=65536", fmt::format("memory.device_budget_bytes={}", budget)},
+      2);
+  REQUIRE(p->plan.suggestions.size() == 1);
+  CHECK(p->plan.suggestions[0].options() == "--ranks 4 --set train_micro_batch_size_per_gpu=2");
+}
+
+TEST_CASE("more ranks are suggested where states are cut among them") {
+  const uint64_t at_eight =
+      device(*planned_in_place({"zero_optimization.stage=3", "memory.unit_bytes=65536"}, 8)).peak_bytes;
+  const auto p = planned_in_place(
+      {"zero_optimization.stage=3", "memory.unit_bytes=65536", fmt::format("memory.device_budget_bytes={}", at_eight)},
+      2);
+  const auto found = std::find_if(p->plan.suggestions.begin(), p->plan.suggestions.end(), [](const Suggestion& s) {
+    return s.changes[0] == std::pair<std::string, std::string>{"ranks", "8"};
+  });
+  REQUIRE(found != p->plan.suggestions.end());
+  CHECK(found->options().find("--ranks 8") != std::string::npos);
+}
+
+TEST_CASE("copies for checkpoints are given up where the host tier is short, by a plan and by a run") {
+  const std::vector<std::string> saving{"run.checkpoint_interval=5"};
+  const auto with = [&](const std::string& set) { return planned({saving[0], set}, 2); };
+  const auto unlimited = planned(saving, 2);
+  CHECK(unlimited->plan.saves == "background");
+  CHECK(planned({}, 2)->plan.saves.empty());
+  const uint64_t needed = unlimited->plan.groups[0].compiled.plan.host().peak_bytes;
+  for (const uint64_t budget : {needed, needed - 1}) {
+    const auto p = with(fmt::format("memory.host_budget_bytes={}", budget));
+    const bool copies = budget == needed;
+    CHECK(p->plan.fits);
+    CHECK(p->plan.saves == (copies ? "background" : "foreground"));
+    CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == (copies ? needed : 0));
+    CHECK((plan_text(p->plan).find("while training stands still") == std::string::npos) == copies);
+    const Compiled run = compile_within_budget(p->config, p->layout, training_phases(p->config, "init"));
+    CHECK(run.set.xxh3() == p->plan.groups[0].compiled.set.xxh3());
+    CHECK(run.set.has("save") == copies);
+  }
+}
+
+TEST_CASE("no state leaves a tier to make room for copies") {
+  std::vector<std::string> sets{"zero_optimization.stage=1", "memory.nvme_path=scratch", "memory.placement=host"};
+  const uint64_t host = planned(sets, 2)->plan.groups[0].compiled.plan.host().peak_bytes;
+  sets.push_back("run.checkpoint_interval=5");
+  sets.push_back(fmt::format("memory.host_budget_bytes={}", host + 1000));
+  const auto p = planned(sets, 2);
+  CHECK(p->plan.fits);
+  CHECK(p->plan.saves == "foreground");
+  CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == host);
+  CHECK(p->plan.groups[0].compiled.plan.tiers[2].peak_bytes == 0);
+}
+
+TEST_CASE("a run that may not move is told what would fit if it might") {
+  const uint64_t peak = device(*planned({}, 2)).peak_bytes;
+  const std::string budget = "memory.device_budget_bytes=" + std::to_string(peak * 3 / 4);
+  const auto p = planned({budget}, 2);
+  REQUIRE_FALSE(p->plan.fits);
+  REQUIRE_FALSE(p->plan.suggestions.empty());
+  CHECK(std::count_if(p->plan.suggestions.begin(), p->plan.suggestions.end(), moves) == 1);
+  const auto moved = planned({budget, "memory.placement=auto"}, 2);
+  CHECK(moved->plan.fits);
+}
+
+TEST_CASE("the refusal of a run says what its plan says") {
+  const auto p = planned({"memory.device_budget_bytes=40000000"}, 2);
+  REQUIRE_FALSE(p->plan.fits);
+  std::string refusal;
+  try {
+    compile_within_budget(p->config, p->layout, training_phases(p->config, "init"));
+  } catch (const core::MemoryError& error) {
+    refusal = error.what();
+  }
+  CHECK(refusal.find("memory.device_budget_bytes is 40000000 bytes") == 0);
+  CHECK(refusal.find(suggestions_text(p->plan.suggestions)) != std::string::npos);
+  CHECK(plan_text(p->plan).find(suggestions_text(p->plan.suggestions)) != std::string::npos);
+}
+
+TEST_CASE("a million ranks are planned, all of them reported") {
+  const auto p = planned({"train_batch_size=null", "gradient_accumulation_steps=1", "zero_optimization.stage=3"},
+                         1 << 20, find_cluster("dgx-a100"));
+  REQUIRE(p->plan.groups.size() == 1);
+  CHECK(p->plan.groups[0].first == 0);
+  CHECK(p->plan.groups[0].last == (1 << 20) - 1);
+  CHECK(plan_text(p->plan).find("ranks 0–1048575, all alike") != std::string::npos);
+  // A run of as many threads is still refused.
+  CHECK_THROWS_AS(check_run(p->config), core::ConfigError);
+}
+
+TEST_CASE("memory over the time of a serialized step has the planned peak, at its op") {
+  for (const char* stage : {"0", "1", "2", "3"}) {
+    for (const char* every : {"1", "2", "4"}) {
+      const auto p = planned({std::string("zero_optimization.stage=") + stage,
+                              std::string("parallel.reduce_every=") + every, "zero_optimization.overlap_comm=false"},
+                             2);
+      const ProgramSet& set = p->plan.groups[0].compiled.set;
+      const Program& step = set.program("step");
+      std::vector<SimulatedOp> timeline;
+      for_each_execution(step, ~0u, [&](OpId op, uint32_t iteration) {
+        const auto at = static_cast<double>(timeline.size());
+        timeline.push_back({op, iteration, at, at + 1});
+      });
+      const auto points = memory_over_time(set, step, timeline, core::Tier::device);
+      const auto highest = std::max_element(points.begin(), points.end(), [](const auto& a, const auto& b) {
+        return total(a.categories) < total(b.categories);
+      });
+      CAPTURE(stage, every);
+      const auto peak = std::find_if(p->plan.groups[0].phases.begin(), p->plan.groups[0].phases.end(),
+                                     [](const PhasePeak& phase) { return phase.phase == "step"; });
+      CHECK(total(highest->categories) == peak->live_bytes);
+      CHECK(step.ops[timeline.at(static_cast<size_t>(highest->seconds)).op].name == peak->op);
+      // Only what is kept is left.
+      core::CategoryBytes kept{};
+      for (const Buffer& buffer : set.buffers) {
+        const bool counts = buffer.tier == core::Tier::device && buffer.life != Life::transient;
+        if (counts) kept[static_cast<size_t>(buffer.category)] += buffer.bytes * buffer.slots;
+      }
+      CHECK(points.back().categories == kept);
+    }
+  }
+}
+
+TEST_CASE("a page stays small however long the step, and shows its ops") {
+  for (const char* batch : {"32", "16384"}) {
+    const auto p = planned({std::string("train_batch_size=") + batch}, 2, find_cluster("dgx-a100"));
+    const std::string page = plan_page(p->plan);
+    CAPTURE(batch);
+    CHECK(page.size() < 2000000);
+    CHECK(page.find("forward h.0, microbatch 0") != std::string::npos);
+    CHECK(page.find("reduce ") != std::string::npos);
+    CHECK(page.find("Live bytes of the device tier") != std::string::npos);
+  }
+  const auto p = planned({}, 2);
+  CHECK(plan_page(p->plan).find("The axes count ops") != std::string::npos);
+}
+
+TEST_CASE("llama-3b, a yardstick of benchmarks, has three billion parameters and heads of 128") {
+  const ModelConfig& preset = *find_preset("llama-3b");
+  CHECK(make_model(preset).parameters() == 3015355392);
+  CHECK(preset.hidden / preset.heads == 128);
+}
+
+}  // namespace zrt::plan_test

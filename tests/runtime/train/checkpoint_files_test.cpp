@@ -1,0 +1,381 @@
+// Files of a checkpoint: safetensors, rectangles, manifest, commit. Nothing here trains.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <random>
+
+#include "catch.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/train/checkpoint/shard.h"
+#include "runtime/train/checkpoint/store.h"
+#include "runtime/train/checkpoint/tensor_set.h"
+#include "temporary_folder.h"
+
+namespace zrt::checkpoint_files_test {
+
+using namespace zrt;
+using namespace zrt::runtime::checkpoint;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string slurp(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void spill(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const core::DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+int64_t product(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Two tensors, cut over `ranks` at odd places, committed as step `step`.
+fs::path make_checkpoint(const fs::path& store, int64_t step, int ranks, float base = 0) {
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> tensors{{"a.weight", {7, 5}}, {"b.bias", {11}}};
+  const fs::path folder = begin_checkpoint(store, step);
+  Manifest manifest;
+  manifest.step = step;
+  manifest.samples = step * 4;
+  manifest.optimizer = "Adam";
+  manifest.model = {{"type", "toy"}};
+  manifest.control = {{"updates", step}};
+  manifest.made_by = {{"ranks", ranks}};
+  std::vector<std::vector<float>> values;
+  for (const auto& [name, shape] : tensors) {
+    values.emplace_back(static_cast<size_t>(product(shape)));
+    std::iota(values.back().begin(), values.back().end(), base);
+  }
+  for (int r = 0; r < ranks; ++r) {
+    std::vector<Run> runs;
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      const int64_t n = product(tensors[t].second), begin = n * r / ranks, end = n * (r + 1) / ranks;
+      runs.push_back({tensors[t].first, tensors[t].second, begin, end - begin, core::Form::f32,
+                      reinterpret_cast<const std::byte*>(values[t].data() + begin)});
+    }
+    uint64_t bytes = 0;
+    for (const auto& [name, record] : write_shard(folder, r, runs)) {
+      manifest.files[name] = record;
+      bytes += record.bytes;
+    }
+    CHECK(shard_bytes(runs) >= bytes);
+    for (Run& run : runs) run.tensor = "exp_avg." + run.tensor;
+    for (const auto& [name, record] : write_shard(folder / "optimizer", r, runs)) {
+      manifest.files["optimizer/" + name] = record;
+    }
+  }
+  commit_checkpoint(store, folder, manifest);
+  return store / ("step_" + std::to_string(step));
+}
+
+std::vector<fs::path> weight_files(const fs::path& checkpoint) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(checkpoint)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  return files;
+}
+
+}  // namespace
+
+TEST_CASE("Any run of a tensor is cut into rectangles that cover it once, in order") {
+  for (const std::vector<int64_t>& shape :
+       {std::vector<int64_t>{}, {1}, {6}, {3, 4}, {1, 5}, {5, 1}, {2, 3, 4}, {2, 1, 3, 2}}) {
+    const int64_t size = product(shape);
+    for (int64_t begin = 0; begin <= size; ++begin) {
+      for (int64_t end = begin; end <= size; ++end) {
+        const auto rectangles = cut_run(shape, begin, end);
+        CHECK(rectangles.size() <= most_rectangles(shape.size()));
+        int64_t next = begin;
+        for (const Rectangle& r : rectangles) {
+          common_runs(shape, r, 0, size, [&](int64_t at, int64_t within, int64_t count) {
+            CHECK(within == 0);
+            CHECK(at == next);
+            next += count;
+          });
+        }
+        CHECK(next == end);
+      }
+    }
+  }
+}
+
+TEST_CASE("A rectangle that is no single run, as a column shard is, gives its runs in order") {
+  std::vector<std::array<int64_t, 3>> runs;
+  common_runs(std::vector<int64_t>{3, 4}, {{0, 1}, {3, 2}}, 2, 11, [&](int64_t at, int64_t within, int64_t count) {
+    runs.push_back({at, within, count});
+  });
+  CHECK(runs == std::vector<std::array<int64_t, 3>>{{2, 1, 1}, {5, 2, 2}, {9, 4, 2}});
+}
+
+TEST_CASE("What any number of ranks writes is read back at any place, whatever the cuts") {
+  for (int ranks : {1, 2, 3, 4, 9}) {
+    const testing::TemporaryFolder folder;
+    const fs::path checkpoint = make_checkpoint(folder.path, 3, ranks, 100);
+    CHECK(verify_checkpoint(checkpoint).step == 3);
+    const TensorSet set(checkpoint, weight_files(checkpoint));
+    CHECK(set.names() == std::vector<std::string>{"a.weight", "b.bias"});
+    CHECK(set.shape("a.weight") == std::vector<int64_t>{7, 5});
+    for (int64_t begin = 0; begin < 35; ++begin) {
+      std::vector<float> part(static_cast<size_t>(35 - begin));
+      set.read("a.weight", begin, part);
+      for (size_t i = 0; i < part.size(); ++i)
+        CHECK(part[i] == 100 + static_cast<float>(begin) + static_cast<float>(i));
+    }
+  }
+}
+
+TEST_CASE("A safetensors file has the reference writer's order, padding and metadata") {
+  SafetensorsHeader header;
+  header.tensors = {{"z", "F32", {2}, 0, 0}, {"b", "BF16", {3}, 0, 0}, {"a", "F32", {}, 0, 0}, {"i", "I64", {1}, 0, 0}};
+  const std::string text = lay_out(header);
+  CHECK(text.size() % 8 == 0);
+  CHECK(
+      text.substr(8, text.find('}', 200) - 8)
+          .find(
+              R"({"__metadata__":{"format":"pt"},"i":{"dtype":"I64","shape":[1],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[],"data_offsets":[8,12]},"z":)") ==
+      0);
+  const SafetensorsHeader back = parse_header(std::string_view(text).substr(8), 8 + 4 + 8 + 6, "x");
+  CHECK(back.tensors.back().name == "b");
+}
+
+TEST_CASE("A malformed safetensors header is refused with the file, the tensor and what is wrong") {
+  const auto refuse = [](const std::string& json, uint64_t bytes, const std::string& words) {
+    INFO(json);
+    const std::string text = message([&] { parse_header(json, bytes, "file.safetensors"); });
+    CHECK(text.find("file.safetensors: ") == 0);
+    CHECK(text.find(words) != std::string::npos);
+  };
+  const std::string ok = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
+  CHECK(message([&] { parse_header("{" + ok + "}   ", 8, "x"); }).empty());
+  CHECK(message([&] { parse_header("{}      ", 0, "x"); }).empty());
+  CHECK(message([&] { parse_header(R"({"e":{"dtype":"F32","shape":[0,5],"data_offsets":[0,0]}})", 0, "x"); }).empty());
+  refuse("", 0, "'{'");
+  refuse(" {}", 0, "'{'");
+  refuse("[]", 0, "'{'");
+  refuse("{", 0, "JSON");
+  refuse("{\"\xff\":1}", 0, "JSON");
+  refuse("{" + ok + "," + ok + "}", 8, "twice");
+  refuse("{" + ok + "}", 9, "9 bytes");
+  refuse("{" + ok + "}", 7, "7 bytes");
+  refuse("{" + ok + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[12,16]}})", 16, "starts at byte 12");
+  refuse("{" + ok + R"(,"b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", 8, "starts at byte 4");
+  refuse(R"({"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", 8, "do not fit");
+  refuse(R"({"a":{"dtype":"F31","shape":[2],"data_offsets":[0,8]}})", 8, "dtype");
+  refuse(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "shape");
+  refuse(R"({"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", 8, "shape");
+  refuse(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", 0, "do not fit");
+  refuse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", 8, "do not fit");
+  refuse(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", 8, "exactly");
+  refuse(R"({"__metadata__":{"format":1}})", 0, "no string");
+  refuse(R"({"a":[[[[[[[[[[1]]]]]]]]]]})", 0, "nested");
+}
+
+TEST_CASE("Every truncation of a shard is detected by size, with and without its hash") {
+  const testing::TemporaryFolder folder;
+  const fs::path checkpoint = make_checkpoint(folder.path, 1, 2);
+  const fs::path shard = weight_files(checkpoint).front();
+  const auto whole = fs::file_size(shard);
+  const std::string contents = slurp(shard);
+  for (uint64_t size = 0; size < whole; ++size) {
+    spill(shard, contents.substr(0, size));
+    const std::string text = message([&] { verify_checkpoint(checkpoint, false); });
+    CHECK(text.find(shard.filename().string()) != std::string::npos);
+    CHECK(text.find("truncated") != std::string::npos);
+    CHECK(!message([&] { SafetensorsFile file(shard); }).empty());
+  }
+}
+
+TEST_CASE("1,000 flipped bits in payloads and 10,000 in headers and manifests are all detected") {
+  const testing::TemporaryFolder folder;
+  const fs::path checkpoint = make_checkpoint(folder.path, 1, 2);
+  std::mt19937 random(1);
+  const auto files = weight_files(checkpoint);
+  const auto flip = [&](const fs::path& path, uint64_t from, uint64_t to) {
+    const std::string whole = slurp(path);
+    std::string broken = whole;
+    const uint64_t at = from + random() % (std::min<uint64_t>(to, whole.size()) - from);
+    broken[at] = static_cast<char>(broken[at] ^ (1 << random() % 8));
+    spill(path, broken);
+    const std::string text = message([&] { verify_checkpoint(checkpoint); });
+    // Whoever skips the hashes still meets no crash.
+    message([&] {
+      const TensorSet set(checkpoint, files);
+      for (const std::string& name : set.names()) {
+        std::vector<float> values(1);
+        if (product(set.shape(name)) > 0) set.read(name, 0, values);
+      }
+    });
+    spill(path, whole);
+    return !text.empty();
+  };
+  int missed = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const fs::path& file = files[random() % files.size()];
+    uint64_t header = 0;
+    std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), 8);
+    missed += !flip(file, 8 + header, ~0ull);
+  }
+  for (int i = 0; i < 10000; ++i) {
+    const bool manifest = i % 2 == 0;
+    const fs::path& file = manifest ? checkpoint / manifest_name : files[random() % files.size()];
+    uint64_t header = 0;
+    std::ifstream(file, std::ios::binary).read(reinterpret_cast<char*>(&header), 8);
+    missed += !flip(file, 0, manifest ? ~0ull : 8 + header);
+  }
+  CHECK(missed == 0);
+  CHECK(message([&] { verify_checkpoint(checkpoint); }).empty());
+}
+
+TEST_CASE("A manifest with a valid hash but bad contents is refused") {
+  Manifest good;
+  good.optimizer = "Adam";
+  good.model = good.control = good.made_by = Json::object();
+  good.files["shard.safetensors"] = {8, "0123456789abcdef"};
+  CHECK(parse_manifest(format_manifest(good), "m").files.size() == 1);
+  for (const char* name : {"../x", "/etc/passwd", "a/../b", ".hidden", "a//b", "a/", ""}) {
+    Manifest bad = good;
+    bad.files[name] = {8, "0123456789abcdef"};
+    INFO(name);
+    CHECK(message([&] { parse_manifest(format_manifest(bad), "m"); }).find("plain names") != std::string::npos);
+  }
+  Manifest bad = good;
+  bad.files["x"] = {8, "0123"};
+  CHECK(message([&] { parse_manifest(format_manifest(bad), "m"); }).find("16 digits") != std::string::npos);
+  bad = good;
+  bad.step = -1;
+  CHECK(!message([&] { parse_manifest(format_manifest(bad), "m"); }).empty());
+}
+
+TEST_CASE("The newest checkpoint that is whole is chosen, and why newer ones are not is told") {
+  const testing::TemporaryFolder folder;
+  make_checkpoint(folder.path, 10, 2);
+  make_checkpoint(folder.path, 20, 2);
+  make_checkpoint(folder.path, 30, 2);
+  std::vector<std::string> why;
+  const auto newest = [&] { return newest_valid(folder.path, [&](const std::string& text) { why.push_back(text); }); };
+  CHECK(newest()->step == 30);
+  fs::resize_file(weight_files(folder.path / "step_30").front(), 100);
+  fs::remove(folder.path / "step_20" / manifest_name);
+  CHECK(newest()->step == 10);
+  REQUIRE(why.size() == 2);
+  CHECK(why[0].find("truncated") != std::string::npos);
+  CHECK(why[1].find("manifest.json") != std::string::npos);
+  CHECK(find_checkpoint(folder.path) == folder.path / "step_10");
+  fs::remove_all(folder.path / "step_10");
+  CHECK(!newest());
+  CHECK(message([&] { find_checkpoint(folder.path); }).find("truncated") != std::string::npos);
+}
+
+TEST_CASE("A checkpoint that is named is read whole before it is taken: one changed bit is refused with the file") {
+  const testing::TemporaryFolder folder;
+  const fs::path checkpoint = make_checkpoint(folder.path, 10, 2);
+  CHECK(find_checkpoint(checkpoint) == checkpoint);
+  for (const fs::path& folder_of_files : {checkpoint, checkpoint / "optimizer"}) {
+    const fs::path file = weight_files(folder_of_files).front();
+    const std::string whole = slurp(file);
+    std::string changed = whole;
+    changed.back() = static_cast<char>(changed.back() ^ 1);
+    spill(file, changed);
+    const std::string error = message([&] { find_checkpoint(checkpoint); });
+    CHECK(error.find(file.string()) != std::string::npos);
+    CHECK(error.find("it is corrupt") != std::string::npos);
+    spill(file, whole);
+  }
+  CHECK(find_checkpoint(checkpoint) == checkpoint);
+}
+
+TEST_CASE("A stale or hostile `latest` changes nothing: it is a hint for people") {
+  const testing::TemporaryFolder folder;
+  make_checkpoint(folder.path, 10, 1);
+  CHECK(slurp(folder.path / "latest") == "step_10\n");
+  for (const std::string& text : {std::string("step_99\n"), std::string("../../etc"), std::string(1 << 20, 'x')}) {
+    spill(folder.path / "latest", text);
+    CHECK(newest_valid(folder.path, [](const std::string&) {})->step == 10);
+  }
+}
+
+TEST_CASE("A checkpoint of the same step is replaced as a whole") {
+  const testing::TemporaryFolder folder;
+  make_checkpoint(folder.path, 10, 2, 0);
+  const fs::path checkpoint = make_checkpoint(folder.path, 10, 3, 500);
+  CHECK(verify_checkpoint(checkpoint).made_by["ranks"] == 3);
+  std::vector<float> value(1);
+  TensorSet(checkpoint, weight_files(checkpoint)).read("b.bias", 0, value);
+  CHECK(value[0] == 500);
+  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);  // step_10 and latest
+}
+
+TEST_CASE("Old checkpoints go, the newest ones and the milestones stay, leftovers of a dead run go") {
+  const testing::TemporaryFolder folder;
+  for (int64_t step = 1; step <= 9; ++step) make_checkpoint(folder.path, step, 1);
+  prune_checkpoints(folder.path, 9, 2, 4);
+  std::vector<int64_t> left;
+  for (const Stored& stored : list_checkpoints(folder.path)) left.push_back(stored.step);
+  CHECK(left == std::vector<int64_t>{9, 8, 4});
+  begin_checkpoint(folder.path, 10);
+  fs::create_directories(folder.path / "step_x");
+  fs::create_directories(folder.path / "step_007");
+  remove_leftovers(folder.path);
+  CHECK(!fs::exists(folder.path / ".step_10.tmp"));
+  CHECK(list_checkpoints(folder.path).size() == 3);
+  CHECK(fs::exists(folder.path / "step_x"));
+}
+
+TEST_CASE("A run that went back behind broken checkpoints keeps what it saves") {
+  const testing::TemporaryFolder folder;
+  for (int64_t step : {4, 5, 6, 7, 20, 30}) make_checkpoint(folder.path, step, 1);
+  for (const char* broken : {"step_20", "step_30"}) {
+    fs::resize_file(weight_files(folder.path / broken).front(), 100);
+  }
+  prune_checkpoints(folder.path, 7, 2, 0);
+  std::vector<int64_t> left;
+  for (const Stored& stored : list_checkpoints(folder.path)) left.push_back(stored.step);
+  CHECK(left == std::vector<int64_t>{30, 20, 7, 6});
+  CHECK(newest_valid(folder.path, [](const std::string&) {})->step == 7);
+}
+
+TEST_CASE("A folder is one user's at a time") {
+  const testing::TemporaryFolder folder;
+  {
+    const core::FolderLock lock(folder.path);
+    CHECK(message([&] { core::FolderLock second(folder.path); }).find("another process") != std::string::npos);
+  }
+  CHECK(message([&] { core::FolderLock third(folder.path); }).empty());
+}
+
+TEST_CASE("A folder of checkpoints that cannot be read is not taken for an empty one") {
+  const testing::TemporaryFolder folder;
+  CHECK(list_checkpoints(folder.path / "none").empty());
+  // Root reads everything, but nobody follows a link in a circle.
+  fs::create_symlink("circle", folder.path / "circle");
+  CHECK(message([&] { list_checkpoints(folder.path / "circle"); }).find("cannot be listed") != std::string::npos);
+}
+
+TEST_CASE("A missing shard, or one of another checkpoint, is seen before a tensor is read") {
+  const testing::TemporaryFolder folder;
+  const fs::path checkpoint = make_checkpoint(folder.path, 1, 3);
+  auto files = weight_files(checkpoint);
+  std::sort(files.begin(), files.end());
+  auto fewer = files;
+  fewer.erase(fewer.begin());
+  CHECK(message([&] { TensorSet(checkpoint, fewer); }).find("add up") != std::string::npos);
+  auto twice = files;
+  twice[1] = twice[0];
+  CHECK(!message([&] { TensorSet(checkpoint, twice); }).empty());
+}
+
+}  // namespace zrt::checkpoint_files_test

@@ -1,0 +1,209 @@
+// A run that stops and goes on: the same bits on the same mesh, the same weights on any.
+#include <fstream>
+
+#include "catch.h"
+#include "runtime/toy_model.h"
+#include "runtime/train/checkpoint/reader.h"
+#include "runtime/train/saving_run.h"
+#include "temporary_folder.h"
+
+namespace zrt::checkpoint_resume_test {
+
+using namespace zrt;
+using testing::Setting;
+using Run = testing::SavingRun;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t batch = 12;  // samples per step, whatever the ranks
+
+Setting setting(int ranks, int stage, core::DType compute = core::DType::f32) {
+  Setting s;
+  s.ranks = ranks;
+  s.stage = stage;
+  s.compute = compute;
+  s.micro_batch = 1;
+  s.accumulation = static_cast<uint32_t>(batch / ranks);
+  s.unit_elements = 300;  // several units, with shards that end in mid row
+  s.overlap = stage == 3;
+  return s;
+}
+
+models::Model toy() {
+  return testing::make_toy(3, 12, 17, 5, false, false);
+}
+
+#if defined(__SANITIZE_THREAD__)
+constexpr int most_ranks = 2, further_steps = 3;
+#elif defined(__SANITIZE_ADDRESS__)
+constexpr int most_ranks = 4, further_steps = 3;
+#else
+constexpr int most_ranks = 4, further_steps = 50;
+#endif
+
+}  // namespace
+
+TEST_CASE("Going on from any step gives the bits of a run that did not stop") {
+  const models::Model model = toy();
+  for (auto compute : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const Setting s = setting(2, stage, compute);
+      const testing::TemporaryFolder folder;
+      std::string expected;
+      {
+        Run whole(model, s, folder.path, true);
+        for (int step = 0; step < 6; ++step) {
+          whole.steps(1);
+          whole.save();  // beside the next step
+        }
+        CHECK(whole.saved().error.empty());
+        expected = whole.hash();
+        for (int r = 0; r < 2; ++r) {
+          CHECK(whole.session().arena(r, core::Tier::host)->highest_touched() ==
+                whole.session().compiled().plan.host().peak_bytes);
+        }
+      }
+      for (int step = 1; step <= 6; ++step) {
+        INFO(core::dtype_name(compute) << ", stage " << stage << ", step " << step);
+        const runtime::checkpoint::Reader reader(folder.path / ("step_" + std::to_string(step)), true);
+        Run again(model, s, folder.path / "again", false, &reader);
+        again.steps(6 - step);
+        CHECK(again.hash() == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("A checkpoint of any ranks and stage loads on any other to the same weights, and 50 more steps agree") {
+  const models::Model model = toy();
+  std::vector<float> reference;
+  {
+    const testing::TemporaryFolder folder;
+    Run alone(model, setting(1, 0), folder.path, false);
+    alone.steps(10 + further_steps);
+    reference = alone.weights();
+  }
+  double worst = 0;
+  for (int ranks = 1; ranks <= most_ranks; ++ranks) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const testing::TemporaryFolder folder;
+      Run first(model, setting(ranks, stage), folder.path, stage % 2 == 1);
+      first.steps(10);
+      first.save();
+      REQUIRE(first.saved().error.empty());
+      const std::string hash = first.hash();
+      const runtime::checkpoint::Reader reader(folder.path / "step_10", true);
+      for (int other = 1; other <= most_ranks; ++other) {
+        for (int other_stage = 0; other_stage <= 3; ++other_stage) {
+          INFO(ranks << " ranks at stage " << stage << " to " << other << " at stage " << other_stage);
+          Run second(model, setting(other, other_stage), folder.path / "other", false, &reader);
+          CHECK(second.hash() == hash);
+          second.steps(further_steps);
+          worst = std::max(worst, testing::relative_l2(second.weights(), reference));
+        }
+      }
+    }
+  }
+  CHECK(worst < 1e-5);
+}
+
+TEST_CASE("Shards of groups, secondary shards and persistent units save and load like others") {
+  const models::Model model = toy();
+  for (auto compute : {core::DType::f32, core::DType::bf16}) {
+    for (bool background : {false, true}) {
+      for (runtime::Grouping groups :
+           {runtime::Grouping{1, false, false, false}, runtime::Grouping{2, false, false, true},
+            runtime::Grouping{2, true, true, false}}) {
+        for (int64_t persistence : {0, 20}) {
+          Setting s = setting(4, 3, compute);
+          s.groups = groups, s.persistence = persistence;
+          INFO(core::dtype_name(compute) << ", background " << background << ", replicated " << groups.replicated
+                                         << ", secondary " << groups.secondary << ", persistence " << persistence);
+          const testing::TemporaryFolder folder;
+          Run whole(model, s, folder.path, background);
+          whole.steps(2);
+          whole.save();
+          REQUIRE(whole.saved().error.empty());
+          const std::string saved = whole.hash();
+          whole.steps(2);
+          const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+          Run again(model, s, folder.path / "again", false, &reader);
+          CHECK(again.hash() == saved);
+          again.steps(2);
+          CHECK(again.hash() == whole.hash());
+          Run plain(model, setting(2, 1, compute), folder.path / "plain", false, &reader);
+          CHECK(plain.hash() == saved);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("What a save writes beside training is what the weights were when it was asked for") {
+  const models::Model model = toy();
+  const testing::TemporaryFolder folder;
+  Run run(model, setting(3, 3, core::DType::bf16), folder.path, true);
+  run.steps(2);
+  const std::vector<float> before = run.weights();
+  run.save();
+  run.steps(3);
+  REQUIRE(run.saved().error.empty());
+  const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+  size_t at = 0;
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    std::vector<float> values(static_cast<size_t>(param.elements()));
+    reader.read(param.name, 0, values);
+    for (float value : values) REQUIRE(value == before[at++]);
+  }
+  CHECK(reader.states()->names().size() == 2 * reader.weights().names().size());
+}
+
+TEST_CASE("A save that cannot be written is reported with its reason, and training goes on") {
+  const models::Model model = toy();
+  const testing::TemporaryFolder folder;
+  Run run(model, setting(2, 3), folder.path / "file", true);
+  std::ofstream(folder.path / "file") << "in the way";
+  run.steps(1);
+  run.save();
+  run.steps(2);
+  CHECK(run.saved().error.find("file") != std::string::npos);
+  fs::remove(folder.path / "file");
+  run.save();
+  CHECK(run.saved().error.empty());
+}
+
+TEST_CASE("States of any form and weights without a master go on as if they had not stopped") {
+  const models::Model model = testing::make_toy(2, 40, 83, 5, false, false);  // one parameter of one and a half blocks
+  for (auto moments : {optimizer::Moments::f32, optimizer::Moments::bf16, optimizer::Moments::int8}) {
+    for (bool master : {true, false}) {
+      for (bool background : {false, true}) {
+        for (int stage : {0, 3}) {
+          Setting s = setting(3, stage, core::DType::bf16);
+          s.master = master;
+          s.optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, moments};
+          INFO("moments " << static_cast<int>(moments) << ", master " << master << ", background " << background
+                          << ", stage " << stage);
+          const testing::TemporaryFolder folder;
+          Run whole(model, s, folder.path, background);
+          whole.steps(3);
+          whole.save();
+          REQUIRE(whole.saved().error.empty());
+          const std::string saved = whole.hash();
+          whole.steps(3);
+          const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
+          Run again(model, s, folder.path / "again", false, &reader);
+          CHECK(again.hash() == saved);
+          again.steps(3);
+          CHECK(again.hash() == whole.hash());
+          // Saved in fp32, they load on other ranks and into states of another form.
+          Run plain(model, setting(2, 1, core::DType::bf16), folder.path / "plain", false, &reader);
+          CHECK(plain.hash() == saved);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace zrt::checkpoint_resume_test

@@ -1,0 +1,164 @@
+// Directories that transformers wrote: imported, they give transformers' logits; exported again, the same tensors.
+#include "runtime/train/checkpoint/hugging_face.h"
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/config/config.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/exchange.h"
+#include "runtime/train/checkpoint/store.h"
+#include "runtime/train/resume.h"
+#include "temporary_folder.h"
+#include "tests/data_folder.h"
+
+namespace zrt::hugging_face_test {
+
+using namespace zrt;
+using namespace zrt::runtime::checkpoint;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path goldens = fs::path(zrt::test::data_folder()) / "hugging_face";
+
+runtime::Config config_of(const HuggingFaceModel& model) {
+  return runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(), "test", {}, 1);
+}
+
+// Logits of every position, token by token through the key/value cache.
+std::vector<std::vector<float>> logits_of(const runtime::Config& config, const fs::path& checkpoint,
+                                          const std::vector<int32_t>& tokens) {
+  const models::Model model = runtime::make_model(config.model);
+  runtime::Layout layout = runtime::make_layout(config, model);
+  layout.device = zrt::test::test_device();
+  const Reader reader(checkpoint, true);
+  runtime::require_tensors(reader, layout, false);
+  int32_t token = 0;
+  runtime::Session session(
+      layout, runtime::compile(layout, {"load", "decode"}), runtime::session_options(config),
+      {[&](int, uint32_t, int32_t* out, int32_t*) { out[0] = token; },
+       [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
+  session.run("load", {});
+  std::vector<std::vector<float>> result;
+  for (size_t position = 0; position < tokens.size(); ++position) {
+    token = tokens[position];
+    runtime::StepInputs inputs;
+    inputs.position = static_cast<int64_t>(position);
+    session.run("decode", inputs);
+    const std::vector<std::byte> output = session.executor(0).read("decode output of " + model.blocks.back()->name());
+    std::vector<float>& logits = result.emplace_back(config.model.vocab);
+    std::memcpy(logits.data(), output.data(), logits.size() * sizeof(float));
+  }
+  return result;
+}
+
+std::string message(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("GPT-2 and Llama directories of transformers import to the same logits within 1e-5") {
+  std::ifstream in(goldens / "logits.json");
+  const auto json = nlohmann::json::parse(in);
+  const auto tokens = json["tokens"].get<std::vector<int32_t>>();
+  for (const char* name : {"gpt2", "gpt2_untied", "llama", "llama_tied"}) {
+    INFO(name);
+    const testing::TemporaryFolder folder;
+    const HuggingFaceModel from = open_hugging_face(goldens / name);
+    const runtime::Config config = config_of(from);
+    const fs::path checkpoint = import_hugging_face(from, runtime::model_json(config), folder.path / "checkpoints");
+    const auto expected = json["logits"][name].get<std::vector<std::vector<double>>>();
+    const auto actual = logits_of(config, checkpoint, tokens);
+    double worst = 0;
+    for (size_t t = 0; t < tokens.size(); ++t) {
+      for (size_t v = 0; v < expected[t].size(); ++v) {
+        worst = std::max(worst, std::abs(static_cast<double>(actual[t][v]) - expected[t][v]));
+      }
+    }
+    CHECK(worst < 1e-5);
+
+    // Out again: the same bytes of every tensor, in one file or several.
+    for (uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{5000}}) {
+      const fs::path out = folder.path / ("export" + std::to_string(shard_bytes));
+      const auto files = export_hugging_face(Reader(checkpoint, true), out, {core::DType::f32, shard_bytes});
+      CHECK((files.size() > 2) == (shard_bytes == 5000));
+      const HuggingFaceModel again = open_hugging_face(out);
+      CHECK(again.model == from.model);
+      REQUIRE(again.names.size() == from.names.size());
+      for (size_t i = 0; i < from.names.size(); ++i) {
+        const auto& shape = from.tensors.shape(from.names[i].second);
+        CHECK(again.names[i].first == from.names[i].first);
+        CHECK(again.tensors.shape(again.names[i].second) == shape);
+        int64_t count = 1;
+        for (int64_t extent : shape) count *= extent;
+        std::vector<float> a(static_cast<size_t>(count)), b = a;
+        from.tensors.read(from.names[i].second, 0, a);
+        again.tensors.read(again.names[i].second, 0, b);
+        CHECK(a == b);
+      }
+    }
+  }
+}
+
+TEST_CASE("An export in bf16 rounds every weight once and says so in config.json") {
+  const testing::TemporaryFolder folder;
+  const HuggingFaceModel from = open_hugging_face(goldens / "llama");
+  const fs::path checkpoint =
+      import_hugging_face(from, runtime::model_json(config_of(from)), folder.path / "checkpoints");
+  export_hugging_face(Reader(checkpoint, true), folder.path / "out", {core::DType::bf16, 1u << 30});
+  const HuggingFaceModel again = open_hugging_face(folder.path / "out");
+  std::vector<float> a(24), b(24);
+  from.tensors.read("model.norm.weight", 0, a);
+  again.tensors.read("model.norm.weight", 0, b);
+  for (size_t i = 0; i < a.size(); ++i) CHECK(b[i] == core::to_float(core::to_bf16(a[i])));
+  std::ifstream in(folder.path / "out/config.json");
+  CHECK(nlohmann::json::parse(in)["torch_dtype"] == "bfloat16");
+  CHECK(message([&] {
+          export_hugging_face(Reader(checkpoint, true), folder.path / "out", {});
+        }).find("exists already") != std::string::npos);
+}
+
+TEST_CASE("A directory that zrt's models cannot be is refused with the key and what is legal") {
+  std::ifstream in(goldens / "llama/config.json");
+  const Json good = Json::parse(in);
+  CHECK(message([&] { from_hugging_face(good, "c"); }).empty());
+  const auto refuse = [&](const char* key, const Json& value) {
+    Json bad = good;
+    bad[key] = value;
+    INFO(key);
+    CHECK(message([&] { from_hugging_face(bad, "c"); }).find(key) != std::string::npos);
+  };
+  refuse("model_type", "bert");
+  refuse("hidden_act", "gelu");
+  refuse("attention_bias", true);
+  refuse("head_dim", 5);
+  refuse("hidden_size", "many");
+  refuse("rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2}});
+}
+
+TEST_CASE("An index that leads out of its folder is refused") {
+  const testing::TemporaryFolder folder;
+  fs::copy(goldens / "llama", folder.path / "llama");
+  const fs::path index = folder.path / "llama/model.safetensors.index.json";
+  std::ifstream in(index);
+  Json json = Json::parse(in);
+  for (const char* name : {"../x.safetensors", "/etc/passwd", ".", "a/b", ""}) {
+    json["weight_map"].begin().value() = name;
+    std::ofstream(index) << json.dump();
+    CHECK(message([&] { open_hugging_face(folder.path / "llama"); }).find("no plain file name") != std::string::npos);
+  }
+}
+
+}  // namespace zrt::hugging_face_test

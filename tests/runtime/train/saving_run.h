@@ -1,0 +1,97 @@
+// A run of the harness that is saved, and goes on from what another saved.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/train/checkpoint/reader.h"
+#include "runtime/train/checkpointer.h"
+#include "runtime/train/resume.h"
+#include "tests/runtime/harness.h"
+#include "tests/temporary_folder.h"
+
+namespace zrt::testing {
+
+// A session that can be stepped, saved and read.
+class SavingRun {
+ public:
+  SavingRun(const models::Model& model, const Setting& s, const std::filesystem::path& store, bool background,
+            const runtime::checkpoint::Reader* from = nullptr)
+      : setting_(s), layout_(make_layout(model, s)) {
+    std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
+    if (background) phases.push_back("save");
+    runtime::SessionHooks hooks;
+    hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      if (setting_.on_batch) setting_.on_batch(rank, step_, microbatch);
+      synthetic_batch(layout_, step_, rank, microbatch, tokens, targets);
+    };
+    if (from) {
+      hooks.load = [from](const std::string& name, int64_t begin, std::span<float> out) {
+        from->read(name, begin, out);
+      };
+      hooks.loads_states = true;
+      runtime::require_tensors(*from, layout_, true);
+    }
+    runtime::SessionOptions options = session_options(s);
+    options.nvme_path = scratch_.path.string();  // runs that live at once may not share it
+    session_ =
+        std::make_unique<runtime::Session>(layout_, runtime::compile(layout_, phases), std::move(options), hooks);
+    session_->run(phases.front(), {});
+    if (from) {
+      step_ = static_cast<uint32_t>(from->manifest().step);
+      const runtime::Persistent persistent = runtime::parse_control(from->manifest().control, "test");
+      for (int r = 0; r < s.ranks; ++r) session_->executor(r).control().persistent = persistent;
+    }
+    checkpointer_ =
+        std::make_unique<runtime::Checkpointer>(*session_, runtime::CheckpointOptions{store, 1000, 0, background},
+                                                [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
+  }
+  void steps(int count) {
+    for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {1e-2}});
+  }
+  void save() {
+    runtime::checkpoint::Manifest manifest;
+    manifest.step = step_;
+    manifest.optimizer = "AdamW";
+    manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
+    manifest.control = runtime::control_json(session_->executor(0).control().persistent);
+    checkpointer_->save(manifest);
+  }
+  runtime::SaveOutcome saved() {
+    checkpointer_->wait();
+    return outcome_;
+  }
+  std::string hash() { return session_->state_xxh3(); }
+  std::vector<float> weights() {
+    std::vector<float> all;
+    session_->export_weights([&](const models::Param& param, const float* values) {
+      all.insert(all.end(), values, values + param.elements());
+    });
+    return all;
+  }
+  runtime::Session& session() { return *session_; }
+  // Whether every rank's tiers hold exactly what was planned.
+  bool as_planned() {
+    const auto& tiers = session_->compiled().plan.tiers;
+    for (int r = 0; r < session_->local_count(); ++r) {
+      for (core::Tier tier : {core::Tier::device, core::Tier::host}) {
+        const core::Arena* arena = session_->arena(r, tier);
+        if ((arena ? arena->highest_touched() : 0) != tiers[static_cast<size_t>(tier)].peak_bytes) return false;
+      }
+      const offload::BlockFile* file = session_->file(r);
+      if ((file ? file->highest_written() : 0) != tiers[static_cast<size_t>(core::Tier::nvme)].peak_bytes) return false;
+    }
+    return true;
+  }
+
+ private:
+  TemporaryFolder scratch_;
+  Setting setting_;
+  runtime::Layout layout_;
+  uint32_t step_ = 0;
+  std::unique_ptr<runtime::Session> session_;
+  std::unique_ptr<runtime::Checkpointer> checkpointer_;
+  runtime::SaveOutcome outcome_;
+};
+
+}  // namespace zrt::testing

@@ -1,0 +1,310 @@
+// The supervisor over a run that a shell script plays: each start of it does what the next line of a plan says.
+#include "runtime/train/launch/supervisor.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "tests/catch.h"
+
+namespace zrt::supervisor_test {
+
+using namespace zrt::runtime;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Run {
+  fs::path path;
+  LaunchOptions options;
+  Run(const std::string& name, const std::vector<std::string>& plan)
+      : path(fs::temp_directory_path() / ("zrt_supervisor_" + name + "_" + std::to_string(getpid()))) {
+    fs::remove_all(path);
+    fs::create_directories(path);
+    std::ofstream file(path / "plan");
+    for (const std::string& line : plan) file << line << "\n";
+    options.command = {std::string(ZRT_SOURCE_DIR) + "/tests/runtime/train/fake_run.sh", path.string()};
+    options.out = path;
+    options.first_delay = options.longest_delay = Seconds(0.01);
+    options.hang_timeout = options.start_timeout = Seconds(60);
+  }
+  ~Run() { fs::remove_all(path); }
+
+  std::vector<std::string> lines(const std::string& name) const {
+    std::ifstream file(path / name);
+    std::vector<std::string> found;
+    for (std::string line; std::getline(file, line);) found.push_back(line);
+    return found;
+  }
+  size_t starts() const { return lines("pids").size(); }
+  std::vector<std::string> events() const {
+    std::vector<std::string> found;
+    for (const std::string& line : lines("events.jsonl")) {
+      const auto json = nlohmann::json::parse(line);
+      CHECK(json["time"] > 1e9);
+      found.push_back(json["event"]);
+    }
+    return found;
+  }
+  void await(const std::string& name) const {
+    for (int i = 0; i < 3000 && !fs::exists(path / name); ++i) usleep(10000);
+    REQUIRE(fs::exists(path / name));
+  }
+  // Until SIGSTOP has taken effect: the script writes its step before.
+  void await_stopped() const {
+    const std::string file = "/proc/" + lines("pids").at(0) + "/stat";
+    std::string stat;
+    for (int i = 0; i < 3000 && stat.find(") T ") == std::string::npos; ++i) {
+      usleep(10000);
+      std::getline(std::ifstream(file) >> std::ws, stat);
+    }
+    REQUIRE(stat.find(") T ") != std::string::npos);
+  }
+  // No process of the run is left, however it was ended.
+  void check_all_gone() const {
+    for (const char* name : {"pids", "sleepers"}) {
+      for (const std::string& pid : lines(name)) {
+        for (int i = 0; i < 500 && kill(std::stoi(pid), 0) == 0; ++i) usleep(10000);
+        const bool left = kill(std::stoi(pid), 0) == 0;
+        CHECK_FALSE(left);
+        if (left) kill(std::stoi(pid), SIGKILL);  // or it would outlive the test, and hold its output open
+      }
+    }
+  }
+};
+
+using Names = std::vector<std::string>;
+
+// Supervises in a process of its own, which the test may signal.
+pid_t supervise_in_child(const Run& run) {
+  const pid_t pid = fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) _exit(supervise(run.options).exit_code);
+  return pid;
+}
+
+int exit_code(pid_t pid) {
+  int status = 0;
+  REQUIRE(waitpid(pid, &status, 0) == pid);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+TEST_CASE("a run that succeeds is started once") {
+  const Run run("success", {"step:1 step:2 exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.restarts == 0);
+  CHECK(result.step == 2);
+  CHECK(result.lost_steps == 0);
+  CHECK(result.productive_seconds == 0.5);
+  CHECK(result.goodput() > 0);
+  CHECK(run.events() == Names{"start", "exit", "end"});
+}
+
+TEST_CASE("a run that dies is started again, by exit code or by signal") {
+  for (const char* death : {"exit:1", "kill:9", "kill:11"}) {
+    const Run run("crash", {std::string("step:1 step:2 ") + death, "step:2 step:3 exit:0"});
+    const LaunchResult result = supervise(run.options);
+    CHECK(result.exit_code == 0);
+    CHECK(result.restarts == 1);
+    CHECK(result.step == 3);
+    CHECK(result.lost_steps == 1);
+    CHECK(result.productive_seconds == 0.75);
+    CHECK(run.events() == Names{"start", "exit", "restart", "start", "exit", "end"});
+  }
+}
+
+TEST_CASE("lost steps are counted when a restarted run rewrites its metrics") {
+  const Run run("rewrite", {"step:1 step:2 step:3 exit:1", "keep:1 step:2 step:3 step:4 step:5 exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.step == 5);
+  CHECK(result.lost_steps == 2);
+  CHECK(result.productive_seconds == 1.25);
+}
+
+TEST_CASE("a run that hangs is killed with all it started, stopped or not, and started again") {
+  for (const char* hang : {"hang", "stop"}) {
+    Run run("hang", {std::string("step:1 ") + hang, "step:1 step:2 exit:0"});
+    run.options.hang_timeout = run.options.start_timeout = Seconds(4);
+    const LaunchResult result = supervise(run.options);
+    CHECK(result.exit_code == 0);
+    CHECK(result.restarts == 1);
+    CHECK(run.events() == Names{"start", "hang", "restart", "start", "exit", "end"});
+    run.check_all_gone();
+  }
+}
+
+TEST_CASE("signs of life between steps keep a slow run from being taken for one that hangs") {
+  Run run("slow", {"step:1 beats:60 exit:0"});
+  run.options.hang_timeout = Seconds(4);
+  CHECK(supervise(run.options).exit_code == 0);
+  CHECK(run.starts() == 1);
+}
+
+TEST_CASE("a run that hangs before its first step is given the start time-out") {
+  Run run("start", {"hang", "exit:0"});
+  run.options.hang_timeout = Seconds(0.1);
+  run.options.start_timeout = Seconds(4);
+  CHECK(supervise(run.options).exit_code == 0);
+  CHECK(run.lines("events.jsonl")[1].find("no sign of life for 4.0 s") != std::string::npos);
+}
+
+TEST_CASE("what a dead run left running is killed before the next start") {
+  const Run run("orphan", {"step:1 exit:1", "exit:0"});
+  {
+    std::ofstream script(run.path / "launcher.sh");  // leaves a stopped orphan in another session and dies
+    script << "setsid sh -c 'echo $$ >>" << (run.path / "sleepers").string() << "; kill -STOP $$' & sleep 0.2\n"
+           << "exec " << run.options.command[0] << " " << run.options.command[1] << "\n";
+  }
+  LaunchOptions options = run.options;
+  options.command = {"sh", (run.path / "launcher.sh").string()};
+  CHECK(supervise(options).exit_code == 0);
+  CHECK(run.lines("sleepers").size() == 2);
+  run.check_all_gone();
+}
+
+TEST_CASE("restarts that bring nothing end after max_restarts, with the run's code and nothing deleted") {
+  const Run run("loop", {"step:1 save:1 step:2 exit:7", "step:2 exit:7", "exit:7", "step:2 exit:7", "exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 7);
+  CHECK(result.restarts == 3);
+  CHECK(run.starts() == 4);
+  CHECK(result.reason.find("3 restarts in a row") != std::string::npos);
+  CHECK(fs::exists(run.path / "checkpoints/step_1"));
+  CHECK(run.lines("metrics.jsonl").size() == 4);
+  CHECK(run.events()[run.events().size() - 2] == "give_up");
+}
+
+TEST_CASE("a run that always hangs is given up too") {
+  Run run("loop_hang", {"hang", "hang", "hang"});
+  run.options.hang_timeout = run.options.start_timeout = Seconds(0.3);
+  run.options.max_restarts = 1;
+  CHECK(supervise(run.options).exit_code == 137);
+  CHECK(run.starts() == 2);
+}
+
+TEST_CASE("a newer step or checkpoint starts the count anew") {
+  const Run run("progress", {"step:1 exit:1", "exit:1", "exit:1", "step:2 exit:1", "exit:1", "save:3 exit:1", "exit:1",
+                             "exit:1", "step:4 exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.restarts == 8);
+}
+
+TEST_CASE("what ends before any rank has begun is not started again, and what failed after one had begun is") {
+  for (const char* death : {"exit:1", "exit:9", "kill:9"}) {
+    const Run run("early", {death, "step:1 exit:0"});
+    const LaunchResult result = supervise(run.options);
+    INFO(death);
+    CHECK(result.exit_code != 0);
+    CHECK(result.restarts == 0);
+    CHECK(!result.began);
+    CHECK(run.starts() == 1);
+    CHECK(result.reason.find("before any rank gave a sign of life") != std::string::npos);
+  }
+  const Run later("later", {"beats:1 exit:1", "exit:1", "step:1 exit:0"});
+  const LaunchResult result = supervise(later.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.began);
+  CHECK(later.starts() == 3);
+}
+
+TEST_CASE("refusals and programs that cannot be run are not started again") {
+  const Run refused("refused", {"exit:2", "exit:0"});
+  const LaunchResult result = supervise(refused.options);
+  CHECK(result.exit_code == 2);
+  CHECK(refused.starts() == 1);
+  Run missing("missing", {});
+  missing.options.command = {"/nonexistent/program"};
+  CHECK(supervise(missing.options).exit_code == 127);
+  CHECK(missing.events() == Names{"start", "exit", "end"});
+}
+
+TEST_CASE("a run that saved and stopped by itself is not started again") {
+  const Run run("preempted", {"step:1 exit:3", "exit:0"});
+  CHECK(supervise(run.options).exit_code == 3);
+  CHECK(run.starts() == 1);
+}
+
+TEST_CASE("SIGTERM and SIGINT are passed on, waited for, and the run's code passed through") {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const Run run("term", {"step:1 wait", "exit:0"});
+    const pid_t pid = supervise_in_child(run);
+    run.await("ready");
+    kill(pid, signal);
+    CHECK(exit_code(pid) == 3);
+    CHECK(run.starts() == 1);
+    CHECK(run.events() == Names{"start", "signal", "exit", "end"});
+    run.check_all_gone();
+  }
+}
+
+TEST_CASE("signals pass by a launcher that would die of them and reach the ranks it started") {
+  Run run("ranks", {"step:1 wait", "exit:0"});
+  run.options.command.insert(run.options.command.begin(), {"setsid", "--wait"});
+  run.options.rank_program = fs::canonical("/bin/sh");
+  const pid_t pid = supervise_in_child(run);
+  run.await("ready");
+  kill(pid, SIGTERM);
+  CHECK(exit_code(pid) == 3);
+  run.check_all_gone();
+}
+
+TEST_CASE("SIGUSR1 is passed on") {
+  const Run run("save", {"wait"});
+  const pid_t pid = supervise_in_child(run);
+  run.await("ready");
+  kill(pid, SIGUSR1);
+  CHECK(exit_code(pid) == 0);
+  CHECK(fs::exists(run.path / "checkpoints/step_9"));
+}
+
+TEST_CASE("a second SIGTERM kills a run that does not stop") {
+  const Run run("twice", {"step:1 stop", "exit:0"});
+  const pid_t pid = supervise_in_child(run);
+  run.await("metrics.jsonl");
+  run.await_stopped();
+  kill(pid, SIGTERM);
+  for (int i = 0; i < 3000 && run.events() != Names{"start", "signal"}; ++i) usleep(10000);
+  kill(pid, SIGTERM);
+  CHECK(exit_code(pid) == 137);
+  CHECK(run.starts() == 1);
+  run.check_all_gone();
+}
+
+TEST_CASE("SIGTERM between two starts ends it") {
+  Run run("between", {"step:1 exit:1", "exit:0"});
+  run.options.first_delay = run.options.longest_delay = Seconds(60);
+  const pid_t pid = supervise_in_child(run);
+  for (int i = 0; i < 3000 && (run.events().empty() || run.events().back() != "restart"); ++i) usleep(10000);
+  kill(pid, SIGTERM);
+  CHECK(exit_code(pid) == 143);
+  CHECK(run.starts() == 1);
+}
+
+TEST_CASE("a supervisor that is killed takes the run with it") {
+  const Run run("killed", {"step:1 wait"});
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the orphan can be seen to end
+  const pid_t pid = supervise_in_child(run);
+  run.await("ready");
+  kill(pid, SIGKILL);
+  CHECK(exit_code(pid) == 137);
+  const pid_t child = std::stoi(run.lines("pids").at(0));
+  int status = 0;
+  pid_t ended = 0;
+  for (int i = 0; i < 500 && ended == 0; ++i) {
+    ended = waitpid(child, &status, WNOHANG);
+    usleep(10000);
+  }
+  CHECK(ended == child);
+  if (ended == 0) kill(child, SIGKILL);
+}
+
+}  // namespace zrt::supervisor_test

@@ -1,0 +1,189 @@
+// What a run writes step by step: event files, CSV files, and its own lines.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/config/config.h"
+#include "runtime/train/telemetry/csv_monitor.h"
+#include "runtime/train/telemetry/event_file.h"
+#include "runtime/train/telemetry/records.h"
+#include "temporary_folder.h"
+#include "tests/data_folder.h"
+
+namespace zrt::telemetry_test {
+
+using namespace zrt;
+using namespace zrt::runtime;
+
+namespace {
+
+std::string read(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry.path());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+size_t records_in(const std::string& bytes) {
+  size_t count = 0;
+  for (size_t at = 0; at < bytes.size(); ++count) {
+    uint64_t length = 0;
+    REQUIRE(at + 16 <= bytes.size());
+    std::memcpy(&length, bytes.data() + at, 8);
+    REQUIRE(at + 16 + length <= bytes.size());
+    CHECK(bytes.compare(at, 16 + length, event_record(bytes.substr(at + 12, length))) == 0);
+    at += 16 + length;
+  }
+  return count;
+}
+
+StepMetrics metrics(int64_t step, double loss) {
+  StepMetrics m;
+  m.step = step, m.loss = loss, m.grad_norm = 2, m.lr = 0.5, m.tokens = 100, m.step_seconds = 0.25;
+  return m;
+}
+
+Config config(const std::filesystem::path& folder) {
+  Config config;
+  config.tensorboard = {true, (folder / "board").string(), "job"};
+  config.csv_monitor = {true, (folder / "csv").string(), "job"};
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("The checksum is CRC-32C") {
+  CHECK(crc32c("") == 0);
+  CHECK(crc32c("123456789") == 0xe3069283u);
+  CHECK(crc32c(std::string(32, '\0')) == 0x8a9136aau);
+}
+
+TEST_CASE("Events are the bytes that TensorBoard's own writer makes of them") {
+  std::string text;
+  for (int i = 0; i < 70; ++i) text += "é";
+  const std::vector<Scalar> scalars{{"Train/Samples/lr", 3e-4}, {"Train/Samples/train_loss", INFINITY}, {text, -0.0}};
+  const std::string bytes = event_record(version_event(1700000000.5)) +
+                            event_record(restart_event(1700000001.25, 300)) +
+                            event_record(scalar_event(1700000002, 5000000000, scalars));
+  CHECK(bytes == read(zrt::test::data_folder() + "/tensorboard_events.bin"));
+}
+
+TEST_CASE("Every start of a run has an event file of its own, after those before it") {
+  const testing::TemporaryFolder folder;
+  const std::vector<Scalar> scalars{{"Train/Samples/train_loss", 1.5}};
+  { EventFile(folder.path / "a/b", 0).add(8, scalars); }
+  const auto first = files_of(folder.path / "a/b");
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].filename().string().starts_with("events.out.tfevents."));
+  CHECK(records_in(read(first[0])) == 3);
+  {
+    EventFile second(folder.path / "a/b", 8);
+    second.add(16, scalars);
+    second.add(24, scalars);
+    CHECK(second.error().empty());
+  }
+  const auto both = files_of(folder.path / "a/b");
+  REQUIRE(both.size() == 2);
+  CHECK(both[0] == first[0]);
+  CHECK(records_in(read(both[1])) == 4);
+  std::ofstream(folder.path / "file") << "x";
+  CHECK_THROWS_AS(EventFile(folder.path / "file", 0), core::DataError);
+}
+
+TEST_CASE("Rows beyond the checkpoint that a run goes on from are dropped from its CSV files") {
+  const testing::TemporaryFolder folder;
+  const auto add = [](CsvMonitor& csv, int64_t samples, double loss) {
+    const std::vector<Scalar> scalars{{"Train/Samples/train loss", loss}};
+    csv.add(samples, scalars);
+    CHECK(csv.error().empty());
+  };
+  const auto file = folder.path / "Train_Samples_train_loss.csv";
+  {
+    CsvMonitor csv(folder.path, 0);
+    add(csv, 8, 3.25);
+    add(csv, 16, NAN);
+    add(csv, 24, 1);
+  }
+  CHECK(read(file) == "step,train loss\n8,3.25\n16,nan\n24,1\n");
+  {
+    std::ofstream(file, std::ios::app) << "32,0.";  // cut in two by a crash, and beyond anyway
+    CsvMonitor csv(folder.path, 16);
+    add(csv, 24, 2);
+    add(csv, 32, 1.5);
+  }
+  CHECK(read(file) == "step,train loss\n8,3.25\n16,nan\n24,2\n32,1.5\n");
+  CsvMonitor csv(folder.path, 0);
+  add(csv, 8, 4);
+  CHECK(read(file) == "step,train loss\n8,4\n");
+}
+
+TEST_CASE("A file that takes no more is tried again with the next record, whole") {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder.path / "file") << "";
+  // Writing to a full device fails; truncating it, too.
+  AppendFile full("/dev/full", 0);
+  full.add("a\n");
+  CHECK(full.error().find("/dev/full: cannot be written: No space left") == 0);
+  AppendFile good(folder.path / "file", 0);
+  good.add("a\n");
+  good.add("b\n");
+  CHECK(good.error().empty());
+  CHECK(read(folder.path / "file") == "a\nb\n");
+  CHECK_THROWS_AS(AppendFile(folder.path / "none", 0), core::DataError);
+}
+
+TEST_CASE("Steps and evaluations reach every file that the configuration asks for, under DeepSpeed's names") {
+  const testing::TemporaryFolder folder;
+  Evaluation evaluation;
+  evaluation.loss = 3.5, evaluation.tokens = 10, evaluation.prefix = "held\nout";
+  {
+    RunRecords records(config(folder.path), folder.path, 0, 0);
+    for (int64_t step = 1; step <= 4; ++step) records.step(metrics(step, 5.0 - static_cast<double>(step)), step * 8);
+    records.evaluated(2, 16, evaluation);
+    records.evaluated(4, 32, evaluation);
+    CHECK(records.new_error().empty());
+  }
+  CHECK(read(folder.path / "csv/job/Train_Samples_train_loss.csv") == "step,train_loss\n8,4\n16,3\n24,2\n32,1\n");
+  CHECK(read(folder.path / "csv/job/Train_Samples_lr.csv").find("\n32,0.5\n") != std::string::npos);
+  CHECK(read(folder.path / "csv/job/Train_Samples_tokens_per_second.csv").find("\n8,400\n") != std::string::npos);
+  CHECK(read(folder.path / "csv/job/Train_Samples_eval_loss.csv") == "step,eval_loss\n16,3.5\n32,3.5\n");
+  CHECK_FALSE(std::filesystem::exists(folder.path / "csv/job/Train_Samples_loss_scale.csv"));
+  const auto board = files_of(folder.path / "board/job");
+  REQUIRE(board.size() == 1);
+  CHECK(records_in(read(board[0])) == 2 + 4 + 2);
+  {
+    Config half = config(folder.path);
+    half.precision.compute = core::DType::f16;
+    RunRecords records(half, folder.path, 3, 24);
+    CHECK(records.last_loss() == 2);
+    records.step(metrics(4, 0.5), 32);
+  }
+  CHECK(read(folder.path / "csv/job/Train_Samples_loss_scale.csv") == "step,loss_scale\n32,1\n");
+  CHECK(read(folder.path / "csv/job/Train_Samples_train_loss.csv") == "step,train_loss\n8,4\n16,3\n24,2\n32,0.5\n");
+  std::ifstream lines(folder.path / "evaluations.jsonl");
+  std::string line;
+  REQUIRE(std::getline(lines, line));
+  CHECK(nlohmann::json::parse(line)["step"] == 2);
+  CHECK(nlohmann::json::parse(line)["loss"] == 3.5);
+  CHECK_FALSE(std::getline(lines, line));  // that of step 4 was dropped with the step
+}
+
+TEST_CASE("Monitors that are not enabled leave nothing") {
+  const testing::TemporaryFolder folder;
+  Config none = config(folder.path);
+  none.tensorboard.enabled = none.csv_monitor.enabled = false;
+  RunRecords(none, folder.path, 0, 0).step(metrics(1, 1), 8);
+  CHECK(files_of(folder.path).size() == 2);
+}
+
+}  // namespace zrt::telemetry_test

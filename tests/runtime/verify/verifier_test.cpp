@@ -1,0 +1,373 @@
+#include "runtime/verify/verifier.h"
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/verify/checks.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/toy_model.h"
+#include "tests/runtime/verify/mutate.h"
+
+namespace zrt::verifier_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using runtime::Access;
+using runtime::Op;
+using runtime::OpId;
+using runtime::Role;
+using runtime::Use;
+
+namespace {
+
+// A compiled toy step of two ranks with everything verified, to be broken.
+struct Fixture {
+  models::Model model = make_toy(3, 12, 17, 5, false, false);
+  runtime::Layout layout;
+  runtime::ProgramSet set;
+
+  explicit Fixture(int stage = 3, uint32_t accumulation = 6, uint32_t every = 1) {
+    Setting s;
+    s.ranks = 2, s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.overlap = true;
+    s.unit_elements = 100, s.bucket = 200;
+    layout = make_layout(model, s);
+    set = runtime::compile(layout, {"init", "step", "eval", "export"}).set;
+  }
+  Fixture(const Fixture&) = delete;
+
+  runtime::Program& step() { return program_of(set, "step"); }
+  Op& op(std::string_view name) { return step().ops[find_op(step(), name)]; }
+  // The op of the repeated segment.
+  Op& repeated(std::string_view name) {
+    for (const runtime::Segment& segment : step().segments) {
+      if (segment.repeat == 1) continue;
+      for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+        if (step().ops[id].name == name) return step().ops[id];
+      }
+    }
+    throw std::runtime_error("no repeated op " + std::string(name));
+  }
+  runtime::Buffer& buffer(std::string_view name) {
+    return *std::find_if(set.buffers.begin(), set.buffers.end(), [&](const auto& b) { return b.name == name; });
+  }
+  Access& access(Op& op, Role role) {
+    return *std::find_if(op.accesses.begin(), op.accesses.end(), [&](const Access& a) { return a.role == role; });
+  }
+  void check_meaning() {
+    runtime::verification::check_meaning(set, step(), layout, runtime::verification::Families(set, layout));
+  }
+  // The verifier's message; all parts must be in it.
+  void rejects(const std::vector<std::string>& parts) const {
+    std::string error;
+    try {
+      runtime::verify(set, layout);
+    } catch (const core::ProgramError& e) {
+      error = e.what();
+    }
+    INFO("message: " << error);
+    for (const std::string& part : parts) {
+      INFO("missing: " << part);
+      CHECK(error.find(part) != std::string::npos);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a compiled program passes") {
+  for (int stage = 0; stage < 4; ++stage) {
+    Fixture f(stage);
+    CHECK_NOTHROW(runtime::verify(f.set, f.layout));
+  }
+}
+
+TEST_CASE("an op that reads a buffer before it is written is rejected") {
+  SECTION("because two ops were swapped") {
+    Fixture f;
+    swap_ops(f.step(), find_op(f.step(), "forward linear.0"), find_op(f.step(), "forward linear.1"));
+    f.rejects({"'forward linear.1'", "'output of linear.0'", "before it is written"});
+  }
+  SECTION("because the write is missing") {
+    Fixture f;
+    drop_op(f.step(), find_op(f.step(), "gather linear.1.weight for forward linear.1"));
+    f.rejects({"'forward linear.1'", "'gathered linear.1.weight for forward linear.1'", "before it is written"});
+  }
+  SECTION("because another buffer took its bytes") {
+    Fixture f;
+    f.buffer("output of linear.2").offset = f.buffer("output of linear.0").offset;
+    f.rejects({"'backward linear.1'", "'output of linear.0'", "another buffer took its bytes"});
+  }
+  SECTION("because the op asks for the wrong buffer") {
+    Fixture f;
+    const Access late = f.access(f.op("backward head"), Role::d_input);
+    f.access(f.op("forward linear.1"), Role::input).buffer = late.buffer;
+    f.rejects({"'forward linear.1'", "'gradient of output of linear.2'", "before it is written"});
+  }
+}
+
+TEST_CASE("an op whose reduction, backward or batch is missing is rejected") {
+  SECTION("reduction") {
+    Fixture f;
+    drop_op(f.step(), find_op(f.step(), "reduce linear.1.weight"));
+    f.rejects({"'reduce linear.1.weight'", "'grad of linear.1.weight'", "before it is written"});
+  }
+  SECTION("reduction of a later window") {
+    Fixture f;
+    OpId id = 0;
+    for (OpId i = 0; i < f.step().ops.size(); ++i) id = f.step().ops[i].name == "reduce linear.1.weight" ? i : id;
+    drop_op(f.step(), id);
+    f.rejects({"gradient of 'linear.1.weight'"});
+  }
+  SECTION("backward") {
+    Fixture f;
+    drop_op(f.step(), find_op(f.step(), "backward linear.1"));
+    f.rejects({"'reduce linear.1.weight'", "'local grad of linear.1.weight'", "before it is written"});
+  }
+  SECTION("batch of the later microbatches") {
+    Fixture f;
+    const runtime::Segment& segment = f.step().segments.at(2);
+    OpId id = segment.first;
+    while (f.step().ops[id].kind != runtime::OpKind::load_batch) ++id;
+    drop_op(f.step(), id);
+    f.rejects({"'backward head' (turn 0)", "'targets'", "another buffer took its bytes", "'gather linear.1.bias"});
+    // Where its bytes are still there, they are of another microbatch.
+    const uint64_t behind = f.set.bytes(core::Tier::device) + 2 * core::red_zone_bytes;
+    f.buffer("tokens").offset = behind;
+    f.buffer("targets").offset = behind + f.buffer("tokens").stride();
+    f.set.arena_bytes[0] = behind + 2 * f.buffer("tokens").stride();
+    f.rejects({"'forward embed'", "'tokens'", "microbatch 1", "'batch' (turn 0) wrote microbatch 0"});
+  }
+}
+
+TEST_CASE("a slot that does not exist is rejected, also when only a late turn reaches it") {
+  Fixture f;
+  SECTION("in the first turn") {
+    f.access(f.op("forward linear.1"), Role::input).slot = {1, 0};
+    f.rejects({"'forward linear.1'", "'output of linear.0'", "slot 1 of 1 does not exist"});
+  }
+  SECTION("in the last turn") {
+    REQUIRE(f.step().segments.at(2).repeat == 4);
+    const runtime::BufferId id = f.access(f.repeated("batch"), Role::tokens).buffer;
+    f.set.buffers[id].slots = 3;
+    for (Op& op : f.step().ops) {
+      for (Access& access : op.accesses) {
+        if (access.buffer == id && op.microbatch.step == 1) access.slot = {0, 1};
+      }
+    }
+    f.rejects({"'batch'", "'tokens'", "slot 3 of 3 does not exist"});
+  }
+}
+
+TEST_CASE("bytes that two buffers need at once are rejected") {
+  Fixture f;
+  SECTION("a state and a transient buffer, even where no program uses both") {
+    f.buffer("eval tokens").offset = f.buffer("exp_avg of head.weight").offset;
+    f.rejects({"'exp_avg of head.weight'", "'eval tokens'", "kept between programs"});
+  }
+  SECTION("two buffers of one op") {
+    f.buffer("forward workspace of linear.0").offset = f.buffer("output of embed").offset;
+    f.rejects({"'forward linear.0'", "'forward workspace of linear.0'", "'output of embed'"});
+  }
+  SECTION("a buffer behind the arena") {
+    f.buffer("output of linear.0").offset = f.set.bytes(core::Tier::device);
+    f.rejects({"'output of linear.0'", "behind the arena"});
+  }
+}
+
+TEST_CASE("ops that are not ordered are rejected with both ops and the buffer") {
+  Fixture f;
+  SECTION("a read on another lane than its write") {
+    f.op("forward embed").waits.clear();
+    f.rejects({"'forward embed'", "'tokens'", "'batch'", "a wait is missing"});
+  }
+  SECTION("a write on another lane than a read before it") {
+    f.repeated("batch").waits.clear();
+    f.rejects({"'batch'", "'tokens'", "'backward embed'", "a wait is missing"});
+  }
+}
+
+TEST_CASE("weights that an update left in parts are brought together before any other program reads them") {
+  Fixture f(1);
+  SECTION("by a program of its own") {
+    std::erase_if(f.set.programs, [](const runtime::Program& program) { return program.phase == "refresh"; });
+    f.rejects({"'eval'", "'forward embed'", "'update embed.weight' of a program before", "a gather is missing"});
+  }
+  SECTION("all of them") {
+    runtime::Program& refresh = program_of(f.set, "refresh");
+    REQUIRE(refresh.ops.size() > 1);
+    drop_op(refresh, 0);
+    f.rejects({"'refresh'", "'weight of embed.weight'", "'update embed.weight'", "not whole"});
+  }
+  SECTION("by the next step itself") {
+    drop_op(f.step(), find_op(f.step(), "gather updated linear.1.weight"));
+    f.rejects({"'step'", "'forward linear.1'", "'update linear.1.weight' of a program before"});
+  }
+}
+
+TEST_CASE("a buffer that is smaller than its ops need is rejected") {
+  Fixture f;
+  f.buffer("forward workspace of linear.0").bytes -= 1;
+  f.rejects({"'forward linear.0'", "uses 200 bytes", "'forward workspace of linear.0'", "has 199"});
+}
+
+TEST_CASE("references that lead nowhere are rejected") {
+  Fixture f;
+  SECTION("wait") {
+    f.op("forward embed").waits.push_back(5000);
+    f.rejects({"'forward embed'", "waits for op 5000"});
+  }
+  SECTION("lane") {
+    f.op("forward embed").lane = 4;
+    f.rejects({"'forward embed'", "lane 4 of 4"});
+  }
+  SECTION("buffer") {
+    f.op("forward embed").accesses.front().buffer = 5000;
+    f.rejects({"'forward embed'", "buffer 5000"});
+  }
+}
+
+TEST_CASE("gradients are defined once and then added to") {
+  SECTION("a backward that overwrites what another microbatch left") {
+    Fixture f(2, 4, 4);
+    OpId last = 0;
+    for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
+    f.step().ops[last].accumulate[0] = 0;
+    f.rejects({"'backward linear.1'", "add to", "linear.1.weight"});
+  }
+  SECTION("a reduction before the last backward of its window") {
+    Fixture f(2, 4, 4);
+    OpId last = 0;
+    for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
+    swap_ops(f.step(), last, find_op(f.step(), "reduce linear.1.weight"));
+    // With the waits that order the two, only the count is wrong.
+    CHECK_THROWS_WITH(f.check_meaning(),
+                      Catch::Contains("'reduce linear.1.weight' (turn 0)") &&
+                          Catch::Contains("reduces the gradient of 'linear.1.weight' after 3 backwards, the last of "
+                                          "them 'backward linear.1' (turn 0); a window has 4"));
+  }
+  SECTION("a reduction that adds to what the step before left") {
+    Fixture f;
+    f.op("reduce linear.1.weight").accumulate[0] = 1;
+    f.rejects({"'reduce linear.1.weight'", "define", "linear.1.weight"});
+  }
+}
+
+TEST_CASE("a program that leaves a state without a value is rejected") {
+  Fixture f;
+  runtime::Program& init = program_of(f.set, "init");
+  drop_op(init, find_op(init, "init linear.1.weight"));
+  f.rejects({"'init'", "of linear.1.weight'", "without a value"});
+}
+
+TEST_CASE("ranks whose collectives differ are rejected with both calls") {
+  Fixture one, other;
+  CHECK_NOTHROW(runtime::verify_collectives({&one.set, &other.set}));
+  auto rejects = [&](const std::vector<std::string>& parts) {
+    std::string error;
+    try {
+      runtime::verify_collectives({&one.set, &one.set, &other.set});
+    } catch (const core::ProgramError& e) {
+      error = e.what();
+    }
+    INFO(error);
+    for (const std::string& part : parts) CHECK(error.find(part) != std::string::npos);
+  };
+  SECTION("order") {
+    swap_ops(other.step(), find_op(other.step(), "gather linear.0.weight for forward linear.0"),
+             find_op(other.step(), "gather linear.0.bias for forward linear.0"));
+    rejects({"ranks 0 and 2", "comm:dp", "'step'", "gather linear.0.weight", "gather linear.0.bias"});
+  }
+  SECTION("size") {
+    other.buffer("local grad of linear.1.weight").bytes += 64;
+    rejects({"ranks 0 and 2", "reduce linear.1.weight"});
+  }
+  SECTION("one missing at the end") {
+    other.step().segments.back().count = 0;
+    rejects({"ranks 0 and 2", "'share control", "'none'"});
+  }
+  SECTION("a missing program") {
+    other.set.programs.pop_back();
+    rejects({"ranks 0 and 2", "4 and 3 programs"});
+  }
+}
+
+TEST_CASE("phases that do not exist or cannot be compiled are refused") {
+  const models::Model model = make_toy(1, 12, 17, 5, false, false);
+  Setting s;
+  s.compute = core::DType::bf16;
+  const runtime::Layout layout = make_layout(model, s);
+  CHECK_THROWS_AS(runtime::compile(layout, {"init", "train"}), core::ProgramError);
+  // Without training there are no fp32 weights to save.
+  CHECK_THROWS_AS(runtime::compile(layout, {"init", "export"}), core::ProgramError);
+  CHECK_NOTHROW(runtime::compile(layout, {"init", "eval"}));
+  const runtime::Compiled compiled = runtime::compile(layout, {"init", "eval"});
+  CHECK_THROWS_AS(compiled.set.program("step"), core::ProgramError);
+}
+
+TEST_CASE("a program of many layers and microbatches stays small") {
+  const models::Model model = make_toy(96, 12, 17, 5, false, false);
+  auto compile = [&](int stage, uint32_t microbatches, uint32_t every) {
+    Setting s;
+    s.ranks = 8, s.stage = stage, s.accumulation = microbatches, s.reduce_every = every, s.overlap = true;
+    const runtime::Layout layout = make_layout(model, s);
+    return runtime::compile(layout, {"init", "step", "eval", "export"});
+  };
+  const runtime::Compiled many = compile(3, 64, 1);
+  const size_t ops = many.set.program("step").ops.size();
+  CAPTURE(ops);
+  // Three microbatches written out, each with a forward, a backward, two gathers and a reduction per block; norm and
+  // update per unit.
+  CHECK(ops < 3 * 98 * 5 + 2 * 98 + 10);
+  for (int stage = 0; stage < 4; ++stage) {
+    CHECK(compile(stage, 512, 1).set.program("step").ops.size() == compile(stage, 8, 1).set.program("step").ops.size());
+  }
+  CHECK(many.set.program("step").ops.size() == ops);
+  CHECK(compile(3, 512, 1).set.buffers.size() == many.set.buffers.size());
+  // Where gradients stay whole, the microbatches of one window repeat too.
+  CHECK(compile(0, 512, 512).set.program("step").ops.size() == compile(0, 8, 8).set.program("step").ops.size());
+}
+
+namespace {
+
+// All ops of a step with this name, in order.
+std::vector<OpId> all_named(const runtime::Program& step, std::string_view name) {
+  std::vector<OpId> ids;
+  for (OpId id = 0; id < step.ops.size(); ++id) {
+    if (step.ops[id].name == name) ids.push_back(id);
+  }
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("a copy of weights that an update has overtaken is rejected") {
+  Fixture f;
+  const Op late = f.step().ops[all_named(f.step(), "forward linear.1").back()];
+  insert_op(f.step(), static_cast<OpId>(f.step().ops.size() - 1), late);
+  CHECK_THROWS_WITH(f.check_meaning(), Catch::Contains("'forward linear.1'") &&
+                                           Catch::Contains("'update linear.1.weight' (turn 0)") &&
+                                           Catch::Contains("has updated"));
+}
+
+TEST_CASE("gradients that are summed in another order, over windows, or lost, are rejected") {
+  SECTION("another order") {
+    Fixture f(2, 4, 4);
+    const auto ids = all_named(f.step(), "backward linear.1");
+    swap_ops(f.step(), ids.at(1), ids.at(2));
+    f.rejects({"'backward linear.1'", "in order of microbatches"});
+  }
+  Fixture f(2, 4, 2);
+  drop_op(f.step(), find_op(f.step(), "reduce linear.1.weight"));
+  Op& op = f.step().ops[all_named(f.step(), "backward linear.1").at(2)];
+  SECTION("over windows") {
+    op.accumulate[0] = 1;
+    f.access(op, Role::local_grad).use = Use::update;
+    CHECK_THROWS_WITH(f.check_meaning(),
+                      Catch::Contains("'backward linear.1'") && Catch::Contains("of another window"));
+  }
+  SECTION("lost") {
+    CHECK_THROWS_WITH(f.check_meaning(),
+                      Catch::Contains("'backward linear.1'") && Catch::Contains("which no op has used"));
+  }
+}
+
+}  // namespace zrt::verifier_test
