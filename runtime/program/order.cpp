@@ -1,0 +1,117 @@
+#include "runtime/program/order.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace zrt::runtime {
+namespace {
+
+// A list under construction. The k-th forward and the k-th backward of a stage are counted over all its chunks: in
+// groups of microbatches, chunk by chunk, the backwards from the last chunk to the first.
+class Order {
+ public:
+  explicit Order(const Schedule& schedule) : s_(schedule), total_(schedule.microbatches * schedule.chunks) {}
+
+  void forward() { add(WorkKind::forward, forwards_++, false); }
+  void backward() { add(WorkKind::backward, backwards_++, true); }
+  void weight_gradient() { add(WorkKind::weight_gradient, weight_gradients_++, true); }
+  // Of the stage: the forwards in front of the first backward, then one of each in turn, then the backwards that are
+  // left.
+  template <class After>
+  void alternate(int32_t warm_up, After after) {
+    while (forwards_ < std::min(warm_up, total_)) forward();
+    while (backwards_ < total_) {
+      if (forwards_ < total_) forward();
+      backward();
+      after();
+    }
+  }
+  int32_t total() const { return total_; }
+  int32_t backwards() const { return backwards_; }
+  int32_t weight_gradients() const { return weight_gradients_; }
+  std::vector<Work> take() { return std::move(list_); }
+
+ private:
+  void add(WorkKind kind, int32_t k, bool back) {
+    const int32_t of_group = s_.group * s_.chunks, begin = k / of_group * s_.group;
+    const int32_t size = std::min(s_.group, s_.microbatches - begin), in_group = k % of_group;
+    const int32_t chunk = in_group / size;
+    list_.push_back({kind, back ? s_.chunks - 1 - chunk : chunk, begin + in_group % size});
+  }
+
+  const Schedule& s_;
+  const int32_t total_;
+  int32_t forwards_ = 0, backwards_ = 0, weight_gradients_ = 0;
+  std::vector<Work> list_;
+};
+
+}  // namespace
+
+std::string_view schedule_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return "gpipe";
+    case ScheduleKind::one_f_one_b:
+      return "1f1b";
+    case ScheduleKind::interleaved:
+      return "interleaved";
+    case ScheduleKind::zb_h1:
+      return "zb-h1";
+  }
+  return "";
+}
+
+void check_schedule(const Schedule& s) {
+  for (const auto& [name, value] : {std::pair{"stages", s.stages},
+                                    {"microbatches", s.microbatches},
+                                    {"chunks of a stage", s.chunks},
+                                    {"microbatches of a group", s.group}}) {
+    if (value < 1) throw core::ConfigError(fmt::format("a pipeline of {} {}: there must be at least 1", value, name));
+  }
+  if (s.kind != ScheduleKind::interleaved) {
+    if (s.chunks == 1) return;
+    throw core::ConfigError(fmt::format("the schedule {} has one chunk a stage, not {}; interleaved has several",
+                                        schedule_name(s.kind), s.chunks));
+  }
+  const int32_t rest = s.microbatches % s.group;
+  if (s.group >= s.stages && s.group <= s.microbatches && (rest == 0 || rest >= s.stages)) return;
+  throw core::ConfigError(fmt::format(
+      "an interleaved pipeline of {} stages with {} microbatches cannot take them in groups of {}: {}. Groups "
+      "have at least as many microbatches as there are stages, the last one too",
+      s.stages, s.microbatches, s.group,
+      s.group < s.stages         ? "that is less than the stages"
+      : s.group > s.microbatches ? "there are not so many"
+                                 : fmt::format("{} are left for the last one", rest)));
+}
+
+std::vector<Work> order(const Schedule& schedule, int32_t stage) {
+  Schedule s = schedule;
+  if (s.kind != ScheduleKind::interleaved) s.group = s.microbatches;
+  const int32_t later = s.stages - 1 - stage;
+  Order list(s);
+  const auto nothing = [] {};
+  switch (s.kind) {
+    case ScheduleKind::gpipe:
+      list.alternate(s.microbatches, nothing);
+      break;
+    case ScheduleKind::one_f_one_b:
+      list.alternate(later, nothing);
+      break;
+    case ScheduleKind::interleaved:
+      list.alternate(2 * later + (s.chunks - 1) * s.group, nothing);
+      break;
+    case ScheduleKind::zb_h1:
+      // Weight gradients come as many backwards later as there are stages before this one: then all stages keep alike.
+      list.alternate(later, [&] {
+        if (list.backwards() > stage) list.weight_gradient();
+      });
+      while (list.weight_gradients() < list.total()) list.weight_gradient();
+      break;
+  }
+  return list.take();
+}
+
+}  // namespace zrt::runtime

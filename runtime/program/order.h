@@ -1,0 +1,45 @@
+// In which order a stage of a pipeline works on the microbatches of a step. Pure functions: nothing is compiled or
+// timed here. GPipe (Huang et al. 2019), 1F1B (PipeDream-Flush), interleaved 1F1B (Narayanan et al. 2021) and ZB-H1
+// (Qi et al. 2024), with the orders of Megatron-LM and of the authors of ZB-H1.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace zrt::runtime {
+
+enum class WorkKind : uint8_t {
+  forward,
+  backward,         // the whole of it; or, where a schedule has weight gradients apart, of the input alone
+  weight_gradient,  // what such a backward has left out
+};
+
+// The chunk is one of the stage's own, from 0; without interleaving there is one. Chunk c of stage s is number
+// c × stages + s of the model's.
+struct Work {
+  WorkKind kind = WorkKind::forward;
+  int32_t chunk = 0;
+  int32_t microbatch = 0;
+  bool operator==(const Work&) const = default;
+};
+
+enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
+std::string_view schedule_name(ScheduleKind kind);  // as in parallel.schedule: "gpipe", "1f1b", "interleaved", "zb-h1"
+
+struct Schedule {
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  int32_t stages = 1;
+  int32_t microbatches = 1;
+  // Interleaved only: chunks of a stage, and how many microbatches in a row go through a chunk before the next one.
+  int32_t chunks = 1;
+  int32_t group = 1;
+};
+
+// Throws ConfigError for numbers below 1, for chunks without interleaving, and for groups of an interleaved schedule
+// that leave a stage waiting: stages ≤ group ≤ microbatches, and a last group that is short has at least `stages`.
+void check_schedule(const Schedule& schedule);
+
+// All that stage `stage` does in a step, in order. The schedule must be a legal one.
+std::vector<Work> order(const Schedule& schedule, int32_t stage);
+
+}  // namespace zrt::runtime
