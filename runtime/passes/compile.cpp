@@ -3,87 +3,87 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "core/error.h"
 #include "optimizer/optimizer.h"
-#include "runtime/passes/draft.h"
-#include "runtime/passes/offload.h"
+#include "runtime/passes/pass.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 
-Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage, bool check) {
-  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
-  Compiled compiled;
-  ProgramSet& set = compiled.set;
-  set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
+namespace {
+
+void check_phases(const Compilation& c) {
+  for (const std::string& phase : c.phases) {
+    constexpr std::array known{"init", "load", "step", "eval", "decode", "export", "save"};
+    if (std::find(known.begin(), known.end(), phase) == known.end()) {
+      throw core::ProgramError(fmt::format("there is no phase '{}'", phase));
+    }
+    if (phase == "save" && !c.training()) {
+      throw core::ProgramError("the phase 'save' copies what training keeps; it needs the phase 'step'");
+    }
+    if (phase == "export" && c.layout.has_master() && !c.training()) {
+      throw core::ProgramError(
+          "the phase 'export' gives out fp32 master weights, which a set of programs in bf16 or fp16 has only beside "
+          "the "
+          "phase 'step'; add 'step', or use fp32");
+    }
+  }
+}
+
+std::vector<Lane> lanes_of(const Layout& layout) {
+  std::vector<Lane> lanes{
+      {LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
   const bool moves = layout.placement.moves();
   if (layout.groups.inner > 1 || moves) {
-    set.lanes.push_back({LaneKind::comm, "dp.inner"});
-    set.lanes.push_back({LaneKind::comm, "dp.outer"});
+    lanes.push_back({LaneKind::comm, "dp.inner"});
+    lanes.push_back({LaneKind::comm, "dp.outer"});
   }
   if (moves) {
-    set.lanes.push_back({LaneKind::io, ""});
-    set.lanes.push_back({LaneKind::host, ""});
+    lanes.push_back({LaneKind::io, ""});
+    lanes.push_back({LaneKind::host, ""});
   }
-  const bool training = std::find(phases.begin(), phases.end(), "step") != phases.end();
-  StateBuffers& state = compiled.state = add_state(set, layout, training);
-  Offload offload(set, layout, state);
-  auto finish = [&](Draft& draft) {
-    offload.rewrite(draft);
-    if (layout.overlap || moves) prefetch(draft, set, layout);
-    set.programs.push_back(add_waits(draft, set, layout));
-  };
-  for (const std::string& phase : phases) {
-    Draft draft;
-    if (phase == "init" || phase == "load") {
-      draft = make_init(layout, state, phase == "load");
-    } else if (phase == "save") {
-      if (!training) throw core::ProgramError("the phase 'save' copies what training keeps; it needs the phase 'step'");
-      draft = make_save(set, layout, state);
-    } else if (phase == "export") {
-      if (layout.has_master() && !training) {
-        throw core::ProgramError(
-            "the phase 'export' gives out fp32 master weights, which a set of programs in bf16 or fp16 has only beside "
-            "the "
-            "phase 'step'; add 'step', or use fp32");
-      }
-      draft = make_export(set, layout, state);
-    } else {
-      if (phase == "step") {
-        draft = schedule_step(set, layout, state);
-      } else if (phase == "eval") {
-        draft = schedule_eval(set, layout, state);
-      } else if (phase == "decode") {
-        draft = schedule_decode(set, layout, state);
-      } else {
-        throw core::ProgramError(fmt::format("there is no phase '{}'", phase));
-      }
-      apply_zero(draft, set, layout, state);
-    }
-    finish(draft);
+  return lanes;
+}
+
+}  // namespace
+
+Compiled compile(const Layout& layout, const std::vector<std::string>& asked, const Sabotage& sabotage, bool check,
+                 const AfterPass& after) {
+  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
+  Compilation c{layout, asked, sabotage, {}, {}};
+  check_phases(c);
+  c.set.lanes = lanes_of(layout);
+  std::vector<std::pair<const PassSpec*, std::unique_ptr<Pass>>> made;
+  for (const PassSpec& pass : passes()) {
+    if (pass.applies(layout)) made.emplace_back(&pass, pass.make(c));
   }
+  std::vector<std::string> phases = asked;
   const auto& units = layout.units.units;
-  if (training && std::any_of(units.begin(), units.end(), [&](const auto& unit) { return layout.refreshes(unit); })) {
-    Draft draft = make_refresh(set, layout, state);
-    finish(draft);
+  if (c.training() &&
+      std::any_of(units.begin(), units.end(), [&](const auto& unit) { return layout.refreshes(unit); })) {
+    phases.push_back("refresh");
   }
-  // What a copy that stayed from its making to its last use has never been sent home to takes no room.
-  std::vector<uint8_t> used(set.buffers.size());
-  for (const Program& program : set.programs) {
-    for (const Op& op : program.ops) {
-      for (const Access& access : op.accesses) used[access.buffer] = 1;
+  for (const std::string& phase : phases) {
+    Draft draft{phase, {}};
+    for (const auto& [spec, pass] : made) {
+      if (spec->finishes) continue;
+      pass->rewrite(draft);
+      if (after) after(spec->name, c.set, flatten(draft));
     }
+    c.set.programs.push_back(flatten(draft));
   }
-  for (BufferId b = 0; b < used.size(); ++b) {
-    if (used[b] || !moves || set.buffers[b].life == Life::carried) continue;
-    set.buffers[b].bytes = 0, set.buffers[b].slots = 1, set.buffers[b].tier = Tier::device;
+  for (const auto& [spec, pass] : made) {
+    if (!spec->finishes) continue;
+    pass->finish();
+    for (size_t i = 0; after && i < c.set.programs.size(); ++i) after(spec->name, c.set, c.set.programs[i]);
   }
-  assign_memory(set, sabotage);
-  compiled.plan = make_memory_plan(set);
+  Compiled compiled{std::move(c.set), std::move(c.state), {}, 0, layout.prefetch};
+  compiled.plan = make_memory_plan(compiled.set);
   const auto start = std::chrono::steady_clock::now();
-  if (check) verify(set, layout);
+  if (check) verify(compiled.set, layout);
   compiled.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return compiled;
 }

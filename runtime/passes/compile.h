@@ -1,5 +1,7 @@
 // From a layout to verified programs with a memory plan: all passes in order.
 #pragma once
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,12 @@ struct Compiled {
   StateBuffers state;
   MemoryPlan plan;
   double verify_seconds = 0;
+  std::optional<int64_t> prefetch;  // Layout::prefetch that they were compiled with
 };
+
+// Called behind each pass with what it has made of a phase's draft, and behind one that finishes the set with every
+// program.
+using AfterPass = std::function<void(const std::string& pass, const ProgramSet& set, const Program& program)>;
 
 // Phases, in the order given: "init", "load", "step", "eval", "decode", "export", "save". "step" brings gradients and
 // optimizer states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the
@@ -23,7 +30,7 @@ struct Compiled {
 // A set with "step" also has "refresh" where whole weights are gathered by the step that needs them: it does so for the
 // other phases, between steps.
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
-                 bool check = true);
+                 bool check = true, const AfterPass& after = {});
 
 // Closed form of the elements a rank receives per step, by kind of op: Σ over units of (gathers or reductions) × unit
 // elements × (N-1)/N. Counts come from the program.

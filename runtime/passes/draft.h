@@ -19,6 +19,9 @@ struct Draft {
   std::vector<DraftSegment> segments;
 };
 
+// The draft as a program; segments without ops are left out. Ops wait for each other by their numbers in it.
+Program flatten(const Draft& draft);
+
 inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5,
                          io_lane = 6, host_lane = 7;
 inline bool computes(const Op& op) {
@@ -79,6 +82,6 @@ Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& st
 
 // Keeps communication from running ahead of its place in the program, so that memory stays bounded, and adds the waits
 // that make every read see its write and every write follow the reads before it.
-Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layout);
+void add_waits(Draft& draft, const ProgramSet& set, const Layout& layout);
 
 }  // namespace zrt::runtime

@@ -249,7 +249,6 @@ void Offload::drop_after(const std::vector<Op>& ops, size_t position) {
 }
 
 void Offload::rewrite(Draft& draft) {
-  if (!layout_.placement.moves()) return;
   place_activations(draft);
   find_last_reads(draft);
   for (segment_ = 0; segment_ < draft.segments.size(); ++segment_) {

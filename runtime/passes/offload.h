@@ -10,17 +10,17 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/passes/draft.h"
+#include "runtime/passes/pass.h"
 
 namespace zrt::runtime {
 
-class Offload {
+class Offload : public Pass {
  public:
   // Gives the state buffers their homes.
   Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
   // Rewrites the accesses of one program and inserts its transfers.
-  void rewrite(Draft& draft);
+  void rewrite(Draft& draft) override;
 
  private:
   struct Home {  // of a state buffer

@@ -182,19 +182,15 @@ void order_accesses(Program& program, const ProgramSet& set) {
 
 }  // namespace
 
-Program add_waits(const Draft& draft, const ProgramSet& set, const Layout& layout) {
-  Program program;
-  program.phase = draft.phase;
-  for (const DraftSegment& segment : draft.segments) {
-    if (segment.ops.empty()) continue;
-    program.segments.push_back(
-        {static_cast<OpId>(program.ops.size()), static_cast<uint32_t>(segment.ops.size()), segment.repeat});
-    program.ops.insert(program.ops.end(), segment.ops.begin(), segment.ops.end());
-  }
+void add_waits(Draft& draft, const ProgramSet& set, const Layout& layout) {
+  Program program = flatten(draft);
   Bounds(program, set, layout).add();
   bound_export(program);
   order_accesses(program, set);
-  return program;
+  auto op = program.ops.begin();
+  for (DraftSegment& segment : draft.segments) {
+    for (Op& waiting : segment.ops) waiting = std::move(*op++);
+  }
 }
 
 }  // namespace zrt::runtime

@@ -44,6 +44,5 @@ Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> ph
 
 std::string to_json(const Plan& plan);    // docs/plan.md has its keys
 std::string plan_text(const Plan& plan);  // tables for people
-std::string plan_page(const Plan& plan);  // one HTML page: lanes and memory over the time of a step
 
 }  // namespace zrt::runtime

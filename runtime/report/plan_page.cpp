@@ -1,11 +1,12 @@
 // A page of a step: lanes and memory over time. Of a long step its start and its end, because the turns between are
 // alike, and a page has to stay small.
+#include "runtime/report/plan_page.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "runtime/plan/memory_over_time.h"
-#include "runtime/plan/plan.h"
 #include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
 

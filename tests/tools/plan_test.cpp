@@ -174,6 +174,37 @@ TEST_CASE("A plan for a GPU is made, or refused by name where the build has no k
   CHECK_THAT(made.text, Catch::Matchers::Contains("built without the CUDA Toolkit"));
 }
 
+TEST_CASE("The programs of a plan are printed, finished or behind a pass, all or one of them") {
+  const Folder folder("plan");
+  const Result all = plan(folder, "--ranks 2 --program"), step = plan(folder, "--ranks 2 --program --phase step"),
+               scheduled = plan(folder, "--ranks 2 --program --phase step --after schedule");
+  for (const Result* result : {&all, &step, &scheduled}) {
+    INFO(result->text.substr(0, 1000));
+    CHECK(result->code == 0);
+    CHECK(result->text.find("forward h.0") != std::string::npos);
+  }
+  for (const char* phase : {"init", "step", "export", "save", "eval"}) {
+    CHECK(all.text.find(std::string("program ") + phase + "\n") != std::string::npos);
+    CHECK((step.text.find(std::string("program ") + phase + "\n") != std::string::npos) ==
+          (phase == std::string("step")));
+  }
+  CHECK(step.text.find("reduce ") != std::string::npos);
+  CHECK(step.text.find("\nbuffers\n") != std::string::npos);
+  CHECK(scheduled.text.find("reduce ") == std::string::npos);
+  CHECK(scheduled.text.find("waits") == std::string::npos);
+  for (const auto& [arguments, code, word] :
+       {std::tuple{"--program --after nothing", 2, "state, schedule, phases, zero"},
+        {"--program --after offload", 2, "offload"},
+        {"--program --phase nothing", 2, "init, step, export"},
+        {"--after zero", 2, "--program"},
+        {"--program --json", 2, "--json"}}) {
+    const Result refused = plan(folder, arguments);
+    INFO(arguments << ": " << refused.text);
+    CHECK(refused.code == code);
+    CHECK(refused.text.find(word) != std::string::npos);
+  }
+}
+
 TEST_CASE("What no run could be is refused with 2, named") {
   const Folder folder("plan_bad");
   struct Bad {

@@ -1,9 +1,14 @@
 #include "runtime/plan/plan.h"
 
+#include <fmt/format.h>
+
 #include <iostream>
 
+#include "core/error.h"
 #include "core/log.h"
+#include "runtime/plan/listing.h"
 #include "runtime/plan/setup.h"
+#include "runtime/report/plan_page.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
 
@@ -16,14 +21,26 @@ int plan_command(const Args& args) {
       "cluster", po::value<std::string>(),
       "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
       "by default parallel.cluster")("json", "print the plan as JSON")(
-      "draw", po::value<std::string>(), "write a page with lanes and memory over the time of a step to this file");
+      "draw", po::value<std::string>(), "write a page with lanes and memory over the time of a step to this file")(
+      "program", "print the programs that a rank runs, one op a line, instead of the plan")(
+      "after", po::value<std::string>(), "with --program: what they are behind this pass")(
+      "phase", po::value<std::string>(), "with --program: of this phase alone, such as step");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
-             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE]\n\n"
+             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE] [--program "
+             "[--after PASS] [--phase NAME]]\n\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
              options, {"CONFIG"}, values)) {
     return 0;
+  }
+  for (const char* option : {"after", "phase"}) {
+    if (values.count(option) && !values.count("program")) {
+      throw core::UsageError(fmt::format("--{} says which program to print; it needs --program", option));
+    }
+  }
+  if (values.count("program") && values.count("json")) {
+    throw core::UsageError("--program prints text for people, --json the plan: choose one of them");
   }
   const runtime::Config config =
       runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());
@@ -36,6 +53,13 @@ int plan_command(const Args& args) {
   runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::Plan plan = runtime::make_plan(config, layout, runtime::training_phases(config, "init"), cluster);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));
+  if (values.count("program")) {
+    const auto text = [&](const char* option) {
+      return values.count(option) ? values[option].as<std::string>() : std::string();
+    };
+    std::cout << runtime::program_listing(plan, text("after"), text("phase"));
+    return plan.fits ? 0 : 1;
+  }
   std::cout << (values.count("json") ? runtime::to_json(plan) + "\n" : runtime::plan_text(plan));
   return plan.fits ? 0 : 1;
 }

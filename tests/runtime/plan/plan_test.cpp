@@ -10,6 +10,7 @@
 #include "runtime/config/presets.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/plan/setup.h"
+#include "runtime/report/plan_page.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 

@@ -1,0 +1,112 @@
+// What each pass makes of two small steps, as text, against data/programs: a pass that does anything else shows there.
+// ZRT_WRITE_GOLDENS=1 writes them anew; read the difference before you commit it.
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/passes/compile.h"
+#include "runtime/passes/pass.h"
+#include "runtime/program/text.h"
+#include "tests/data_folder.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
+#include "tests/runtime/toy_model.h"
+
+namespace zrt::pass_texts_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+
+namespace {
+
+// By pass; of passes that finish the set with its buffers.
+std::map<std::string, std::string> texts(const Setting& s, const std::vector<std::string>& phases) {
+  const models::Model model = make_toy(2, 12, 17, 5, false, false);
+  const runtime::Layout layout = make_layout(model, s);
+  std::map<std::string, std::string> all;
+  const auto after = [&](const std::string& pass, const runtime::ProgramSet& set, const runtime::Program& program) {
+    all[pass] += runtime::program_text(set, program);
+  };
+  const runtime::Compiled compiled = runtime::compile(layout, phases, {}, true, after);
+  all["memory"] += runtime::buffers_text(compiled.set, "");
+  return all;
+}
+
+// Stage 3 on two ranks with five microbatches, gathers ahead.
+Setting sharded() {
+  Setting s;
+  s.ranks = 2, s.stage = 3, s.accumulation = 5, s.compute = core::DType::bf16, s.overlap = true;
+  return s;
+}
+
+// Stage 2, with the optimizer on the host and activations there, too.
+Setting offloaded() {
+  Setting s;
+  s.ranks = 2, s.stage = 2, s.compute = core::DType::bf16;
+  s.placement = [](const runtime::Layout& layout) {
+    using core::Tier;
+    return uniform(layout, Tier::device, Tier::device, Tier::host, Tier::host, Tier::host, Tier::host);
+  };
+  return s;
+}
+
+std::string read(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+TEST_CASE("each pass makes of a program what its golden text says") {
+  const std::filesystem::path folder = std::filesystem::path(test::data_folder()) / "programs";
+  size_t compared = 0;
+  for (const auto& [name, setting, phases] :
+       {std::tuple{"sharded", sharded(), std::vector<std::string>{"step"}},
+        {"offloaded", offloaded(), std::vector<std::string>{"init", "step", "export", "save"}}}) {
+    std::string before;
+    const auto found = texts(setting, phases);
+    for (const runtime::PassSpec& pass : runtime::passes()) {
+      const auto text = found.find(pass.name);
+      if (text == found.end()) continue;
+      // A pass that leaves all as it was shows nothing.
+      if (text->second == before) continue;
+      before = text->second;
+      const std::filesystem::path golden = folder / (std::string(name) + "." + pass.name + ".txt");
+      if (std::getenv("ZRT_WRITE_GOLDENS")) {
+        std::filesystem::create_directories(folder);
+        std::ofstream(golden) << text->second;
+      }
+      INFO(golden.string()
+           << "; build/release/test_runtime '[#pass_texts_test]' with ZRT_WRITE_GOLDENS=1 writes it anew");
+      CHECK(text->second == read(golden));
+      ++compared;
+    }
+  }
+  CHECK(compared >= 10);
+}
+
+TEST_CASE("a pass is registered once, behind one that there is") {
+  const auto never = [](const runtime::Layout&) { return false; };
+  const auto make = [](runtime::Compilation&) { return std::make_unique<runtime::Pass>(); };
+  try {
+    runtime::register_pass({"mine", never, make}, "nothing");
+    FAIL("it was taken");
+  } catch (const core::ConfigError& error) {
+    CHECK(std::string(error.what()).find("schedule, phases, zero") != std::string::npos);
+  }
+  CHECK_THROWS_AS(runtime::register_pass({"zero", never, make}, "state"), core::ConfigError);
+  const size_t count = runtime::passes().size();
+  runtime::register_pass({"a test's", never, make}, "zero");
+  REQUIRE(runtime::passes().size() == count + 1);
+  for (size_t i = 1; i <= count; ++i) {
+    if (runtime::passes()[i].name == "a test's") CHECK(runtime::passes()[i - 1].name == "zero");
+  }
+}
+
+}  // namespace zrt::pass_texts_test
