@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the release build below build/install_check, moves it, builds the example project against it and runs it:
-# its loss must fall. Nothing outside the build folder is touched.
+# Installs the release build below build/install_check, moves it, builds the example projects against it and runs them:
+# the loss of the one must fall, the pass of the other must save memory. Nothing outside the build folder is touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,11 +16,17 @@ mv "$work/first" "$work/prefix"  # an installed zrt does not know where it lies
 echo '{"train_micro_batch_size_per_gpu": 1, "model": {"preset": "gpt2-tiny"}}' >"$work/tiny.json"
 "$work/prefix/bin/zrt" bench predict "$work/tiny.json" --cluster dgx-h200 --ranks 1 --rounds 1
 
-cp -r tools/examples/custom_block "$work/project"
-cmake -S "$work/project" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
-  -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >/dev/null
-cmake --build "$work/build"
-"$work/build/custom_block" README.md "$work/run" | tee "$work/losses"
+for example in custom_block custom_pass; do
+  cp -r "tools/examples/$example" "$work/$example"
+  cmake -S "$work/$example" -B "$work/$example/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" >/dev/null
+  cmake --build "$work/$example/build"
+done
+"$work/custom_block/build/custom_block" README.md "$work/run" | tee "$work/losses"
 # The first loss is about log(257) = 5.5; single bytes of such text have an entropy of about 3.3 nats.
 awk '/^step/ {if (first == "") first = $4; last = $4} END {exit !(first > 5 && last < 3.3)}' "$work/losses" ||
   { echo "the example's loss did not fall from about 5.5 to below 3.3" >&2; exit 1; }
+
+echo '{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 3, "overlap_comm": true},
+  "model": {"preset": "gpt2-tiny"}, "optimizer": {"type": "AdamW"}}' >"$work/stage3.json"
+"$work/custom_pass/build/custom_pass" "$work/stage3.json" 2
