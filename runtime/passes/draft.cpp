@@ -1,5 +1,7 @@
 #include "runtime/passes/draft.h"
 
+#include <algorithm>
+
 namespace zrt::runtime {
 
 Program flatten(const Draft& draft) {
@@ -12,6 +14,14 @@ Program flatten(const Draft& draft) {
     program.ops.insert(program.ops.end(), segment.ops.begin(), segment.ops.end());
   }
   return program;
+}
+
+bool conflict(const Op& a, const Op& b) {
+  return std::any_of(a.accesses.begin(), a.accesses.end(), [&](const Access& x) {
+    return std::any_of(b.accesses.begin(), b.accesses.end(), [&](const Access& y) {
+      return x.buffer == y.buffer && (x.use != Use::read || y.use != Use::read);
+    });
+  });
 }
 
 }  // namespace zrt::runtime

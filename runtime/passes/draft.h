@@ -22,6 +22,9 @@ struct Draft {
 // The draft as a program; segments without ops are left out. Ops wait for each other by their numbers in it.
 Program flatten(const Draft& draft);
 
+// Whether two ops must keep their order: one writes what the other touches.
+bool conflict(const Op& a, const Op& b);
+
 inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5,
                          io_lane = 6, host_lane = 7;
 inline bool computes(const Op& op) {

@@ -28,15 +28,6 @@ bool moves(const Op& op) {
   return op.kind == OpKind::gather || op.kind == OpKind::fetch;
 }
 
-// Whether two ops must keep their order.
-bool conflict(const Op& a, const Op& b) {
-  return std::any_of(a.accesses.begin(), a.accesses.end(), [&](const Access& x) {
-    return std::any_of(b.accesses.begin(), b.accesses.end(), [&](const Access& y) {
-      return x.buffer == y.buffer && (x.use != Use::read || y.use != Use::read);
-    });
-  });
-}
-
 class Prefetcher {
  public:
   Prefetcher(Draft& draft, const ProgramSet& set, const Layout& layout) : draft_(draft), set_(set), layout_(layout) {

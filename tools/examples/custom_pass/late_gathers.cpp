@@ -10,15 +10,6 @@ namespace {
 
 using namespace zrt::runtime;
 
-// Whether two ops must keep their order.
-bool conflict(const Op& a, const Op& b) {
-  return std::any_of(a.accesses.begin(), a.accesses.end(), [&](const Access& x) {
-    return std::any_of(b.accesses.begin(), b.accesses.end(), [&](const Access& y) {
-      return x.buffer == y.buffer && (x.use != Use::read || y.use != Use::read);
-    });
-  });
-}
-
 class LateGathers : public Pass {
  public:
   void rewrite(Draft& draft) override {
