@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/bench/bench.h"
-#include "runtime/cost/simulator.h"
 #include "runtime/engine/executor.h"
+#include "runtime/plan/simulator.h"
 
 namespace zrt::runtime {
 

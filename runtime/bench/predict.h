@@ -1,7 +1,7 @@
 // Steps of one configuration, measured and predicted.
 #pragma once
 #include "runtime/bench/bench.h"
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 
 namespace zrt::runtime {
 

@@ -56,7 +56,7 @@ double copy_rate(Executor& executor, const ProgramSet& set, LaneKind kind) {
   double bytes = 0, seconds = 0;
   for (const TraceEvent& event : executor.trace()) {
     const Op& op = event.program->ops[event.op];
-    if (set.lanes[op.lane].kind != kind || (op.kind != OpKind::fetch && op.kind != OpKind::evict)) continue;
+    if (set.lanes[op.lane].kind != kind || !transfers(op.kind)) continue;
     const Moved copied = moved(set, op);
     bytes += static_cast<double>(copied.to_device + copied.to_host);
     seconds += event.end_seconds - event.start_seconds;

@@ -1,12 +1,12 @@
-// What crosses the link between device and host, and what a file is written and read.
+// What goes through memory, crosses the link between device and host, and what a file is written and read.
 #include <algorithm>
 
-#include "runtime/cost/op_cost.h"
-#include "runtime/program/moved.h"
+#include "runtime/cost/cost.h"
 
 namespace zrt::runtime {
 namespace {
 
+// `slowed_to`: the run's own limit; 0 for none.
 OpCost over_link(double bytes, double slowed_to, Resource direction, const Cluster& cluster) {
   const Link& link = cluster.host_link;
   const double rate = slowed_to > 0 ? std::min(slowed_to, link.bytes_per_second) : link.bytes_per_second;
@@ -21,18 +21,17 @@ OpCost at_disk(double bytes, double rate, const Layout& layout, const Cluster& c
 
 }  // namespace
 
-OpCost transfer_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
-  switch (op.kind) {
-    case OpKind::load_batch:
-      return over_link(access_bytes(set, op, Use::write), 0, Resource::link_up, cluster);
-    case OpKind::snapshot:
-      return over_link(access_bytes(set, op, Use::write), 0, Resource::link_down, cluster);
-    case OpKind::export_state:
-      return over_link(access_bytes(set, op), 0, Resource::link_down, cluster);
-    default:
-      break;
-  }
-  const Moved bytes = moved(set, op);
+OpCost memory_cost(double bytes, bool on_host, const Cluster& cluster) {
+  const double rate = on_host ? cluster.host_memory_bytes_per_second.value_or(cluster.memory_bytes_per_second)
+                              : cluster.memory_bytes_per_second;
+  return {cluster.op_seconds + bytes / rate, on_host ? Resource::host : Resource::compute};
+}
+
+OpCost link_cost(double bytes, Resource direction, const Cluster& cluster) {
+  return over_link(bytes, 0, direction, cluster);
+}
+
+OpCost transfer_cost(const Moved& bytes, const Layout& layout, const Cluster& cluster) {
   const auto of = [](uint64_t count) { return static_cast<double>(count); };
   const double writes = cluster.disk.bytes_per_second;
   if (bytes.written > 0) return at_disk(of(bytes.written), writes, layout, cluster);

@@ -9,10 +9,11 @@
 
 #include "core/error.h"
 #include "core/philox.h"
-#include "runtime/engine/control_ops.h"
 #include "runtime/engine/executor_impl.h"
-#include "runtime/engine/ops.h"
 #include "runtime/engine/red_zones.h"
+#include "runtime/ops/call.h"
+#include "runtime/ops/control_ops.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 
@@ -124,7 +125,9 @@ Executor::Plan& Executor::plan(const Program& program) {
 bool Executor::leaves_out(const Op& op) const {
   if (only_ == Only::everything) return false;
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
-  return only_ == Only::communication ? !communicates : communicates && op.kind != OpKind::share_control;
+  const bool tells = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                 [](const Access& access) { return access.role == Role::shares; });
+  return only_ == Only::communication ? !communicates : communicates && !tells;
 }
 
 void Executor::run(const Program& program, Only only) {
@@ -304,9 +307,9 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
         core::fill_bytes(call.address(*shares), 0, call.bytes(*shares));
       }
     } else {
-      run_op(call);
+      spec(op.kind).run(call);
     }
-    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+    if (transfers(op.kind)) {
       const std::lock_guard lock(comm_volume_mutex_);
       moved_ += moved(set_, op);
     }

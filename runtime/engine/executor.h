@@ -16,7 +16,7 @@
 #include "core/arena.h"
 #include "core/recording.h"
 #include "core/stream.h"
-#include "runtime/engine/rank.h"
+#include "runtime/ops/rank.h"
 #include "runtime/program/control.h"
 #include "runtime/program/moved.h"
 #include "runtime/program/program.h"

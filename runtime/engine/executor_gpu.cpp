@@ -7,18 +7,11 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/engine/executor_impl.h"
-#include "runtime/engine/ops.h"
-#include "runtime/passes/draft.h"
+#include "runtime/ops/batch.h"
+#include "runtime/ops/call.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
-namespace {
-
-// Ops that need the host while they run.
-bool needs_host(const Op& op) {
-  return op.kind == OpKind::init || op.kind == OpKind::load || op.kind == OpKind::export_state;
-}
-
-}  // namespace
 
 void Executor::before_program(const Program& program) {
   // Tasks of a CUDA stream run on this thread; on the host they only make initial values, which threads do not change.
@@ -46,8 +39,8 @@ void Executor::after_program(const Program& program) {
 void Executor::fill_batches(const Program& program) {
   for_each_execution(program, ~0u, [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
-    if (op.kind != OpKind::load_batch || leaves_out(op)) return;
     const OpCall call(rank_, set_, arenas_, op, iteration);
+    if (!call.find(Role::staging) || leaves_out(op)) return;
     const Access& staging = *call.find(Role::staging);
     const uint64_t rows = call.bytes(*call.find(Role::tokens)) / sizeof(int32_t);
     auto* tokens = reinterpret_cast<int32_t*>(call.address(staging));
@@ -61,18 +54,23 @@ bool Executor::replay(const Program& program) {
   // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
   if (rank_.layout->dp > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything) return false;
   Plan& plan = this->plan(program);
-  if (plan.mixed || std::any_of(program.ops.begin(), program.ops.end(), needs_host)) return false;
-  const auto uses = [&](auto what) { return std::any_of(program.ops.begin(), program.ops.end(), what); };
+  const auto any = [&](auto what) {
+    return std::any_of(program.ops.begin(), program.ops.end(), [&](const Op& op) { return what(op, spec(op.kind)); });
+  };
+  if (plan.mixed || any([](const Op&, const OpSpec& row) { return row.needs_host; })) return false;
   const Control& now = control();
   Parameters parameters;
   parameters.seed = now.inputs.seed;
-  if (uses([&](const Op& op) { return computes(op) && rank_.layout->model->blocks[op.block]->draws_numbers(); })) {
+  const auto takes = [&](Parameter parameter) {
+    return any([&](const Op&, const OpSpec& row) { return (row.parameters & parameter) != 0; });
+  };
+  if (any([&](const Op& op, const OpSpec& row) {
+        return row.block && rank_.layout->model->blocks[op.block]->draws_numbers();
+      })) {
     parameters.step = now.inputs.step;
   }
-  if (uses([](const Op& op) { return op.kind == OpKind::decode; })) parameters.position = now.inputs.position;
-  if (uses([](const Op& op) { return op.kind == OpKind::backward; })) {
-    parameters.loss_scale = now.persistent.loss_scale.scale;
-  }
+  if (takes(takes_position)) parameters.position = now.inputs.position;
+  if (takes(takes_loss_scale)) parameters.loss_scale = now.persistent.loss_scale.scale;
   if (plan.last != parameters) {
     plan.last = parameters;
     plan.recording.reset();

@@ -7,7 +7,6 @@
 #include <chrono>
 
 #include "core/error.h"
-#include "optimizer/optimizer.h"
 #include "runtime/passes/pass.h"
 #include "runtime/verify/verifier.h"
 
@@ -86,33 +85,6 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   if (check) verify(compiled.set, layout);
   compiled.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return compiled;
-}
-
-CommForecast forecast_comm(const Program& program, const Layout& layout) {
-  CommForecast forecast;
-  const auto optimizer = optimizer::make_optimizer(layout.optimizer);
-  for_each_execution(program, ~0u, [&](OpId id, uint32_t) {
-    const Op& op = program.ops[id];
-    const auto others = static_cast<uint64_t>(layout.ranks(op.span) - 1);
-    if (op.kind == OpKind::share_sums) {
-      forecast.share_sums += optimizer->share_bytes(layout.units.units[op.units[0]], op.round) * others;
-    }
-    uint64_t* kind = op.kind == OpKind::gather        ? &forecast.gather
-                     : op.kind == OpKind::reduce_grad ? &forecast.reduce_grad
-                     : op.kind == OpKind::gather_grad ? &forecast.gather_grad
-                                                      : nullptr;
-    if (!kind) return;
-    // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
-    const auto parts = static_cast<uint64_t>(op.span == Span::inner ? layout.groups.inner : layout.dp);
-    const bool twice = layout.groups.replicated && op.span == Span::outer;
-    for (uint32_t u : op.units) {
-      const uint64_t elements =
-          static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
-      *kind += elements;
-      if (op.span == Span::outer) forecast.between_groups += elements;
-    }
-  });
-  return forecast;
 }
 
 }  // namespace zrt::runtime

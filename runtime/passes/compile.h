@@ -32,13 +32,4 @@ using AfterPass = std::function<void(const std::string& pass, const ProgramSet& 
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
                  bool check = true, const AfterPass& after = {});
 
-// Closed form of the elements a rank receives per step, by kind of op: Σ over units of (gathers or reductions) × unit
-// elements × (N-1)/N. Counts come from the program.
-struct CommForecast {
-  uint64_t gather = 0, reduce_grad = 0, gather_grad = 0;
-  uint64_t between_groups = 0;  // of these, on the outer level
-  uint64_t share_sums = 0;      // bytes: what an optimizer's rounds share
-};
-CommForecast forecast_comm(const Program& program, const Layout& layout);
-
 }  // namespace zrt::runtime

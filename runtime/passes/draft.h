@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/ops/spec.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/program.h"
 #include "runtime/program/state_buffers.h"
@@ -30,21 +31,8 @@ inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_la
 inline bool computes(const Op& op) {
   return runs_block(op.kind);
 }
-
-// What takes long beside the lanes that move things: a step is a row of these.
 inline bool works(const Op& op) {
-  switch (op.kind) {
-    case OpKind::init:
-    case OpKind::load:
-    case OpKind::sum:
-    case OpKind::fold:
-    case OpKind::update:
-    case OpKind::snapshot:
-    case OpKind::export_state:
-      return true;
-    default:
-      return computes(op);
-  }
+  return spec(op.kind).works;
 }
 
 // Adds the buffers of the model states: weights always, the rest when training.

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "optimizer/optimizer.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using optimizer::Extent;
 
 bool updates(const Op& op) {
-  return op.kind == OpKind::update || op.kind == OpKind::sum || op.kind == OpKind::fold;
+  return spec(op.kind).site == Site::update;
 }
 
 bool same(Index a, Index b) {
@@ -91,20 +92,15 @@ void Offload::find_last_reads(const Draft& draft) {
 
 Tier Offload::tier_for(const Op& op, const Access& access) const {
   const Tier home = set_.buffers[access.buffer].tier;
-  switch (op.kind) {
-    case OpKind::sum:
-    case OpKind::fold:
-    case OpKind::update:
+  switch (spec(op.kind).site) {
+    case Site::device:
+      break;
+    case Site::update:
       return access.role == Role::sums ? Tier::device : layout_.placement.homes(op.units[0]).update;
-    case OpKind::init:
-    case OpKind::load:
-    case OpKind::load_batch:
-    case OpKind::snapshot:
-    case OpKind::export_state:  // these copy, from and to both sides of the link
+    case Site::home:
       return home == Tier::nvme ? Tier::host : home;
-    default:
-      return Tier::device;
   }
+  return Tier::device;
 }
 
 // Ranks that hold a whole unit but update their shard of it need no more of it than that.

@@ -72,7 +72,7 @@ class Bounds {
     std::vector<uint8_t> user(set_.buffers.size());
     const auto visit = [&](OpId id, OpKind transfer) {
       const Op& op = program_.ops[id];
-      if (op.kind != OpKind::fetch && op.kind != OpKind::evict) {
+      if (!transfers(op.kind)) {
         on_host_[id] = op.lane == host_lane;
         for (const Access& access : op.accesses) user[access.buffer] = on_host_[id];
       } else if (op.kind == transfer) {

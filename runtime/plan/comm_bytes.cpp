@@ -1,6 +1,6 @@
 #include "runtime/plan/comm_bytes.h"
 
-#include "runtime/cost/op_cost.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 
@@ -9,8 +9,9 @@ CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout
   for (const Segment& segment : program.segments) {
     for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
       const Op& op = program.ops[id];
-      if (set.lanes[op.lane].kind != LaneKind::comm) continue;
-      const Volume volume = collective_volume(set, op, layout);
+      const OpSpec& row = spec(op.kind);
+      if (!row.communicates()) continue;
+      const Volume volume = row.volume(set, op, layout);
       const auto ranks = static_cast<uint64_t>(layout.ranks(op.span));
       bytes[op.kind] += static_cast<uint64_t>(volume.bytes * volume.rounds) / ranks * (ranks - 1) * segment.repeat;
     }

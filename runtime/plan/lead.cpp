@@ -4,7 +4,7 @@
 #include <chrono>
 #include <optional>
 
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "runtime/passes/pass.h"
-#include "runtime/program/text.h"
+#include "runtime/plan/text.h"
 
 namespace zrt::runtime {
 namespace {

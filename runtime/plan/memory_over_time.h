@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 #include "runtime/program/program.h"
 
 namespace zrt::runtime {

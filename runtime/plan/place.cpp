@@ -4,11 +4,11 @@
 #include <optional>
 
 #include "optimizer/optimizer.h"
+#include "runtime/cost/cost.h"
 #include "runtime/cost/nominal_cluster.h"
-#include "runtime/cost/op_cost.h"
-#include "runtime/cost/simulator.h"
 #include "runtime/passes/compile.h"
 #include "runtime/plan/lead.h"
+#include "runtime/plan/simulator.h"
 #include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {

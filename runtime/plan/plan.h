@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/cost/simulator.h"
 #include "runtime/passes/compile.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/simulator.h"
 
 namespace zrt::runtime {
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "runtime/ops/spec.h"
 #include "runtime/plan/plan.h"
 #include "runtime/program/memory_json.h"
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/ops/spec.h"
 #include "runtime/plan/placement_text.h"
 #include "runtime/plan/plan.h"
 

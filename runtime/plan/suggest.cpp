@@ -8,12 +8,12 @@
 
 #include "core/error.h"
 #include "runtime/config/mesh.h"
-#include "runtime/cost/simulator.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/lead.h"
 #include "runtime/plan/place.h"
 #include "runtime/plan/setup.h"
+#include "runtime/plan/simulator.h"
 
 namespace zrt::runtime {
 namespace {

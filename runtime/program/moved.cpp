@@ -16,12 +16,13 @@ Moved moved(const ProgramSet& set, const Op& op) {
   for (const Access& access : op.accesses) {
     (access.role == Role::copied ? from : to) = &set.buffers[access.buffer];
   }
-  if (from->tier == Tier::nvme) {
+  if (from->tier == core::Tier::nvme) {
     moved.read = from->padded();
-  } else if (to->tier == Tier::nvme) {
+  } else if (to->tier == core::Tier::nvme) {
     moved.written = to->padded();
   } else {
-    (to->tier == Tier::device ? moved.to_device : moved.to_host) = op.shard_bytes > 0 ? op.shard_bytes : from->bytes;
+    (to->tier == core::Tier::device ? moved.to_device : moved.to_host) =
+        op.shard_bytes > 0 ? op.shard_bytes : from->bytes;
   }
   return moved;
 }
@@ -29,8 +30,7 @@ Moved moved(const ProgramSet& set, const Op& op) {
 Moved forecast_moved(const ProgramSet& set, const Program& program) {
   Moved sum;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t) {
-    const OpKind kind = program.ops[id].kind;
-    if (kind == OpKind::fetch || kind == OpKind::evict) sum += moved(set, program.ops[id]);
+    if (transfers(program.ops[id].kind)) sum += moved(set, program.ops[id]);
   });
   return sum;
 }

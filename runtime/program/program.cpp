@@ -25,18 +25,13 @@ uint64_t Buffer::stride() const {
   return (padded() + zone + alignment() - 1) / alignment() * alignment();
 }
 
-bool runs_block(OpKind kind) {
-  return kind == OpKind::forward || kind == OpKind::recompute || kind == OpKind::backward || kind == OpKind::evaluate ||
-         kind == OpKind::decode;
-}
-
-std::string_view op_kind_name(OpKind kind) {
-  constexpr std::array<std::string_view, 26> names{
-      "init",     "load",      "begin",       "load_batch",  "forward",     "backward",      "evaluate",
-      "decode",   "gather",    "reduce_grad", "gather_grad", "norm",        "share_control", "decide",
-      "average",  "sum",       "share_sums",  "fold",        "update",      "gather_state",  "export_state",
-      "snapshot", "recompute", "fetch",       "evict",       "decide_ahead"};
-  return names[static_cast<size_t>(kind)];
+std::string_view role_name(Role role) {
+  constexpr std::array<std::string_view, role_count> names{
+      "tokens",  "targets",   "input",  "output",      "gradient of output", "gradient of input", "saved",
+      "remade",  "workspace", "cache",  "weight",      "local gradient",     "gradient",          "master weights",
+      "state",   "sums",      "work",   "whole state", "partial state",      "snapshot",          "staging",
+      "control", "shares",    "copied", "copy"};
+  return names[static_cast<size_t>(role)];
 }
 
 std::string Lane::name() const {

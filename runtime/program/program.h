@@ -77,6 +77,7 @@ enum class Role : uint8_t {
   copy,    // … and to
 };
 inline constexpr size_t role_count = static_cast<size_t>(Role::copy) + 1;
+std::string_view role_name(Role role);
 
 struct Access {
   BufferId buffer = no_buffer;
@@ -113,8 +114,10 @@ enum class OpKind : uint8_t {
   evict,         // … back to where it is at home
   decide_ahead,  // what updates follow that do not wait for the norm
 };
-std::string_view op_kind_name(OpKind kind);
-bool runs_block(OpKind kind);  // with its weights: forward, recompute, backward, evaluate, decode
+inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::decide_ahead) + 1;
+inline bool transfers(OpKind kind) {
+  return kind == OpKind::fetch || kind == OpKind::evict;
+}
 
 // `host`: what is computed on the host beside `compute`, on what lies there.
 enum class LaneKind : uint8_t { compute, to_device, to_host, io, comm, host };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/ops/spec.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
@@ -59,11 +60,10 @@ std::string lanes_chart(const RankGroup& group, const Program& program, const st
     const auto found = std::find(chart.kinds.begin(), chart.kinds.end(), kind);
     const auto number = static_cast<uint32_t>(found - chart.kinds.begin());
     if (found == chart.kinds.end()) chart.kinds.push_back(kind);
-    const bool computes = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward ||
-                          op.kind == OpKind::load_batch;
-    chart.bars.push_back(
-        {op.lane, number, execution.start_seconds, execution.end_seconds,
-         computes ? fmt::format("{}, microbatch {}", op.name, op.microbatch.at(execution.iteration)) : op.name});
+    chart.bars.push_back({op.lane, number, execution.start_seconds, execution.end_seconds,
+                          spec(op.kind).of_microbatch
+                              ? fmt::format("{}, microbatch {}", op.name, op.microbatch.at(execution.iteration))
+                              : op.name});
   }
   return draw::draw_lanes(chart);
 }

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "optimizer/state.h"
-#include "runtime/engine/rank.h"
+#include "runtime/ops/rank.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime {

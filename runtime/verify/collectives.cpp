@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/error.h"
+#include "runtime/ops/spec.h"
 #include "runtime/verify/lane_queues.h"
 #include "runtime/verify/verifier.h"
 

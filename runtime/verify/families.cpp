@@ -11,10 +11,6 @@ namespace {
 
 enum What : uint8_t { unknown, passing, control, ahead, weights, gradient, master, state };
 
-bool transfers(const Op& op) {
-  return op.kind == OpKind::fetch || op.kind == OpKind::evict;
-}
-
 const Access& side(const Op& op, Role role) {
   for (const Access& access : op.accesses) {
     if (access.role == role) return access;
@@ -30,13 +26,13 @@ Families::Families(const ProgramSet& set, const Layout& layout)
   std::vector<uint8_t> moved(family_.size());
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) {
-      if (!transfers(op)) continue;
+      if (!transfers(op.kind)) continue;
       moved[side(op, Role::copied).buffer] = moved[side(op, Role::copy).buffer] = 1;
     }
   }
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) {
-      if (transfers(op)) continue;
+      if (transfers(op.kind)) continue;
       std::array<uint32_t, role_count> seen{};
       for (const Access& access : op.accesses) {
         const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
@@ -53,7 +49,7 @@ Families::Families(const ProgramSet& set, const Layout& layout)
   }
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) {
-      if (transfers(op)) join(program, op);
+      if (transfers(op.kind)) join(program, op);
     }
   }
   for (BufferId b = 0; b < family_.size(); ++b) family_[b] = root(b);

@@ -34,7 +34,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     grads.write();
     weights.write();
     copies.write();
-    if (op.kind == OpKind::fetch || op.kind == OpKind::evict) return move_content(walk);
+    if (transfers(op.kind)) return move_content(walk);
     for (const Access& access : op.accesses) {
       if (access.use == Use::read) continue;
       Content& content = walk.at(access);

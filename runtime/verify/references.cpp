@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
+#include "runtime/ops/spec.h"
 #include "runtime/program/timeline.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
@@ -13,24 +15,14 @@ namespace {
 using core::ProgramError;
 
 bool communicates(OpKind kind) {
-  switch (kind) {
-    case OpKind::gather:
-    case OpKind::reduce_grad:
-    case OpKind::gather_grad:
-    case OpKind::share_control:
-    case OpKind::share_sums:
-    case OpKind::gather_state:
-      return true;
-    default:
-      return false;
-  }
+  return spec(kind).communicates();
 }
 
 std::string_view group_name(Span span) {
   return span == Span::all ? "dp" : span == Span::inner ? "dp.inner" : "dp.outer";
 }
 
-// The neighbour of an op on its lane, or else in its program, for messages about an op that is on the wrong one.
+// The neighbour of an op on its lane, or else in its program, for messages about an op that is at the wrong place.
 std::string neighbour(const Program& program, OpId id) {
   for (OpId other = id; other-- > 0;) {
     if (program.ops[other].lane == program.ops[id].lane) return fmt::format("behind '{}'", program.ops[other].name);
@@ -38,6 +30,7 @@ std::string neighbour(const Program& program, OpId id) {
   for (OpId other = id + 1; other < program.ops.size(); ++other) {
     if (program.ops[other].lane == program.ops[id].lane) return fmt::format("before '{}'", program.ops[other].name);
   }
+  if (program.ops.size() == 1) return "alone in it";
   return fmt::format("alone, its program {} '{}'", id > 0 ? "behind" : "before", program.ops[id > 0 ? id - 1 : 1].name);
 }
 
@@ -77,7 +70,7 @@ void check_units(const Program& program, const Op& op, const Layout& layout) {
     throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
-  if (runs_block(op.kind) || op.kind == OpKind::load_batch) {
+  if (spec(op.kind).of_microbatch) {
     if (op.block >= layout.model->blocks.size())
       throw ProgramError(fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));
   }
@@ -87,24 +80,59 @@ void check_units(const Program& program, const Op& op, const Layout& layout) {
   }
 }
 
-// Accesses that come once per unit: neither more nor fewer than units where the op cannot work without.
-void check_per_unit(const Program& program, const Op& op) {
-  auto count = [&](Role role) {
-    return static_cast<size_t>(
-        std::count_if(op.accesses.begin(), op.accesses.end(), [&](const Access& a) { return a.role == role; }));
-  };
-  auto demand = [&](Role role, const char* what, bool all) {
-    const size_t found = count(role);
-    if (found == op.units.size() || (!all && found < op.units.size())) return;
-    throw ProgramError(
-        fmt::format("op '{}' of '{}' names {} {} for {} units", op.name, program.phase, found, what, op.units.size()));
-  };
-  demand(Role::weight, "weights", runs_block(op.kind));
-  demand(Role::local_grad, "local gradients", op.kind == OpKind::backward);
-  demand(Role::grad, "gradients", false);
-  demand(Role::master, "master weights", false);
-  demand(Role::partial, "partial results", false);
-  if (op.kind != OpKind::snapshot) demand(Role::full_state, "whole states", false);
+std::pair<size_t, size_t> legal(Count count, size_t units) {
+  switch (count) {
+    case Count::one:
+      return {1, 1};
+    case Count::optional:
+      return {0, 1};
+    case Count::two:
+      return {2, 2};
+    case Count::each_unit:
+      return {units, units};
+    case Count::some_units:
+      return {0, units};
+    case Count::any:
+      break;
+  }
+  return {0, ~size_t{0}};
+}
+
+// An op names what its kind works on, as often as that takes, and touches it as it may.
+void check_operands(const Program& program, OpId id) {
+  const Op& op = program.ops[id];
+  const OpSpec& row = spec(op.kind);
+  std::array<size_t, role_count> found{};
+  for (const Access& access : op.accesses) {
+    ++found[static_cast<size_t>(access.role)];
+    const auto operand = std::find_if(row.operands.begin(), row.operands.end(),
+                                      [&](const Operand& known) { return known.role == access.role; });
+    const bool known = operand != row.operands.end();
+    if (known && (operand->uses & 1 << static_cast<int>(access.use)) != 0) continue;
+    constexpr std::array<std::string_view, 3> uses{"reads", "writes", "updates"};
+    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, {} a buffer as its {}, which such an op {}", op.name,
+                                   row.name, program.phase, neighbour(program, id),
+                                   uses[static_cast<size_t>(access.use)], role_name(access.role),
+                                   known ? "does not do" : "does not have"));
+  }
+  for (const Operand& operand : row.operands) {
+    const auto [least, most] = legal(operand.count, op.units.size());
+    const size_t count = found[static_cast<size_t>(operand.role)];
+    if (least <= count && count <= most) continue;
+    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names {} buffers as its {}, for {} units; it needs {}",
+                                   op.name, row.name, program.phase, neighbour(program, id), count,
+                                   role_name(operand.role), op.units.size(),
+                                   least == most ? fmt::format("{}", least) : fmt::format("at most {}", most)));
+  }
+}
+
+void check_phase(const Program& program, OpId id) {
+  const Op& op = program.ops[id];
+  const auto& phases = spec(op.kind).phases;
+  if (phases.empty() || std::find(phases.begin(), phases.end(), program.phase) != phases.end()) return;
+  throw ProgramError(fmt::format("op '{}' ({}), {}, has no place in the program '{}'; it may stand in {}", op.name,
+                                 op_kind_name(op.kind), neighbour(program, id), program.phase,
+                                 fmt::join(phases, ", ")));
 }
 
 }  // namespace
@@ -125,7 +153,8 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
       throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
     }
     check_units(program, op, layout);
-    check_per_unit(program, op);
+    check_operands(program, id);
+    check_phase(program, id);
     check_lane(set, program, id);
   }
   for (const Segment& segment : program.segments) {

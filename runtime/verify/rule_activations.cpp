@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/ops/spec.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {

@@ -13,7 +13,7 @@ CopyRule::CopyRule(Walk& walk, const Families& families)
 }
 
 bool CopyRule::transfers() const {
-  return walk_.op().kind == OpKind::fetch || walk_.op().kind == OpKind::evict;
+  return runtime::transfers(walk_.op().kind);
 }
 
 // Between which tiers an op moves, on the lane that is for it, and as many bytes as both sides have.

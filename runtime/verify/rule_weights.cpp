@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "runtime/ops/spec.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -52,7 +53,7 @@ WeightRule::WeightRule(Walk& walk)
       const auto name_unit = [&](BufferId buffer, uint32_t unit) {
         if (is_kept(buffer) && unit_of_[buffer] == none) unit_of_[buffer] = unit, namer_[buffer] = &op;
       };
-      if (op.kind == OpKind::fetch || op.kind == OpKind::evict) {
+      if (transfers(op.kind)) {
         const Access* sides[2]{};
         for (const Access& access : op.accesses) {
           sides[access.role == Role::copied ? 0 : 1] = &access;

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "optimizer/optimizer.h"
+#include "runtime/ops/spec.h"
 #include "runtime/program/control.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
@@ -33,9 +34,7 @@ class SizeChecker {
   }
 
  private:
-  static Mode mode(const Op& op) {
-    return op.kind == OpKind::evaluate ? Mode::eval : op.kind == OpKind::decode ? Mode::decode : Mode::train;
-  }
+  static Mode mode(const Op& op) { return spec(op.kind).block.value_or(Mode::train); }
 
   // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
@@ -73,10 +72,8 @@ class SizeChecker {
   }
 
   core::DType type_of(const Op& op) const {
-    if (op.kind == OpKind::reduce_grad) return layout_.local_grad;
-    if (op.kind == OpKind::gather_grad) return layout_.grad;
-    const bool state = op.kind == OpKind::gather_state || op.kind == OpKind::export_state;
-    return state ? layout_.logical_type() : layout_.compute;
+    const auto type = spec(op.kind).type;
+    return type ? type(layout_) : layout_.compute;
   }
 
   std::optional<uint64_t> bytes(const Op& op, const Access& access, uint32_t nth) {

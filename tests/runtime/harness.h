@@ -13,6 +13,7 @@
 #include "core/philox.h"
 #include "runtime/engine/session.h"
 #include "tests/device.h"
+#include "tests/runtime/comm_forecast.h"
 #include "tests/temporary_folder.h"
 
 namespace zrt::testing {
@@ -99,7 +100,7 @@ struct Outcome {
   runtime::Moved moved, moved_forecast;                         // by rank 0 in the last step
   runtime::MemoryPlan plan;
   std::vector<runtime::LivePeak> live;  // by rank, serialized runs
-  runtime::CommForecast forecast;
+  CommForecast forecast;
   std::map<runtime::OpKind, runtime::CommVolume> comm;  // rank 0, all steps
   double eval_loss = 0;
   double exposed_comm = 0, exposed_io = 0;  // rank 0, last step
@@ -159,7 +160,7 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
   Outcome outcome;
   outcome.plan = compiled.plan;
   outcome.moved_forecast = runtime::forecast_moved(compiled.set, compiled.set.program("step"));
-  outcome.forecast = runtime::forecast_comm(compiled.set.program("step"), layout);
+  outcome.forecast = forecast_comm(compiled.set.program("step"), layout);
   uint32_t step = 0;
   runtime::Session session(layout, std::move(compiled), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {

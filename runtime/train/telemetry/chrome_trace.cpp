@@ -6,6 +6,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "runtime/ops/spec.h"
+
 namespace zrt::runtime {
 namespace {
 
@@ -64,10 +66,9 @@ class Writer {
   void op(const TimedRun& run, const TimedOp& timed) {
     const Op& op = run.program->ops[timed.op];
     std::string args = fmt::format(R"("step":{})", run.step + 1);
-    const bool batch = op.kind == OpKind::load_batch;
     const bool of_block = runs_block(op.kind) || op.kind == OpKind::gather;
     if (of_block) args += fmt::format(R"(,"block":{})", quoted(model_.blocks.at(op.block)->name()));
-    if (batch || (of_block && op.kind != OpKind::gather)) {
+    if (spec(op.kind).of_microbatch) {
       args += fmt::format(R"(,"microbatch":{})", op.microbatch.at(timed.iteration));
     }
     uint64_t bytes = timed.received_bytes;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/isa.h"
+#include "runtime/ops/spec.h"
 #include "runtime/program/memory_json.h"
 
 namespace zrt::runtime {

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "models/model.h"
 #include "runtime/cost/nominal_cluster.h"
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"

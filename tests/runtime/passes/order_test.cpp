@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/ops/spec.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "runtime/passes/compile.h"
 #include "runtime/passes/pass.h"
-#include "runtime/program/text.h"
+#include "runtime/plan/text.h"
 #include "tests/data_folder.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"

@@ -6,8 +6,8 @@
 
 #include "catch.h"
 #include "core/error.h"
-#include "runtime/cost/simulator.h"
 #include "runtime/plan/setup.h"
+#include "runtime/plan/simulator.h"
 
 namespace zrt::lead_test {
 

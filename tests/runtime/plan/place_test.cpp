@@ -3,9 +3,9 @@
 
 #include "catch.h"
 #include "runtime/cost/nominal_cluster.h"
-#include "runtime/cost/simulator.h"
 #include "runtime/plan/lead.h"
 #include "runtime/plan/setup.h"
+#include "runtime/plan/simulator.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -57,7 +57,7 @@ Setting setting(int ranks, int stage, uint32_t accumulation = 1) {
 
 }  // namespace
 
-TEST_CASE("at five budgets from the least to everything a run fits and has the same bits") {
+TEST_CASE("at five budgets from the least to everything a run fits and has the same bits", "[long]") {
   unsigned number = 0;
   for (int ranks : {1, 2, 3, 4}) {
     for (int stage = 0; stage < 4; ++stage, ++number) {

@@ -8,6 +8,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/config/presets.h"
+#include "runtime/ops/spec.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/plan/setup.h"
 #include "runtime/report/plan_page.h"
@@ -287,7 +288,7 @@ TEST_CASE("where one change is not enough several are suggested together, and no
   CHECK(plan_text(none->plan).find("use a smaller model, or more memory") != std::string::npos);
 }
 
-TEST_CASE("of changes that are suggested together none can be left out") {
+TEST_CASE("of changes that are suggested together none can be left out", "[long]") {
   // The microbatch and what keeps the batch as it is are one change, and so are the ranks and that.
   const std::vector<std::vector<std::string>> changes{{"ranks", "gradient_accumulation_steps", "train_batch_size"},
                                                       {"train_micro_batch_size_per_gpu", "gradient_accumulation_steps"},
@@ -341,7 +342,7 @@ TEST_CASE("of changes that are suggested together none can be left out") {
   CHECK(doubled >= 1);
 }
 
-TEST_CASE("of changes that are suggested together each is as small as it can be") {
+TEST_CASE("of changes that are suggested together each is as small as it can be", "[long]") {
   const auto peak = [](int micro, int ranks) {
     return device(*planned_in_place({"zero_optimization.stage=3", "model.layers=8", "model.sequence=384",
                                      "zero_optimization.overlap_comm=false", "train_batch_size=65536",

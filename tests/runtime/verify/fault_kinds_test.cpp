@@ -92,15 +92,15 @@ TEST_CASE("the programs with states on other tiers are accepted") {
   }
 }
 
-TEST_CASE("every kind of fault of copies between tiers is rejected with the ops, updates early or not") {
+TEST_CASE("every kind of fault of copies between tiers is rejected with the ops, updates early or not", "[long]") {
   for (const FaultKind& kind : copy_faults()) check_kind(kind, placed_subjects());
 }
 
-TEST_CASE("every kind of fault of lanes, waits, buffers and slots is rejected with both ops") {
+TEST_CASE("every kind of fault of lanes, waits, buffers and slots is rejected with both ops", "[long]") {
   for (const FaultKind& kind : memory_faults()) check_kind(kind, subjects());
 }
 
-TEST_CASE("every kind of fault of weights, gradients, microbatches and order is rejected with both ops") {
+TEST_CASE("every kind of fault of weights, gradients, microbatches and order is rejected with both ops", "[long]") {
   for (const FaultKind& kind : meaning_faults()) check_kind(kind, subjects());
 }
 

@@ -225,6 +225,41 @@ TEST_CASE("references that lead nowhere are rejected") {
   }
 }
 
+TEST_CASE("an op that names other buffers than its kind works on is rejected") {
+  SECTION("one of a role that it does not have") {
+    Fixture f;
+    f.access(f.op("forward linear.1"), Role::input).role = Role::d_output;
+    f.rejects({"'forward linear.1' (forward) of 'step'", "reads a buffer as its gradient of output",
+               "which such an op does not have"});
+  }
+  SECTION("one that it uses as it never does") {
+    Fixture f;
+    f.access(f.op("norm linear.1.weight"), Role::grad).use = Use::update;
+    f.rejects({"'norm linear.1.weight' (norm)", "updates a buffer as its gradient", "which such an op does not do"});
+  }
+  SECTION("none where it needs one") {
+    Fixture f;
+    std::erase_if(f.op("update linear.1.weight").accesses, [](const Access& a) { return a.role == Role::grad; });
+    f.rejects({"'update linear.1.weight' (update)", "names 0 buffers as its gradient", "1 units", "it needs 1"});
+  }
+  SECTION("more than it has units") {
+    Fixture f;
+    Op& gather = f.op("gather linear.1.weight for forward linear.1");
+    const Access again = f.access(gather, Role::weight);
+    for (size_t i = 0; i < gather.units.size(); ++i) gather.accesses.push_back(again);
+    f.rejects({"(gather)", "buffers as its weight", "it needs at most"});
+  }
+}
+
+TEST_CASE("an op in a program that has no place for it is rejected") {
+  Fixture f;
+  auto& exported = program_of(f.set, "export");
+  const Op norm = f.op("norm linear.0.weight");
+  exported.ops[find_op(exported, "export linear.0.weight")] = norm;
+  f.rejects({"'norm linear.0.weight' (norm)", "behind 'export", "has no place in the program 'export'",
+             "it may stand in step"});
+}
+
 TEST_CASE("gradients are defined once and then added to") {
   SECTION("a backward that overwrites what another microbatch left") {
     Fixture f(2, 4, 4);

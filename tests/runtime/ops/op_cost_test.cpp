@@ -1,8 +1,7 @@
-#include "runtime/cost/op_cost.h"
-
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/cost/nominal_cluster.h"
+#include "runtime/ops/spec.h"
 #include "runtime/passes/compile.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"

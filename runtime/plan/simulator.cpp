@@ -1,12 +1,12 @@
 // Events: at any time each lane runs at most one execution. What is left of it shrinks at a speed that depends on what
 // the other lanes run; the next event is the first completion. There always is one: an execution waits for earlier ones
 // only, so the earliest that has not ended can run.
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "runtime/cost/op_cost.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 namespace {

@@ -1,6 +1,6 @@
 // The decisions of a step take microseconds: one thread each, but for the counting of targets.
 #include "core/cuda/launch.cuh"
-#include "runtime/engine/control_ops.h"
+#include "runtime/ops/control_ops.h"
 
 namespace zrt::runtime::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "catch.h"
 #include "core/error.h"
-#include "runtime/engine/control_ops.h"
+#include "runtime/ops/control_ops.h"
 
 namespace zrt::runtime::control_test {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/engine/control_ops.h"
+#include "runtime/ops/control_ops.h"
 
 #include <fmt/format.h>
 

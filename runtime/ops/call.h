@@ -1,16 +1,16 @@
-// What each kind of op does on a rank.
+// One execution of one op on a rank: what it works on.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 #include "core/arena.h"
-#include "runtime/engine/rank.h"
+#include "runtime/ops/rank.h"
 #include "runtime/program/control.h"
 #include "runtime/program/program.h"
 
 namespace zrt::runtime {
 
-// One execution of one op: resolves buffers to addresses.
+// Resolves buffers to addresses.
 class OpCall {
  public:
   OpCall(const Rank& on, const ProgramSet& set, const core::Arenas& arenas, const Op& what, uint32_t turn)
@@ -38,32 +38,5 @@ class OpCall {
   const ProgramSet& set_;
   const core::Arenas& arenas_;
 };
-
-void run_op(const OpCall& call);
-
-// Throws core::DataError for tokens or targets (may be null) outside the vocabulary: a GPU's blocks do not look.
-void check_batch(const models::Model& model, const int32_t* tokens, const int32_t* targets, int64_t rows);
-
-// ops_state.cpp
-void run_init(const OpCall& call);
-void run_export(const OpCall& call);
-void run_snapshot(const OpCall& call);
-// ops_transfer.cpp
-void run_transfer(const OpCall& call);
-// ops_block.cpp
-void run_block(const OpCall& call);
-// ops_step.cpp
-void run_gather(const OpCall& call);
-void run_reduce_grad(const OpCall& call);
-void run_norm(const OpCall& call);
-void run_share_control(const OpCall& call);
-void run_average(const OpCall& call);
-void run_decide(const OpCall& call);
-void run_decide_ahead(const OpCall& call);
-// ops_update.cpp
-void run_sum(const OpCall& call);
-void run_share_sums(const OpCall& call);
-void run_fold(const OpCall& call);
-void run_update(const OpCall& call);
 
 }  // namespace zrt::runtime

@@ -1,10 +1,12 @@
-#include "runtime/program/text.h"
+#include "runtime/plan/text.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <utility>
+
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 namespace {
@@ -35,10 +37,6 @@ std::string accesses_text(const ProgramSet& set, const Op& op, uint32_t repeat) 
   return text;
 }
 
-bool has_microbatch(const Op& op) {
-  return runs_block(op.kind) || op.kind == OpKind::load_batch;
-}
-
 }  // namespace
 
 std::string program_text(const ProgramSet& set, const Program& program) {
@@ -50,7 +48,7 @@ std::string program_text(const ProgramSet& set, const Program& program) {
     for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
       const Op& op = program.ops[id];
       text += fmt::format("{:>5} {:<{}}  {}", id, set.lanes[op.lane].name(), lane_width, op.name);
-      if (has_microbatch(op)) text += fmt::format(" #{}", index_text(op.microbatch, segment.repeat));
+      if (spec(op.kind).of_microbatch) text += fmt::format(" #{}", index_text(op.microbatch, segment.repeat));
       text += accesses_text(set, op, segment.repeat);
       if (!op.waits.empty()) text += fmt::format(" | waits {}", fmt::join(op.waits, " "));
       text += '\n';

@@ -1,7 +1,7 @@
 // Stands for cuda/ in builds without the CUDA Toolkit: core::require_device has refused the device long before.
 #include "core/cuda/backend.h"
 #include "core/error.h"
-#include "runtime/engine/control_ops.h"
+#include "runtime/ops/control_ops.h"
 
 namespace zrt::runtime::cuda {
 

@@ -3,7 +3,8 @@
 
 #include "core/parallel.h"
 #include "core/philox.h"
-#include "runtime/engine/ops.h"
+#include "runtime/ops/call.h"
+#include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
 namespace {
@@ -89,8 +90,6 @@ void round_into(std::span<const float> values, core::DType type, std::byte* targ
   core::copy_bytes(target, rounded.data(), rounded.size() * sizeof(uint16_t));
 }
 
-}  // namespace
-
 void run_init(const OpCall& call) {
   if (call.op.units.empty()) {
     Control control;
@@ -135,32 +134,25 @@ void run_init(const OpCall& call) {
   init_states(call, unit);
 }
 
-// Each rank copies what it saves (Layout::piece), wherever it holds more. States that are not sharded are copied whole.
-void run_snapshot(const OpCall& call) {
-  const Layout& layout = *call.rank.layout;
-  const optimizer::Unit& unit = call.unit(0);
-  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
-  for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
-    const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
-    const std::byte* source = call.address(*call.find(Role::full_state, k));
-    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
-    core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
-  }
+OpSpec init_row(OpKind kind, std::string_view name) {
+  return {.kind = kind,
+          .name = name,
+          .phases = {name},
+          .operands = {{Role::control, Count::optional, may_write},
+                       {Role::weight, Count::some_units, may_write},
+                       {Role::master, Count::some_units, may_write},
+                       {Role::state, Count::any, may_write}},
+          .run = run_init,
+          .cost = touched_bytes_cost,
+          .works = true,
+          .needs_host = true,
+          .site = Site::home};
 }
 
-void run_export(const OpCall& call) {
-  if (!call.rank.export_unit) return;
-  const optimizer::Unit& unit = call.unit(0);
-  const core::Form form = call.rank.layout->logical_form();
-  if (core::place().device == core::DeviceKind::cpu && form == core::Form::f32) {
-    call.rank.export_unit(unit, call.as<float>(Role::full_state));
-    return;
-  }
-  std::vector<std::byte> kept(core::form_bytes(form, unit.elements));
-  core::read_bytes(kept.data(), call.at(Role::full_state), kept.size(), core::place().device);
-  std::vector<float> weights(static_cast<size_t>(unit.elements));
-  core::read_form(form, kept.data(), 0, unit.elements, weights.data());
-  call.rank.export_unit(unit, weights.data());
+}  // namespace
+
+std::vector<OpSpec> init_ops() {
+  return {init_row(OpKind::init, "init"), init_row(OpKind::load, "load")};
 }
 
 }  // namespace zrt::runtime

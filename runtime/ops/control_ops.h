@@ -3,8 +3,8 @@
 #pragma once
 #include <cstdint>
 
-#include "runtime/engine/decide.h"
-#include "runtime/engine/rank.h"
+#include "runtime/ops/decide.h"
+#include "runtime/ops/rank.h"
 
 namespace zrt::runtime {
 

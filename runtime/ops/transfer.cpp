@@ -1,7 +1,8 @@
 #include <cstring>
 
-#include "runtime/engine/executor.h"
-#include "runtime/engine/ops.h"
+#include "runtime/ops/call.h"
+#include "runtime/ops/spec.h"
+#include "runtime/program/moved.h"
 
 namespace zrt::runtime {
 namespace {
@@ -18,8 +19,6 @@ uint64_t place_in_file(const OpCall& call, const Access& access) {
   return call.buffer(access).offset + access.slot.at(call.iteration) * call.buffer(access).stride();
 }
 
-}  // namespace
-
 void run_transfer(const OpCall& call) {
   const Access &from = *call.find(Role::copied), &to = *call.find(Role::copy);
   const Buffer &source = call.buffer(from), &target = call.buffer(to);
@@ -33,6 +32,24 @@ void run_transfer(const OpCall& call) {
     const Moved bytes = moved(call.set(), call.op);
     link.copy(address(call, to), address(call, from), bytes.to_device + bytes.to_host);
   }
+}
+
+OpCost move_cost(const CostCall& call) {
+  return transfer_cost(moved(call.set, call.op), call.layout, call.cluster);
+}
+
+OpSpec transfer_row(OpKind kind, std::string_view name) {
+  return {.kind = kind,
+          .name = name,
+          .operands = {{Role::copied, Count::one, may_read}, {Role::copy, Count::one, may_write | may_update}},
+          .run = run_transfer,
+          .cost = move_cost};
+}
+
+}  // namespace
+
+std::vector<OpSpec> transfer_ops() {
+  return {transfer_row(OpKind::fetch, "fetch"), transfer_row(OpKind::evict, "evict")};
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,4 @@
-#include "runtime/cost/simulator.h"
+#include "runtime/plan/simulator.h"
 
 #include <ctime>
 

@@ -1,0 +1,60 @@
+// What work costs on a cluster: seconds with its lane alone busy, and what it shares with other lanes meanwhile. Which
+// kind of op does which work, its row says (runtime/ops/spec.h).
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "runtime/cost/cluster.h"
+#include "runtime/program/layout.h"
+#include "runtime/program/moved.h"
+#include "runtime/program/program.h"
+
+namespace zrt::runtime {
+
+enum class Resource : uint8_t { compute, host, inside_host, between_hosts, link_up, link_down, disk };
+
+struct OpCost {
+  double seconds = 0;
+  Resource resource = Resource::compute;
+};
+
+// What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
+struct Volume {
+  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
+  double rounds = 1;   // an all-reduce is a reduction and a gather
+  bool copies = true;  // a gather's own part lies elsewhere
+  bool sums = false;   // numbers of the type of local gradients are added up
+};
+
+// How the ranks of a collective lie on hosts.
+struct HostSpread {
+  int ranks = 1;   // of the collective
+  int hosts = 1;   // that it spans
+  int local = 1;   // ranks of it on a full host
+  int fewest = 1;  // … on the host that has fewest
+  int groups = 1;  // collectives like it on each host at the same time
+};
+HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host);
+
+// Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, and when the
+// cluster has no rates for the type that is summed.
+OpCost collective_cost(const Op& op, const Volume& volume, const Layout& layout, const Cluster& cluster);
+
+// Bytes through memory: of the device, or on the host lane of the host.
+OpCost memory_cost(double bytes, bool on_host, const Cluster& cluster);
+
+// Over the link between device and host. Its two directions know nothing of each other.
+OpCost link_cost(double bytes, Resource direction, const Cluster& cluster);
+
+// Between tiers. The ranks of a host share its disk.
+OpCost transfer_cost(const Moved& bytes, const Layout& layout, const Cluster& cluster);
+
+// Forward and backward of one block over one microbatch, as the last of a model or not. The rest of an op's cost
+// follows from its buffers.
+struct BlockCost {
+  double forward_seconds = 0, backward_seconds = 0;
+};
+BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
+                     double memory_bytes_per_second);
+
+}  // namespace zrt::runtime

@@ -1,0 +1,157 @@
+#include <vector>
+
+#include "runtime/ops/call.h"
+#include "runtime/ops/control_ops.h"
+#include "runtime/ops/spec.h"
+
+namespace zrt::runtime {
+namespace {
+
+// Bytes between parameters hold no gradient; the norm and the update read them, so they must be zero.
+void clear_padding(const optimizer::Unit& unit, std::byte* grads, size_t element) {
+  for (size_t i = 0; i < unit.params.size(); ++i) {
+    const int64_t begin = unit.params[i].offset + unit.params[i].param->elements();
+    const int64_t end = i + 1 < unit.params.size() ? unit.params[i + 1].offset : unit.elements;
+    core::fill_bytes(grads + static_cast<size_t>(begin) * element, 0, static_cast<size_t>(end - begin) * element);
+  }
+}
+
+void run_block(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const models::Block& block = *layout.model->blocks[call.op.block];
+  const bool backward = call.op.kind == OpKind::backward;
+  const bool head = call.op.block + 1 == layout.model->blocks.size();
+  auto* control = call.as<Control>(Role::control);
+
+  models::Call c;
+  c.shape = layout.shape(*spec(call.op.kind).block);
+  c.tokens = call.as<int32_t>(Role::tokens);
+  c.targets = call.as<int32_t>(Role::targets);
+  c.input = call.at(Role::input);
+  c.output = call.at(Role::output);
+  c.d_output = call.at(Role::d_output);
+  c.d_input = call.at(Role::d_input);
+  c.saved = call.at(Role::saved);
+  c.remade = call.at(Role::remade);
+  if (c.remade) c.shape.keep = models::Keep::selective;
+  c.workspace = call.at(Role::workspace);
+  c.cache = call.at(Role::cache);
+
+  // Parameters in the block's order, found in the unit buffers.
+  const auto& places = layout.units.params[call.op.block];
+  std::vector<const void*> weights(places.size());
+  std::vector<void*> grads(backward ? places.size() : 0);
+  std::vector<uint8_t> accumulate(grads.size());
+  const size_t grad_size = core::dtype_size(layout.local_grad);
+  for (size_t u = 0; u < call.op.units.size(); ++u) {
+    const std::byte* weight = call.at(Role::weight, u);
+    std::byte* grad = backward ? call.at(Role::local_grad, u) : nullptr;
+    for (size_t p = 0; p < places.size(); ++p) {
+      if (places[p].unit != call.op.units[u]) continue;
+      weights[p] = weight + static_cast<size_t>(places[p].offset) * core::dtype_size(layout.compute);
+      if (!backward) continue;
+      grads[p] = grad + static_cast<size_t>(places[p].offset) * grad_size;
+      accumulate[p] = call.op.accumulate[u];
+    }
+    if (backward && call.op.accumulate[u] == 0) clear_padding(call.unit(u), grad, grad_size);
+  }
+  c.weights = weights;
+  c.grads = grads;
+  c.accumulate = accumulate;
+
+  const uint32_t microbatch = call.op.microbatch.at(call.iteration);
+  c.first_sample =
+      (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(call.rank.number)) *
+      static_cast<uint64_t>(c.shape.B);
+  const StepInputs& inputs = call.rank.control->inputs;
+  c.rng = {inputs.seed, inputs.step, 0};
+  c.position = inputs.position;
+  const double tokens = static_cast<double>(c.shape.rows()) * layout.dp * layout.microbatches;
+  c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
+  c.loss = head && control && call.op.kind != OpKind::decode ? &control->call_loss : nullptr;
+
+  if (call.op.kind == OpKind::decode) {
+    block.decode(c);
+  } else if (call.op.kind == OpKind::recompute) {
+    block.recompute(c);
+  } else if (backward) {
+    block.backward(c);
+  } else {
+    block.forward(c);
+  }
+  if (c.loss) count_loss(control, c.targets, c.shape.rows());
+}
+
+double block_seconds(const CostCall& call) {
+  const models::Block& block = *call.layout.model->blocks[call.op.block];
+  const models::Shape shape = call.layout.shape(*spec(call.op.kind).block, call.op.block);
+  const bool last = call.op.block + 1 == call.layout.model->blocks.size();
+  const Cluster& cluster = call.cluster;
+  const BlockCost cost =
+      block_cost(block, shape, last, cluster.rates(call.layout.compute), cluster.memory_bytes_per_second);
+  // Where a block names its FLOPs; else all of the forward.
+  const double flops = block.forward_flops(shape);
+  if (call.op.kind == OpKind::recompute) {
+    return cost.forward_seconds * (flops > 0 ? block.recompute_flops(shape) / flops : 1);
+  }
+  if (call.op.kind != OpKind::backward) return cost.forward_seconds;
+  // Gradients of weights are written whole, by products and by passes alike.
+  const double grads = role_bytes(call.set, call.op, Role::local_grad);
+  return cost.backward_seconds + grads / cluster.memory_bytes_per_second;
+}
+
+OpCost block_op_cost(const CostCall& call) {
+  return {call.cluster.op_seconds + block_seconds(call), Resource::compute};
+}
+
+OpSpec block_row(OpKind kind, std::string_view name, std::string_view phase, models::Mode mode,
+                 std::vector<Operand> operands) {
+  for (const Operand& shared : {Operand{Role::weight, Count::each_unit, may_read},
+                                {Role::input, Count::optional, may_read},
+                                {Role::workspace, Count::optional, may_write}}) {
+    operands.push_back(shared);
+  }
+  return {.kind = kind,
+          .name = name,
+          .phases = {phase},
+          .operands = std::move(operands),
+          .run = run_block,
+          .cost = block_op_cost,
+          .block = mode,
+          .of_microbatch = true,
+          .works = true};
+}
+
+}  // namespace
+
+std::vector<OpSpec> block_ops() {
+  using models::Mode;
+  const auto may = [](Role role, int uses) { return Operand{role, Count::optional, static_cast<uint8_t>(uses)}; };
+  std::vector<OpSpec> rows{
+      block_row(OpKind::forward, "forward", "step", Mode::train,
+                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write),
+                 may(Role::remade, may_write)}),
+      block_row(OpKind::recompute, "recompute", "step", Mode::train,
+                {may(Role::output, may_write), may(Role::saved, may_read | may_write), may(Role::remade, may_write)}),
+      block_row(OpKind::backward, "backward", "step", Mode::train,
+                {may(Role::tokens, may_read),
+                 may(Role::targets, may_read),
+                 may(Role::d_input, may_write),
+                 may(Role::d_output, may_read),
+                 may(Role::saved, may_read),
+                 may(Role::remade, may_read),
+                 may(Role::control, may_update),
+                 {Role::local_grad, Count::each_unit, may_write | may_update}}),
+      block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,
+                {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::output, may_write),
+                 may(Role::control, may_update)}),
+      block_row(OpKind::decode, "decode", "decode", Mode::decode,
+                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::cache, may_update),
+                 may(Role::control, may_update)}),
+  };
+  rows[2].parameters = takes_loss_scale;
+  rows[4].parameters = takes_position;
+  return rows;
+}
+
+}  // namespace zrt::runtime

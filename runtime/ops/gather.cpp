@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <vector>
+
+#include "runtime/ops/shard.h"
+#include "runtime/ops/spec.h"
+
+namespace zrt::runtime {
+namespace {
+
+// Gathers shards into whole units. With one buffer per unit (updated weights, whole gradients) the shard lies in it.
+void run_gather(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const core::DType type = spec(call.op.kind).type(layout);
+  const size_t size = core::dtype_size(type);
+  std::vector<comm::GatherRange> ranges;
+  for (size_t i = 0; i < call.op.units.size(); ++i) {
+    const optimizer::Unit& unit = call.unit(i);
+    std::byte *part = call.at(Role::weight, i), *full = call.at(Role::full_state, i),
+              *partial = call.at(Role::partial, i);
+    if (!part && call.op.span != Span::inner) part = own_shard(call, full, unit, type);
+    if (call.op.span == Span::all) {
+      ranges.push_back({part, full, unit.shard});
+    } else if (call.op.span == Span::outer) {
+      ranges.push_back({part, partial, unit.shard});
+    } else {
+      const Level level = level_of(layout);
+      if (!partial) partial = part ? part : own_shard(call, full, unit, type);
+      for (int64_t group = 0; group < level.groups; ++group) {
+        const auto at = static_cast<size_t>(group * unit.shard) * size;
+        ranges.push_back({partial + at, full + at * static_cast<size_t>(level.inner), unit.shard});
+      }
+    }
+  }
+  call.comm().all_gather(ranges, type, call.op.name);
+}
+
+OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_view> phases,
+                  core::DType (*type)(const Layout&)) {
+  return {.kind = kind,
+          .name = name,
+          .phases = std::move(phases),
+          .operands = {{Role::weight, Count::some_units, may_read},
+                       {Role::full_state, Count::some_units, may_read | may_write | may_update},
+                       {Role::partial, Count::some_units, may_read | may_write}},
+          .run = run_gather,
+          .volume = gathered_volume,
+          .type = type};
+}
+
+}  // namespace
+
+std::vector<OpSpec> gather_ops() {
+  return {gather_row(OpKind::gather, "gather", {"step", "eval", "decode", "refresh"},
+                     [](const Layout& layout) { return layout.compute; }),
+          gather_row(OpKind::gather_grad, "gather_grad", {"step"}, [](const Layout& layout) { return layout.grad; }),
+          gather_row(OpKind::gather_state, "gather_state", {"export"},
+                     [](const Layout& layout) { return layout.logical_type(); })};
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,74 @@
+#include <vector>
+
+#include "runtime/ops/shard.h"
+#include "runtime/ops/spec.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Extent;
+
+void run_reduce_grad(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const core::DType held = layout.reduces_in_place() ? layout.local_grad : layout.grad;
+  core::DType from = layout.local_grad, to = held;
+  std::vector<comm::ReduceRange> ranges;
+  for (size_t i = 0; i < call.op.units.size(); ++i) {
+    const optimizer::Unit& unit = call.unit(i);
+    std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
+              *partial = call.at(Role::partial, i);
+    if (call.op.span == Span::outer && !partial) {
+      call.comm().all_reduce(grad, unit.shard, held, call.op.name);
+      continue;
+    }
+    if (!local) local = grad;  // in place
+    if (grad && layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, to);
+    if (call.op.span == Span::outer) {
+      ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
+    } else if (call.op.span == Span::inner && partial) {
+      to = from;
+      const Level level = level_of(layout);
+      for (int64_t group = 0; group < level.groups; ++group) {
+        const auto at = static_cast<size_t>(group * unit.shard) * core::dtype_size(from);
+        ranges.push_back({local + at * static_cast<size_t>(level.inner), partial + at, unit.shard, false});
+      }
+    } else {
+      ranges.push_back({local, grad, unit.shard, call.op.accumulate[i] != 0});
+    }
+  }
+  if (!ranges.empty()) call.comm().reduce_scatter(ranges, from, to, call.op.name);
+}
+
+Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
+  Volume volume;
+  volume.sums = true;
+  volume.bytes = role_bytes(set, op, Role::local_grad);
+  for (const Access& access : op.accesses) {
+    if (access.role != Role::partial || access.use != Use::read) continue;
+    volume.bytes += static_cast<double>(set.buffers[access.buffer].bytes);
+  }
+  if (volume.bytes > 0) return volume;
+  // In place; between groups that are replicas of each other, an all-reduce of the shard.
+  volume.bytes = role_bytes(set, op, Role::grad);
+  if (op.span == Span::outer) {
+    volume.rounds = 2;
+    if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();
+  }
+  return volume;
+}
+
+}  // namespace
+
+std::vector<OpSpec> reduce_ops() {
+  return {{.kind = OpKind::reduce_grad,
+           .name = "reduce_grad",
+           .phases = {"step"},
+           .operands = {{Role::local_grad, Count::some_units, may_read},
+                        {Role::grad, Count::some_units, may_write | may_update},
+                        {Role::partial, Count::some_units, may_read | may_write}},
+           .run = run_reduce_grad,
+           .volume = reduced_volume,
+           .type = [](const Layout& layout) { return layout.local_grad; }}};
+}
+
+}  // namespace zrt::runtime

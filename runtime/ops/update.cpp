@@ -1,0 +1,188 @@
+#include <vector>
+
+#include "runtime/ops/shard.h"
+#include "runtime/ops/spec.h"
+
+namespace zrt::runtime {
+namespace {
+
+using optimizer::Extent;
+
+// What an optimizer works on in one op. The pointers stay valid as long as this object.
+class UpdatePart {
+ public:
+  // Elements [begin, begin + count) of the unit; of each buffer, which holds the whole unit or this rank's shard.
+  UpdatePart(const OpCall& call, Extent extent) {
+    const Layout& layout = *call.rank.layout;
+    const optimizer::Unit& unit = call.unit(0);
+    part_.unit = &unit;
+    part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
+    part_.count = layout.extent(unit, extent);
+    // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
+    // shard where the state's home holds all.
+    auto enter_bytes = [&](const Access* access, uint64_t all, uint64_t skipped) -> std::byte* {
+      if (!access) return nullptr;
+      return call.address(*access) + (call.bytes(*access) >= all ? skipped : 0);
+    };
+    auto enter = [&](const Access* access, core::DType type) {
+      const auto size = core::dtype_size(type);
+      return enter_bytes(access, static_cast<uint64_t>(unit.elements) * size,
+                         static_cast<uint64_t>(part_.begin) * size);
+    };
+    std::byte* weight = enter(call.find(Role::weight), layout.compute);
+    std::byte* master = enter(call.find(Role::master), core::DType::f32);
+    const bool weight_only = layout.compute == core::DType::f32;  // which is the master then
+    part_.master = reinterpret_cast<float*>(weight_only ? weight : master);
+    part_.weight = weight_only ? nullptr : weight;
+    part_.weight_type = layout.compute;
+    part_.grad = enter(call.find(Role::grad), layout.grad);
+    part_.grad_type = layout.grad;
+    part_.work = call.at(Role::work);
+    const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+    for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
+      const core::Form form = kinds[k].form;
+      std::byte* at = call.address(*state);
+      if (kinds[k].sharded) {
+        at = enter_bytes(state, core::form_bytes(form, unit.elements), core::form_bytes(form, part_.begin));
+      }
+      states_.push_back(reinterpret_cast<float*>(at));
+    }
+    part_.states = states_;
+  }
+  const optimizer::UnitPart& operator*() const { return part_; }
+
+ private:
+  optimizer::UnitPart part_;
+  std::vector<float*> states_;
+};
+
+uint64_t share_bytes(const OpCall& call) {
+  return call.rank.optimizer->share_bytes(call.unit(0), call.op.round);
+}
+
+std::byte* own_share(const OpCall& call) {
+  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * share_bytes(call);
+}
+
+// Each rank adds up its own shard only, whatever it holds: the sum is exact, so the split does not show.
+void run_norm(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const optimizer::Unit& unit = call.unit(0);
+  std::byte* grad = call.at(Role::grad);
+  if (layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
+  optimizer::add_squares(call.as<Control>(Role::control)->norm, unit.shard, grad, layout.grad);
+}
+
+// Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
+void run_sum(const OpCall& call) {
+  const auto& decision = call.as<Control>(Role::control)->decision;
+  call.rank.optimizer->sum(call.op.round, decision, *UpdatePart(call, Extent::shard), own_share(call));
+}
+
+void run_share_sums(const OpCall& call) {
+  const comm::GatherRange range{own_share(call), call.at(Role::sums), static_cast<int64_t>(share_bytes(call))};
+  call.comm().all_gather({&range, 1}, core::DType::u8, call.op.name);
+}
+
+void run_fold(const OpCall& call) {
+  const auto& decision = call.as<Control>(Role::control)->decision;
+  const UpdatePart part(call, call.rank.layout->zero.states);
+  call.rank.optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
+}
+
+void run_update(const OpCall& call) {
+  const auto& decision = call.as<Control>(Role::control)->decision;
+  call.rank.optimizer->update(decision, *UpdatePart(call, call.rank.layout->zero.states));
+}
+
+core::DType type_of(Role role, const Layout& layout) {
+  return role == Role::weight ? layout.compute : role == Role::grad ? layout.grad : core::DType::f32;
+}
+
+// Of each buffer the part that belongs to the elements the op works on, twice where it is read and written.
+OpCost state_cost(const CostCall& call, Extent extent) {
+  const Layout& layout = call.layout;
+  const optimizer::Unit& unit = layout.units.units[call.op.units.front()];
+  double bytes = 0;
+  for (const Access& access : call.op.accesses) {
+    if (access.role == Role::control) continue;  // small, and in a cache
+    const Buffer& buffer = call.set.buffers[access.buffer];
+    // A copy that was brought here may hold no more than the part.
+    const bool whole =
+        buffer.bytes > static_cast<uint64_t>(unit.shard) * core::dtype_size(type_of(access.role, layout));
+    const Extent held = access.role == Role::weight ? layout.weights(unit)
+                        : access.role == Role::grad ? layout.zero.grads
+                                                    : layout.zero.states;
+    const bool part = whole && extent == Extent::shard && held == Extent::full &&
+                      (access.role == Role::weight || access.role == Role::grad || access.role == Role::master ||
+                       access.role == Role::state);
+    bytes += static_cast<double>(buffer.bytes) * (access.use == Use::update ? 2 : 1) / (part ? layout.shards() : 1);
+  }
+  return cost_at_memory(call, bytes);
+}
+
+OpCost shard_cost(const CostCall& call) {
+  return state_cost(call, Extent::shard);
+}
+
+OpCost update_cost(const CostCall& call) {
+  return state_cost(call, call.layout.zero.states);
+}
+
+}  // namespace
+
+std::vector<OpSpec> update_ops() {
+  const Operand decision{Role::control, Count::one, may_read}, grad{Role::grad, Count::each_unit, may_read};
+  return {{.kind = OpKind::norm,
+           .name = "norm",
+           .phases = {"step"},
+           .operands = {grad, {Role::control, Count::one, may_update}},
+           .run = run_norm,
+           .cost = shard_cost},
+          {.kind = OpKind::sum,
+           .name = "sum",
+           .phases = {"step"},
+           .operands = {decision,
+                        grad,
+                        {Role::weight, Count::some_units, may_read},
+                        {Role::master, Count::some_units, may_read},
+                        {Role::state, Count::any, may_read},
+                        {Role::work, Count::optional, may_read},
+                        {Role::sums, Count::one, may_write}},
+           .run = run_sum,
+           .cost = shard_cost,
+           .works = true,
+           .site = Site::update},
+          {.kind = OpKind::share_sums,
+           .name = "share_sums",
+           .phases = {"step"},
+           .operands = {{Role::sums, Count::one, may_update}},
+           .run = run_share_sums,
+           .volume = gathered_volume},
+          {.kind = OpKind::fold,
+           .name = "fold",
+           .phases = {"step"},
+           .operands = {decision,
+                        {Role::sums, Count::one, may_read},
+                        {Role::state, Count::any, may_update},
+                        {Role::work, Count::optional, may_write | may_update}},
+           .run = run_fold,
+           .cost = update_cost,
+           .works = true,
+           .site = Site::update},
+          {.kind = OpKind::update,
+           .name = "update",
+           .phases = {"step"},
+           .operands = {decision,
+                        grad,
+                        {Role::weight, Count::each_unit, may_write | may_update},
+                        {Role::master, Count::some_units, may_update},
+                        {Role::state, Count::any, may_update},
+                        {Role::work, Count::optional, may_read}},
+           .run = run_update,
+           .cost = update_cost,
+           .works = true,
+           .site = Site::update}};
+}
+
+}  // namespace zrt::runtime
