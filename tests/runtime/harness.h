@@ -57,6 +57,12 @@ inline bool full_tests() {
   return std::getenv("ZRT_FULL_TESTS") != nullptr;
 }
 
+// Of a sweep that runs on the processor as well, a GPU takes every third setting: one that the host plays needs minutes
+// for all.
+inline bool left_to_processor(unsigned number) {
+  return !full_tests() && test::test_device() == core::DeviceKind::cuda && number % 3 != 0;
+}
+
 inline runtime::Layout make_layout(const models::Model& model, const Setting& s) {
   runtime::Layout layout;
   layout.model = &model;

@@ -13,6 +13,7 @@ using testing::Setting;
 Setting setting(bool fp8) {
   Setting s;
   s.compute = core::DType::bf16, s.fp8 = fp8, s.ranks = 2, s.micro_batch = 2, s.eval = true;
+  if (testing::left_to_processor(1)) s.steps = 2;
   return s;
 }
 

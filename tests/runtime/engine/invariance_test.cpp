@@ -69,6 +69,7 @@ void check_equal(const Group& g, const Outcome& reference, int stage, unsigned c
 TEST_CASE("stage, unit size, overlap, reuse, lanes and repetition do not change a bit of weights, losses and norms") {
   const std::vector<Group> all = groups();
   for (unsigned g = 0; g < all.size(); ++g) {
+    if (left_to_processor(g)) continue;
     const Outcome reference = run(model_of(all[g]), variant(all[g], 0, 0));
     REQUIRE(reference.losses.back() < reference.losses.front() + 1);
     check_equal(all[g], reference, 0, 0);
@@ -76,7 +77,7 @@ TEST_CASE("stage, unit size, overlap, reuse, lanes and repetition do not change 
       if (full_tests()) {
         for (unsigned choice = 0; choice < 16; ++choice) check_equal(all[g], reference, stage, choice);
       } else {
-        // 7 is prime to 16: over the groups every stage meets every choice.
+        // 7 and 3 are prime to 16: over the groups every stage meets every choice.
         check_equal(all[g], reference, stage, (g * 7 + static_cast<unsigned>(stage) * 5) % 16);
       }
     }

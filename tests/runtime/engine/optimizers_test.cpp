@@ -59,6 +59,7 @@ TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any opt
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         for (uint32_t accumulation : {1u, 2u}) {
           const models::Model model = model_of(++group % 2 == 0);
+          if (left_to_processor(group)) continue;
           const Outcome reference = run(model, setting(optimizer, type, ranks, accumulation, 0, 0));
           REQUIRE(reference.losses.back() < reference.losses.front() + 1);
           for (int stage = 0; stage < 4; ++stage) {
