@@ -7,30 +7,25 @@
 
 namespace zrt::runtime {
 
-HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host) {
-  const int hosts = (layout.dp + ranks_per_host - 1) / ranks_per_host;
-  const int inner = layout.groups.inner;
-  if (hosts == 1) return {layout.ranks(span), 1, layout.ranks(span), layout.ranks(span), 1};
-  switch (span) {
-    case Span::all:
-      break;
-    case Span::inner: {
-      const bool aligned = inner <= ranks_per_host ? ranks_per_host % inner == 0 : inner % ranks_per_host == 0;
-      const int spanned = (inner + ranks_per_host - 1) / ranks_per_host + (aligned ? 0 : 1);
-      const int local = std::min((inner + spanned - 1) / spanned, ranks_per_host);
-      return {inner, spanned, local, inner - (spanned - 1) * local, std::max(1, ranks_per_host / inner)};
-    }
-    case Span::outer: {
-      const int local = std::max(1, ranks_per_host / inner);
-      const int groups = layout.dp / inner, spanned = (groups + local - 1) / local;
-      return {groups, spanned, local, groups - (spanned - 1) * local, std::min(inner, ranks_per_host)};
-    }
+HostSpread host_spread(const Group& group, int world, int ranks_per_host) {
+  const int hosts = (world + ranks_per_host - 1) / ranks_per_host;
+  const int size = group.size;
+  if (hosts == 1) return {size, 1, size, size, 1};
+  if (size == world) return {world, hosts, ranks_per_host, world - (hosts - 1) * ranks_per_host, 1};
+  if (group.stride == 1) {
+    const bool aligned = size <= ranks_per_host ? ranks_per_host % size == 0 : size % ranks_per_host == 0;
+    const int spanned = (size + ranks_per_host - 1) / ranks_per_host + (aligned ? 0 : 1);
+    const int local = std::min((size + spanned - 1) / spanned, ranks_per_host);
+    return {size, spanned, local, size - (spanned - 1) * local, std::max(1, ranks_per_host / size)};
   }
-  return {layout.dp, hosts, ranks_per_host, layout.dp - (hosts - 1) * ranks_per_host, 1};
+  const int local = std::max(1, ranks_per_host / group.stride);
+  const int spanned = (size + local - 1) / local;
+  return {size, spanned, local, size - (spanned - 1) * local, std::min(group.stride, ranks_per_host)};
 }
 
-OpCost collective_cost(const Op& op, const Volume& volume, const Layout& layout, const Cluster& cluster) {
-  const HostSpread at = host_spread(op.span, layout, cluster.ranks_per_host);
+OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
+                       const Cluster& cluster) {
+  const HostSpread at = host_spread(group, layout.dp, cluster.ranks_per_host);
   const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
   if (volume.sums) {

@@ -34,11 +34,12 @@ struct HostSpread {
   int fewest = 1;  // … on the host that has fewest
   int groups = 1;  // collectives like it on each host at the same time
 };
-HostSpread host_spread(Span span, const Layout& layout, int ranks_per_host);
+HostSpread host_spread(const Group& group, int world, int ranks_per_host);
 
 // Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, and when the
 // cluster has no rates for the type that is summed.
-OpCost collective_cost(const Op& op, const Volume& volume, const Layout& layout, const Cluster& cluster);
+OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
+                       const Cluster& cluster);
 
 // Bytes through memory: of the device, or on the host lane of the host.
 OpCost memory_cost(double bytes, bool on_host, const Cluster& cluster);

@@ -14,16 +14,19 @@ namespace zrt::runtime {
 
 namespace {
 
-// The ranks of each group, and those that have the same place in all groups.
-std::vector<std::vector<int>> neighbours(const Layout& layout) {
-  std::vector<std::vector<int>> groups(static_cast<size_t>(layout.ranks(Span::outer)));
-  for (int rank = 0; rank < layout.dp; ++rank) groups[static_cast<size_t>(rank / layout.groups.inner)].push_back(rank);
-  return groups;
+comm::Partition partition(const Group& group, int world) {
+  comm::Partition parts(static_cast<size_t>(world / group.size));
+  for (int rank = 0; rank < world; ++rank) {
+    parts[static_cast<size_t>(rank / (group.size * group.stride) * group.stride + rank % group.stride)].push_back(rank);
+  }
+  return parts;
 }
-std::vector<std::vector<int>> counterparts(const Layout& layout) {
-  std::vector<std::vector<int>> groups(static_cast<size_t>(layout.groups.inner));
-  for (int rank = 0; rank < layout.dp; ++rank) groups[static_cast<size_t>(rank % layout.groups.inner)].push_back(rank);
-  return groups;
+
+// Whether any op of a run communicates in a group.
+bool used(const ProgramSet& set, GroupId group) {
+  return std::any_of(set.lanes.begin(), set.lanes.end(), [&](const Lane& lane) {
+    return lane.kind == LaneKind::comm && lane.group == set.groups[group].name;
+  });
 }
 
 }  // namespace
@@ -58,11 +61,15 @@ void Session::make_ranks(const SessionOptions& options) {
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
   }
-  std::array<std::vector<std::unique_ptr<comm::Communicator>>, 3> groups;
-  groups[0] = transport_.make_group("dp", options.timeout);
-  if (layout_.groups.inner > 1) {
-    groups[1] = transport_.make_groups("dp.inner", neighbours(layout_), options.timeout);
-    groups[2] = transport_.make_groups("dp.outer", counterparts(layout_), options.timeout);
+  const ProgramSet& set = compiled_.set;
+  std::vector<std::vector<std::unique_ptr<comm::Communicator>>> groups(set.groups.size());
+  for (GroupId g = 0; g < groups.size(); ++g) {
+    const Group& group = set.groups[g];
+    if (g == 0) {
+      groups[g] = transport_.make_group(group.name, options.timeout);  // of all ranks: the session itself uses it
+    } else if (used(set, g)) {
+      groups[g] = transport_.make_groups(group.name, partition(group, layout_.dp), options.timeout);
+    }
   }
   const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
   ranks_.resize(groups[0].size());
@@ -102,10 +109,9 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.down = &member.down;
     rank.number = number;
     rank.layout = &layout_;
-    for (size_t span = 0; span < groups.size(); ++span) {
-      if (groups[span].empty()) continue;
-      member.groups[span] = std::move(groups[span][local]);
-      rank.groups[span] = member.groups[span].get();
+    for (auto& group : groups) {
+      member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));
+      rank.groups.push_back(member.groups.back().get());
     }
     rank.optimizer = optimizer;
     rank.loss_scale = options.loss_scale;

@@ -83,7 +83,7 @@ class Session {
 
  private:
   struct Member {
-    std::array<std::unique_ptr<comm::Communicator>, 3> groups;          // by Span
+    std::vector<std::unique_ptr<comm::Communicator>> groups;            // by GroupId
     std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
     std::unique_ptr<offload::BlockFile> file;                           // in place of an arena of the NVMe tier
     offload::PacedLink up, down;

@@ -12,7 +12,7 @@ const Access* OpCall::find(Role role, size_t nth) const {
 std::byte* OpCall::address(const Access& access) const {
   const Buffer& buffer = set_.buffers[access.buffer];
   return arenas_[static_cast<size_t>(buffer.tier)]->data() + buffer.offset +
-         access.slot.at(iteration) * buffer.stride();
+         access.slot_of(buffer, iteration) * buffer.stride();
 }
 
 std::byte* OpCall::at(Role role, size_t nth) const {

@@ -27,7 +27,8 @@ class OpCall {
   T* as(Role role, size_t nth = 0) const {
     return reinterpret_cast<T*>(at(role, nth));
   }
-  comm::Communicator& comm() const { return *rank.groups[static_cast<size_t>(op.span)]; }
+  comm::Communicator& comm() const { return *rank.groups[op.group]; }
+  GroupKind group() const { return set_.group(op).kind; }
   const optimizer::Unit& unit(size_t i) const { return rank.layout->units.units[op.units[i]]; }
 
   const Rank& rank;

@@ -1,11 +1,11 @@
 // What a rank's ops work with, besides the program: its communicators, its arena and the doors to the outside.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "offload/block_file.h"
@@ -24,7 +24,7 @@ inline std::string state_name(const std::string& kind, const std::string& parame
 struct Rank {
   int number = 0;  // within the data-parallel group
   const Layout* layout = nullptr;
-  std::array<comm::Communicator*, 3> groups{};  // by Span; null where a layout has one level only
+  std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates
   std::shared_ptr<const optimizer::Optimizer> optimizer;
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none

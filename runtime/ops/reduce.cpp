@@ -17,15 +17,15 @@ void run_reduce_grad(const OpCall& call) {
     const optimizer::Unit& unit = call.unit(i);
     std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
               *partial = call.at(Role::partial, i);
-    if (call.op.span == Span::outer && !partial) {
+    if (call.group() == GroupKind::data_outer && !partial) {
       call.comm().all_reduce(grad, unit.shard, held, call.op.name);
       continue;
     }
     if (!local) local = grad;  // in place
     if (grad && layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, to);
-    if (call.op.span == Span::outer) {
+    if (call.group() == GroupKind::data_outer) {
       ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
-    } else if (call.op.span == Span::inner && partial) {
+    } else if (call.group() == GroupKind::data_inner && partial) {
       to = from;
       const Level level = level_of(layout);
       for (int64_t group = 0; group < level.groups; ++group) {
@@ -50,7 +50,7 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   if (volume.bytes > 0) return volume;
   // In place; between groups that are replicas of each other, an all-reduce of the shard.
   volume.bytes = role_bytes(set, op, Role::grad);
-  if (op.span == Span::outer) {
+  if (set.group(op).kind == GroupKind::data_outer) {
     volume.rounds = 2;
     if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();
   }

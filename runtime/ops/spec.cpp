@@ -28,7 +28,7 @@ const OpSpec& spec(OpKind kind) {
 
 OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const Cluster& cluster) {
   const OpSpec& row = spec(op.kind);
-  if (row.volume) return collective_cost(op, row.volume(set, op, layout), layout, cluster);
+  if (row.volume) return collective_cost(op, set.group(op), row.volume(set, op, layout), layout, cluster);
   return row.cost({set, op, layout, cluster});
 }
 

@@ -16,7 +16,8 @@ std::byte* address(const OpCall& call, const Access& access) {
 }
 
 uint64_t place_in_file(const OpCall& call, const Access& access) {
-  return call.buffer(access).offset + access.slot.at(call.iteration) * call.buffer(access).stride();
+  return call.buffer(access).offset +
+         access.slot_of(call.buffer(access), call.iteration) * call.buffer(access).stride();
 }
 
 void run_transfer(const OpCall& call) {

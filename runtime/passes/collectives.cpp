@@ -8,8 +8,9 @@ namespace zrt::runtime {
 
 using core::Category;
 
-uint8_t lane_of(Span span) {
-  return span == Span::all ? comm_lane : span == Span::inner ? inner_lane : outer_lane;
+void place_in(ProgramSet& set, Op& op, GroupKind group) {
+  op.group = set.find_group(group);
+  op.lane = set.lane(LaneKind::comm, set.groups[op.group].name);
 }
 
 std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vector<uint32_t>& units, int64_t limit) {
@@ -37,11 +38,10 @@ Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const cha
   return gather;
 }
 
-Op Collectives::make(OpKind kind, Span span, std::string name, const std::vector<uint32_t>& units) const {
+Op Collectives::make(OpKind kind, GroupKind group, std::string name, const std::vector<uint32_t>& units) {
   Op op;
   op.kind = kind;
-  op.span = span;
-  op.lane = lane_of(span);
+  place_in(set_, op, group);
   op.name = std::move(name);
   op.units = units;
   return op;
@@ -66,7 +66,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     if (what.part[i] != no_buffer) op.accesses.push_back({what.part[i], Role::weight, Use::read, {}});
   };
   if (!two_levels) {
-    Op op = make(what.kind, layout_.state_span(), what.name, what.units);
+    Op op = make(what.kind, layout_.state_group(), what.name, what.units);
     op.block = what.block;
     for (size_t i = 0; i < what.units.size(); ++i) {
       source(op, i);
@@ -94,7 +94,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
   if (!missing.empty()) {
     std::vector<uint32_t> units;
     for (size_t i : missing) units.push_back(what.units[i]);
-    Op op = make(what.kind, Span::outer, what.name + " between groups", units);
+    Op op = make(what.kind, GroupKind::data_outer, what.name + " between groups", units);
     op.block = what.block;
     for (size_t i : missing) {
       source(op, i);
@@ -103,7 +103,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     }
     ops.push_back(std::move(op));
   }
-  Op op = make(what.kind, Span::inner, what.name + " inside groups", what.units);
+  Op op = make(what.kind, GroupKind::data_inner, what.name + " inside groups", what.units);
   op.block = what.block;
   for (size_t i = 0; i < what.units.size(); ++i) {
     op.accesses.push_back({parts[i], Role::partial, Use::read, {}});
@@ -123,7 +123,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     }
   };
   if (!layout_.groups.hierarchical) {
-    Op op = make(OpKind::reduce_grad, layout_.state_span(), name, what.units);
+    Op op = make(OpKind::reduce_grad, layout_.state_group(), name, what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       if (what.local[i] != what.grad[i])
         op.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
@@ -132,15 +132,15 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     ops.push_back(std::move(op));
     // The sums of all groups, once a step: they accumulate inside a group meanwhile.
     if (!layout_.groups.replicated || !what.last) return;
-    Op between = make(OpKind::reduce_grad, Span::outer, name + " between groups", what.units);
+    Op between = make(OpKind::reduce_grad, GroupKind::data_outer, name + " between groups", what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       between.accesses.push_back({what.grad[i], Role::grad, Use::update, {}});
     }
     ops.push_back(std::move(between));
     return;
   }
-  Op inside = make(OpKind::reduce_grad, Span::inner, name + " inside groups", what.units);
-  Op between = make(OpKind::reduce_grad, Span::outer, name + " between groups", what.units);
+  Op inside = make(OpKind::reduce_grad, GroupKind::data_inner, name + " inside groups", what.units);
+  Op between = make(OpKind::reduce_grad, GroupKind::data_outer, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);
     inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});

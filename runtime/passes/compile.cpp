@@ -32,21 +32,6 @@ void check_phases(const Compilation& c) {
   }
 }
 
-std::vector<Lane> lanes_of(const Layout& layout) {
-  std::vector<Lane> lanes{
-      {LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
-  const bool moves = layout.placement.moves();
-  if (layout.groups.inner > 1 || moves) {
-    lanes.push_back({LaneKind::comm, "dp.inner"});
-    lanes.push_back({LaneKind::comm, "dp.outer"});
-  }
-  if (moves) {
-    lanes.push_back({LaneKind::io, ""});
-    lanes.push_back({LaneKind::host, ""});
-  }
-  return lanes;
-}
-
 }  // namespace
 
 Compiled compile(const Layout& layout, const std::vector<std::string>& asked, const Sabotage& sabotage, bool check,
@@ -54,7 +39,9 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
   Compilation c{layout, asked, sabotage, {}, {}};
   check_phases(c);
-  c.set.lanes = lanes_of(layout);
+  // Others follow where an op needs them; these few have the same numbers in all programs.
+  c.set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
+  c.set.groups = layout.group_table();
   std::vector<std::pair<const PassSpec*, std::unique_ptr<Pass>>> made;
   for (const PassSpec& pass : passes()) {
     if (pass.applies(layout)) made.emplace_back(&pass, pass.make(c));

@@ -26,8 +26,7 @@ Program flatten(const Draft& draft);
 // Whether two ops must keep their order: one writes what the other touches.
 bool conflict(const Op& a, const Op& b);
 
-inline constexpr uint8_t compute_lane = 0, load_lane = 1, comm_lane = 2, save_lane = 3, inner_lane = 4, outer_lane = 5,
-                         io_lane = 6, host_lane = 7;
+inline constexpr uint8_t compute_lane = 0;  // every program has it; others are made on first use (ProgramSet::lane)
 inline bool computes(const Op& op) {
   return runs_block(op.kind);
 }

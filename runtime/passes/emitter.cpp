@@ -6,14 +6,6 @@ using core::Category;
 using models::Block;
 using models::Mode;
 
-namespace {
-
-void access(Op& op, BufferId buffer, Role role, Use use, Index slot) {
-  if (buffer != no_buffer) op.accesses.push_back({buffer, role, use, slot});
-}
-
-}  // namespace
-
 Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode, uint32_t slots,
                  uint32_t first_slots)
     : set_(set),
@@ -70,66 +62,71 @@ void Emitter::add_training(size_t b, uint32_t slots) {
       add("backward workspace of " + block.name(), Category::workspace, block.backward_workspace_bytes(shape), 1);
 }
 
-void Emitter::load_batch(DraftSegment& segment, Index microbatch, Index slot, Index first_slot) {
-  Op op = make(OpKind::load_batch, load_lane, "batch", 0, microbatch);
-  access(op, tokens_, Role::tokens, Use::write, first_slot);
-  access(op, targets_, Role::targets, Use::write, slot);
-  access(op, staging_, Role::staging, Use::write, microbatch);
+void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
+  Op op = make(OpKind::load_batch, set_.lane(LaneKind::to_device), "batch", 0, microbatch);
+  access(op, tokens_, Role::tokens, Use::write);
+  access(op, targets_, Role::targets, Use::write);
+  access(op, staging_, Role::staging, Use::write);
   segment.ops.push_back(std::move(op));
 }
 
-void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot) {
+void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   const Mode mode = shape_.mode;
   const OpKind kind = mode == Mode::train ? OpKind::forward : mode == Mode::eval ? OpKind::evaluate : OpKind::decode;
   Op op = make(kind, compute_lane, "forward " + blocks_[b]->name(), b, microbatch);
   const bool last = b + 1 == blocks_.size();
   if (b == 0) {
-    access(op, tokens_, Role::tokens, Use::read, first_slot);
+    access(op, tokens_, Role::tokens, Use::read);
   } else {
-    access(op, buffers_[b - 1].output, Role::input, Use::read, slot);
+    access(op, buffers_[b - 1].output, Role::input, Use::read);
   }
-  access(op, buffers_[b].output, Role::output, Use::write, slot);
-  access(op, buffers_[b].saved, Role::saved, Use::write, saved_slot(b, b == 0 ? first_slot : slot));
-  access(op, buffers_[b].remade, Role::remade, Use::write, {});
-  access(op, buffers_[b].cache, Role::cache, Use::update, {});
-  if (last && mode == Mode::eval) access(op, targets_, Role::targets, Use::read, slot);
+  access(op, buffers_[b].output, Role::output, Use::write);
+  access(op, buffers_[b].saved, Role::saved, Use::write);
+  access(op, buffers_[b].remade, Role::remade, Use::write);
+  access(op, buffers_[b].cache, Role::cache, Use::update);
+  if (last && mode == Mode::eval) access(op, targets_, Role::targets, Use::read);
   if ((last && mode == Mode::eval) || mode == Mode::decode) {
-    access(op, state_.control, Role::control, Use::update, {});
+    access(op, state_.control, Role::control, Use::update);
   }
-  access(op, buffers_[b].forward_workspace, Role::workspace, Use::write, {});
+  access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
 }
 
-void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch, Index slot) {
+void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   Op op = make(OpKind::recompute, compute_lane, "recompute " + blocks_[b]->name(), b, microbatch);
-  access(op, buffers_[b - 1].output, Role::input, Use::read, slot);
-  if (blocks_[b]->recompute_writes_output()) access(op, buffers_[b].output, Role::output, Use::write, slot);
+  access(op, buffers_[b - 1].output, Role::input, Use::read);
+  if (blocks_[b]->recompute_writes_output()) access(op, buffers_[b].output, Role::output, Use::write);
   const Use saved = recomputes_[b] == Recompute::full ? Use::write : Use::read;
-  access(op, buffers_[b].saved, Role::saved, saved, saved_slot(b, slot));
-  access(op, buffers_[b].remade, Role::remade, Use::write, {});
-  access(op, buffers_[b].forward_workspace, Role::workspace, Use::write, {});
+  access(op, buffers_[b].saved, Role::saved, saved);
+  access(op, buffers_[b].remade, Role::remade, Use::write);
+  access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
 }
 
-void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot) {
-  if (recomputes_[b] != Recompute::none) recompute(segment, b, microbatch, slot);
+void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
+  if (recomputes_[b] != Recompute::none) recompute(segment, b, microbatch);
   Op op = make(OpKind::backward, compute_lane, "backward " + blocks_[b]->name(), b, microbatch);
   if (b == 0) {
-    access(op, tokens_, Role::tokens, Use::read, first_slot);
+    access(op, tokens_, Role::tokens, Use::read);
   } else {
-    if (blocks_[b]->backward_reads_input()) access(op, buffers_[b - 1].output, Role::input, Use::read, slot);
-    access(op, buffers_[b - 1].d_output, Role::d_input, Use::write, b == 1 ? first_slot : slot);
+    if (blocks_[b]->backward_reads_input()) access(op, buffers_[b - 1].output, Role::input, Use::read);
+    access(op, buffers_[b - 1].d_output, Role::d_input, Use::write);
   }
   if (b + 1 == blocks_.size()) {
-    access(op, targets_, Role::targets, Use::read, slot);
-    access(op, state_.control, Role::control, Use::update, {});
+    access(op, targets_, Role::targets, Use::read);
+    access(op, state_.control, Role::control, Use::update);
   } else {
-    access(op, buffers_[b].d_output, Role::d_output, Use::read, b == 0 ? first_slot : slot);
+    access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
-  access(op, buffers_[b].saved, Role::saved, Use::read, saved_slot(b, b == 0 ? first_slot : slot));
-  access(op, buffers_[b].remade, Role::remade, Use::read, {});
-  access(op, buffers_[b].backward_workspace, Role::workspace, Use::write, {});
+  access(op, buffers_[b].saved, Role::saved, Use::read);
+  access(op, buffers_[b].remade, Role::remade, Use::read);
+  access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
+}
+
+void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {
+  if (buffer == no_buffer) return;
+  op.accesses.push_back({buffer, role, use, op.microbatch.modulo(set_.buffers[buffer].slots)});
 }
 
 uint64_t Emitter::width_bytes(size_t b) const {

@@ -14,10 +14,10 @@ class Emitter {
   Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, models::Mode mode, uint32_t slots,
           uint32_t first_slots);
 
-  void load_batch(DraftSegment& segment, Index microbatch, Index slot, Index first_slot);
-  void forward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot);
+  void load_batch(DraftSegment& segment, Index microbatch);
+  void forward(DraftSegment& segment, size_t b, Index microbatch);
   // In front of it the recompute, of a block that leaves out what its backward reads.
-  void backward(DraftSegment& segment, size_t b, Index microbatch, Index slot, Index first_slot);
+  void backward(DraftSegment& segment, size_t b, Index microbatch);
   size_t blocks() const { return blocks_.size(); }
 
  private:
@@ -27,9 +27,8 @@ class Emitter {
   };
 
   void add_training(size_t b, uint32_t slots);
-  void recompute(DraftSegment& segment, size_t b, Index microbatch, Index slot);
-  // Where a block's `saved` lies: for one microbatch only where it is made again for each.
-  Index saved_slot(size_t b, Index slot) const { return recomputes_[b] == Recompute::full ? Index{} : slot; }
+  void recompute(DraftSegment& segment, size_t b, Index microbatch);
+  void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
   uint64_t width_bytes(size_t b) const;
   BufferId add(const std::string& name, core::Category category, uint64_t bytes, uint32_t slots,
                Life life = Life::transient);

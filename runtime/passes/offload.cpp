@@ -21,9 +21,9 @@ bool same(Index a, Index b) {
   return a.first == b.first && a.step == b.step;
 }
 
-uint8_t lane_between(Tier from, Tier to) {
-  if (from == Tier::nvme || to == Tier::nvme) return io_lane;
-  return to == Tier::device ? load_lane : save_lane;
+LaneKind lane_between(Tier from, Tier to) {
+  if (from == Tier::nvme || to == Tier::nvme) return LaneKind::io;
+  return to == Tier::device ? LaneKind::to_device : LaneKind::to_host;
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_s
                        bool part, BufferId home) {
   Op op;
   op.kind = kind;
-  op.lane = lane_between(set_.buffers[from].tier, set_.buffers[to].tier);
+  op.lane = set_.lane(lane_between(set_.buffers[from].tier, set_.buffers[to].tier));
   op.name = fmt::format("{} {}{} {} {}", op_kind_name(kind), part ? "shard of " : "", set_.buffers[home].name,
                         kind == OpKind::fetch ? "for" : "after", cause.name);
   op.block = cause.block;
@@ -254,7 +254,7 @@ void Offload::rewrite(Draft& draft) {
     out_ = &out;
     for (size_t i = 0; i < ops.size(); ++i) {
       Op op = ops[i];
-      if (updates(op) && layout_.placement.homes(op.units[0]).update == Tier::host) op.lane = host_lane;
+      if (updates(op) && layout_.placement.homes(op.units[0]).update == Tier::host) op.lane = set_.lane(LaneKind::host);
       // An op names a buffer once for each use; they must agree on the copy.
       for (Access& access : op.accesses) attach(op, access);
       out.push_back(std::move(op));

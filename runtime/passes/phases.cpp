@@ -50,8 +50,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
                       static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type())});
       Op gather;
       gather.kind = OpKind::gather_state;
-      gather.span = layout.state_span();
-      gather.lane = lane_of(gather.span);
+      place_in(set, gather, layout.state_group());
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
@@ -75,7 +74,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
     const optimizer::Unit& unit = layout.units.units[u];
     Op op;
     op.kind = OpKind::snapshot;
-    op.lane = save_lane;
+    op.lane = set.lane(LaneKind::to_host);
     op.name = "snapshot " + unit.name;
     op.units = {u};
     auto copy = [&](BufferId source, const std::string& kind, core::Form form, int64_t elements) {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "runtime/passes/collectives.h"
 #include "runtime/passes/emitter.h"
+#include "runtime/program/roll.h"
 
 namespace zrt::runtime {
 namespace {
@@ -44,40 +46,21 @@ uint32_t by_layer(const Layout& layout, Sharing shared) {
       layout.reduce_every));
 }
 
-// `count` microbatches block by block.
-void layer_major(Emitter& emit, DraftSegment& segment, uint32_t first, uint32_t step, uint32_t count) {
-  auto each = [&](auto op) {
-    for (uint32_t j = 0; j < count; ++j) op(Index{first + j, step}, Index{j, 0});
-  };
-  each([&](Index m, Index slot) { emit.load_batch(segment, m, slot, slot); });
-  for (size_t b = 0; b < emit.blocks(); ++b) {
-    each([&](Index m, Index slot) { emit.forward(segment, b, m, slot, slot); });
+// Adds a list of works, of microbatches from `base`. What comes first defines gradients and what comes last ends what
+// others hand on, so that first and last turns of `period` microbatches stand for themselves.
+void add_works(Emitter& emit, Draft& draft, const std::vector<Work>& list, uint32_t base, uint32_t period) {
+  const auto turns = static_cast<int32_t>(period);
+  for (const Turns& part : cut(roll(list, turns), turns)) {
+    DraftSegment& segment = draft.segments.emplace_back();
+    segment.repeat = part.repeat;
+    for (const Work& work : part.works) {
+      const Index microbatch{base + static_cast<uint32_t>(work.microbatch), period};
+      const auto block = static_cast<size_t>(work.chunk);
+      if (work.kind == WorkKind::load) emit.load_batch(segment, microbatch);
+      if (work.kind == WorkKind::forward) emit.forward(segment, block, microbatch);
+      if (work.kind == WorkKind::backward) emit.backward(segment, block, microbatch);
+    }
   }
-  for (size_t b = emit.blocks(); b-- > 0;) {
-    each([&](Index m, Index slot) { emit.backward(segment, b, m, slot, slot); });
-  }
-}
-
-// One window as turns of one microbatch each: first, repeated middle, last, so that the first can define gradients and
-// the last can reduce them. With `defer`, the first block's backwards follow as turns of their own.
-void microbatch_major(Emitter& emit, Draft& draft, uint32_t base, uint32_t window, bool defer) {
-  auto turns = [&](auto body) {
-    auto add = [&](uint32_t first, uint32_t repeat) {
-      if (repeat == 0) return;
-      DraftSegment& segment = draft.segments.emplace_back();
-      segment.repeat = repeat;
-      body(segment, Index{base + first, 1}, defer ? Index{first, 1} : Index{});
-    };
-    add(0, 1);
-    if (window > 1) add(1, window - 2), add(window - 1, 1);
-  };
-  turns([&](DraftSegment& segment, Index m, Index first_slot) {
-    emit.load_batch(segment, m, {}, first_slot);
-    for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, m, {}, first_slot);
-    for (size_t b = emit.blocks(); b-- > (defer ? 1u : 0u);) emit.backward(segment, b, m, {}, first_slot);
-  });
-  if (!defer) return;
-  turns([&](DraftSegment& segment, Index m, Index slot) { emit.backward(segment, 0, m, {}, slot); });
 }
 
 }  // namespace
@@ -91,20 +74,15 @@ Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& s
 
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
-  if (together == 1 && window > 1) {
-    for (uint32_t w = 0; w < windows; ++w) microbatch_major(emit, draft, w * window, window, defer);
+  BlockOrder blocks{static_cast<int32_t>(emit.blocks()), static_cast<int32_t>(layout.microbatches),
+                    static_cast<int32_t>(together), defer};
+  if (together > 1 || window == 1) {
+    add_works(emit, draft, order(blocks), 0, together);
     return draft;
   }
-  // What comes first defines gradients and what comes last ends what others hand on, so both stand for themselves.
-  const uint32_t turns = layout.microbatches / together;
-  auto add = [&](uint32_t turn, uint32_t repeat) {
-    if (repeat == 0) return;
-    DraftSegment& segment = draft.segments.emplace_back();
-    segment.repeat = repeat;
-    layer_major(emit, segment, turn * together, together, together);
-  };
-  add(0, 1);
-  if (turns > 1) add(1, turns - 2), add(turns - 1, 1);
+  blocks.microbatches = static_cast<int32_t>(window);
+  const std::vector<Work> list = order(blocks);
+  for (uint32_t w = 0; w < windows; ++w) add_works(emit, draft, list, w * window, 1);
   return draft;
 }
 
@@ -113,11 +91,11 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
   Draft draft{"eval", {}};
   DraftSegment& segment = draft.segments.emplace_back();
   segment.ops.push_back(begin_op(state));
-  emit.load_batch(segment, {}, {}, {});
-  for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {}, {}, {});
+  emit.load_batch(segment, {});
+  for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {});
   Op share;
   share.kind = OpKind::share_control;
-  share.lane = comm_lane;
+  place_in(set, share, GroupKind::data);
   share.name = "share control";
   share.accesses = {{state.control, Role::control, Use::read, {}}, {state.shares, Role::shares, Use::write, {}}};
   Op average;
@@ -133,8 +111,8 @@ Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers&
   Emitter emit(set, layout, state, Mode::decode, 1, 1);
   Draft draft{"decode", {}};
   DraftSegment& segment = draft.segments.emplace_back();
-  emit.load_batch(segment, {}, {}, {});
-  for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {}, {}, {});
+  emit.load_batch(segment, {});
+  for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {});
   return draft;
 }
 

@@ -25,7 +25,7 @@ class UpdatePass {
       const uint64_t bytes = optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.shards());
       const BufferId sums =
           set_.add({fmt::format("sums {} of {}", round, unit.name), Category::comm, Life::transient, bytes});
-      Op sum = make(OpKind::sum, compute_lane, round);
+      Op sum = make(OpKind::sum, round);
       read_control(sum);
       touch(sum, state_.grad[unit_], Role::grad, Use::read);
       touch(sum, state_.weight[unit_], Role::weight, Use::read);
@@ -35,19 +35,19 @@ class UpdatePass {
       touch(sum, sums, Role::sums, Use::write);
       segment_.ops.push_back(std::move(sum));
 
-      Op share = make(OpKind::share_sums, lane_of(layout_.state_span()), round);
-      share.span = layout_.state_span();
+      Op share = make(OpKind::share_sums, round);
+      place_in(set_, share, layout_.state_group());
       touch(share, sums, Role::sums, Use::update);
       segment_.ops.push_back(std::move(share));
 
-      Op fold = make(OpKind::fold, compute_lane, round);
+      Op fold = make(OpKind::fold, round);
       read_control(fold);
       touch(fold, sums, Role::sums, Use::read);
       touch_states(fold, Use::update);
       touch(fold, work, Role::work, round == 0 ? Use::write : Use::update);
       segment_.ops.push_back(std::move(fold));
     }
-    Op update = make(OpKind::update, compute_lane, 0);
+    Op update = make(OpKind::update, 0);
     read_control(update);
     touch(update, state_.grad[unit_], Role::grad, Use::read);
     touch(update, state_.weight[unit_], Role::weight, Use::update);
@@ -58,10 +58,9 @@ class UpdatePass {
   }
 
  private:
-  Op make(OpKind kind, uint8_t lane, uint32_t round) const {
+  Op make(OpKind kind, uint32_t round) const {
     Op op;
     op.kind = kind;
-    op.lane = lane;
     op.round = round;
     const std::string& unit = layout_.units.units[unit_].name;
     op.name = kind == OpKind::update       ? "update " + unit

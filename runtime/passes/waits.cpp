@@ -73,7 +73,7 @@ class Bounds {
     const auto visit = [&](OpId id, OpKind transfer) {
       const Op& op = program_.ops[id];
       if (!transfers(op.kind)) {
-        on_host_[id] = op.lane == host_lane;
+        on_host_[id] = set_.lanes[op.lane].kind == LaneKind::host;
         for (const Access& access : op.accesses) user[access.buffer] = on_host_[id];
       } else if (op.kind == transfer) {
         const BufferId from = op.accesses[0].buffer, to = op.accesses[1].buffer;
@@ -156,7 +156,7 @@ void order_accesses(Program& program, const ProgramSet& set) {
     // The latest needed execution first: it often implies the others.
     std::vector<size_t> needed;
     for (const Access& access : op.accesses) {
-      const Slot& slot = slots[access.buffer][access.slot.at(iteration) % set.buffers[access.buffer].slots];
+      const Slot& slot = slots[access.buffer][access.slot_of(set.buffers[access.buffer], iteration)];
       if (slot.writer) needed.push_back(*slot.writer);
       if (access.use != Use::read) needed.insert(needed.end(), slot.readers.begin(), slot.readers.end());
     }
@@ -164,7 +164,7 @@ void order_accesses(Program& program, const ProgramSet& set) {
     for (size_t earlier : needed) need(earlier);
     const size_t self = timeline.append(id, iteration, op.lane);
     for (const Access& access : op.accesses) {
-      Slot& slot = slots[access.buffer][access.slot.at(iteration) % set.buffers[access.buffer].slots];
+      Slot& slot = slots[access.buffer][access.slot_of(set.buffers[access.buffer], iteration)];
       if (access.use == Use::read) {
         slot.readers.push_back(self);
       } else {

@@ -195,17 +195,17 @@ class ZeroPass {
     reduced_.clear();
   }
 
-  void push(DraftSegment& segment, OpKind kind, uint8_t lane, std::string name, std::vector<Access> accesses) {
+  void push(DraftSegment& segment, OpKind kind, std::string name, std::vector<Access> accesses) {
     Op op;
     op.kind = kind;
-    op.lane = lane;
+    if (spec(kind).communicates()) place_in(collectives_.set(), op, GroupKind::data);
     op.name = std::move(name);
     op.accesses = std::move(accesses);
     segment.ops.push_back(std::move(op));
   }
 
   void decide_ahead(DraftSegment& segment) {
-    push(segment, OpKind::decide_ahead, compute_lane, "decide ahead",
+    push(segment, OpKind::decide_ahead, "decide ahead",
          {{state_.control, Role::control, Use::read, {}}, {state_.ahead, Role::control, Use::write, {}}});
   }
 
@@ -218,9 +218,9 @@ class ZeroPass {
       if (!measured_[u]) unmeasured.push_back(u);
     }
     add_norms(segment, unmeasured);
-    push(segment, OpKind::share_control, comm_lane, "share control",
+    push(segment, OpKind::share_control, "share control",
          {{state_.control, Role::control, Use::read, {}}, {state_.shares, Role::shares, Use::write, {}}});
-    push(segment, OpKind::decide, compute_lane, "decide",
+    push(segment, OpKind::decide, "decide",
          {{state_.shares, Role::shares, Use::read, {}}, {state_.control, Role::control, Use::update, {}}});
     if (!layout_.early_updates) add_updates(segment, collectives_.set(), layout_, state_, all);
   }

@@ -12,7 +12,7 @@ CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout
       const OpSpec& row = spec(op.kind);
       if (!row.communicates()) continue;
       const Volume volume = row.volume(set, op, layout);
-      const auto ranks = static_cast<uint64_t>(layout.ranks(op.span));
+      const auto ranks = static_cast<uint64_t>(set.group(op).size);
       bytes[op.kind] += static_cast<uint64_t>(volume.bytes * volume.rounds) / ranks * (ranks - 1) * segment.repeat;
     }
   }

@@ -2,6 +2,12 @@
 
 namespace zrt::runtime {
 
+std::vector<Group> Layout::group_table() const {
+  return {{GroupKind::data, "dp", dp, 1},
+          {GroupKind::data_inner, "dp.inner", groups.inner, 1},
+          {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner}};
+}
+
 Recompute Layout::recompute(size_t block) const {
   const Recompute asked = placement.keeps(block);
   if (asked == Recompute::none || block == 0 || block + 1 == model->blocks.size()) return Recompute::none;

@@ -56,10 +56,11 @@ struct Layout {
   int64_t max_live = INT64_MAX;  // elements of weights that are gathered at any time, beyond the block that computes
   bool reuse_at_turn = true;     // keep the units of the last block gathered between its forward and its backward
 
-  int ranks(Span span) const { return span == Span::all ? dp : span == Span::inner ? groups.inner : dp / groups.inner; }
+  std::vector<Group> group_table() const;
   int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among
   int shard_of(int rank) const { return rank % shards(); }
-  Span state_span() const { return groups.replicated ? Span::inner : Span::all; }  // the ranks of one set of shards
+  // The ranks of one set of shards.
+  GroupKind state_group() const { return groups.replicated ? GroupKind::data_inner : GroupKind::data; }
   // The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
   struct Piece {
     int64_t begin, count;

@@ -114,4 +114,19 @@ std::vector<Work> order(const Schedule& schedule, int32_t stage) {
   return list.take();
 }
 
+std::vector<Work> order(const BlockOrder& blocks) {
+  std::vector<Work> list;
+  const int32_t last_backward = blocks.first_behind ? 1 : 0;
+  for (int32_t first = 0; first < blocks.microbatches; first += blocks.together) {
+    const auto each = [&](WorkKind kind, int32_t block) {
+      for (int32_t m = first; m < first + blocks.together; ++m) list.push_back({kind, block, m});
+    };
+    each(WorkKind::load, 0);
+    for (int32_t b = 0; b < blocks.blocks; ++b) each(WorkKind::forward, b);
+    for (int32_t b = blocks.blocks; b-- > last_backward;) each(WorkKind::backward, b);
+  }
+  for (int32_t m = 0; m < blocks.microbatches && blocks.first_behind; ++m) list.push_back({WorkKind::backward, 0, m});
+  return list;
+}
+
 }  // namespace zrt::runtime

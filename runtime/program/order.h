@@ -12,6 +12,7 @@ enum class WorkKind : uint8_t {
   forward,
   backward,         // the whole of it; or, where a schedule has weight gradients apart, of the input alone
   weight_gradient,  // what such a backward has left out
+  load,             // of the microbatch's batch
 };
 
 // The chunk is one of the stage's own, from 0; without interleaving there is one. Chunk c of stage s is number
@@ -39,7 +40,16 @@ struct Schedule {
 // that leave a stage waiting: stages ≤ group ≤ microbatches, and a last group that is short has at least `stages`.
 void check_schedule(const Schedule& schedule);
 
-// All that stage `stage` does in a step, in order. The schedule must be a legal one.
+// All that stage `stage` does in a step, in order. The schedule must be a legal one. Loads are not in it.
 std::vector<Work> order(const Schedule& schedule, int32_t stage);
+
+// Of a rank that has all blocks: each block is a chunk.
+struct BlockOrder {
+  int32_t blocks = 1;
+  int32_t microbatches = 1;
+  int32_t together = 1;       // microbatches that go through the blocks side by side, block by block
+  bool first_behind = false;  // the first block's backwards stand behind all others
+};
+std::vector<Work> order(const BlockOrder& blocks);
 
 }  // namespace zrt::runtime

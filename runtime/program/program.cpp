@@ -56,6 +56,21 @@ BufferId ProgramSet::add(Buffer buffer) {
   return static_cast<BufferId>(buffers.size() - 1);
 }
 
+uint8_t ProgramSet::lane(LaneKind kind, std::string_view group) {
+  for (size_t l = 0; l < lanes.size(); ++l) {
+    if (lanes[l].kind == kind && lanes[l].group == group) return static_cast<uint8_t>(l);
+  }
+  lanes.push_back({kind, std::string(group)});
+  return static_cast<uint8_t>(lanes.size() - 1);
+}
+
+GroupId ProgramSet::find_group(GroupKind kind) const {
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].kind == kind) return static_cast<GroupId>(g);
+  }
+  throw core::ProgramError("a program set lacks the group of ranks that one of its ops communicates in");
+}
+
 std::string ProgramSet::xxh3() const {
   core::Hash hash;
   const auto number = [&](uint64_t value) { hash.update(&value, sizeof value); };
@@ -67,12 +82,13 @@ std::string ProgramSet::xxh3() const {
     text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
   }
   for (const Lane& lane : lanes) text(lane.name());
+  for (const Group& group : groups) text(group.name), number(uint64_t(group.size)), number(uint64_t(group.stride));
   for (const Program& program : programs) {
     text(program.phase);
     for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
     for (const Op& op : program.ops) {
       text(op.name);
-      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.span)}) number(value);
+      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group)}) number(value);
       for (OpId other : op.waits) number(other);
       for (uint32_t unit : op.units) number(unit);
       for (const Access& access : op.accesses) number(access.buffer), number(uint64_t(access.use));

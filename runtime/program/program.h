@@ -40,6 +40,7 @@ struct Buffer {
 struct Index {
   uint32_t first = 0, step = 0;
   uint32_t at(uint32_t iteration) const { return first + iteration * step; }
+  Index modulo(uint32_t n) const { return {first % n, step % n}; }  // at(i) of it is at(i), modulo n
 };
 
 enum class Use : uint8_t {
@@ -79,11 +80,13 @@ enum class Role : uint8_t {
 inline constexpr size_t role_count = static_cast<size_t>(Role::copy) + 1;
 std::string_view role_name(Role role);
 
+// A microbatch's slot of a buffer is its number modulo the buffer's slots.
 struct Access {
   BufferId buffer = no_buffer;
   Role role = Role::workspace;
   Use use = Use::read;
-  Index slot;
+  Index slot;  // as it is, or the microbatch
+  uint32_t slot_of(const Buffer& of, uint32_t iteration) const { return slot.at(iteration) % of.slots; }
 };
 
 enum class OpKind : uint8_t {
@@ -127,18 +130,28 @@ inline bool computing(LaneKind kind) {
 }
 struct Lane {
   LaneKind kind;
-  std::string group;  // of comm lanes: "dp", "dp.inner", "dp.outer"
+  std::string group;  // of comm lanes: Group::name
   std::string name() const;
 };
 
-// Which ranks take part in an op of a comm lane: all data-parallel ranks, or with two levels (Layout::inner) the
-// neighbours inside a group, or one member of each group. Each has a lane of its own: "dp", "dp.inner", "dp.outer".
-enum class Span : uint8_t { all, inner, outer };
+// Ranks that take part in an op of a comm lane: all data-parallel ranks, or with two levels (Grouping) the neighbours
+// of one island, or those with the same place in all islands. A rank is in one group of each kind; each kind has a lane
+// of its own.
+enum class GroupKind : uint8_t { data, data_inner, data_outer };
+struct Group {
+  GroupKind kind = GroupKind::data;
+  std::string name;          // "dp", "dp.inner", "dp.outer"
+  int size = 1, stride = 1;  // ranks, and from one to the next
+  bool together(int rank, int other) const {
+    return rank / (size * stride) == other / (size * stride) && rank % stride == other % stride;
+  }
+};
+using GroupId = uint8_t;
 
 struct Op {
   OpKind kind = OpKind::begin;
   uint8_t lane = 0;
-  Span span = Span::all;
+  GroupId group = 0;  // of the program set, where the op communicates
   std::string name;
   uint32_t block = 0;
   Index microbatch;                 // within the step
@@ -168,12 +181,16 @@ struct Program {
 struct ProgramSet {
   std::vector<Buffer> buffers;
   std::vector<Lane> lanes;
+  std::vector<Group> groups;
   std::vector<Program> programs;
   std::array<uint64_t, core::tier_count> arena_bytes{};  // by tier: the largest phase
   uint64_t bytes(core::Tier tier) const { return arena_bytes[static_cast<size_t>(tier)]; }
   bool has(std::string_view phase) const;
   const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
   BufferId add(Buffer buffer);
+  uint8_t lane(LaneKind kind, std::string_view group = {});  // its number; made on first use
+  GroupId find_group(GroupKind kind) const;                  // throws core::ProgramError when there is none
+  const Group& group(const Op& op) const { return groups[op.group]; }
   std::string xxh3() const;  // of everything that ranks running the same programs must agree on
 };
 

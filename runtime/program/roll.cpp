@@ -63,4 +63,19 @@ std::vector<Work> expand(std::span<const Turns> turns) {
   return list;
 }
 
+std::vector<Turns> cut(std::span<const Turns> turns, int32_t period) {
+  std::vector<Turns> parts;
+  for (const Turns& t : turns) {
+    if (t.repeat > 1) {
+      parts.push_back(t);
+      continue;
+    }
+    for (size_t i = 0; i < t.works.size(); ++i) {
+      if (i == 0 || t.works[i].microbatch / period != t.works[i - 1].microbatch / period) parts.emplace_back();
+      parts.back().works.push_back(t.works[i]);
+    }
+  }
+  return parts;
+}
+
 }  // namespace zrt::runtime

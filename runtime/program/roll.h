@@ -22,4 +22,8 @@ struct Turns {
 std::vector<Turns> roll(std::span<const Work> list, int32_t period);
 std::vector<Work> expand(std::span<const Turns> turns);
 
+// The same, but what is not repeated is cut into the turns that it is made of: wherever the works' microbatches come to
+// another run of `period`.
+std::vector<Turns> cut(std::span<const Turns> turns, int32_t period);
+
 }  // namespace zrt::runtime

@@ -21,8 +21,8 @@ using verification::Queued;
 // All ranks' programs of one phase. Ranks that share a set share its queues.
 class PhaseChecker {
  public:
-  PhaseChecker(const std::vector<const ProgramSet*>& ranks, size_t phase, int inner)
-      : ranks_(ranks), phase_(phase), inner_(static_cast<size_t>(inner)), at_(ranks.size()) {
+  PhaseChecker(const std::vector<const ProgramSet*>& ranks, size_t phase)
+      : ranks_(ranks), phase_(phase), at_(ranks.size()) {
     for (const ProgramSet* set : ranks) {
       if (!queues_.contains(set)) queues_.emplace(set, verification::make_queues(set->programs[phase]));
     }
@@ -47,13 +47,12 @@ class PhaseChecker {
   bool communicates(uint8_t lane) const { return ranks_[0]->lanes[lane].kind == LaneKind::comm; }
 
   std::vector<size_t> members(size_t rank, uint8_t lane) const {
-    const std::string& group = ranks_[0]->lanes[lane].group;
+    const ProgramSet& set = *ranks_[0];
+    const auto group = std::find_if(set.groups.begin(), set.groups.end(),
+                                    [&](const Group& known) { return known.name == set.lanes[lane].group; });
     std::vector<size_t> all;
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      const bool in = group == "dp.inner"   ? r / inner_ == rank / inner_
-                      : group == "dp.outer" ? r % inner_ == rank % inner_
-                                            : true;
-      if (in) all.push_back(r);
+      if (group == set.groups.end() || group->together(static_cast<int>(r), static_cast<int>(rank))) all.push_back(r);
     }
     return all;
   }
@@ -66,7 +65,8 @@ class PhaseChecker {
     std::string text = fmt::format("{} [{}]", op.name, op_kind_name(op.kind));
     for (const Access& access : op.accesses) {
       text += fmt::format(" {}", ranks_[rank]->buffers[access.buffer].bytes);
-      if (const uint32_t slot = access.slot.at(queue[n].place.turn); slot > 0) text += fmt::format(" in slot {}", slot);
+      if (const uint32_t slot = access.slot_of(ranks_[rank]->buffers[access.buffer], queue[n].place.turn); slot > 0)
+        text += fmt::format(" in slot {}", slot);
     }
     for (uint8_t adds : op.accumulate) text += adds ? " added" : " defined";
     return text;
@@ -78,7 +78,9 @@ class PhaseChecker {
            one.accumulate == other.accumulate &&
            std::equal(one.accesses.begin(), one.accesses.end(), other.accesses.begin(), other.accesses.end(),
                       [&](const Access& p, const Access& q) {
-                        return p.role == q.role && p.slot.at(x.place.turn) == q.slot.at(y.place.turn) &&
+                        return p.role == q.role &&
+                               p.slot_of(ranks_[a]->buffers[p.buffer], x.place.turn) ==
+                                   q.slot_of(ranks_[b]->buffers[q.buffer], y.place.turn) &&
                                ranks_[a]->buffers[p.buffer].bytes == ranks_[b]->buffers[q.buffer].bytes;
                       });
   }
@@ -172,7 +174,7 @@ class PhaseChecker {
   }
 
   const std::vector<const ProgramSet*>& ranks_;
-  const size_t phase_, inner_;
+  const size_t phase_;
   std::map<const ProgramSet*, LaneQueues> queues_;
   std::vector<const LaneQueues*> of_;                // by rank
   std::vector<std::array<uint32_t, max_lanes>> at_;  // [rank][lane]: executions finished
@@ -180,7 +182,7 @@ class PhaseChecker {
 
 }  // namespace
 
-void verify_collectives(const std::vector<const ProgramSet*>& ranks, int inner) {
+void verify_collectives(const std::vector<const ProgramSet*>& ranks) {
   const ProgramSet& first = *ranks.front();
   // Equal programs lead into no circle: waits point back in program order, and so do collectives.
   if (std::all_of(ranks.begin(), ranks.end(), [&](const ProgramSet* set) { return set == &first; })) return;
@@ -193,7 +195,7 @@ void verify_collectives(const std::vector<const ProgramSet*>& ranks, int inner) 
                                    first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
                                    ranks[r]->lanes.size()));
   }
-  for (size_t p = 0; p < first.programs.size(); ++p) PhaseChecker(ranks, p, inner).check();
+  for (size_t p = 0; p < first.programs.size(); ++p) PhaseChecker(ranks, p).check();
 }
 
 }  // namespace zrt::runtime

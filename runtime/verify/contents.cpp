@@ -31,14 +31,14 @@ void Walk::fail(const std::string& what) const {
   throw core::ProgramError(fmt::format("program '{}' is not safe: {} {}", program.phase, name(now), what));
 }
 
-Spread gathered(const Layout& layout, Span span, Spread from) {
+Spread gathered(const Layout& layout, GroupKind group, Spread from) {
   if (layout.shards() == 1) return Spread::whole;
-  switch (span) {
-    case Span::all:
+  switch (group) {
+    case GroupKind::data:
       return layout.shards() == layout.dp ? Spread::whole : Spread::own;
-    case Span::outer:
+    case GroupKind::data_outer:
       return layout.groups.inner == 1 ? Spread::whole : Spread::part;
-    case Span::inner:
+    case GroupKind::data_inner:
       return from == Spread::part || layout.shards() == layout.groups.inner ? Spread::whole : Spread::own;
   }
   return Spread::own;

@@ -50,7 +50,9 @@ class Walk {
 
   const Op& op() const { return program.ops[now.op]; }
   uint32_t microbatch() const { return op().microbatch.at(now.turn); }
-  Content& at(const Access& access) { return contents_[first_[access.buffer] + access.slot.at(now.turn)]; }
+  Content& at(const Access& access) {
+    return contents_[first_[access.buffer] + access.slot_of(set.buffers[access.buffer], now.turn)];
+  }
   Content& at(BufferId buffer, uint32_t slot) { return contents_[first_[buffer] + slot]; }
   const std::string& unit_name(uint32_t unit) const { return layout.units.units[unit].name; }
   // The nth access of the op with this role; null when there is none.
@@ -70,6 +72,6 @@ class Walk {
 
 // The spread of what a collective over `span` makes of parts that reach as far as `from`; own where it moves nothing
 // that makes sense, as when only half of a gather on two levels has happened.
-Spread gathered(const Layout& layout, Span span, Spread from);
+Spread gathered(const Layout& layout, GroupKind group, Spread from);
 
 }  // namespace zrt::runtime::verification

@@ -41,7 +41,9 @@ class MemoryChecker {
 
  private:
   bool makes_state() const { return program_.phase == "init" || program_.phase == "load"; }
-  SlotId slot(const Access& access) const { return shadow_.slot(access.buffer, access.slot.at(now_.turn)); }
+  SlotId slot(const Access& access) const {
+    return shadow_.slot(access.buffer, access.slot_of(set_.buffers[access.buffer], now_.turn));
+  }
 
   void use(const Access& access) {
     const SlotId slot = this->slot(access);

@@ -18,10 +18,6 @@ bool communicates(OpKind kind) {
   return spec(kind).communicates();
 }
 
-std::string_view group_name(Span span) {
-  return span == Span::all ? "dp" : span == Span::inner ? "dp.inner" : "dp.outer";
-}
-
 // The neighbour of an op on its lane, or else in its program, for messages about an op that is at the wrong place.
 std::string neighbour(const Program& program, OpId id) {
   for (OpId other = id; other-- > 0;) {
@@ -36,12 +32,13 @@ std::string neighbour(const Program& program, OpId id) {
 
 // Whether an op adds to gradients or defines them; the first of two levels of a reduction always defines, and one in
 // place between groups with equal shards does neither.
-bool adds_up(const Op& op) {
+bool adds_up(const ProgramSet& set, const Op& op) {
   if (op.kind == OpKind::backward) return true;
   if (op.kind != OpKind::reduce_grad) return false;
   const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
                                    [](const Access& access) { return access.role == Role::partial; });
-  return op.span == Span::all || (op.span == Span::outer) == partial;
+  const GroupKind group = set.group(op).kind;
+  return group == GroupKind::data || (group == GroupKind::data_outer) == partial;
 }
 
 // A lane is one queue in front of one communicator or one kind of engine.
@@ -49,24 +46,24 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
   const Op& op = program.ops[id];
   const Lane& lane = set.lanes[op.lane];
   const bool comm = lane.kind == LaneKind::comm;
-  const bool legal = communicates(op.kind) ? comm && lane.group == group_name(op.span)
+  const bool legal = communicates(op.kind) ? comm && lane.group == set.group(op).name
                      : runs_block(op.kind) ? lane.kind == LaneKind::compute
                                            : !comm;
   if (legal) return;
   throw ProgramError(fmt::format("program '{}': op '{}' ({}) is on lane {} {}; it belongs on {}", program.phase,
                                  op.name, op_kind_name(op.kind), lane.name(), neighbour(program, id),
-                                 communicates(op.kind) ? fmt::format("lane comm:{}", group_name(op.span))
+                                 communicates(op.kind) ? fmt::format("lane comm:{}", set.group(op).name)
                                  : runs_block(op.kind) ? "lane compute"
                                                        : "a lane that does not communicate"));
 }
 
-void check_units(const Program& program, const Op& op, const Layout& layout) {
+void check_units(const ProgramSet& set, const Program& program, const Op& op, const Layout& layout) {
   for (uint32_t u : op.units) {
     if (u < layout.units.units.size()) continue;
     throw ProgramError(
         fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
   }
-  if (adds_up(op) && op.accumulate.size() != op.units.size()) {
+  if (adds_up(set, op) && op.accumulate.size() != op.units.size()) {
     throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
@@ -144,6 +141,8 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
     const Op& op = program.ops[id];
     if (op.lane >= set.lanes.size())
       throw ProgramError(fmt::format("op '{}' runs on lane {} of {}", op.name, op.lane, set.lanes.size()));
+    if (spec(op.kind).communicates() && op.group >= set.groups.size())
+      throw ProgramError(fmt::format("op '{}' is of group {} of {}", op.name, op.group, set.groups.size()));
     for (OpId other : op.waits) {
       if (other < program.ops.size()) continue;
       throw ProgramError(fmt::format("op '{}' waits for op {} of {}", op.name, other, program.ops.size()));
@@ -152,21 +151,19 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
       if (access.buffer < set.buffers.size()) continue;
       throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
     }
-    check_units(program, op, layout);
+    check_units(set, program, op, layout);
     check_operands(program, id);
     check_phase(program, id);
     check_lane(set, program, id);
   }
-  for (const Segment& segment : program.segments) {
-    for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
-      for (const Access& access : program.ops[id].accesses) {
-        const Buffer& buffer = set.buffers[access.buffer];
-        const uint32_t last = access.slot.at(segment.repeat - 1);
-        if (last < buffer.slots) continue;
-        throw ProgramError(fmt::format(
-            "program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist{}", program.phase,
-            program.ops[id].name, buffer.name, last, buffer.slots, other_user(set, program.ops[id], access.buffer)));
-      }
+  for (const Op& op : program.ops) {
+    for (const Access& access : op.accesses) {
+      const Buffer& buffer = set.buffers[access.buffer];
+      const uint32_t slot = std::max(access.slot.first, access.slot.step);
+      if (slot < buffer.slots) continue;
+      throw ProgramError(
+          fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist{}",
+                      program.phase, op.name, buffer.name, slot, buffer.slots, other_user(set, op, access.buffer)));
     }
   }
 }

@@ -113,6 +113,8 @@ void GradRule::backward(size_t i) {
 void GradRule::reduce(size_t i) {
   const Op& op = walk_.op();
   const Layout& layout = walk_.layout;
+  const GroupKind group = walk_.set.group(op).kind;
+  const bool one_island = layout.groups.inner == layout.dp;
   const uint32_t unit = op.units[i];
   const auto [from, to] = route(walk_, i);
   Content& source = walk_.at(*from);
@@ -128,16 +130,16 @@ void GradRule::reduce(size_t i) {
                       walk_.unit_name(unit), source.used ? 0 : source.backwards, walk_.name(source.changed), expected));
     }
     result.windows = 1;
-    if (op.span == Span::outer && layout.groups.inner > 1) {
+    if (group == GroupKind::data_outer && layout.groups.inner > 1) {
       walk_.fail(*from, fmt::format("sums the gradient of '{}' over groups, and {} is not followed by a sum inside "
                                     "them",
                                     walk_.unit_name(unit), walk_.name(source.changed)));
     }
-  } else if ((source.summed == Summed::all && layout.ranks(Span::outer) > 1) || op.span != Span::outer || source.used) {
+  } else if ((source.summed == Summed::all && !one_island) || group != GroupKind::data_outer || source.used) {
     walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
                                   walk_.name(source.changed)));
   }
-  const bool done = op.span != Span::inner || layout.ranks(Span::outer) == 1;
+  const bool done = group != GroupKind::data_inner || one_island;
   result.summed = done ? Summed::all : Summed::inner;
   result.spread = layout.shards() == 1 ? Spread::whole : Spread::own;
   result.backwards = 0;
@@ -183,7 +185,8 @@ void GradRule::gather(size_t i) {
   if (from->role == Role::partial && result.spread != Spread::part) {
     walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
   }
-  result.spread = gathered(walk_.layout, walk_.op().span, from->role == Role::partial ? result.spread : Spread::own);
+  result.spread = gathered(walk_.layout, walk_.set.group(walk_.op()).kind,
+                           from->role == Role::partial ? result.spread : Spread::own);
   result.changed = walk_.now;
   walk_.at(*to) = result;
 }

@@ -29,8 +29,8 @@ inline constexpr TierBytes no_budgets{~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
 void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets = no_budgets);
 
 // The programs of several ranks together, which may differ: the collectives of every group match in order and size, and
-// following lanes, waits and groups over all ranks leads into no circle. Groups are runs of `inner` consecutive ranks
-// (Grouping::inner). Throws core::ProgramError naming ranks, lane and both ops.
-void verify_collectives(const std::vector<const ProgramSet*>& ranks, int inner = 1);
+// following lanes, waits and groups over all ranks leads into no circle. Throws core::ProgramError naming ranks, lane
+// and both ops.
+void verify_collectives(const std::vector<const ProgramSet*>& ranks);
 
 }  // namespace zrt::runtime

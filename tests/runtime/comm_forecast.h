@@ -15,13 +15,14 @@ struct CommForecast {
   uint64_t between_groups = 0;  // of these, on the outer level
   uint64_t share_sums = 0;      // bytes: what an optimizer's rounds share
 };
-inline CommForecast forecast_comm(const runtime::Program& program, const runtime::Layout& layout) {
-  using runtime::OpKind, runtime::Span;
+inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime::Program& program,
+                                  const runtime::Layout& layout) {
+  using runtime::OpKind, runtime::GroupKind;
   CommForecast forecast;
   const auto optimizer = optimizer::make_optimizer(layout.optimizer);
   for_each_execution(program, ~0u, [&](runtime::OpId id, uint32_t) {
     const runtime::Op& op = program.ops[id];
-    const auto others = static_cast<uint64_t>(layout.ranks(op.span) - 1);
+    const auto others = static_cast<uint64_t>(set.group(op).size - 1);
     if (op.kind == OpKind::share_sums) {
       forecast.share_sums += optimizer->share_bytes(layout.units.units[op.units[0]], op.round) * others;
     }
@@ -31,13 +32,14 @@ inline CommForecast forecast_comm(const runtime::Program& program, const runtime
                                                       : nullptr;
     if (!kind) return;
     // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
-    const auto parts = static_cast<uint64_t>(op.span == Span::inner ? layout.groups.inner : layout.dp);
-    const bool twice = layout.groups.replicated && op.span == Span::outer;
+    const auto parts =
+        static_cast<uint64_t>(set.group(op).kind == GroupKind::data_inner ? layout.groups.inner : layout.dp);
+    const bool twice = layout.groups.replicated && set.group(op).kind == GroupKind::data_outer;
     for (uint32_t u : op.units) {
       const uint64_t elements =
           static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
       *kind += elements;
-      if (op.span == Span::outer) forecast.between_groups += elements;
+      if (set.group(op).kind == GroupKind::data_outer) forecast.between_groups += elements;
     }
   });
   return forecast;

@@ -166,7 +166,7 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
   Outcome outcome;
   outcome.plan = compiled.plan;
   outcome.moved_forecast = runtime::forecast_moved(compiled.set, compiled.set.program("step"));
-  outcome.forecast = forecast_comm(compiled.set.program("step"), layout);
+  outcome.forecast = forecast_comm(compiled.set, compiled.set.program("step"), layout);
   uint32_t step = 0;
   runtime::Session session(layout, std::move(compiled), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {

@@ -33,7 +33,7 @@ std::string text_of(const ProgramSet& set) {
   for (const Program& program : set.programs) {
     for (const Segment& segment : program.segments) text << segment.first << 'x' << segment.repeat << ' ';
     for (const Op& op : program.ops) {
-      text << op.name << ' ' << set.lanes[op.lane].name() << ' ' << static_cast<int>(op.span);
+      text << op.name << ' ' << set.lanes[op.lane].name() << ' ' << set.groups[op.group].name;
       for (const Access& access : op.accesses) text << ' ' << access.buffer;
       for (const OpId wait : op.waits) text << " <" << wait;
       text << '\n';

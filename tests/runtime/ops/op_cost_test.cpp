@@ -11,13 +11,13 @@ namespace zrt::op_cost_test {
 using namespace zrt;
 using namespace zrt::testing;
 using runtime::Cluster;
+using runtime::GroupKind;
 using runtime::Op;
 using runtime::OpCost;
 using runtime::OpKind;
 using runtime::ProgramSet;
 using runtime::Resource;
 using runtime::Role;
-using runtime::Span;
 using runtime::Use;
 
 namespace {
@@ -46,11 +46,12 @@ struct Collective {
   ProgramSet set;
   Op op;
   runtime::Layout layout;
-  Collective(OpKind kind, int ranks, uint64_t bytes, Span span = Span::all, int inner = 1) {
+  Collective(OpKind kind, int ranks, uint64_t bytes, GroupKind group = GroupKind::data, int inner = 1) {
     layout.dp = ranks;
     layout.groups.inner = inner;
     op.kind = kind;
-    op.span = span;
+    set.groups = layout.group_table();
+    op.group = set.find_group(group);
     op.name = "the collective";
     runtime::Buffer buffer;
     buffer.bytes = bytes;
@@ -98,7 +99,7 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
   CHECK(in_place.cost(cluster).seconds == Approx(400 / 100.0));
 
   // Four ranks on two hosts, states cut inside each: a shard of 800 bytes goes there and back by half.
-  Collective replicas(OpKind::reduce_grad, 4, 800, Span::outer, 2);
+  Collective replicas(OpKind::reduce_grad, 4, 800, GroupKind::data_outer, 2);
   replicas.op.accesses[0].role = Role::grad;
   replicas.layout.groups.replicated = true;
   replicas.layout.zero = optimizer::zero_strategy(3);
@@ -122,7 +123,8 @@ TEST_CASE("Between hosts the ranks of one share its link: each byte once, or onc
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.
-  const Collective inner(OpKind::gather, 8, 800, Span::inner, 2), outer(OpKind::gather, 8, 400, Span::outer, 2);
+  const Collective inner(OpKind::gather, 8, 800, GroupKind::data_inner, 2),
+      outer(OpKind::gather, 8, 400, GroupKind::data_outer, 2);
   CHECK(inner.cost(cluster).resource == Resource::inside_host);
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
@@ -133,7 +135,7 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   runtime::Layout layout = inner.layout;
   const auto outer_of_four = [&](int group) {
     layout.groups.inner = group;
-    return runtime::host_spread(Span::outer, layout, 4);
+    return runtime::host_spread(layout.group_table()[2], layout.dp, 4);
   };
   CHECK(outer_of_four(2).local == 2);
   CHECK(outer_of_four(2).hosts == 2);
@@ -141,9 +143,10 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   CHECK(outer_of_four(4).local == 1);
   CHECK(outer_of_four(4).groups == 4);
   layout.groups.inner = 8;
-  CHECK(runtime::host_spread(Span::inner, layout, 4).hosts == 2);
+  CHECK(runtime::host_spread(layout.group_table()[1], layout.dp, 4).hosts == 2);
   layout.groups.inner = 2;
-  CHECK(runtime::host_spread(Span::inner, layout, 3).hosts == 2);  // a group of three hosts' ranks lies across two
+  CHECK(runtime::host_spread(layout.group_table()[1], layout.dp, 3).hosts ==
+        2);  // a group of three hosts' ranks lies across two
 }
 
 TEST_CASE("A collective over several hosts needs a cluster with a link between them") {

@@ -75,7 +75,8 @@ TEST_CASE("reuse at the turn saves one gather of the last block") {
   auto gathers = [&](bool reuse) {
     s.reuse_at_turn = reuse;
     const runtime::Layout layout = make_layout(model, s);
-    return testing::forecast_comm(runtime::compile(layout, {"init", "step"}).set.program("step"), layout).gather;
+    const runtime::ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+    return testing::forecast_comm(set, set.program("step"), layout).gather;
   };
   CHECK(gathers(false) - gathers(true) == 1024 / 2);  // 24 × 40, padded
 }

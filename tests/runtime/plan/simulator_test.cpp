@@ -22,7 +22,6 @@ using runtime::Program;
 using runtime::ProgramSet;
 using runtime::Role;
 using runtime::Simulation;
-using runtime::Span;
 using runtime::Use;
 
 namespace {
@@ -55,6 +54,7 @@ struct Hand {
     set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_device, ""}, {LaneKind::comm, "other"},
                  {LaneKind::to_host, ""}, {LaneKind::io, ""},     {LaneKind::host, ""}};
     layout.dp = 2;
+    set.groups = layout.group_table();
   }
   OpId compute(uint64_t seconds, std::vector<OpId> waits = {}) {
     return add(OpKind::init, 0, seconds, Role::weight, Use::write, std::move(waits));

@@ -94,4 +94,25 @@ TEST_CASE("what does not repeat stays as it is, and nothing is rolled to nothing
   CHECK(roll(list, 1) == std::vector<Turns>{{list, 1, 0}});
 }
 
+TEST_CASE("cut parts expand to the same list, and one that is not repeated is of one turn") {
+  for (const bool first_behind : {false, true}) {
+    for (const int32_t together : {1, 2, 3}) {
+      for (int32_t turns = 1; turns < 9; ++turns) {
+        if (first_behind && together > 1) continue;
+        const std::vector<Work> list = order(BlockOrder{3, turns * together, together, first_behind});
+        const std::vector<Turns> parts = cut(roll(list, together), together);
+        CAPTURE(first_behind, together, turns);
+        CHECK(expand(parts) == list);
+        // First, repeated and last: as many however many turns there are.
+        CHECK(parts.size() <= (first_behind ? 6u : 3u));
+        for (const Turns& part : parts) {
+          for (const Work& work : part.works) {
+            CHECK(work.microbatch / together == part.works.front().microbatch / together);
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace zrt::roll_test

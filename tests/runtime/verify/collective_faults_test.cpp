@@ -19,9 +19,9 @@ using runtime::ProgramSet;
 namespace {
 
 // What verify_collectives says of ranks with the given sets.
-std::string verdict(const std::vector<const ProgramSet*>& ranks, int inner) {
+std::string verdict(const std::vector<const ProgramSet*>& ranks) {
   try {
-    runtime::verify_collectives(ranks, inner);
+    runtime::verify_collectives(ranks);
   } catch (const core::ProgramError& error) {
     return error.what();
   }
@@ -36,7 +36,7 @@ bool communicates(const ProgramSet& set, const Op& op) {
 std::string verdict_of_one(const Subject& subject, const ProgramSet& changed, size_t rank) {
   std::vector<const ProgramSet*> ranks(static_cast<size_t>(subject.layout.dp), &subject.set);
   ranks[rank] = &changed;
-  return verdict(ranks, subject.layout.groups.inner);
+  return verdict(ranks);
 }
 
 // Changes the step of one rank at every collective and expects a message with both calls.
@@ -85,7 +85,7 @@ TEST_CASE("equal programs match, as one set and as copies") {
     std::vector<const ProgramSet*> ranks;
     for (const ProgramSet& copy : copies) ranks.push_back(&copy);
     INFO(subject->name);
-    CHECK(verdict(ranks, subject->layout.groups.inner) == "");
+    CHECK(verdict(ranks) == "");
     CHECK(verdict_of_one(*subject, subject->set, 0) == "");
   }
 }
@@ -172,13 +172,13 @@ TEST_CASE("a circle over two lanes is found where every rank's own order is soun
       const ProgramSet first = two_collectives(*subject, "dp.outer", true);
       const ProgramSet last = two_collectives(*subject, "dp.outer", false);
       std::vector<const ProgramSet*> sets(ranks, &first);
-      CHECK(verdict(sets, inner) == "");
+      CHECK(verdict(sets) == "");
       // Rank 1 in the other order holds up others, but not for ever.
       sets[1] = &last;
-      CHECK(verdict(sets, inner) == "");
+      CHECK(verdict(sets) == "");
       // 0 → (inner) 1 → (outer) 1 + inner → (inner) inner → (outer) 0.
       sets[static_cast<size_t>(inner)] = &last;
-      const std::string message = verdict(sets, inner);
+      const std::string message = verdict(sets);
       INFO(message);
       CHECK(message.find("would stand still for ever") != std::string::npos);
       CHECK(message.find("lane comm:dp.inner waits for") != std::string::npos);
@@ -190,7 +190,7 @@ TEST_CASE("a circle over two lanes is found where every rank's own order is soun
       const ProgramSet last = two_collectives(*subject, "dp", false);
       std::vector<const ProgramSet*> sets(ranks, &first);
       sets[1] = &last;
-      const std::string message = verdict(sets, inner);
+      const std::string message = verdict(sets);
       INFO(message);
       CHECK(message.find("would stand still for ever") != std::string::npos);
       for (const Op& op : first.program("step").ops) CHECK(message.find('\'' + op.name + '\'') != std::string::npos);

@@ -7,12 +7,12 @@ namespace {
 
 using runtime::Access;
 using runtime::BufferId;
+using runtime::GroupKind;
 using runtime::Op;
 using runtime::OpId;
 using runtime::OpKind;
 using runtime::Program;
 using runtime::Role;
-using runtime::Span;
 using runtime::Use;
 
 Program& step(Broken& broken) {
@@ -208,15 +208,18 @@ bool whole_gather(const Op& op) {
 }  // namespace
 
 std::vector<FaultKind> meaning_faults() {
-  auto level = [](OpKind kind, Span span) { return [=](const Op& op) { return op.kind == kind && op.span == span; }; };
+  // Layout::group_table() has a group of each kind, in their order.
+  auto level = [](OpKind kind, GroupKind group) {
+    return [=](const Op& op) { return op.kind == kind && op.group == static_cast<runtime::GroupId>(group); };
+  };
   return {
       removed("op removed", [](const Op&) { return true; }),
       removed("begin removed", is(OpKind::begin)),
       removed("decision removed", is(OpKind::decide)),
-      removed("gather between groups removed", level(OpKind::gather, Span::outer), false),
-      removed("gather inside groups removed", level(OpKind::gather, Span::inner), false),
-      removed("reduction inside groups removed", level(OpKind::reduce_grad, Span::inner), false),
-      removed("reduction between groups removed", level(OpKind::reduce_grad, Span::outer), false),
+      removed("gather between groups removed", level(OpKind::gather, GroupKind::data_outer), false),
+      removed("gather inside groups removed", level(OpKind::gather, GroupKind::data_inner), false),
+      removed("reduction inside groups removed", level(OpKind::reduce_grad, GroupKind::data_inner), false),
+      removed("reduction between groups removed", level(OpKind::reduce_grad, GroupKind::data_outer), false),
       removed("gather of the updated weights removed", whole_gather, false),
       doubled("forward twice", OpKind::forward),
       doubled("backward twice", OpKind::backward),
