@@ -6,8 +6,7 @@
 
 #include "core/error.h"
 #include "runtime/config/text.h"
-#include "runtime/plan/lead.h"
-#include "runtime/plan/place.h"
+#include "runtime/plan/fit.h"
 
 namespace zrt::runtime {
 namespace {
@@ -77,8 +76,7 @@ uint64_t least_device_bytes(const Config& config, const models::Model& model, st
   const Config least = reconfigured(config, sets, config.ranks);
   Layout layout = make_layout(least, model);
   const Limits limits = memory_limits(least, nullptr);
-  settle_placement(least, layout, phases, limits);
-  return compile_with_lead(least, layout, phases, limits, false).plan.device().peak_bytes;
+  return fit(least, layout, {phases, limits, limits, {}, true, false}).compiled.plan.device().peak_bytes;
 }
 
 }  // namespace zrt::runtime

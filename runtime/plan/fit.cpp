@@ -1,86 +1,107 @@
 #include "runtime/plan/fit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <optional>
+
+#include "runtime/cost/nominal_cluster.h"
+#include "runtime/plan/distance.h"
+#include "runtime/plan/policy.h"
+#include "runtime/plan/simulator.h"
+
 namespace zrt::runtime {
+namespace {
 
-TierBytes peak_bytes(const MemoryPlan& plan) {
-  TierBytes peaks{};
-  for (size_t t = 0; t < core::tier_count; ++t) peaks[t] = plan.tiers[t].peak_bytes;
-  return peaks;
+std::vector<std::string> without_copies(std::vector<std::string> phases) {
+  std::erase(phases, "save");
+  return phases;
 }
 
-bool Limits::hold(const TierBytes& peaks) const {
-  for (size_t t = 0; t < core::tier_count; ++t) {
-    if (tiers[t] && peaks[t] > tiers[t]->bytes) return false;
+Cluster machine(const Config& config) {
+  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+}
+
+double step_seconds(const Layout& layout, const std::vector<std::string>& phases, const Cluster& cluster) {
+  const Compiled compiled = compile(layout, phases, {}, false);
+  return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+}
+
+// Fills what a configuration leaves open (Layout::open_placement, open_recompute, MicrobatchOrder::automatic). Where
+// everything fits the device tier nothing changes. Without `times` only placements with nothing fetched ahead are
+// tried, which need the least memory. Where nothing is enough, the layout is left with the least memory.
+void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
+                      const Limits& limits, bool times) {
+  const bool trains = times && std::find(phases.begin(), phases.end(), "step") != phases.end();
+  const bool open = (layout.open_placement || layout.open_recompute) &&
+                    !limits.hold(peak_bytes(compile(layout, phases, {}, false).plan));
+  const bool orders = trains && layout.order == MicrobatchOrder::automatic && layout.microbatches > 1;
+  if (!open && !(orders && layout.placement.moves())) return;
+  const Cluster cluster = machine(config);
+  const FitProblem problem{config, phases, limits, cluster};
+  std::vector<Layout> starts{layout};
+  if (!times) starts.front().prefetch = 0;
+  if (orders) starts.push_back(layout), starts.back().order = MicrobatchOrder::layer_major;
+  // Without anything ahead of its use there is room for more at home on the device.
+  if (times && open && layout.prefetch != 0) {
+    for (size_t i = 0, n = starts.size(); i < n; ++i) starts.push_back(starts[i]), starts.back().prefetch = 0;
   }
-  return true;
-}
-
-Limits memory_limits(const Config& config, const Cluster* cluster) {
-  Limits limits;
-  const auto limit = [&](core::Tier tier, uint64_t bytes, std::string from) {
-    std::optional<Limit>& known = limits.of(tier);
-    if (!known || bytes < known->bytes) known = Limit{bytes, std::move(from)};
-  };
-  const auto budget = [&](core::Tier tier, const std::optional<int64_t>& bytes, const char* key) {
-    if (bytes) limit(tier, static_cast<uint64_t>(*bytes), key);
-  };
-  budget(core::Tier::device, config.memory.device_budget_bytes, "memory.device_budget_bytes");
-  budget(core::Tier::host, config.memory.host_budget_bytes, "memory.host_budget_bytes");
-  budget(core::Tier::nvme, config.memory.nvme_budget_bytes, "memory.nvme_budget_bytes");
-  if (!cluster) return limits;
-  const auto sharing = static_cast<uint64_t>(std::min(cluster->ranks_per_host, config.mesh.world()));
-  for (size_t t = 0; t < core::tier_count; ++t) {
-    const auto tier = static_cast<core::Tier>(t);
-    if (tier == core::Tier::device) {
-      limit(tier, cluster->tier_bytes[t], fmt::format("a device of {}", cluster->name));
-    } else {
-      limit(tier, cluster->tier_bytes[t] / sharing,
-            fmt::format("the share of each of {} ranks of a host of {}", sharing, cluster->name));
+  std::optional<double> best;
+  Layout least = layout;
+  const auto judge = [&](const Layout& candidate, bool own) {
+    if (!problem.holds(candidate)) {
+      if (!best && own) least = candidate;
+      return;
     }
+    const double seconds = trains ? step_seconds(candidate, phases, cluster) : 0;
+    if (best && seconds >= *best) return;
+    best = seconds;
+    least = candidate;
+  };
+  const auto consider = [&](const Layout& start) {
+    if (!open) return judge(start, true);
+    const auto& policies = placement_policies();
+    for (size_t p = 0; p < policies.size(); ++p) {
+      for (const Layout& candidate : policies[p].propose(problem, start)) judge(candidate, p == 0);
+    }
+  };
+  for (const Layout& start : starts) consider(start);
+  // The copies of activations that move need memory of their own: where that is too much, all layers compute again, or
+  // activations stay where they are.
+  if (!best && open && layout.open_placement) {
+    for (Layout start : starts) {
+      start.open_recompute = false;
+      start.open_activations = false;
+      consider(start);
+      if (!layout.open_recompute) continue;
+      start.placement.recompute.assign(layout.model->blocks.size(), Recompute::full);
+      consider(start);
+    }
+    least.open_recompute = layout.open_recompute, least.open_activations = true;
   }
-  return limits;
+  layout = least;
 }
 
-std::string shortage_text(const MemoryPlan& plan, const Limits& limits) {
-  std::string text;
-  for (size_t t = 0; t < core::tier_count; ++t) {
-    const TierPlan& tier = plan.tiers[t];
-    if (!limits.tiers[t] || tier.peak_bytes <= limits.tiers[t]->bytes) continue;
-    text += fmt::format(
-        "{}{} is {} bytes ({}) but each rank needs {} bytes ({}) of its {} tier; the peak is in phase '{}' at '{}'.",
-        text.empty() ? "" : "\n", limits.tiers[t]->from, limits.tiers[t]->bytes,
-        core::format_bytes(limits.tiers[t]->bytes), tier.peak_bytes, core::format_bytes(tier.peak_bytes),
-        core::tier_names[t], tier.peak_phase, tier.peak_op);
-  }
-  return text;
-}
+}  // namespace
 
-std::string Suggestion::options() const {
-  std::string text;
-  for (const auto& [key, value] : changes) {
-    text += fmt::format("{}{}", text.empty() ? "" : " ",
-                        key == "ranks" ? "--ranks " + value : fmt::format("--set {}={}", key, value));
+Fitted fit(const Config& config, Layout& layout, FitRequest request) {
+  Fitted result{{}, std::move(request.phases)};
+  const auto distance = layout.prefetch;
+  settle_placement(config, layout, without_copies(result.phases), request.limits, request.timed);
+  if (!request.timed) {
+    layout.prefetch = distance;
+    Layout least = layout;
+    least.prefetch = 0;
+    result.compiled = compile(least, result.phases, {}, false);
+    if (!request.limits.hold(peak_bytes(result.compiled.plan))) return result;
   }
-  return text;
-}
-
-std::string suggestions_text(const std::vector<Suggestion>& suggestions) {
-  if (suggestions.empty()) {
-    return "No higher stage, smaller microbatch, smaller unit or larger number of ranks fits; use a smaller model, or "
-           "more memory.";
+  const auto at_best_distance = [&] {
+    return compile_at_distance(config, layout, result.phases, request.distance_limits, request.check);
+  };
+  result.compiled = at_best_distance();
+  if (result.compiled.set.has("save") && request.holds_copies && !request.holds_copies(result.compiled)) {
+    result.phases = without_copies(std::move(result.phases));
+    result.compiled = at_best_distance();
   }
-  std::string text = "What fits, the cheapest first:";
-  for (const Suggestion& s : suggestions) {
-    text += fmt::format("\n  {}\n    peak {} bytes ({}) a rank; a rank receives {} a step", s.options(), s.peaks[0],
-                        core::format_bytes(s.peaks[0]), core::format_bytes(s.comm_bytes));
-    if (s.peaks[1] > 0) text += fmt::format("; {} of host memory", core::format_bytes(s.peaks[1]));
-    if (s.peaks[2] > 0) text += fmt::format("; {} on NVMe", core::format_bytes(s.peaks[2]));
-    if (s.seconds_per_step) text += fmt::format("; {:.4g} s a step", *s.seconds_per_step);
-  }
-  return text;
+  return result;
 }
 
 }  // namespace zrt::runtime

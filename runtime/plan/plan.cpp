@@ -1,11 +1,11 @@
 #include "runtime/plan/plan.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
 #include "core/parallel.h"
-#include "runtime/plan/lead.h"
-#include "runtime/plan/place.h"
+#include "runtime/plan/fit.h"
 
 namespace zrt::runtime {
 namespace {
@@ -43,17 +43,12 @@ Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> ph
   // Data-parallel ranks all run the same programs.
   RankGroup& group = plan.groups.emplace_back();
   group.last = layout.dp - 1;
-  settle_placement(config, layout, without_copies(phases), plan.limits);
-  const Limits budgets = memory_limits(config, nullptr);
-  group.compiled = compile_with_lead(config, layout, phases, budgets);
-  if (group.compiled.set.has("save")) {
-    plan.saves = "background";
-    if (!plan.limits.hold(peak_bytes(group.compiled.plan))) {
-      plan.saves = "foreground";
-      phases = without_copies(std::move(phases));
-      group.compiled = compile_with_lead(config, layout, phases, budgets);
-    }
-  }
+  const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
+  FitRequest request{std::move(phases), plan.limits, memory_limits(config, nullptr), {}};
+  request.holds_copies = [&](const Compiled& compiled) { return plan.limits.hold(peak_bytes(compiled.plan)); };
+  Fitted fitted = fit(config, layout, std::move(request));
+  group.compiled = std::move(fitted.compiled);
+  if (saves) plan.saves = group.compiled.set.has("save") ? "background" : "foreground";
   group.phases = phase_peaks(group.compiled.set);
   const Program& step = group.compiled.set.program("step");
   group.comm = comm_bytes(group.compiled.set, step, layout);
@@ -64,7 +59,7 @@ Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> ph
         " would take longer than any number says; look for constants that are far too small or large");
   }
   plan.fits = plan.limits.hold(peak_bytes(group.compiled.plan));
-  if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, phases, plan.limits, known);
+  if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, fitted.phases, plan.limits, known);
   return plan;
 }
 

@@ -7,8 +7,8 @@
 
 #include "runtime/passes/compile.h"
 #include "runtime/plan/comm_bytes.h"
-#include "runtime/plan/fit.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/plan/suggest.h"
 
 namespace zrt::runtime {
 
@@ -31,7 +31,7 @@ struct Plan {
   std::vector<RankGroup> groups;  // of all ranks, ascending
   std::optional<Cluster> cluster;
   Limits limits;
-  std::string saves;  // checkpoints during the run: "background", "foreground" (without_copies), or none: ""
+  std::string saves;  // checkpoints during the run: "background", "foreground" (FitRequest::holds_copies), or none: ""
   bool fits = true;
   std::vector<Suggestion> suggestions;  // when it does not fit
   int64_t tokens_per_step() const;

@@ -11,8 +11,7 @@
 #include "core/parallel.h"
 #include "models/kernels/candidates.h"
 #include "runtime/plan/fit.h"
-#include "runtime/plan/lead.h"
-#include "runtime/plan/place.h"
+#include "runtime/plan/suggest.h"
 #include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
@@ -162,31 +161,30 @@ Compiled compile_within_budget(const Config& config, Layout& layout, std::vector
   if (!budgets.of(core::Tier::device) && layout.device == core::DeviceKind::cuda) {
     budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
   }
-  settle_placement(config, layout, without_copies(phases), budgets);
+  FitRequest request{std::move(phases), budgets, budgets, {}};
+  request.holds_copies = [&](const Compiled& compiled) {
+    const TierBytes peaks = peak_bytes(compiled.plan);
+    return memory_limits(config, nullptr).hold(peaks) && machine_limits(compiled, layout.device, ranks).hold(peaks);
+  };
+  Fitted fitted = fit(config, layout, std::move(request));
+  const Compiled& compiled = fitted.compiled;
   if (layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
     throw core::ConfigError(
         fmt::format("memory.nvme_path is '{}', which is no folder; legal is a folder that exists, "
                     "on the drive that is to hold what memory does not. Make it, or name another.",
                     config.memory.nvme_path));
   }
-  Compiled compiled = compile_with_lead(config, layout, phases, budgets);
-  const auto held = [&](const Limits& limits) { return limits.hold(peak_bytes(compiled.plan)); };
-  if (compiled.set.has("save") &&
-      !(held(memory_limits(config, nullptr)) && held(machine_limits(compiled, layout.device, ranks)))) {
-    phases = without_copies(std::move(phases));
-    compiled = compile_with_lead(config, layout, phases, budgets);
-  }
   for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
-    if (held(limits)) continue;
+    if (limits.hold(peak_bytes(compiled.plan))) continue;
     // Text is generated on one rank whatever the configuration says: nothing in it would help.
-    const bool fixed = std::find(phases.begin(), phases.end(), "decode") != phases.end();
+    const bool fixed = compiled.set.has("decode");
     throw core::MemoryError(
         fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(compiled.plan, limits),
                     fixed ? "Use a smaller model, or more memory."
-                          : suggestions_text(suggest_fits(config, *layout.model, phases, limits, nullptr)),
+                          : suggestions_text(suggest_fits(config, *layout.model, fitted.phases, limits, nullptr)),
                     core::format_ledger(compiled.plan.ledger, 12)));
   }
-  return compiled;
+  return std::move(fitted.compiled);
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,6 @@
 // The search for changes that make a run fit: every candidate is a configuration of its own, compiled as the run is.
+#include "runtime/plan/suggest.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +12,6 @@
 #include "runtime/config/mesh.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
-#include "runtime/plan/lead.h"
-#include "runtime/plan/place.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
 
@@ -80,8 +80,7 @@ class SuggestionSearch {
     try {
       const Config config = reconfigured(config_, {"memory.placement=auto"}, config_.mesh.world());
       Layout layout = make_layout(config, model_);
-      settle_placement(config, layout, phases_, limits_, false);
-      const Compiled compiled = compile_with_lead(config, layout, phases_, limits_, false);
+      const Compiled compiled = fit(config, layout, {phases_, limits_, limits_, {}, false, false}).compiled;
       suggestion.peaks = peak_bytes(compiled.plan);
       if (!limits_.hold(suggestion.peaks)) return std::nullopt;
       if (compiled.set.has("step")) {
@@ -240,20 +239,14 @@ class SuggestionSearch {
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
     Layout layout = make_layout(config, model_);
-    const auto lead = layout.prefetch;
-    settle_placement(config, layout, phases_, limits, false);
-    layout.prefetch = 0;  // the least memory: most candidates need no more compiling
-    Compiled compiled = compile(layout, phases_, {}, false);
+    const Compiled compiled =
+        fit(config, layout, {phases_, limits, memory_limits(config, nullptr), {}, false, false}).compiled;
     result.peaks = peak_bytes(compiled.plan);
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (!limits.tiers[t]) continue;
       tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
     }
-    if (tried.excess > 0) return tried;
-    layout.prefetch = lead;
-    compiled = compile_with_lead(config, layout, phases_, memory_limits(config, nullptr), false);
-    result.peaks = peak_bytes(compiled.plan);
-    tried.fits = limits.hold(result.peaks);
+    tried.fits = tried.excess == 0;
     if (!tried.fits) return tried;
     const auto step = std::find_if(compiled.set.programs.begin(), compiled.set.programs.end(),
                                    [](const Program& program) { return program.phase == "step"; });

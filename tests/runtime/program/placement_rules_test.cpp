@@ -3,7 +3,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/config/config.h"
-#include "runtime/plan/fit.h"
+#include "runtime/plan/limits.h"
 #include "runtime/plan/placement_text.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/setup.h"

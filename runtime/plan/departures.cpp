@@ -1,14 +1,9 @@
-#include "runtime/plan/place.h"
+#include "runtime/plan/departures.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "optimizer/optimizer.h"
 #include "runtime/cost/cost.h"
-#include "runtime/cost/nominal_cluster.h"
-#include "runtime/passes/compile.h"
-#include "runtime/plan/lead.h"
-#include "runtime/plan/simulator.h"
 #include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
@@ -86,27 +81,23 @@ class Prices {
 
 class PlacementSearch {
  public:
-  PlacementSearch(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
-                  const Limits& limits, const Cluster& cluster)
-      : config_(config),
-        base_(layout),
-        phases_(phases),
-        limits_(limits),
-        order_(leaving_order(config, layout, cluster)) {
+  PlacementSearch(const FitProblem& problem, const Layout& layout)
+      : problem_(problem), base_(layout), order_(leaving_order(layout, problem.cluster)) {
     base_.placement.units.resize(base_.units.units.size());
     base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
   }
 
   // The layout with the fewest departures that hold; with all of them when none do.
   Layout run() {
-    const size_t left = fewest(order_.size(), [&](size_t n) { return holds(with(n, 0), Tier::device); });
+    const size_t left = fewest(order_.size(), [&](size_t n) { return problem_.holds(with(n, 0), Tier::device); });
     Layout best = with(left, 0);
-    if (config_.memory.nvme_path.empty() || holds(best, Tier::host)) return best;
+    if (problem_.config.memory.nvme_path.empty() || problem_.holds(best, Tier::host)) return best;
     // What comes from a file is longer on its way, so that more may be on the device at a time.
     const auto all = [&](size_t n) { return with(n, moved(n).size()); };
-    const size_t more = fewest(order_.size(), [&](size_t n) { return n >= left && holds(all(n), Tier::device); });
-    best = with(more, fewest(moved(more).size(), [&](size_t n) { return holds(with(more, n), Tier::host); }));
-    return holds(best, Tier::device) ? best : all(more);
+    const size_t more =
+        fewest(order_.size(), [&](size_t n) { return n >= left && problem_.holds(all(n), Tier::device); });
+    best = with(more, fewest(moved(more).size(), [&](size_t n) { return problem_.holds(with(more, n), Tier::host); }));
+    return problem_.holds(best, Tier::device) ? best : all(more);
   }
 
  private:
@@ -123,12 +114,6 @@ class PlacementSearch {
       }
     }
     return low;
-  }
-
-  bool holds(const Layout& layout, Tier tier) const {
-    const auto& limit = limits_.tiers[static_cast<size_t>(tier)];
-    if (!limit) return true;
-    return peak_bytes(compile(layout, phases_, {}, false).plan)[static_cast<size_t>(tier)] <= limit->bytes;
   }
 
   // Those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched once a step
@@ -172,29 +157,18 @@ class PlacementSearch {
       placement.recompute.resize(layout.model->blocks.size(), Recompute::none);
       placement.recompute[order_[i].index] = Recompute::full;
     }
-    place_updates(config_.memory.update, layout, placement);
+    place_updates(problem_.config.memory.update, layout, placement);
     return layout;
   }
 
-  const Config& config_;
+  const FitProblem& problem_;
   Layout base_;
-  const std::vector<std::string>& phases_;
-  const Limits& limits_;
   const std::vector<Leaving> order_;
 };
 
-Cluster machine(const Config& config) {
-  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
-}
-
-double step_seconds(const Layout& layout, const std::vector<std::string>& phases, const Cluster& cluster) {
-  const Compiled compiled = compile(layout, phases, {}, false);
-  return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
-}
-
 }  // namespace
 
-std::vector<Leaving> leaving_order(const Config&, const Layout& layout, const Cluster& cluster) {
+std::vector<Leaving> leaving_order(const Layout& layout, const Cluster& cluster) {
   const Prices prices(layout, cluster);
   std::vector<Leaving> order;
   const size_t layers = layer_count(*layout.model);
@@ -229,51 +203,8 @@ std::vector<Leaving> leaving_order(const Config&, const Layout& layout, const Cl
   return order;
 }
 
-void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
-                      const Limits& limits, bool times) {
-  const bool trains = times && std::find(phases.begin(), phases.end(), "step") != phases.end();
-  const auto fits = [&](const Layout& candidate) {
-    return limits.hold(peak_bytes(compile(candidate, phases, {}, false).plan));
-  };
-  const bool open = (layout.open_placement || layout.open_recompute) && !fits(layout);
-  const bool orders = trains && layout.order == MicrobatchOrder::automatic && layout.microbatches > 1;
-  if (!open && !(orders && layout.placement.moves())) return;
-  const Cluster cluster = machine(config);
-  std::vector<Layout> starts{layout};
-  if (!times) starts.front().prefetch = 0;
-  if (orders) starts.push_back(layout), starts.back().order = MicrobatchOrder::layer_major;
-  // Without anything ahead of its use there is room for more at home on the device.
-  if (times && open && layout.prefetch != 0) {
-    for (size_t i = 0, n = starts.size(); i < n; ++i) starts.push_back(starts[i]), starts.back().prefetch = 0;
-  }
-  std::optional<double> best;
-  Layout least = layout;
-  const auto consider = [&](const Layout& start) {
-    const Layout candidate = open ? PlacementSearch(config, start, phases, limits, cluster).run() : start;
-    if (!fits(candidate)) {
-      if (!best) least = candidate;
-      return;
-    }
-    const double seconds = trains ? step_seconds(candidate, phases, cluster) : 0;
-    if (best && seconds >= *best) return;
-    best = seconds;
-    least = candidate;
-  };
-  for (const Layout& start : starts) consider(start);
-  // The copies of activations that move need memory of their own: where that is too much, all layers compute again, or
-  // activations stay where they are.
-  if (!best && open && layout.open_placement) {
-    for (Layout start : starts) {
-      start.open_recompute = false;
-      start.open_activations = false;
-      consider(start);
-      if (!layout.open_recompute) continue;
-      start.placement.recompute.assign(layout.model->blocks.size(), Recompute::full);
-      consider(start);
-    }
-    least.open_recompute = layout.open_recompute, least.open_activations = true;
-  }
-  layout = least;
+Layout cheapest_departures(const FitProblem& problem, const Layout& start) {
+  return PlacementSearch(problem, start).run();
 }
 
 }  // namespace zrt::runtime

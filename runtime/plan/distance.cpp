@@ -1,4 +1,4 @@
-#include "runtime/plan/lead.h"
+#include "runtime/plan/distance.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +10,7 @@
 namespace zrt::runtime {
 namespace {
 
-using Lead = std::optional<int64_t>;  // as Layout::prefetch
+using Distance = std::optional<int64_t>;  // as Layout::prefetch
 
 int64_t largest_block(const Layout& layout) {
   int64_t most = 0;
@@ -26,10 +26,10 @@ int64_t largest_block(const Layout& layout) {
 }
 
 // From the longest to the shortest.
-std::vector<Lead> leads(const Layout& layout, bool cluster) {
-  std::vector<Lead> all;
+std::vector<Distance> distances(const Layout& layout, bool cluster) {
+  std::vector<Distance> all;
   if (layout.prefetch) {
-    for (int64_t lead = *layout.prefetch; lead > 0; lead /= 2) all.push_back(lead);
+    for (int64_t d = *layout.prefetch; d > 0; d /= 2) all.push_back(d);
   } else {
     if (cluster) {
       for (int64_t blocks : {8, 4, 2}) all.push_back(blocks * largest_block(layout));
@@ -42,13 +42,8 @@ std::vector<Lead> leads(const Layout& layout, bool cluster) {
 
 }  // namespace
 
-std::vector<std::string> without_copies(std::vector<std::string> phases) {
-  std::erase(phases, "save");
-  return phases;
-}
-
-Compiled compile_with_lead(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
-                           const Limits& limits, bool check) {
+Compiled compile_at_distance(const Config& config, const Layout& layout, const std::vector<std::string>& phases,
+                             const Limits& limits, bool check) {
   const bool sharded = layout.overlap && layout.zero.weights == optimizer::Extent::shard;
   const bool gathers =
       (sharded || layout.placement.moves()) && std::find(phases.begin(), phases.end(), "step") != phases.end();
@@ -56,7 +51,8 @@ Compiled compile_with_lead(const Config& config, const Layout& layout, const std
   if (gathers && !config.parallel.cluster.empty()) cluster = find_cluster(config.parallel.cluster);
   Compiled chosen;
   std::optional<double> best;
-  const std::vector<Lead> all = gathers ? leads(layout, cluster.has_value()) : std::vector<Lead>{layout.prefetch};
+  const std::vector<Distance> all =
+      gathers ? distances(layout, cluster.has_value()) : std::vector<Distance>{layout.prefetch};
   for (size_t i = 0; i < all.size(); ++i) {
     Layout candidate = layout;
     candidate.prefetch = all[i];

@@ -1,15 +1,16 @@
 // What leaves the device tier when a budget asks for it.
-#include "runtime/plan/place.h"
+#include "runtime/plan/fit.h"
 
 #include "catch.h"
+#include "core/error.h"
 #include "runtime/cost/nominal_cluster.h"
-#include "runtime/plan/lead.h"
+#include "runtime/plan/departures.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
-namespace zrt::place_test {
+namespace zrt::fit_test {
 
 using namespace zrt;
 using namespace zrt::testing;
@@ -34,6 +35,11 @@ runtime::Limits limits_of(uint64_t device, std::optional<uint64_t> host = {}) {
   return limits;
 }
 
+runtime::Fitted fit(const runtime::Config& config, runtime::Layout& layout, const std::vector<std::string>& phases,
+                    const runtime::Limits& limits) {
+  return runtime::fit(config, layout, {phases, limits, limits, {}, true, true});
+}
+
 runtime::Layout open_layout(const models::Model& model, const Setting& s) {
   runtime::Layout layout = make_layout(model, s);
   layout.open_placement = true;
@@ -43,7 +49,7 @@ runtime::Layout open_layout(const models::Model& model, const Setting& s) {
 // Settled with next to no device memory: the least that a run needs.
 runtime::Layout least(const models::Model& model, const Setting& s) {
   runtime::Layout layout = open_layout(model, s);
-  settle_placement(config_of(), layout, phases_of(s), limits_of(1));
+  fit(config_of(), layout, phases_of(s), limits_of(1));
   return layout;
 }
 
@@ -70,7 +76,7 @@ TEST_CASE("at five budgets from the least to everything a run fits and has the s
       for (uint64_t i = 0; i < 5; ++i) {
         INFO("ranks " << ranks << ", stage " << stage << ", budget " << i);
         runtime::Layout layout = open_layout(model, s);
-        settle_placement(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
+        fit(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
         CHECK(layout.placement.moves() == (i < 4));
         const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
         std::string top;  // of the host tier
@@ -94,7 +100,7 @@ TEST_CASE("masters and moments leave before gradients, gradients before weights"
   const models::Model model = make_toy(6, 16, 17, 5, false, false);
   const Setting s = setting(2, 3);
   const runtime::Layout layout = open_layout(model, s);
-  const auto order = leaving_order(config_of(), layout, runtime::nominal_cluster(core::DeviceKind::cpu));
+  const auto order = leaving_order(layout, runtime::nominal_cluster(core::DeviceKind::cpu));
   const auto last = [&](What what) {
     size_t found = 0;
     for (size_t i = 0; i < order.size(); ++i) found = order[i].what == what ? i : found;
@@ -118,10 +124,10 @@ TEST_CASE("what the host tier does not hold goes on to NVMe, and only then") {
   const uint64_t low = device_bytes(least(model, s), s);
   const runtime::Config with_file = config_of({"memory.nvme_path=scratch"});
   runtime::Layout wide = open_layout(model, s), narrow = wide;
-  settle_placement(with_file, wide, phases_of(s), limits_of(low));
+  fit(with_file, wide, phases_of(s), limits_of(low));
   CHECK(!wide.placement.uses(core::Tier::nvme));
   const auto host = runtime::compile(wide, phases_of(s)).plan.host().peak_bytes;
-  settle_placement(with_file, narrow, phases_of(s), limits_of(low, host - 200000));
+  fit(with_file, narrow, phases_of(s), limits_of(low, host - 200000));
   CHECK(narrow.placement.uses(core::Tier::nvme));
   const runtime::MemoryPlan plan = runtime::compile(narrow, phases_of(s)).plan;
   CHECK(plan.host().peak_bytes <= host - 200000);
@@ -142,8 +148,7 @@ TEST_CASE("the more device memory the faster a step is predicted to be, and neve
       const models::Model model = runtime::make_model(config.model);
       runtime::Layout layout = runtime::make_layout(config, model);
       const runtime::Limits limits = memory_limits(config, nullptr);
-      settle_placement(config, layout, phases, limits);
-      const runtime::Compiled compiled = compile_with_lead(config, layout, phases, limits);
+      const runtime::Compiled compiled = fit(config, layout, phases, limits).compiled;
       CHECK(limits.hold(peak_bytes(compiled.plan)));
       if (peak) *peak = compiled.plan.device().peak_bytes;
       return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
@@ -168,4 +173,37 @@ TEST_CASE("the more device memory the faster a step is predicted to be, and neve
   }
 }
 
-}  // namespace zrt::place_test
+TEST_CASE("of what policies propose the fastest that fits is taken, whoever proposes it") {
+  const models::Model model = make_toy(6, 16, 17, 5, false, false);
+  const Setting s = setting(2, 3);
+  const uint64_t low = device_bytes(least(model, s), s);
+  runtime::Layout before = open_layout(model, s);
+  fit(config_of(), before, phases_of(s), limits_of(low));
+  // Everything on the device is faster, but does not fit; nothing on it fits, but is slower.
+  size_t asked = 0;
+  runtime::register_placement_policy({"none and all", [&](const runtime::FitProblem& problem, const auto& start) {
+                                        ++asked;
+                                        std::vector<runtime::Layout> both{start, start};
+                                        CHECK(!problem.holds(start));
+                                        both[1].placement = before.placement;
+                                        for (runtime::UnitHomes& homes : both[1].placement.units) {
+                                          homes.weight = homes.grad = homes.master = core::Tier::host;
+                                        }
+                                        return both;
+                                      }});
+  runtime::Layout after = open_layout(model, s);
+  fit(config_of(), after, phases_of(s), limits_of(low));
+  CHECK(asked > 0);
+  const auto homes = [](const runtime::Layout& layout) {
+    std::vector<core::Tier> all;
+    for (const runtime::UnitHomes& unit : layout.placement.units) {
+      for (core::Tier tier : {unit.weight, unit.grad, unit.master, unit.update}) all.push_back(tier);
+      for (core::Tier tier : unit.states) all.push_back(tier);
+    }
+    return all;
+  };
+  CHECK(homes(after) == homes(before));
+  CHECK_THROWS_AS(runtime::register_placement_policy({"none and all", {}}), core::ConfigError);
+}
+
+}  // namespace zrt::fit_test

@@ -1,5 +1,5 @@
 // The lead of gathers follows the configuration, the budget and the cluster.
-#include "runtime/plan/lead.h"
+#include "runtime/plan/distance.h"
 
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
 
-namespace zrt::lead_test {
+namespace zrt::distance_test {
 
 using namespace zrt;
 using runtime::Compiled;
@@ -33,7 +33,7 @@ Chosen choose(const std::vector<std::string>& sets) {
   const models::Model model = runtime::make_model(config.model);
   const runtime::Layout layout = runtime::make_layout(config, model);
   const Compiled compiled =
-      runtime::compile_with_lead(config, layout, {"init", "step"}, runtime::memory_limits(config, nullptr));
+      runtime::compile_at_distance(config, layout, {"init", "step"}, runtime::memory_limits(config, nullptr));
   Chosen chosen;
   chosen.peak = compiled.plan.device().peak_bytes;
   const runtime::Program& step = compiled.set.program("step");
@@ -80,4 +80,4 @@ TEST_CASE("A cluster chooses the lead that steps fastest, within budget and limi
   CHECK_THROWS_AS(choose({"parallel.cluster=dgx-a1000"}), core::ConfigError);
 }
 
-}  // namespace zrt::lead_test
+}  // namespace zrt::distance_test

@@ -1,0 +1,62 @@
+#include "runtime/plan/limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zrt::runtime {
+
+TierBytes peak_bytes(const MemoryPlan& plan) {
+  TierBytes peaks{};
+  for (size_t t = 0; t < core::tier_count; ++t) peaks[t] = plan.tiers[t].peak_bytes;
+  return peaks;
+}
+
+bool Limits::hold(const TierBytes& peaks) const {
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    if (tiers[t] && peaks[t] > tiers[t]->bytes) return false;
+  }
+  return true;
+}
+
+Limits memory_limits(const Config& config, const Cluster* cluster) {
+  Limits limits;
+  const auto limit = [&](core::Tier tier, uint64_t bytes, std::string from) {
+    std::optional<Limit>& known = limits.of(tier);
+    if (!known || bytes < known->bytes) known = Limit{bytes, std::move(from)};
+  };
+  const auto budget = [&](core::Tier tier, const std::optional<int64_t>& bytes, const char* key) {
+    if (bytes) limit(tier, static_cast<uint64_t>(*bytes), key);
+  };
+  budget(core::Tier::device, config.memory.device_budget_bytes, "memory.device_budget_bytes");
+  budget(core::Tier::host, config.memory.host_budget_bytes, "memory.host_budget_bytes");
+  budget(core::Tier::nvme, config.memory.nvme_budget_bytes, "memory.nvme_budget_bytes");
+  if (!cluster) return limits;
+  const auto sharing = static_cast<uint64_t>(std::min(cluster->ranks_per_host, config.mesh.world()));
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const auto tier = static_cast<core::Tier>(t);
+    if (tier == core::Tier::device) {
+      limit(tier, cluster->tier_bytes[t], fmt::format("a device of {}", cluster->name));
+    } else {
+      limit(tier, cluster->tier_bytes[t] / sharing,
+            fmt::format("the share of each of {} ranks of a host of {}", sharing, cluster->name));
+    }
+  }
+  return limits;
+}
+
+std::string shortage_text(const MemoryPlan& plan, const Limits& limits) {
+  std::string text;
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    const TierPlan& tier = plan.tiers[t];
+    if (!limits.tiers[t] || tier.peak_bytes <= limits.tiers[t]->bytes) continue;
+    text += fmt::format(
+        "{}{} is {} bytes ({}) but each rank needs {} bytes ({}) of its {} tier; the peak is in phase '{}' at '{}'.",
+        text.empty() ? "" : "\n", limits.tiers[t]->from, limits.tiers[t]->bytes,
+        core::format_bytes(limits.tiers[t]->bytes), tier.peak_bytes, core::format_bytes(tier.peak_bytes),
+        core::tier_names[t], tier.peak_phase, tier.peak_op);
+  }
+  return text;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,32 @@
+// What a rank may use of its memory.
+#pragma once
+#include <array>
+#include <optional>
+#include <string>
+
+#include "runtime/config/config.h"
+#include "runtime/cost/cluster.h"
+#include "runtime/program/memory_plan.h"
+
+namespace zrt::runtime {
+
+// The bytes that a rank may use of a tier, and who says so: a key or a cluster.
+struct Limit {
+  uint64_t bytes = 0;
+  std::string from;
+};
+using TierBytes = std::array<uint64_t, core::tier_count>;
+TierBytes peak_bytes(const MemoryPlan& plan);
+struct Limits {
+  std::array<std::optional<Limit>, core::tier_count> tiers;  // none: unlimited
+  bool more_ranks = true;                                    // whether more ranks would bring more memory
+  std::optional<Limit>& of(core::Tier tier) { return tiers[static_cast<size_t>(tier)]; }
+  bool hold(const TierBytes& peaks) const;
+};
+// memory.*_budget_bytes and, of a cluster, its device and each rank's share of its host's memory: the smaller of each.
+Limits memory_limits(const Config& config, const Cluster* cluster);
+
+// "device needs 123 bytes (…) but memory.device_budget_bytes is 100", for each tier that does not hold the plan.
+std::string shortage_text(const MemoryPlan& plan, const Limits& limits);
+
+}  // namespace zrt::runtime

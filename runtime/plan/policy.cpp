@@ -1,0 +1,46 @@
+#include "runtime/plan/policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "runtime/passes/compile.h"
+#include "runtime/plan/departures.h"
+
+namespace zrt::runtime {
+namespace {
+
+std::vector<PlacementPolicy>& registered() {
+  static std::vector<PlacementPolicy> all{{"cheapest departures", [](const FitProblem& problem, const Layout& start) {
+                                             return std::vector<Layout>{cheapest_departures(problem, start)};
+                                           }}};
+  return all;
+}
+
+}  // namespace
+
+TierBytes FitProblem::peaks(const Layout& layout) const {
+  return peak_bytes(compile(layout, phases, {}, false).plan);
+}
+
+bool FitProblem::holds(const Layout& layout, Tier tier) const {
+  const auto& limit = limits.tiers[static_cast<size_t>(tier)];
+  return !limit || peaks(layout)[static_cast<size_t>(tier)] <= limit->bytes;
+}
+
+const std::vector<PlacementPolicy>& placement_policies() {
+  return registered();
+}
+
+void register_placement_policy(PlacementPolicy policy) {
+  const bool taken = std::any_of(registered().begin(), registered().end(),
+                                 [&](const PlacementPolicy& other) { return other.name == policy.name; });
+  if (taken) {
+    throw core::ConfigError(
+        fmt::format("there is a placement policy '{}' already; register another name", policy.name));
+  }
+  registered().push_back(std::move(policy));
+}
+
+}  // namespace zrt::runtime
