@@ -141,6 +141,7 @@ void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_s
   op.name = fmt::format("{} {}{} {} {}", op_kind_name(kind), part ? "shard of " : "", set_.buffers[home].name,
                         kind == OpKind::fetch ? "for" : "after", cause.name);
   op.block = cause.block;
+  op.row = set_.lanes[cause.lane].kind == LaneKind::host ? cause.row : 0;
   if (const auto found = homes_.find(home); found != homes_.end()) {
     op.units = {found->second.unit};
     if (part) op.shard_bytes = found->second.shard_bytes;
@@ -227,7 +228,7 @@ bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& cop
       return tier_for(ops[i], access) == copy.tier && needs_shard(ops[i], access) == copy.part;
     }
     // Updates of other units that come before a gradient's reduction do not send it home first.
-    const bool passes = is_control(copy.home) || !works(ops[i]) || (grad && layout_.early_updates && !computes(ops[i]));
+    const bool passes = is_control(copy.home) || !works(ops[i]) || (grad && ops[i].row != 0);
     if (!passes && between++ == (grad ? 1 : 0)) return false;
   }
   return false;

@@ -98,16 +98,24 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
 
 Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   Draft draft{"refresh", {}};
-  std::vector<uint32_t> stale;
-  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    if (layout.refreshes(layout.units.units[u])) stale.push_back(u);
-  }
+  std::vector<uint32_t> resident;
   Collectives collectives(set, layout);
   std::vector<Op>& ops = draft.segments.emplace_back().ops;
-  for (const auto& bucket : buckets(layout, stale, layout.gather_bucket)) {
-    collectives.gather(
-        ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
+  const auto gather = [&](const std::vector<uint32_t>& units) {
+    for (const auto& bucket : buckets(layout, units, layout.gather_bucket)) {
+      collectives.gather(
+          ops, gather_in_place(layout, OpKind::gather, "gather updated ", bucket, state.weight, layout.compute));
+    }
+  };
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    if (!layout.refreshes(layout.units.units[u])) continue;
+    if (layout.placement.homes(u).weight == Tier::device) {
+      resident.push_back(u);
+    } else {
+      gather({u});  // a bucket's weights are on the device together
+    }
   }
+  gather(resident);
   return draft;
 }
 

@@ -86,7 +86,7 @@ class Prefetcher {
       for (size_t g : waiting) gathers_[g].consumer = current_.size();
       waiting.clear();
       current_.push_back(read);
-      beside_.push_back(layout_.early_updates && op.kind == OpKind::update);
+      beside_.push_back(op.row);
       range.pieces.back().work.push_back(std::move(op));
       range.pieces.emplace_back();
     }

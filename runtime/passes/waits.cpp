@@ -16,15 +16,18 @@ namespace {
 class Bounds {
  public:
   Bounds(Program& program, const ProgramSet& set, const Layout& layout)
-      : program_(program), set_(set), layout_(layout) {}
+      : program_(program),
+        set_(set),
+        layout_(layout),
+        only_gathers_(std::none_of(program.ops.begin(), program.ops.end(), works)) {}
 
   void add() {
-    find_rows();
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
       Op& op = program_.ops[id];
-      Row& row = rows_[on_host_[id]];
+      const uint8_t number = row_of(op);
+      Row& row = rows_[number];
       const int64_t type = static_cast<int64_t>(core::dtype_size(layout_.compute));
-      if (works(op)) {
+      if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) {
         // A recompute counts as one with its backward.
         const bool counts = op.kind != OpKind::recompute;
         wait_for_sent(op, row.evicted, row.worked);
@@ -35,7 +38,7 @@ class Bounds {
         computed_ += counts;
         last_ = id;
       } else if (op.kind == OpKind::fetch) {
-        for (uint8_t r = 0; r <= on_host_[id]; ++r) {
+        for (uint8_t r = 0; r <= number; ++r) {
           if (rows_[r].last) op.waits.push_back(*rows_[r].last);
         }
       } else if (op.kind == OpKind::evict) {
@@ -65,25 +68,9 @@ class Bounds {
     std::vector<Sent> evicted;
   };
 
-  // The row of a transfer is that of the op that works on what it brings, or has worked on what it takes away.
-  void find_rows() {
-    on_host_.assign(program_.ops.size(), 0);
-    if (!layout_.early_updates) return;
-    std::vector<uint8_t> user(set_.buffers.size());
-    const auto visit = [&](OpId id, OpKind transfer) {
-      const Op& op = program_.ops[id];
-      if (!transfers(op.kind)) {
-        on_host_[id] = set_.lanes[op.lane].kind == LaneKind::host;
-        for (const Access& access : op.accesses) user[access.buffer] = on_host_[id];
-      } else if (op.kind == transfer) {
-        const BufferId from = op.accesses[0].buffer, to = op.accesses[1].buffer;
-        const bool back = op.kind == OpKind::evict;
-        on_host_[id] = user[back ? from : to];
-        user[back ? to : from] = on_host_[id];
-      }
-    };
-    for (OpId id = 0; id < program_.ops.size(); ++id) visit(id, OpKind::evict);
-    for (OpId id = static_cast<OpId>(program_.ops.size()); id-- > 0;) visit(id, OpKind::fetch);
+  // On a lane of its own, the host's, a work and what is moved for it keep to their own row.
+  uint8_t row_of(const Op& op) const {
+    return transfers(op.kind) || set_.lanes[op.lane].kind == LaneKind::host ? op.row : 0;
   }
 
   // Transient bytes that an op writes, or reads.
@@ -118,11 +105,11 @@ class Bounds {
   Program& program_;
   const ProgramSet& set_;
   const Layout& layout_;
+  const bool only_gathers_;   // which are what such a program is a row of
   std::optional<OpId> last_;  // computation
   size_t computed_ = 0;
   std::vector<Sent> sent_;
-  std::array<Row, 2> rows_;       // of works: with Layout::early_updates those on the host have their own
-  std::vector<uint8_t> on_host_;  // by op: its row
+  std::array<Row, 2> rows_;  // Op::row
 };
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.

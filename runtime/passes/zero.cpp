@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
 
-#include "core/error.h"
-#include "optimizer/optimizer.h"
 #include "runtime/passes/collectives.h"
+#include "runtime/passes/update_timing.h"
 
 namespace zrt::runtime {
 namespace {
@@ -25,6 +25,7 @@ class ZeroPass {
 
   void rewrite(Draft& draft) {
     trains_ = draft.phase == "step";
+    if (trains_) timing_ = make_update_timing(collectives_.set(), layout_, state_);
     find_window_ends(draft);
     for (DraftSegment& segment : draft.segments) {
       current_ = &segment;
@@ -35,7 +36,7 @@ class ZeroPass {
         if (computes(op)) attach_weights(op);
         if (op.kind == OpKind::backward) attach_grads(op);
         segment.ops.push_back(op);
-        if (op.kind == OpKind::begin && trains_ && layout_.early_updates) decide_ahead(segment);
+        if (op.kind == OpKind::begin && timing_) timing_->begun(segment);
         if (op.kind != OpKind::backward) continue;
         finish_reduced(segment);
         reduce_finished(op, ops_seen_++);
@@ -137,7 +138,11 @@ class ZeroPass {
 
   // Whether a unit's sums of all windows are on their way at a time: one block adds to all of them before another does.
   bool waits_for_others(uint32_t u) const {
-    return layout_.order == MicrobatchOrder::layer_major && layout_.units.units[u].blocks.size() > 1;
+    for (uint32_t w = 1; w < layout_.windows(); ++w) {
+      const auto earlier = ends_.find({w - 1, u}), later = ends_.find({w, u});
+      if (earlier != ends_.end() && later != ends_.end() && later->second.first < earlier->second.last) return true;
+    }
+    return false;
   }
   Index local_slot(uint32_t u, uint32_t window) const { return {waits_for_others(u) ? window : 0, 0}; }
 
@@ -151,7 +156,10 @@ class ZeroPass {
       pending_.push_back(u);
       pending_elements_ += layout_.units.units[u].elements;
     }
-    const bool flush = !layout_.reduces_in_place() || last_backward_.at(window) == number ||
+    // What is at home elsewhere would be on the device until its bucket is full.
+    const bool leaves = std::any_of(pending_.begin(), pending_.end(),
+                                    [&](uint32_t u) { return layout_.placement.homes(u).grad != Tier::device; });
+    const bool flush = !layout_.reduces_in_place() || leaves || last_backward_.at(window) == number ||
                        pending_elements_ >= layout_.reduce_bucket;
     if (!flush || pending_.empty()) return;
     for (const auto& bucket : buckets(layout_, pending_, layout_.reduce_bucket)) {
@@ -171,7 +179,9 @@ class ZeroPass {
     // What goes home to another tier is measured before it does, while the next block computes; so is what is updated
     // then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
     for (uint32_t u : pending_) {
-      if (last && (layout_.early_updates || layout_.placement.homes(u).grad != Tier::device)) reduced_.push_back(u);
+      if (last && (timing_->measures_at_once() || layout_.placement.homes(u).grad != Tier::device)) {
+        reduced_.push_back(u);
+      }
     }
     pending_.clear();
     pending_elements_ = 0;
@@ -191,7 +201,7 @@ class ZeroPass {
 
   void finish_reduced(DraftSegment& segment) {
     add_norms(segment, reduced_);
-    if (layout_.early_updates) add_updates(segment, collectives_.set(), layout_, state_, reduced_);
+    timing_->measured(segment, reduced_);
     reduced_.clear();
   }
 
@@ -204,17 +214,11 @@ class ZeroPass {
     segment.ops.push_back(std::move(op));
   }
 
-  void decide_ahead(DraftSegment& segment) {
-    push(segment, OpKind::decide_ahead, "decide ahead",
-         {{state_.control, Role::control, Use::read, {}}, {state_.ahead, Role::control, Use::write, {}}});
-  }
-
   // What is left of norms, the decision, and what is left of updates.
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
-    std::vector<uint32_t> unmeasured, all;
+    std::vector<uint32_t> unmeasured;
     for (uint32_t u = 0; u < measured_.size(); ++u) {
-      all.push_back(u);
       if (!measured_[u]) unmeasured.push_back(u);
     }
     add_norms(segment, unmeasured);
@@ -222,7 +226,7 @@ class ZeroPass {
          {{state_.control, Role::control, Use::read, {}}, {state_.shares, Role::shares, Use::write, {}}});
     push(segment, OpKind::decide, "decide",
          {{state_.shares, Role::shares, Use::read, {}}, {state_.control, Role::control, Use::update, {}}});
-    if (!layout_.early_updates) add_updates(segment, collectives_.set(), layout_, state_, all);
+    timing_->decided(segment);
   }
 
   struct Ends {
@@ -237,10 +241,11 @@ class ZeroPass {
   const StateBuffers& state_;
   Collectives collectives_;
   bool trains_ = false;
-  std::vector<BufferId> local_;    // by unit
-  std::vector<uint8_t> fresh_;     // by unit: brought up to date in this step
-  std::vector<uint8_t> measured_;  // by unit: its norm has been taken
-  std::vector<uint32_t> reduced_;  // since the last backward, to be measured (and updated) behind the next one
+  std::unique_ptr<UpdateTiming> timing_;  // of a step
+  std::vector<BufferId> local_;           // by unit
+  std::vector<uint8_t> fresh_;            // by unit: brought up to date in this step
+  std::vector<uint8_t> measured_;         // by unit: its norm has been taken
+  std::vector<uint32_t> reduced_;         // since the last backward, to be measured (and updated) behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
   std::optional<Gathered> gathered_for_;
@@ -253,11 +258,6 @@ class ZeroPass {
 }  // namespace
 
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  if (draft.phase == "step" && layout.early_updates && optimizer::make_optimizer(layout.optimizer)->rounds() > 0) {
-    throw core::ConfigError(
-        "memory.update_when is \"as_ready\", but this optimizer needs the norm of the whole gradient before it updates "
-        "anything. Set memory.update_when to \"after_norm\", or choose another optimizer.");
-  }
   ZeroPass(set, layout, state).rewrite(draft);
 }
 

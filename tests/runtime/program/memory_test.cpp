@@ -3,6 +3,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
@@ -174,6 +175,31 @@ TEST_CASE("packing of GPT-2 from 124m to 1.5b loses at most five percent at any 
           CHECK(plan.device().packing_overhead() <= 0.05);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("weights that come from the host share bytes of the device, whatever gathers them") {
+  const models::Model model =
+      models::make_gpt2({.layers = 12, .hidden = 128, .heads = 4, .sequence = 64, .vocab = 256, .tied = false});
+  for (int ranks : {1, 2}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      Setting s;
+      s.ranks = ranks, s.stage = stage, s.compute = core::DType::bf16, s.overlap = true, s.micro_batch = 1;
+      s.unit_elements = 1 << 20, s.bucket = 1 << 30, s.recompute = {runtime::Recompute::full};
+      s.placement = [](const runtime::Layout& layout) {
+        using core::Tier;
+        return uniform(layout, Tier::host, Tier::device, Tier::device, Tier::device, Tier::device, Tier::device);
+      };
+      const runtime::Layout layout = make_layout(model, s);
+      const MemoryPlan plan = runtime::compile(layout, {"init", "step", "export"}).plan;
+      uint64_t weights = 0;
+      for (const optimizer::Unit& unit : layout.units.units) weights += static_cast<uint64_t>(unit.elements) * 2;
+      CAPTURE(ranks, stage, weights, plan.device().peak_bytes, plan.device().live_peak_bytes, plan.device().peak_op,
+              plan.device().peak_phase);
+      // Of fourteen blocks' weights those of three or four are there at a time.
+      CHECK(plan.device().peak_bytes < plan.device().live_peak_bytes + weights / 4);
+      CHECK(bytes_of(plan.device().categories, Category::staging) < weights / 2);
     }
   }
 }
