@@ -1,60 +1,19 @@
-// Everything the passes need to know about one run: model, units, strategy, batch, types. Made once from the config.
+// Everything the passes need to know: what a run is, what was decided, and for which blocks and units.
 #pragma once
 #include <cstdint>
-#include <optional>
+#include <vector>
 
-#include "core/device.h"
-#include "core/dtype.h"
 #include "models/model.h"
-#include "optimizer/state.h"
 #include "optimizer/unit.h"
-#include "optimizer/zero.h"
-#include "runtime/config/placement.h"
+#include "runtime/program/decisions.h"
 #include "runtime/program/program.h"
+#include "runtime/program/run_settings.h"
 
 namespace zrt::runtime {
 
-// How data-parallel ranks are grouped for communication. Groups are runs of `inner` consecutive ranks: a host, or an
-// island of fast links.
-struct Grouping {
-  int inner = 1;              // ranks of a group; 1: no groups
-  bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
-  bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
-  bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
-};
-
-struct Layout {
+struct Layout : RunSettings, Decisions {
   const models::Model* model = nullptr;
   optimizer::UnitTable units;
-  optimizer::ZeroStrategy zero{};
-  optimizer::OptimizerParams optimizer;
-  core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
-  int dp = 1;
-  Grouping groups;
-  core::DType compute = core::DType::f32;
-  bool master = true;                         // weights of fewer bits have an fp32 master, which updates work on
-  bool fp8 = false;                           // products of linear layers round their operands
-  core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
-  core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
-  uint32_t microbatches = 1;                  // gradient_accumulation_steps
-  uint32_t reduce_every = 1;
-  int64_t micro_batch = 1;
-  int64_t sequence = 1;
-  int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
-  MicrobatchOrder order = MicrobatchOrder::automatic;
-  // A unit is updated as soon as its gradient of the step is complete, before the norm of the whole gradient is known:
-  // nothing is clipped and no step can be skipped.
-  bool early_updates = false;
-  Placement placement;
-  double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not
-  bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
-  bool open_activations = true;                         // … where activations are at home, too
-  bool overlap = false;
-  // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
-  // and the next block in any case.
-  std::optional<int64_t> prefetch;
-  int64_t max_live = INT64_MAX;  // elements of weights that are gathered at any time, beyond the block that computes
-  bool reuse_at_turn = true;     // keep the units of the last block gathered between its forward and its backward
 
   std::vector<Group> group_table() const;
   int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among

@@ -1,0 +1,20 @@
+// What is decided about a run so that it fits its memory and is fast (runtime/plan/fit.h). No bit depends on it.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+#include "runtime/config/placement.h"
+
+namespace zrt::runtime {
+
+struct Decisions {
+  Placement placement;
+  MicrobatchOrder order = MicrobatchOrder::automatic;
+  // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
+  // and the next block in any case.
+  std::optional<int64_t> prefetch;
+  bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
+  bool open_activations = true;                         // … where activations are at home, too
+};
+
+}  // namespace zrt::runtime

@@ -1,0 +1,46 @@
+// What a run is, whatever is decided about it and whichever of its ranks is looked at. Made once from the configuration.
+#pragma once
+#include <cstdint>
+
+#include "core/device.h"
+#include "core/dtype.h"
+#include "optimizer/state.h"
+#include "optimizer/zero.h"
+
+namespace zrt::runtime {
+
+// How data-parallel ranks are grouped for communication. Groups are runs of `inner` consecutive ranks: a host, or an
+// island of fast links.
+struct Grouping {
+  int inner = 1;              // ranks of a group; 1: no groups
+  bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
+  bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
+  bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
+};
+
+struct RunSettings {
+  optimizer::ZeroStrategy zero{};
+  optimizer::OptimizerParams optimizer;
+  core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
+  int dp = 1;
+  Grouping groups;
+  core::DType compute = core::DType::f32;
+  bool master = true;                         // weights of fewer bits have an fp32 master, which updates work on
+  bool fp8 = false;                           // products of linear layers round their operands
+  core::DType local_grad = core::DType::f32;  // of the gradient a rank hands to a reduction
+  core::DType grad = core::DType::f32;        // of the reduced, accumulated gradient
+  uint32_t microbatches = 1;                  // gradient_accumulation_steps
+  uint32_t reduce_every = 1;
+  int64_t micro_batch = 1;
+  int64_t sequence = 1;
+  int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
+  // A unit is updated as soon as its gradient of the step is complete, before the norm of the whole gradient is known:
+  // nothing is clipped and no step can be skipped.
+  bool early_updates = false;
+  double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not
+  bool overlap = false;
+  int64_t max_live = INT64_MAX;  // elements of weights that are gathered at any time, beyond the block that computes
+  bool reuse_at_turn = true;     // keep the units of the last block gathered between its forward and its backward
+};
+
+}  // namespace zrt::runtime
