@@ -74,7 +74,7 @@ class Tree:
     def test(self, preset, tests):
         pattern = "^(" + "|".join(re.escape(test) for test in tests) + ")$"
         return self.run("ctest", "--preset", preset, "-R", pattern, "-j", "2", "--stop-on-failure", "--no-tests=error",
-                        "--timeout", "300", capture_output=True, text=True)
+                        "--timeout", "1500", capture_output=True, text=True)
 
     def tests(self, mutant):
         known = self.programs[self.preset(mutant)]
@@ -92,7 +92,10 @@ class Tree:
             built = self.build(preset, self.tests(mutant))
             if built.returncode != 0:
                 return "broken", built.stdout[-2000:] + built.stderr[-2000:]
-            return ("survived" if self.test(preset, mutant["tests"]).returncode == 0 else "caught"), ""
+            tested = self.test(preset, mutant["tests"])
+            if "***Timeout" in tested.stdout:
+                return "broken", "a test ran out of time, which shows nothing\n" + tested.stdout[-1000:]
+            return ("survived" if tested.returncode == 0 else "caught"), ""
         finally:
             file.write_text(whole)
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
 #include <thread>
 
 #include "comm/process/meeting.h"
@@ -58,7 +59,14 @@ void call(Communicator& c, OpKind kind, float* data) {
   }
 }
 
-// One rank. The last to come gives the others time to be inside.
+bool stands_still(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string line{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line[name_end + 2] == 'T';
+}
+
+// One rank. The last to come waits until the one that is to stop has stopped.
 void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind kind, bool inside, double moment) {
   alarm(20);  // should the others wait for ever
   shared.pids[rank] = getpid();
@@ -84,7 +92,7 @@ void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind
     });
     stopper.detach();
   }
-  if (rank == late) std::this_thread::sleep_for(300ms);
+  while (rank == late && !stands_still(shared.pids[stopped])) std::this_thread::sleep_for(1ms);
   if (rank == late) shared.complete = now();
   try {
     call(*c, kind, reinterpret_cast<float*>(arena->data()));

@@ -160,7 +160,10 @@ TEST_CASE("what a dead run left running is killed before the next start") {
   const Run run("orphan", {"step:1 exit:1", "exit:0"});
   {
     std::ofstream script(run.path / "launcher.sh");  // leaves a stopped orphan in another session and dies
-    script << "setsid sh -c 'echo $$ >>" << (run.path / "sleepers").string() << "; kill -STOP $$' & sleep 0.2\n"
+    const std::string sleepers = (run.path / "sleepers").string();
+    script << "before=$(cat " << sleepers << " 2>/dev/null | wc -l)\n"
+           << "setsid sh -c 'echo $$ >>" << sleepers << "; kill -STOP $$' &\n"
+           << "while [ $(cat " << sleepers << " 2>/dev/null | wc -l) -eq $before ]; do sleep 0.01; done\n"
            << "exec " << run.options.command[0] << " " << run.options.command[1] << "\n";
   }
   LaunchOptions options = run.options;
@@ -184,7 +187,7 @@ TEST_CASE("restarts that bring nothing end after max_restarts, with the run's co
 
 TEST_CASE("a run that always hangs is given up too") {
   Run run("loop_hang", {"hang", "hang", "hang"});
-  run.options.hang_timeout = run.options.start_timeout = Seconds(0.3);
+  run.options.hang_timeout = run.options.start_timeout = Seconds(4);
   run.options.max_restarts = 1;
   CHECK(supervise(run.options).exit_code == 137);
   CHECK(run.starts() == 2);
