@@ -160,6 +160,8 @@ TEST_CASE("The exit code says whether the run fits") {
   CHECK(does_not.code == 1);
   CHECK(does_not.text.find("does not fit: memory.device_budget_bytes is 140000000") != std::string::npos);
   CHECK(does_not.text.find("--set zero_optimization.stage=") != std::string::npos);
+  CHECK(plan(folder, "--program --ranks 2").code == 0);
+  CHECK(plan(folder, "--program " + fixed + "memory.device_budget_bytes=140000000").code == 1);
   const Result never = plan(folder, "--ranks 2 --set memory.device_budget_bytes=1");
   CHECK(never.code == 1);
   CHECK(never.text.find("smaller model") != std::string::npos);

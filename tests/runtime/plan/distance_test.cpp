@@ -75,6 +75,12 @@ TEST_CASE("A cluster chooses the lead that steps fastest, within budget and limi
   const std::string cluster = "parallel.cluster=dgx-a100";
   const Chosen next = choose({}), chosen = choose({cluster});
   CHECK(chosen.seconds <= next.seconds * 1.005);
+  // Of those that are as fast the shortest.
+  for (const char* elements : {"0", "50000", "100000", "200000"}) {
+    const Chosen other = choose({prefetch + elements});
+    CAPTURE(elements, other.seconds, chosen.seconds, other.gathered, chosen.gathered);
+    if (other.seconds <= chosen.seconds) CHECK(other.gathered >= chosen.gathered);
+  }
   CHECK(choose({cluster, budget + std::to_string(next.peak)}).peak <= next.peak);
   CHECK(choose({cluster, prefetch + "0"}).gathered == choose({prefetch + "0"}).gathered);
   CHECK_THROWS_AS(choose({"parallel.cluster=dgx-a1000"}), core::ConfigError);
