@@ -69,7 +69,7 @@ GemmCeilings::GemmCeilings(const Config& config)
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
   shape.fp8 = config.precision.fp8;
-  for (const auto& block : make_model(config.model).blocks) {
+  for (const auto& block : config.model.make().blocks) {
     for (const GemmSpec& spec : block->products(shape)) {
       const auto same =
           std::find_if(products_.begin(), products_.end(), [&](const Product& other) { return other.spec == spec; });

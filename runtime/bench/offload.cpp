@@ -43,7 +43,7 @@ void run_round(const OffloadWay& way, int steps, bool counted, OffloadSeries& se
 class OffloadMeasurement {
  public:
   OffloadMeasurement(const Config& config, const OffloadOptions& options, const Progress& progress)
-      : config_(config), options_(options), progress_(progress), model_(make_model(config.model)) {}
+      : config_(config), options_(options), progress_(progress), model_(config.model.make()) {}
 
   OffloadBench run() {
     find_fixed();

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 #include "runtime/plan/fit.h"
 
 namespace zrt::runtime {
@@ -32,8 +32,8 @@ OffloadPlacement offload_placement(const std::string& name, int stage, bool nvme
   if (name == "host") return {name, {with({"memory.placement=" + tier}, fixed)}};
   if (name == "device") return {name, {with({"memory.placement=device"}, fixed)}};
   if (name != "deepspeed") {
-    throw core::UsageError(fmt::format("placement {}: legal are {}", configuration::in_quotes(name),
-                                       configuration::join(offload_placement_names())));
+    throw core::UsageError(fmt::format("placement {}: legal are {}", core::keys::in_quotes(name),
+                                       core::keys::join(offload_placement_names())));
   }
   OffloadPlacement placement{name, {}};
   const auto optimizer = with({"zero_optimization.offload_optimizer.device=" + device}, fixed);

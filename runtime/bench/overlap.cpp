@@ -152,7 +152,7 @@ TrafficFile::Moved start_traffic(const TrafficFile& file, double pace) {
 
 OverlapBench bench_overlap(const Config& config, comm::Transport& transport, int rounds,
                            const std::optional<std::filesystem::path>& traffic, const Progress& progress) {
-  const models::Model model = make_model(config.model);
+  const models::Model model = config.model.make();
   std::optional<TrafficFile> file;
   if (traffic && transport.leads()) file.emplace(*traffic);
   if (file) file->ask(0);

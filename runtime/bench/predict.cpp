@@ -9,7 +9,7 @@ namespace zrt::runtime {
 
 PredictBench bench_predict(const Config& config, const Cluster& cluster, comm::Transport& transport, int rounds,
                            const Progress& progress) {
-  const models::Model model = make_model(config.model);
+  const models::Model model = config.model.make();
   Layout layout = make_layout(config, model);
   uint32_t step = 0;
   progress("compiling");

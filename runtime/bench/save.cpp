@@ -37,7 +37,7 @@ double disk_bytes_per_second(const fs::path& folder, uint64_t bytes) {
 }  // namespace
 
 SaveBench bench_save(const Config& config, int rounds, const std::string& folder, const Progress& progress) {
-  const models::Model model = make_model(config.model);
+  const models::Model model = config.model.make();
   Layout layout = make_layout(config, model);
   const fs::path store = fs::path(folder) / "checkpoints";
   core::make_folder(store);

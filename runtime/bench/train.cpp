@@ -78,7 +78,7 @@ void measure_tiers(Session& session, TrainBenchStage& row) {
 }  // namespace
 
 TrainBench bench_train(const Config& config, const std::vector<int>& stages, int rounds, const Progress& progress) {
-  const models::Model model = make_model(config.model);
+  const models::Model model = config.model.make();
   uint32_t step = 0;
   std::vector<std::unique_ptr<StageRun>> candidates;
   for (int stage : stages) {

@@ -26,7 +26,7 @@ void find_products(const Config& config) {
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
   shape.fp8 = config.precision.fp8;
-  for (const auto& block : make_model(config.model).blocks) {
+  for (const auto& block : config.model.make().blocks) {
     block->forward_workspace_bytes(shape);
     block->backward_workspace_bytes(shape);
   }

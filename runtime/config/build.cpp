@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "optimizer/zero.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -144,7 +144,7 @@ void check_prescale(Values& values, int stage) {
            "is refused with zero_optimization.reduce_scatter at stage 2 and 3, as in DeepSpeed. Leave it out: "
            "it changes nothing here.");
   }
-  values.warn_without_effect(prescale);
+  warn_without_effect(values, prescale);
 }
 
 // Without `steps` the accumulation steps are not known, because the batch is wrong.

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "runtime/config/config.h"
-#include "runtime/config/values.h"
+#include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
 

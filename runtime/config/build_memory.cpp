@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "runtime/config/build.h"
 #include "runtime/config/offload.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

@@ -45,7 +45,7 @@ void offload_param(Values& values, int stage, std::vector<PlacementRule>& rules)
   const Value& device = values.at(section + ".device");
   const auto tier = offload_tier(device);
   if (!tier) return;
-  if (stage != 3) return values.warn_without_effect(device);
+  if (stage != 3) return warn_without_effect(values, device);
   rules.push_back(rule_of(device, {"weight"}, *tier));
   // DeepSpeed's default would keep the first 10⁹ elements of a rank off the drive that was asked for.
   const Value& in_cpu = values.at(section + ".max_in_cpu");

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "runtime/config/build.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -93,7 +93,7 @@ void build_accumulation(Values& values, int64_t accumulation, PrecisionConfig& p
   const auto wanted = optional_type(values, key);
   if (!wanted || *wanted == precision.accumulated_grad) return;
   // A gradient that is the only one of its step has the same value in the wider type.
-  if (accumulation == 1 && *wanted == DType::f32) return values.warn_without_effect(values.at(key));
+  if (accumulation == 1 && *wanted == DType::f32) return warn_without_effect(values, values.at(key));
   const std::string compute(core::dtype_name(precision.compute)), actual(core::dtype_name(precision.accumulated_grad));
   refuse(values.at(key), "cannot be honoured: with " + std::to_string(accumulation) + " microbatches per step and " +
                              compute + " weights, gradients are kept in " + actual + ". Legal: null and \"" + actual +

@@ -9,7 +9,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
-#include "models/model.h"
+#include "models/spec.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/params.h"
 #include "optimizer/schedule.h"
@@ -22,15 +22,9 @@ namespace zrt::runtime {
 
 using LearningRate = optimizer::Schedule;
 
-struct ModelConfig {
-  std::string type = "gpt2", preset;  // preset: "" when the sizes were given
-  int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
-  double dropout = 0;
-  bool tied = true;
-  // Llama only.
-  int64_t kv_heads = 0, ffn = 0;
-  double rope_theta = 10000, rms_norm_eps = 1e-5;
-  models::RopeScaling rope_scaling;
+struct ModelConfig : models::ModelSizes {
+  std::string type, preset;  // preset: "" when the sizes were given
+  models::MakeModel make;
 };
 
 struct DataSource {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/config/problems.h"
+#include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
 

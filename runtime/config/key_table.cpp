@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 
@@ -55,6 +55,13 @@ std::string key_path(const Section& section, std::string_view name) {
 bool implemented(const Section& section) {
   return std::any_of(section.keys.begin(), section.keys.end(),
                      [](const Key& key) { return key.handling == Handling::implemented; });
+}
+
+void warn_without_effect(Values& values, const Value& value) {
+  const size_t dot = value.path.rfind('.');
+  const Section* section = find_section(dot == std::string::npos ? "" : value.path.substr(0, dot));
+  const Key* key = section == nullptr ? nullptr : find_key(*section, value.path.substr(dot + 1));
+  values.warnings.push_back(without_effect(value, key == nullptr ? "" : key->note));
 }
 
 std::string suggest_key(const Section& section, std::string_view name) {

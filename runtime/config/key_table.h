@@ -1,52 +1,17 @@
 // Every key of the configuration: the 459 of DeepSpeed 0.19.6, last_batch_iteration of its schedulers, and the sections
-// that DeepSpeed ignores. A key is
-// implemented; or inert: it steers only DeepSpeed's own machinery, is accepted, and is named in a warning when set; or
-// refused: it asks for something else than what would happen, and only harmless values are accepted.
+// that DeepSpeed ignores, of which models and optimizers own a part.
 #pragma once
-#include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/keys/key.h"
+#include "core/keys/values.h"
+
 // What only the configuration itself uses lives in this namespace; config.h is what others include.
 namespace zrt::runtime::configuration {
 
-// What a value may be, as bits.
-using Types = uint16_t;
-inline constexpr Types t_bool = 1, t_int = 2, t_real = 4, t_text = 8, t_list = 16, t_object = 32, t_null = 64;
-inline constexpr Types t_auto = 128;      // the string "auto" has a meaning of its own
-inline constexpr Types t_any = 256;       // every value
-inline constexpr Types t_never = 512;     // DeepSpeed rejects the key whatever its value
-inline constexpr Types t_natural = 1024;  // the number must not be negative
-inline constexpr Types t_old = 2048;      // an old name that is replaced while reading; it has no line of its own
-
-enum class Handling : uint8_t { implemented, inert, refused };
-
-struct Key {
-  const char* name;
-  Types types;
-  const char* fallback;  // the default as JSON; null: the key has none
-  Handling handling;
-  const char* note = "";           // why the key is inert or refused; of an implemented key: why where it has no effect
-  const char* harmless = nullptr;  // JSON list of values accepted like the default
-  const char* alias = nullptr;     // another spelling
-};
-
-// strict: coerces like DeepSpeed's validated models ("5_000" is an integer, "yes" a boolean); legacy: does not, though
-// 5e8 is an integer too. own: the sections DeepSpeed ignores; like legacy. Everywhere "auto" counts as left out, save
-// where it has a meaning (t_auto), and in own sections where a text may be called so.
-enum class Parser : uint8_t { strict, legacy, own };
-
-struct Section {
-  const char* path;     // "zero_optimization.offload_param"; "" for the top level
-  const char* variant;  // optimizer.params and scheduler.params: the types that read these keys; else ""
-  Parser parser;
-  // While this key has its default, the others do nothing in DeepSpeed either: no warning; nor where it is inert
-  // itself, since its own warning says all. Or null.
-  const char* gate;
-  std::span<const Key> keys;
-};
+using namespace core::keys;
 
 const std::vector<Section>& sections();
 
@@ -56,6 +21,8 @@ const Key* find_key(const Section& section, std::string_view name);  // by name 
 std::string key_path(const Section& section, std::string_view name);
 
 bool implemented(const Section& section);  // whether any key of it is
+
+void warn_without_effect(Values& values, const Value& value);  // with the note of the table
 
 // A sentence that helps with an unknown key: the nearest spelling, or the section it belongs to.
 std::string suggest_key(const Section& section, std::string_view name);

@@ -1,4 +1,8 @@
 // The sections that DeepSpeed ignores.
+#include <algorithm>
+#include <utility>
+
+#include "models/spec.h"
 #include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
@@ -14,6 +18,7 @@ constexpr Key fp8_keys[] = {
     {"enabled", t_bool, "false", Handling::implemented},
 };
 
+// Of every model; what only some types have stands in their specs.
 constexpr Key model_keys[] = {
     {"type", t_text | t_null, "null", Handling::implemented},
     {"preset", t_text | t_null, "null", Handling::implemented},
@@ -24,21 +29,6 @@ constexpr Key model_keys[] = {
     {"vocab", t_int | t_null, "null", Handling::implemented},
     {"dropout", t_real, "0.0", Handling::implemented},
     {"tied", t_bool | t_null, "null", Handling::implemented},
-    // Llama only.
-    {"kv_heads", t_int | t_null, "null", Handling::implemented},
-    {"ffn", t_int | t_null, "null", Handling::implemented},
-    {"rope_theta", t_real | t_null, "null", Handling::implemented},
-    {"rms_norm_eps", t_real | t_null, "null", Handling::implemented},
-    {"rope_scaling", t_object, "null", Handling::implemented},
-};
-
-// Named and meant as in Hugging Face's config.json.
-constexpr Key rope_scaling_keys[] = {
-    {"rope_type", t_text | t_null, "null", Handling::implemented},
-    {"factor", t_real | t_null, "null", Handling::implemented},
-    {"low_freq_factor", t_real | t_null, "null", Handling::implemented},
-    {"high_freq_factor", t_real | t_null, "null", Handling::implemented},
-    {"original_max_position_embeddings", t_int | t_null, "null", Handling::implemented},
 };
 
 constexpr Key data_keys[] = {
@@ -97,21 +87,39 @@ constexpr Key run_keys[] = {
     {"stress_seed", t_int, "0", Handling::implemented},
 };
 
-constexpr Section own_table[] = {
-    {"", "zrt", Parser::own, nullptr, own_root_keys},
-    {"fp8", "", Parser::own, nullptr, fp8_keys},
-    {"model", "", Parser::own, nullptr, model_keys},
-    {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
-    {"data", "", Parser::own, nullptr, data_keys},
-    {"parallel", "", Parser::own, nullptr, parallel_keys},
-    {"memory", "", Parser::own, nullptr, memory_keys},
-    {"run", "", Parser::own, nullptr, run_keys},
-};
+// Sections in the order of config.resolved.json; those of models may have keys of several types.
+std::vector<Section> own_table() {
+  static const std::vector<std::pair<std::string, std::vector<Key>>> model_sections = [] {
+    std::vector<std::pair<std::string, std::vector<Key>>> all{
+        {"model", {std::begin(model_keys), std::end(model_keys)}}};
+    for (const models::ModelSpec* spec : models::model_specs()) {
+      for (const Section& section : spec->sections) {
+        auto at = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known.first == section.path; });
+        if (at == all.end()) at = all.insert(at, {section.path, {}});
+        for (const Key& key : section.keys) {
+          const bool known = std::any_of(at->second.begin(), at->second.end(),
+                                         [&](const Key& other) { return std::string_view(other.name) == key.name; });
+          if (!known) at->second.push_back(key);
+        }
+      }
+    }
+    return all;
+  }();
+  std::vector<Section> table{{"", "zrt", Parser::own, nullptr, own_root_keys},
+                             {"fp8", "", Parser::own, nullptr, fp8_keys}};
+  for (const auto& [path, keys] : model_sections) table.push_back({path.c_str(), "", Parser::own, nullptr, keys});
+  table.insert(table.end(), {{"data", "", Parser::own, nullptr, data_keys},
+                             {"parallel", "", Parser::own, nullptr, parallel_keys},
+                             {"memory", "", Parser::own, nullptr, memory_keys},
+                             {"run", "", Parser::own, nullptr, run_keys}});
+  return table;
+}
 
 }  // namespace
 
 std::span<const Section> own_sections() {
-  return own_table;
+  static const std::vector<Section> table = own_table();
+  return table;
 }
 
 }  // namespace zrt::runtime::configuration

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runtime/config/memory.h"
-#include "runtime/config/values.h"
+#include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

@@ -1,7 +1,7 @@
 #include "runtime/config/tree.h"
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "runtime/config/json_reader.h"
 #include "runtime/config/setting.h"
-#include "runtime/config/values.h"
+#include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 namespace zrt::runtime {
 
@@ -40,7 +40,7 @@ const ComputeRates& Cluster::rates(core::DType type) const {
   throw core::ConfigError(
       fmt::format("cluster {} has no rates for {}; it has {}. Train in one of these, or add the "
                   "section compute.{} to its file.",
-                  name, core::dtype_name(type), configuration::join(known), core::dtype_name(type)));
+                  name, core::dtype_name(type), core::keys::join(known), core::dtype_name(type)));
 }
 
 }  // namespace zrt::runtime

@@ -5,14 +5,14 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 #include "runtime/config/json_reader.h"
-#include "runtime/config/text.h"
 #include "runtime/cost/cluster.h"
 
 namespace zrt::runtime {
 namespace {
 
-using configuration::in_quotes;
+using core::keys::in_quotes;
 using nlohmann::json;
 
 enum class Range : uint8_t { positive, not_negative, share };
@@ -43,9 +43,9 @@ class Section {
   void keys(const std::vector<std::string>& known) const {
     for (const auto& [key, unused] : value_.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-      const std::string meant = configuration::nearest(key, known);
+      const std::string meant = core::keys::nearest(key, known);
       fail(join(key), fmt::format("{} has no key {}{}; legal are {}", title(), in_quotes(key),
-                                  meant.empty() ? "" : ", did you mean '" + meant + "'?", configuration::join(known)));
+                                  meant.empty() ? "" : ", did you mean '" + meant + "'?", core::keys::join(known)));
     }
   }
 
@@ -79,7 +79,7 @@ class Section {
     const Section figure = figure_of(key, "value");
     const json& value = figure.at("value");
     if (!value.is_string() || std::find(known.begin(), known.end(), value) == known.end()) {
-      fail(figure.path_, fmt::format("{} is {}; legal: {}", figure.path_, shown(value), configuration::join(known)));
+      fail(figure.path_, fmt::format("{} is {}; legal: {}", figure.path_, shown(value), core::keys::join(known)));
     }
     return value.get<std::string>();
   }

@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "core/error.h"
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 #include "runtime/cost/cluster.h"
 
 namespace zrt::runtime {
@@ -44,13 +44,13 @@ Cluster find_cluster(const std::string& name_or_file) {
   }
   std::error_code error;
   if (fs::exists(name_or_file, error)) return load_cluster(name_or_file);
-  const std::string meant = configuration::nearest(name_or_file, names);
+  const std::string meant = core::keys::nearest(name_or_file, names);
   throw core::ConfigError(fmt::format(
       "there is no cluster {} and no file of that name{}. Known clusters are {}; `zrt bench calibrate --out FILE` "
       "makes "
       "a file for this machine.",
-      configuration::in_quotes(name_or_file), meant.empty() ? "" : "; did you mean '" + meant + "'?",
-      names.empty() ? "none (share/zrt/clusters is missing beside the program)" : configuration::join(names)));
+      core::keys::in_quotes(name_or_file), meant.empty() ? "" : "; did you mean '" + meant + "'?",
+      names.empty() ? "none (share/zrt/clusters is missing beside the program)" : core::keys::join(names)));
 }
 
 }  // namespace zrt::runtime

@@ -52,16 +52,6 @@ void use_kernel_table(const Config& config) {
   models::use_kernel_file(std::move(file));
 }
 
-models::Model make_model(const ModelConfig& config) {
-  if (config.type == "llama") {
-    return models::make_llama({config.layers, config.hidden, config.heads, config.kv_heads, config.ffn, config.sequence,
-                               config.vocab, config.rope_theta, config.rope_scaling,
-                               static_cast<float>(config.rms_norm_eps), config.tied});
-  }
-  return models::make_gpt2({config.layers, config.hidden, config.heads, config.sequence, config.vocab,
-                            static_cast<float>(config.dropout), config.tied});
-}
-
 Layout make_layout(const Config& config, const models::Model& model) {
   check_sizes(config);
   Layout layout;

@@ -15,7 +15,6 @@ void check_run(const Config& config);
 // made for another chip or library.
 void use_kernel_table(const Config& config);
 
-models::Model make_model(const ModelConfig& config);
 Layout make_layout(const Config& config, const models::Model& model);
 // What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
 std::vector<std::string> training_phases(const Config& config, const std::string& first);

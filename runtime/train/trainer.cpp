@@ -368,7 +368,7 @@ TrainResult train(const Config& config, const models::Model& model, const TrainH
 }
 
 TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
-  return train(config, make_model(config.model), hooks, transport);
+  return train(config, config.model.make(), hooks, transport);
 }
 
 }  // namespace zrt::runtime

@@ -160,7 +160,7 @@ class Experiment {
       const Config config = parse_config(text, "c.json", {}, ranks);
       for (const std::string& warning : config.warnings) seen["warnings"] += warning + "\n";
       seen["session"] = text_of(session_options(config));
-      const models::Model model = make_model(config.model);
+      const models::Model model = config.model.make();
       Layout layout = make_layout(config, model);
       seen["layout"] =
           std::to_string(static_cast<int>(layout.device)) + " " + std::to_string(layout.link_bytes_per_second);

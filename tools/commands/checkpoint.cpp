@@ -164,7 +164,7 @@ int import_from(const Args& args) {
   runtime::Config config = runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(),
                                                  (fs::path(from) / "config.json").string(), sets, 1);
   runtime::record_inferred(config, "run.out", out.string());
-  const models::Model made = runtime::make_model(config.model);
+  const models::Model made = config.model.make();
   for (const auto& ref : made.canonical_params()) {
     const models::Param& param = made.blocks[ref.block]->params()[ref.index];
     const auto found = std::find_if(model.names.begin(), model.names.end(),

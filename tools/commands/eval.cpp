@@ -30,7 +30,7 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   for (const auto& source : sources) prefixes.push_back(source.prefix);
   models::data::common_tokenizer(prefixes, config.model.vocab);
 
-  const models::Model model = runtime::make_model(config.model);
+  const models::Model model = config.model.make();
   runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::EvalData data = runtime::open_eval_data(sources, config.model);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);

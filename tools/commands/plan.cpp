@@ -49,7 +49,7 @@ int plan_command(const Args& args) {
   std::optional<runtime::Cluster> cluster;
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);
 
-  const models::Model model = runtime::make_model(config.model);
+  const models::Model model = config.model.make();
   runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::Plan plan = runtime::make_plan(config, layout, runtime::training_phases(config, "init"), cluster);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "runtime/train/checkpoint/hugging_face.h"
+#include "models/hugging_face.h"
 #include "runtime/train/checkpoint/shard.h"
 #include "runtime/train/checkpoint/store.h"
 
@@ -37,7 +37,7 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
     const int64_t count = tensor.elements();
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(values.size())) {
       values.resize(std::min<size_t>(chunk, static_cast<size_t>(count - done)));
-      reader.read(*parameter_name(type, false, tensor.name), done, values);
+      reader.read(*models::parameter_name(type, false, tensor.name), done, values);
       if (to == core::DType::f32) {
         file.write(values.data(), values.size() * sizeof(float));
         continue;
@@ -59,7 +59,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   if (out.empty()) throw core::DataError("the folder to export to has no name");
   if (fs::exists(out)) throw core::DataError(fmt::format("{}: exists already; name a new folder", out.string()));
   const Json& model = reader.manifest().model;
-  const Json config = to_hugging_face(model, options.type);
+  const Json config = models::to_hugging_face(model, options.type);
   const std::string type = model.at("type").get<std::string>();
   const char* dtype = options.type == core::DType::bf16 ? "BF16" : options.type == core::DType::f16 ? "F16" : "F32";
 
@@ -69,7 +69,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     const std::vector<int64_t>& shape = reader.weights().shape(name);
     const uint64_t bytes = static_cast<uint64_t>(elements_of(shape)) * core::dtype_size(options.type);
     if (files.empty() || held + bytes > options.shard_bytes) files.emplace_back(), held = 0;
-    files.back().tensors.push_back({hugging_face_name(type, name), dtype, shape, 0, 0});
+    files.back().tensors.push_back({models::hugging_face_name(type, name), dtype, shape, 0, 0});
     held += bytes;
     total += bytes;
   }
@@ -131,11 +131,12 @@ std::vector<fs::path> weight_files(const fs::path& folder) {
 HuggingFaceModel open_hugging_face(const fs::path& folder) {
   const fs::path config = folder / "config.json";
   const Json json = parse_strict_json(core::read_text(config, 16u << 20), config.string(), 16);
-  HuggingFaceModel result{from_hugging_face(json, config.string()), TensorSet(folder, weight_files(folder)), {}};
+  HuggingFaceModel result{
+      models::from_hugging_face(json, config.string()), TensorSet(folder, weight_files(folder)), {}};
   const std::string type = result.model["type"].get<std::string>();
   const bool tied = result.model["tied"].get<bool>();
   for (const std::string& name : result.tensors.names()) {
-    if (const auto ours = parameter_name(type, tied, name)) result.names.emplace_back(*ours, name);
+    if (const auto ours = models::parameter_name(type, tied, name)) result.names.emplace_back(*ours, name);
   }
   return result;
 }

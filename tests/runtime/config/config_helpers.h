@@ -1,6 +1,7 @@
 // Shared by the configuration tests.
 #pragma once
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,15 @@ inline bool has(const std::string& text, const std::string& part) {
 inline bool warned(const Config& config, const std::string& part) {
   return std::any_of(config.warnings.begin(), config.warnings.end(),
                      [&](const std::string& text) { return text.find(part) != std::string::npos; });
+}
+
+// The value in force of a key.
+inline nlohmann::json in_force(const Config& config, const std::string& path) {
+  for (const ResolvedKey& key : config.keys) {
+    if (key.path == path) return nlohmann::json::parse(key.value);
+  }
+  FAIL("no key " << path);
+  return {};
 }
 
 }  // namespace zrt::runtime

@@ -3,10 +3,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "core/keys/values.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/resolve.h"
 #include "runtime/config/tree.h"
-#include "runtime/config/values.h"
 #include "tests/data_folder.h"
 #include "tests/runtime/config/config_helpers.h"
 

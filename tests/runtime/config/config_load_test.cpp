@@ -1,6 +1,5 @@
 #include <nlohmann/json.hpp>
 
-#include "runtime/config/presets.h"
 #include "tests/runtime/config/config_helpers.h"
 
 namespace zrt::config_load_test {
@@ -414,20 +413,18 @@ TEST_CASE("reduce_every is the whole step at stages 0 and 1, and one microbatch 
 }
 
 TEST_CASE("presets fill the sizes that are not given") {
-  for (const std::string& name : preset_names()) {
-    const ModelConfig& preset = *find_preset(name);
+  for (const std::string& name : zrt::models::preset_names()) {
     INFO(name);
-    CHECK(preset.hidden % preset.heads == 0);
+    const auto [spec, preset] = zrt::models::find_preset(name);
     const Config config = parsed("", {"model.preset=" + name});
-    CHECK(config.model.type == preset.type);
-    CHECK(config.model.layers == preset.layers);
-    CHECK(config.model.vocab == preset.vocab);
-    CHECK(config.model.tied == preset.tied);
-    CHECK(config.model.kv_heads == preset.kv_heads);
-    CHECK(config.model.ffn == preset.ffn);
-    CHECK(config.model.rope_theta == preset.rope_theta);
-    CHECK(config.model.rms_norm_eps == preset.rms_norm_eps);
-    CHECK(config.model.rope_scaling.factor == preset.rope_scaling.factor);
+    CHECK(config.model.type == spec->type);
+    CHECK(config.model.preset == name);
+    CHECK(config.model.tied == (preset->keys.contains("tied") || spec->tied));
+    for (const auto& [key, value] : preset->keys) CHECK(in_force(config, "model." + key) == value);
+    const zrt::models::Model model = config.model.make();
+    CHECK(model.type == spec->type);
+    CHECK(model.layers == config.model.layers);
+    CHECK(model.vocab == config.model.vocab);
   }
   const Config config = parsed(R"("run": {"steps": 1},)", {"model.sequence=16"});
   CHECK(config.model.sequence == 16);
@@ -445,29 +442,32 @@ TEST_CASE("a Llama takes its own keys, and what is left open is as the paper has
     return parse_config(R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,
         "sequence": 8, "vocab": 9)" +
                             more + "}}",
-                        "c", {}, 1)
-        .model;
+                        "c", {}, 1);
   };
-  const ModelConfig plain = llama("");
-  CHECK(plain.type == "llama");
-  CHECK(plain.kv_heads == 4);
-  CHECK(plain.ffn == 256);
-  CHECK(plain.rope_theta == 10000);
-  CHECK(plain.rms_norm_eps == 1e-5);
-  CHECK(plain.rope_scaling.factor == 1);
-  CHECK(!plain.tied);
-  const ModelConfig given = llama(R"(, "kv_heads": 2, "ffn": 100, "rope_theta": 5e5, "rms_norm_eps": 1e-6, "tied": true,
+  const Config plain = llama("");
+  CHECK(plain.model.type == "llama");
+  CHECK(in_force(plain, "model.kv_heads") == 4);
+  CHECK(in_force(plain, "model.ffn") == 256);
+  CHECK(in_force(plain, "model.rope_theta") == 10000);
+  CHECK(in_force(plain, "model.rms_norm_eps") == 1e-5);
+  CHECK(in_force(plain, "model.rope_scaling.rope_type") == "default");
+  CHECK(in_force(plain, "model.rope_scaling.factor").is_null());
+  CHECK(!plain.model.tied);
+  const Config given = llama(R"(, "kv_heads": 2, "ffn": 100, "rope_theta": 5e5, "rms_norm_eps": 1e-6, "tied": true,
       "rope_scaling": {"rope_type": "llama3", "factor": 32, "original_max_position_embeddings": 4096})");
-  CHECK(given.kv_heads == 2);
-  CHECK(given.ffn == 100);
-  CHECK(given.rope_theta == 500000);
-  CHECK(given.rms_norm_eps == 1e-6);
-  CHECK(given.tied);
-  CHECK(given.rope_scaling.factor == 32);
-  CHECK(given.rope_scaling.low_freq_factor == 1);
-  CHECK(given.rope_scaling.high_freq_factor == 4);
-  CHECK(given.rope_scaling.original_positions == 4096);
-  CHECK(llama(R"(, "rope_scaling": null)").rope_scaling.factor == 1);
+  CHECK(in_force(given, "model.kv_heads") == 2);
+  CHECK(in_force(given, "model.ffn") == 100);
+  CHECK(in_force(given, "model.rope_theta") == 500000);
+  CHECK(in_force(given, "model.rms_norm_eps") == 1e-6);
+  CHECK(given.model.tied);
+  CHECK(in_force(given, "model.rope_scaling.factor") == 32);
+  CHECK(in_force(given, "model.rope_scaling.low_freq_factor") == 1);
+  CHECK(in_force(given, "model.rope_scaling.high_freq_factor") == 4);
+  CHECK(in_force(given, "model.rope_scaling.original_max_position_embeddings") == 4096);
+  CHECK(in_force(llama(R"(, "rope_scaling": null)"), "model.rope_scaling.rope_type") == "default");
+  // Of a layer: two gains, queries and output, keys and values, and three matrices of the MLP.
+  const int64_t layer = 2 * 64 + 2 * 64 * 64 + 2 * 32 * 64 + 3 * 100 * 64;
+  CHECK(given.model.make().parameters() == 9 * 64 + 2 * layer + 64);
 }
 
 TEST_CASE("a preset on the command line replaces a model of another type") {
@@ -480,8 +480,8 @@ TEST_CASE("a preset on the command line replaces a model of another type") {
   CHECK(warned(gpt2, "model.type = \"llama\""));
   CHECK(warned(gpt2, "model.kv_heads = 2"));
   const Config llama = parse_config(file, "c", {"model.preset=llama-10m"}, 1);
-  CHECK(llama.model.ffn == 1024);
-  CHECK(llama.model.rope_scaling.factor == 1);
+  CHECK(in_force(llama, "model.ffn") == 1024);
+  CHECK(in_force(llama, "model.rope_scaling.rope_type") == "default");
 }
 
 TEST_CASE("an override sets any key, creates sections and comes from the command line") {

@@ -1,8 +1,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/keys/text.h"
 #include "runtime/config/json_reader.h"
-#include "runtime/config/text.h"
 #include "tests/runtime/config/config_helpers.h"
 
 namespace zrt::config_reader_test {

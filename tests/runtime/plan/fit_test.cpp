@@ -145,7 +145,7 @@ TEST_CASE("the more device memory the faster a step is predicted to be, and neve
               "memory": {"unit_bytes": 4194304, "link_bytes_per_second": 4000000000},
               "model": {"type": "gpt2", "layers": 6, "hidden": 512, "heads": 8, "sequence": 128, "vocab": 512}})",
           "place", sets, 2);
-      const models::Model model = runtime::make_model(config.model);
+      const models::Model model = config.model.make();
       runtime::Layout layout = runtime::make_layout(config, model);
       const runtime::Limits limits = memory_limits(config, nullptr);
       const runtime::Compiled compiled = fit(config, layout, phases, limits).compiled;

@@ -7,7 +7,6 @@
 
 #include "catch.h"
 #include "core/error.h"
-#include "runtime/config/presets.h"
 #include "runtime/ops/spec.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/plan/setup.h"
@@ -39,7 +38,7 @@ std::unique_ptr<Planned> planned(const std::vector<std::string>& sets, int ranks
                                  const std::optional<Cluster>& cluster = {}) {
   auto p = std::make_unique<Planned>();
   p->config = parse_config(base, "plan.json", sets, ranks);
-  p->model = make_model(p->config.model);
+  p->model = p->config.model.make();
   p->layout = make_layout(p->config, p->model);
   p->plan = make_plan(p->config, p->layout, training_phases(p->config, "init"), cluster);
   return p;
@@ -490,9 +489,9 @@ TEST_CASE("a page stays small however long the step, and shows its ops") {
 }
 
 TEST_CASE("llama-3b, a yardstick of benchmarks, has three billion parameters and heads of 128") {
-  const ModelConfig& preset = *find_preset("llama-3b");
-  CHECK(make_model(preset).parameters() == 3015355392);
-  CHECK(preset.hidden / preset.heads == 128);
+  const Config config = parse_config(R"({"train_batch_size": 1})", "c", {"model.preset=llama-3b"}, 1);
+  CHECK(config.model.make().parameters() == 3015355392);
+  CHECK(config.model.hidden / config.model.heads == 128);
 }
 
 }  // namespace zrt::plan_test

@@ -33,7 +33,7 @@ struct Made {
 std::unique_ptr<Made> made(const std::vector<std::string>& sets) {
   auto m = std::make_unique<Made>();
   m->config = parse_config(base, "place.json", sets, 2);
-  m->model = make_model(m->config.model);
+  m->model = m->config.model.make();
   m->layout = make_layout(m->config, m->model);
   return m;
 }

@@ -1,5 +1,4 @@
 // Directories that transformers wrote: imported, they give transformers' logits; exported again, the same tensors.
-#include "runtime/train/checkpoint/hugging_face.h"
 
 #include <cmath>
 #include <filesystem>
@@ -8,6 +7,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "models/hugging_face.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
@@ -34,7 +34,7 @@ runtime::Config config_of(const HuggingFaceModel& model) {
 // Logits of every position, token by token through the key/value cache.
 std::vector<std::vector<float>> logits_of(const runtime::Config& config, const fs::path& checkpoint,
                                           const std::vector<int32_t>& tokens) {
-  const models::Model model = runtime::make_model(config.model);
+  const models::Model model = config.model.make();
   runtime::Layout layout = runtime::make_layout(config, model);
   layout.device = zrt::test::test_device();
   const Reader reader(checkpoint, true);
@@ -133,12 +133,12 @@ TEST_CASE("An export in bf16 rounds every weight once and says so in config.json
 TEST_CASE("A directory that zrt's models cannot be is refused with the key and what is legal") {
   std::ifstream in(goldens / "llama/config.json");
   const Json good = Json::parse(in);
-  CHECK(message([&] { from_hugging_face(good, "c"); }).empty());
+  CHECK(message([&] { models::from_hugging_face(good, "c"); }).empty());
   const auto refuse = [&](const char* key, const Json& value) {
     Json bad = good;
     bad[key] = value;
     INFO(key);
-    CHECK(message([&] { from_hugging_face(bad, "c"); }).find(key) != std::string::npos);
+    CHECK(message([&] { models::from_hugging_face(bad, "c"); }).find(key) != std::string::npos);
   };
   refuse("model_type", "bert");
   refuse("hidden_act", "gelu");

@@ -10,7 +10,7 @@
 namespace {
 
 unsigned long long device_bytes(const zrt::runtime::Config& config) {
-  const zrt::models::Model model = zrt::runtime::make_model(config.model);
+  const zrt::models::Model model = config.model.make();
   zrt::runtime::Layout layout = zrt::runtime::make_layout(config, model);
   const auto plan = zrt::runtime::make_plan(config, layout, zrt::runtime::training_phases(config, "init"), {});
   return plan.groups.front().compiled.plan.device().peak_bytes;

@@ -16,7 +16,7 @@ struct Outcome {
 };
 
 Outcome plan(const zrt::runtime::Config& config) {
-  const zrt::models::Model model = zrt::runtime::make_model(config.model);
+  const zrt::models::Model model = config.model.make();
   zrt::runtime::Layout layout = zrt::runtime::make_layout(config, model);
   const auto cluster = zrt::runtime::find_cluster(config.parallel.cluster);
   const auto made = zrt::runtime::make_plan(config, layout, zrt::runtime::training_phases(config, "init"), cluster);

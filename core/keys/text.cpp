@@ -1,9 +1,9 @@
-#include "runtime/config/text.h"
+#include "core/keys/text.h"
 
 #include <algorithm>
 #include <numeric>
 
-namespace zrt::runtime::configuration {
+namespace zrt::core::keys {
 namespace {
 
 // Levenshtein's distance.
@@ -92,4 +92,4 @@ std::string join(const std::vector<std::string>& words) {
   return result;
 }
 
-}  // namespace zrt::runtime::configuration
+}  // namespace zrt::core::keys

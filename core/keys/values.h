@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/key_table.h"
-#include "runtime/config/problems.h"
+#include "core/keys/key.h"
+#include "core/keys/problems.h"
 
-namespace zrt::runtime::configuration {
+namespace zrt::core::keys {
 
 enum class From : uint8_t { file, command_line, fallback, inferred };
 std::string_view from_name(From from);  // "file", "command line", "default", "inferred"
@@ -65,8 +65,6 @@ class Values {
   const Value* left_out(std::string_view path) const;
   void warn_of_autos();
 
-  void warn_without_effect(const Value& value);  // with the note of the key table
-
   // Runs one part of the work; what it throws as ConfigError is gathered, and false returned. A part that reads a value
   // already known to be wrong adds nothing about relations: its verdict would rest on a value nobody gave.
   template <class Part>
@@ -79,7 +77,7 @@ class Values {
   mutable Problems problems;  // gathered by readers, which change nothing else
 
  private:
-  void gather(const core::ConfigError& error) const;
+  void gather(const ConfigError& error) const;
 
   std::vector<Value> values_;
   std::map<std::string, size_t, std::less<>> index_;
@@ -95,7 +93,7 @@ bool Values::check(Part&& part) const {
   bool good = true;
   try {
     part();
-  } catch (const core::ConfigError& error) {
+  } catch (const ConfigError& error) {
     good = false;
     if (!doubtful_) gather(error);
   }
@@ -104,4 +102,4 @@ bool Values::check(Part&& part) const {
   return good;
 }
 
-}  // namespace zrt::runtime::configuration
+}  // namespace zrt::core::keys

@@ -1,4 +1,4 @@
-#include "runtime/config/values.h"
+#include "core/keys/values.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace zrt::runtime::configuration {
+namespace zrt::core::keys {
 namespace {
 
 using nlohmann::json;
@@ -152,7 +152,7 @@ const Value* Values::find(std::string_view path) const {
 
 const Value& Values::at(std::string_view path) const {
   if (const Value* value = find(path)) return *value;
-  throw core::ProgramError("the key table has no entry '" + std::string(path) + "'.");
+  throw ProgramError("the key table has no entry '" + std::string(path) + "'.");
 }
 
 bool Values::given(std::string_view path) const {
@@ -160,7 +160,7 @@ bool Values::given(std::string_view path) const {
   return value != nullptr && (value->from == From::file || value->from == From::command_line);
 }
 
-void Values::gather(const core::ConfigError& error) const {
+void Values::gather(const ConfigError& error) const {
   problems.add(error);
   if (const auto* refusal = dynamic_cast<const Refusal*>(&error)) mark_wrong(refusal->path);
 }
@@ -219,13 +219,6 @@ void Values::missing(std::string_view path, const std::string& what) const {
   throw Refusal(std::string(path) + " is missing" + how + "; " + what, std::string(path), open ? open->line : 0);
 }
 
-void Values::warn_without_effect(const Value& value) {
-  const size_t dot = value.path.rfind('.');
-  const Section* section = find_section(dot == std::string::npos ? "" : value.path.substr(0, dot));
-  const Key* key = section == nullptr ? nullptr : find_key(*section, value.path.substr(dot + 1));
-  warnings.push_back(without_effect(value, key == nullptr ? "" : key->note));
-}
-
 void Values::warn_of_autos() {
   std::stable_sort(autos_.begin(), autos_.end(), [](const Value& a, const Value& b) { return a.line < b.line; });
   std::string list;
@@ -240,4 +233,4 @@ void Values::warn_of_autos() {
   if (!list.empty()) warnings.push_back("\"auto\" counts as left out. What is used instead: " + list + ".");
 }
 
-}  // namespace zrt::runtime::configuration
+}  // namespace zrt::core::keys

@@ -6,10 +6,10 @@
 
 #include "core/error.h"
 
-namespace zrt::runtime::configuration {
+namespace zrt::core::keys {
 
 // One thing that is wrong: with the value of `path`, given in `line` of the file; 0: it has no line.
-class Refusal : public core::ConfigError {
+class Refusal : public ConfigError {
  public:
   Refusal(const std::string& text, std::string of, int in_line)
       : ConfigError(text), path(std::move(of)), line(in_line) {}
@@ -22,7 +22,7 @@ class Problems {
  public:
   static constexpr size_t most_shown = 60;
 
-  void add(const core::ConfigError& error);
+  void add(const ConfigError& error);
   bool empty() const { return all_.empty(); }
   // Throws one ConfigError: the text of the only problem, or a line for each in the order of the file, those without a
   // line last. Does nothing when there is none.
@@ -36,4 +36,4 @@ class Problems {
   std::vector<Problem> all_;
 };
 
-}  // namespace zrt::runtime::configuration
+}  // namespace zrt::core::keys

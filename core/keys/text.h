@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace zrt::runtime::configuration {
+namespace zrt::core::keys {
 
 // In single quotes, cut to 60 bytes, with control and non-ASCII bytes replaced by '?'.
 std::string in_quotes(std::string_view text);
@@ -20,4 +20,4 @@ std::string nearest(std::string_view wanted, const std::vector<std::string>& wor
 // "a, b, c"
 std::string join(const std::vector<std::string>& words);
 
-}  // namespace zrt::runtime::configuration
+}  // namespace zrt::core::keys

@@ -1,0 +1,47 @@
+// How a key of the configuration is described, so that what a key is for can own it: a model its sizes, an optimizer
+// its parameters. A key is implemented; or inert: it steers only DeepSpeed's own machinery, is accepted, and is named
+// in a warning when set; or refused: it asks for something else than what would happen, and only harmless values are
+// accepted.
+#pragma once
+#include <cstdint>
+#include <span>
+
+namespace zrt::core::keys {
+
+// What a value may be, as bits.
+using Types = uint16_t;
+inline constexpr Types t_bool = 1, t_int = 2, t_real = 4, t_text = 8, t_list = 16, t_object = 32, t_null = 64;
+inline constexpr Types t_auto = 128;      // the string "auto" has a meaning of its own
+inline constexpr Types t_any = 256;       // every value
+inline constexpr Types t_never = 512;     // DeepSpeed rejects the key whatever its value
+inline constexpr Types t_natural = 1024;  // the number must not be negative
+inline constexpr Types t_old = 2048;      // an old name that is replaced while reading; it has no line of its own
+
+enum class Handling : uint8_t { implemented, inert, refused };
+
+struct Key {
+  const char* name;
+  Types types;
+  const char* fallback;  // the default as JSON; null: the key has none
+  Handling handling;
+  const char* note = "";           // why the key is inert or refused; of an implemented key: why where it has no effect
+  const char* harmless = nullptr;  // JSON list of values accepted like the default
+  const char* alias = nullptr;     // another spelling
+};
+
+// strict: coerces like DeepSpeed's validated models ("5_000" is an integer, "yes" a boolean); legacy: does not, though
+// 5e8 is an integer too. own: the sections DeepSpeed ignores; like legacy. Everywhere "auto" counts as left out, save
+// where it has a meaning (t_auto), and in own sections where a text may be called so.
+enum class Parser : uint8_t { strict, legacy, own };
+
+struct Section {
+  const char* path;     // "zero_optimization.offload_param"; "" for the top level
+  const char* variant;  // optimizer.params and scheduler.params: the types that read these keys; else ""
+  Parser parser;
+  // While this key has its default, the others do nothing in DeepSpeed either: no warning; nor where it is inert
+  // itself, since its own warning says all. Or null.
+  const char* gate;
+  std::span<const Key> keys;
+};
+
+}  // namespace zrt::core::keys

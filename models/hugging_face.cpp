@@ -1,0 +1,67 @@
+#include "models/hugging_face.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+
+namespace zrt::models {
+namespace {
+
+const ModelSpec& spec_of(const std::string& type) {
+  if (const ModelSpec* spec = find_model_spec(type)) return *spec;
+  refuse_config("model.type", fmt::format("'{}' has no form at Hugging Face", type));
+}
+
+}  // namespace
+
+void refuse_config(const std::string& name, const std::string& what) {
+  throw core::DataError(fmt::format("{}: {}", name, what));
+}
+
+const OrderedJson& required_number(const OrderedJson& config, const char* key, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end() || !found->is_number())
+    refuse_config(name, fmt::format("'{}' is missing or no number", key));
+  return *found;
+}
+
+void only(const OrderedJson& config, const char* key, const OrderedJson& legal, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end() || *found == legal || (found->is_null() && legal == false)) return;
+  refuse_config(name, fmt::format("'{}' is {}; zrt's model has {} only", key, found->dump(), legal.dump()));
+}
+
+OrderedJson to_hugging_face(const OrderedJson& model, core::DType type) {
+  const ModelSpec& spec = spec_of(model.value("type", ""));
+  OrderedJson config{{"architectures", {spec.hugging_face.architecture}}, {"model_type", spec.type}};
+  spec.hugging_face.write(model, config);
+  config["tie_word_embeddings"] = model.at("tied");
+  // Their defaults are ids of the published tokenizers.
+  config["bos_token_id"] = config["eos_token_id"] = nullptr;
+  config["torch_dtype"] = type == core::DType::bf16 ? "bfloat16" : type == core::DType::f16 ? "float16" : "float32";
+  return config;
+}
+
+OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name) {
+  if (!config.is_object()) refuse_config(name, "is no JSON object");
+  const std::string type = config.value("model_type", "");
+  const ModelSpec* spec = find_model_spec(type);
+  if (spec == nullptr) {
+    refuse_config(name, fmt::format("'model_type' is '{}'; zrt imports {}", type, model_types()));
+  }
+  OrderedJson model{{"type", type}};
+  spec->hugging_face.read(config, name, model);
+  model["tied"] = config.value("tie_word_embeddings", spec->tied);
+  return model;
+}
+
+std::string hugging_face_name(const std::string& type, const std::string& parameter) {
+  return spec_of(type).hugging_face.tensor_name(parameter);
+}
+
+std::optional<std::string> parameter_name(const std::string& type, bool tied, const std::string& tensor) {
+  if (tied && tensor == "lm_head.weight") return std::nullopt;
+  return spec_of(type).hugging_face.parameter_name(tensor);
+}
+
+}  // namespace zrt::models

@@ -1,0 +1,76 @@
+// What one type of model owns: its keys of the section `model`, its presets, how it is made of them, and its names at
+// Hugging Face. models/NAME/spec.cpp holds NAME's; model_specs() lists them all, and nothing else knows their names.
+#pragma once
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/keys/key.h"
+#include "core/keys/values.h"
+#include "models/model.h"
+
+namespace zrt::models {
+
+// The keys that every type has.
+struct ModelSizes {
+  int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
+  double dropout = 0;
+  bool tied = true;
+};
+
+using MakeModel = std::function<Model()>;
+
+// Sizes by name: of the type's keys those that are not left at their defaults.
+struct Preset {
+  std::string name;
+  std::map<std::string, nlohmann::json> keys;  // by their paths below `model`: "rope_scaling.factor"
+};
+
+// A file's own order of keys is kept.
+using OrderedJson = nlohmann::ordered_json;
+
+// How the type's config.json and its tensors are called at Hugging Face.
+struct HuggingFaceForm {
+  const char* architecture;
+  // What the type's keys are in config.json; `model` has a resolved section, with keys as "rope_scaling.factor".
+  void (*write)(const OrderedJson& model, OrderedJson& config);
+  // The keys of the section that config.json, the file `name`, describes. Throws DataError for an option that the
+  // type does not have, naming the key and what is legal.
+  void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model);
+  std::string (*tensor_name)(const std::string& parameter);
+  // Nothing for buffers that are no parameters: causal masks, rotary frequencies.
+  std::optional<std::string> (*parameter_name)(const std::string& tensor);
+};
+
+struct ModelSpec {
+  const char* type;                               // model.type, and Hugging Face's model_type
+  std::span<const core::keys::Section> sections;  // keys beside ModelSizes: of "model", and whole sections below it
+  bool tied;                                      // where model.tied is left out
+  std::vector<Preset> presets;
+  // Completes what was left out, and says how the model is made. What is wrong is gathered in `values`, or thrown as
+  // ConfigError where it ends the work.
+  MakeModel (*read)(core::keys::Values& values, const ModelSizes& sizes);
+  HuggingFaceForm hugging_face;
+};
+
+const std::vector<const ModelSpec*>& model_specs();
+const ModelSpec* find_model_spec(std::string_view type);  // null: there is none
+std::string model_types();                                // "\"gpt2\" and \"llama\"", for messages
+
+// A preset and the type it is of; null: there is none.
+struct FoundPreset {
+  const ModelSpec* spec = nullptr;
+  const Preset* preset = nullptr;
+};
+FoundPreset find_preset(std::string_view name);
+std::vector<std::string> preset_names();
+
+// For `read`: refuses heads that do not divide model.hidden.
+void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& sizes);
+
+}  // namespace zrt::models
