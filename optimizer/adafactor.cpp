@@ -5,13 +5,30 @@
 
 #include "optimizer/adafactor_part.h"
 #include "optimizer/backend.h"
+#include "optimizer/spec.h"
 
 namespace zrt::optimizer {
 namespace {
 
-class Adafactor : public Optimizer {
+using namespace core::keys;
+
+// Those of Hugging Face's Adafactor.
+constexpr Key adafactor_keys[] = {
+    {"lr", t_real | t_null, "null", Handling::implemented},
+    {"eps", t_list, "[1e-30, 0.001]", Handling::implemented},
+    {"clip_threshold", t_real, "1.0", Handling::implemented},
+    {"decay_rate", t_real, "-0.8", Handling::implemented},
+    {"beta1", t_real | t_null, "null", Handling::implemented},
+    {"weight_decay", t_real, "0.0", Handling::implemented},
+    {"scale_parameter", t_bool, "true", Handling::implemented},
+    {"relative_step", t_bool, "true", Handling::implemented},
+    {"warmup_init", t_bool, "false", Handling::implemented},
+    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
+};
+
+class Adafactor : public OptimizerWith<AdafactorParams> {
  public:
-  explicit Adafactor(const AdafactorParams& params) : params_(params) {}
+  using OptimizerWith::OptimizerWith;
 
   std::vector<UnitState> states(const Unit& unit) const override {
     const AdafactorLayout layout = adafactor_layout(unit);
@@ -36,6 +53,8 @@ class Adafactor : public Optimizer {
     }
     return states;
   }
+
+  bool sets_rate() const override { return params_.relative_step; }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
     Optimizer::decide(rates, progress, decision);
@@ -63,15 +82,58 @@ class Adafactor : public Optimizer {
   void update(const Decision& decision, const UnitPart& part) const override {
     adafactor_step(params_, decision, part);
   }
-
- private:
-  AdafactorParams params_;
 };
+
+const std::string prefix = "optimizer.params.";
+
+// Adafactor makes its own rate with relative_step and needs one without.
+void check_rate(const Values& values, const AdafactorParams& adafactor) {
+  if (adafactor.warmup_init && !adafactor.relative_step) {
+    refuse(values.at(prefix + "warmup_init"), "needs " + prefix + "relative_step = true.");
+  }
+  const bool given = !values.is_null(prefix + "lr");
+  if (adafactor.relative_step && given) {
+    refuse(values.at(prefix + "lr"), "contradicts " + prefix +
+                                         "relative_step = true, by which Adafactor sets its own rate. Remove lr, or "
+                                         "set relative_step to false.");
+  }
+  if (!adafactor.relative_step && !given) {
+    values.missing(prefix + "lr", "with " + prefix + "relative_step = false Adafactor needs it.");
+  }
+}
+
+OptimizerPtr read_adafactor(Values& values, const std::string&) {
+  AdafactorParams adafactor;
+  values.check([&] {
+    const Value& eps = values.at(prefix + "eps");
+    const auto good = [](const nlohmann::json& e) { return e.is_number() && e > 0 && e <= 1; };
+    if (eps.value.size() != 2 || !good(eps.value[0]) || !good(eps.value[1])) {
+      refuse(eps, "must be two numbers above 0 and at most 1; the default is [1e-30, 0.001].");
+    }
+    adafactor.eps1 = eps.value[0].get<double>();
+    adafactor.eps2 = eps.value[1].get<double>();
+  });
+  adafactor.clip_threshold = values.real(prefix + "clip_threshold", 1e-6, infinity);
+  adafactor.decay_rate = values.real(prefix + "decay_rate", -10, 0);
+  adafactor.momentum = !values.is_null(prefix + "beta1");
+  if (adafactor.momentum) adafactor.beta1 = values.real(prefix + "beta1", 0, 0.9999999);
+  adafactor.weight_decay = values.real(prefix + "weight_decay", 0, infinity);
+  adafactor.scale_parameter = values.flag(prefix + "scale_parameter");
+  adafactor.relative_step = values.flag(prefix + "relative_step");
+  adafactor.warmup_init = values.flag(prefix + "warmup_init");
+  check_rate(values, adafactor);
+  return make_optimizer(adafactor);
+}
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> make_optimizer(const AdafactorParams& params) {
+OptimizerPtr make_optimizer(const AdafactorParams& params) {
   return std::make_shared<Adafactor>(params);
+}
+
+const OptimizerSpec& adafactor_spec() {
+  static const OptimizerSpec spec{{"Adafactor"}, "adafactor", adafactor_keys, false, read_adafactor};
+  return spec;
 }
 
 }  // namespace zrt::optimizer

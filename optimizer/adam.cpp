@@ -1,20 +1,40 @@
 #include <cmath>
+#include <tuple>
 
 #include "optimizer/adam_forms.h"
 #include "optimizer/backend.h"
+#include "optimizer/spec.h"
 
 namespace zrt::optimizer {
 namespace {
 
-class Adam : public Optimizer {
+using namespace core::keys;
+
+constexpr Key adam_keys[] = {
+    {"lr", t_real, "0.001", Handling::implemented},
+    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
+    {"eps", t_real, "1e-08", Handling::implemented},
+    {"weight_decay", t_real, "0.0", Handling::implemented},
+    {"bias_correction", t_bool, "true", Handling::implemented},
+    {"amsgrad", t_bool, "false", Handling::refused, "AMSGrad is not supported"},
+    {"torch_adam", t_bool, "false", Handling::inert, "there is one Adam implementation"},
+    {"adam_w_mode", t_bool, "true", Handling::implemented},
+    {"fp32_optimizer_states", t_bool, "true", Handling::refused, "memory.moments chooses the form of moments"},
+    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
+};
+
+class Adam : public OptimizerWith<AdamParams> {
  public:
-  explicit Adam(const AdamParams& params) : params_(params) {}
+  using OptimizerWith::OptimizerWith;
 
   std::vector<UnitState> states(const Unit& unit) const override {
     const auto [first, second] = moment_forms(params_.moments);
     return {element_wise(unit, "exp_avg", core::Category::moment1, first),
             element_wise(unit, "exp_avg_sq", core::Category::moment2, second)};
   }
+
+  int64_t alignment() const override { return params_.moments == Moments::int8 ? core::form_block : unit_alignment; }
+  bool has_betas() const override { return true; }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
     Optimizer::decide(rates, progress, decision);
@@ -36,15 +56,41 @@ class Adam : public Optimizer {
   void update(const Decision& decision, const UnitPart& part) const override {
     (has_forms(params_, part) ? adam_forms_step : adam_step)(params_, decision, part);
   }
-
- private:
-  AdamParams params_;
 };
+
+// The form of memory.moments; what is none is told by what reads that key's section.
+Moments read_moments(const Values& values) {
+  const std::string form = values.text("memory.moments");
+  return form == "bf16" ? Moments::bf16 : form == "int8" ? Moments::int8 : Moments::f32;
+}
+
+OptimizerPtr read_adam(Values& values, const std::string& type) {
+  AdamParams adam;
+  values.check([&] { std::tie(adam.beta1, adam.beta2) = read_betas(values); });
+  adam.eps = read_float(values, "eps", 0, 1);
+  adam.weight_decay = read_float(values, "weight_decay", 0, infinity);
+  adam.bias_correction = values.flag("optimizer.params.bias_correction");
+  // AdamW is always decoupled, and so is Adam unless adam_w_mode is false.
+  const Value& decoupled = values.at("optimizer.params.adam_w_mode");
+  const bool plain = type == "adam";
+  adam.decoupled = !plain || decoupled.value.get<bool>();
+  if (!plain && !decoupled.value.get<bool>()) {
+    values.warnings.push_back(shown(decoupled) + " has no effect with optimizer.type = " +
+                              values.text("optimizer.type") + "; Adam reads it.");
+  }
+  adam.moments = read_moments(values);
+  return make_optimizer(adam);
+}
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> make_optimizer(const AdamParams& params) {
+OptimizerPtr make_optimizer(const AdamParams& params) {
   return std::make_shared<Adam>(params);
+}
+
+const OptimizerSpec& adam_spec() {
+  static const OptimizerSpec spec{{"Adam", "AdamW"}, "adam, adamw", adam_keys, true, read_adam};
+  return spec;
 }
 
 }  // namespace zrt::optimizer

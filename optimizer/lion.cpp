@@ -1,15 +1,29 @@
+#include <tuple>
+
 #include "optimizer/backend.h"
+#include "optimizer/spec.h"
 
 namespace zrt::optimizer {
 namespace {
 
-class Lion : public Optimizer {
+using namespace core::keys;
+
+constexpr Key lion_keys[] = {
+    {"lr", t_real, "0.001", Handling::implemented},
+    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
+    {"weight_decay", t_real, "0.0", Handling::implemented},
+    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
+};
+
+class Lion : public OptimizerWith<LionParams> {
  public:
-  explicit Lion(const LionParams& params) : params_(params) {}
+  using OptimizerWith::OptimizerWith;
 
   std::vector<UnitState> states(const Unit& unit) const override {
     return {element_wise(unit, "exp_avg", core::Category::moment1)};
   }
+
+  bool has_betas() const override { return true; }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
     Optimizer::decide(rates, progress, decision);
@@ -18,15 +32,24 @@ class Lion : public Optimizer {
   }
 
   void update(const Decision& decision, const UnitPart& part) const override { lion_step(params_, decision, part); }
-
- private:
-  LionParams params_;
 };
+
+OptimizerPtr read_lion(Values& values, const std::string&) {
+  LionParams lion;
+  values.check([&] { std::tie(lion.beta1, lion.beta2) = read_betas(values); });
+  lion.weight_decay = read_float(values, "weight_decay", 0, infinity);
+  return make_optimizer(lion);
+}
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> make_optimizer(const LionParams& params) {
+OptimizerPtr make_optimizer(const LionParams& params) {
   return std::make_shared<Lion>(params);
+}
+
+const OptimizerSpec& lion_spec() {
+  static const OptimizerSpec spec{{"Lion"}, "lion", lion_keys, false, read_lion};
+  return spec;
 }
 
 }  // namespace zrt::optimizer

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "core/dtype.h"
+#include "optimizer/params.h"
 #include "optimizer/schedule.h"
 #include "optimizer/state.h"
 
@@ -56,7 +57,13 @@ struct UnitPart {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // In the order in which StateBuffers and ops name them; may be none. The unit must outlive the result.
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
+  // What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's
+  // alignment.
+  virtual int64_t alignment() const { return unit_alignment; }
+  virtual bool has_betas() const { return false; }  // that a schedule may cycle
+  virtual bool sets_rate() const { return false; }  // by itself, whatever a schedule says
 
   // Counts one more step and fills `decision`, but for seed, grad_scale, grad_squares and skip. Runs on the host before
   // the gradients exist. The default takes lr alone.
@@ -74,12 +81,30 @@ class Optimizer {
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 };
 
-std::shared_ptr<const Optimizer> make_optimizer(const OptimizerParams& params);
+using OptimizerPtr = std::shared_ptr<const Optimizer>;
+
+// An optimizer with its hyperparameters.
+template <class Params>
+class OptimizerWith : public Optimizer {
+ public:
+  explicit OptimizerWith(const Params& params) : params_(params) {}
+  const Params& params() const { return params_; }
+
+ protected:
+  Params params_;
+};
+
+// Those of an optimizer that has such; null: it is another.
+template <class Params>
+const Params* find_params(const OptimizerPtr& optimizer) {
+  const auto* with = dynamic_cast<const OptimizerWith<Params>*>(optimizer.get());
+  return with == nullptr ? nullptr : &with->params();
+}
 
 // One maker per optimizer, each in its own file.
-std::shared_ptr<const Optimizer> make_optimizer(const AdamParams& params);
-std::shared_ptr<const Optimizer> make_optimizer(const SgdParams& params);
-std::shared_ptr<const Optimizer> make_optimizer(const LionParams& params);
-std::shared_ptr<const Optimizer> make_optimizer(const AdafactorParams& params);
+OptimizerPtr make_optimizer(const AdamParams& params);
+OptimizerPtr make_optimizer(const SgdParams& params);
+OptimizerPtr make_optimizer(const LionParams& params);
+OptimizerPtr make_optimizer(const AdafactorParams& params);
 
 }  // namespace zrt::optimizer

@@ -1,7 +1,6 @@
 // Hyperparameters of the optimizers, with the names and defaults of DeepSpeed, PyTorch and Hugging Face.
 #pragma once
 #include <cstdint>
-#include <variant>
 
 namespace zrt::optimizer {
 
@@ -41,7 +40,5 @@ struct AdafactorParams {
   bool relative_step = true;    // the rate follows from the step number; the schedule's is not used
   bool warmup_init = false;
 };
-
-using OptimizerParams = std::variant<AdamParams, SgdParams, LionParams, AdafactorParams>;
 
 }  // namespace zrt::optimizer

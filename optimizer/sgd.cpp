@@ -1,11 +1,28 @@
 #include "optimizer/backend.h"
+#include "optimizer/spec.h"
 
 namespace zrt::optimizer {
 namespace {
 
-class Sgd : public Optimizer {
+using namespace core::keys;
+
+// DeepSpeed passes these to torch.optim.SGD.
+constexpr Key sgd_keys[] = {
+    {"lr", t_real, "0.001", Handling::implemented},
+    {"momentum", t_real, "0.0", Handling::implemented},
+    {"dampening", t_real, "0.0", Handling::implemented},
+    {"weight_decay", t_real, "0.0", Handling::implemented},
+    {"nesterov", t_bool, "false", Handling::implemented},
+    {"maximize", t_bool, "false", Handling::refused, "the loss is minimised"},
+    {"foreach", t_bool | t_null, "null", Handling::inert, "there is one implementation"},
+    {"differentiable", t_bool, "false", Handling::refused, "there is no autograd"},
+    {"fused", t_bool | t_null, "null", Handling::inert, "there is one implementation"},
+    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
+};
+
+class Sgd : public OptimizerWith<SgdParams> {
  public:
-  explicit Sgd(const SgdParams& params) : params_(params) {}
+  using OptimizerWith::OptimizerWith;
 
   std::vector<UnitState> states(const Unit& unit) const override {
     if (params_.momentum == 0) return {};
@@ -13,15 +30,27 @@ class Sgd : public Optimizer {
   }
 
   void update(const Decision& decision, const UnitPart& part) const override { sgd_step(params_, decision, part); }
-
- private:
-  SgdParams params_;
 };
+
+OptimizerPtr read_sgd(Values& values, const std::string&) {
+  const Value& nesterov = values.at("optimizer.params.nesterov");
+  const SgdParams sgd{read_float(values, "momentum", 0, infinity), read_float(values, "dampening", 0, 1),
+                      read_float(values, "weight_decay", 0, infinity), nesterov.value.get<bool>()};
+  if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0)) {
+    refuse(nesterov, "needs a momentum above 0 and no dampening.");
+  }
+  return make_optimizer(sgd);
+}
 
 }  // namespace
 
-std::shared_ptr<const Optimizer> make_optimizer(const SgdParams& params) {
+OptimizerPtr make_optimizer(const SgdParams& params) {
   return std::make_shared<Sgd>(params);
+}
+
+const OptimizerSpec& sgd_spec() {
+  static const OptimizerSpec spec{{"SGD"}, "sgd", sgd_keys, false, read_sgd};
+  return spec;
 }
 
 }  // namespace zrt::optimizer

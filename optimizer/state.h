@@ -8,7 +8,6 @@
 
 #include "core/form.h"
 #include "core/ledger.h"
-#include "optimizer/params.h"
 #include "optimizer/unit.h"
 
 namespace zrt::optimizer {
@@ -32,13 +31,7 @@ struct UnitState {
   core::Form form = core::Form::f32;  // of its values; another one only where it is sharded
 };
 
-// In the order in which StateBuffers and ops name them. Empty for plain SGD. The unit must outlive the result.
-std::vector<UnitState> unit_states(const OptimizerParams& params, const Unit& unit);
-
 // A state kind with one value per element of the unit.
 UnitState element_wise(const Unit& unit, std::string kind, core::Category category, core::Form form = core::Form::f32);
-
-// What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's alignment.
-int64_t alignment_of(const OptimizerParams& params);
 
 }  // namespace zrt::optimizer

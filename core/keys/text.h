@@ -17,6 +17,8 @@ void append_utf8(std::string& text, uint32_t code);
 // The word of `words` with the smallest edit distance to `wanted`; empty when none is close enough to be meant.
 std::string nearest(std::string_view wanted, const std::vector<std::string>& words);
 
+std::string in_lower_case(std::string_view text);  // of ASCII
+
 // "a, b, c"
 std::string join(const std::vector<std::string>& words);
 

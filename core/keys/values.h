@@ -2,6 +2,7 @@
 // with a value is gathered, naming the key, the value, its place, what is legal and what to try, and reading goes on.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +16,8 @@
 #include "core/keys/problems.h"
 
 namespace zrt::core::keys {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();  // as a limit: none
 
 enum class From : uint8_t { file, command_line, fallback, inferred };
 std::string_view from_name(From from);  // "file", "command line", "default", "inferred"

@@ -1,7 +1,5 @@
 // From the values of all keys to the structs of a Config: ranges, inference and relations between keys.
 #pragma once
-#include <limits>
-
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
 
@@ -13,7 +11,6 @@ namespace zrt::runtime::configuration {
 Config build_config(Values& values, int ranks, const std::string& name);
 
 inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
-inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
 // reduction. Whether the type of weights is known.

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/config/build.h"
 #include "core/keys/text.h"
+#include "runtime/config/build.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -13,9 +13,7 @@ using core::DType;
 // "fp32", "fp16" or "bf16", in any case; no value for null.
 std::optional<DType> optional_type(const Values& values, std::string_view path) {
   if (values.is_null(path)) return std::nullopt;
-  std::string name = values.text(path);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
+  const std::string name = in_lower_case(values.text(path));
   for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
     if (name == core::dtype_name(type)) return type;
   }

@@ -80,9 +80,7 @@ void build_warmup(Values& values, const std::string& type, int64_t steps, Learni
 void build_cycle_momentum(Values& values, const OptimizerConfig& optimizer, int64_t steps, LearningRate& schedule) {
   optimizer::OneCycle& cycle = schedule.one_cycle;
   cycle.momentum = values.flag(schedule_params + "cycle_momentum");
-  const bool has_betas = std::holds_alternative<optimizer::AdamParams>(optimizer.params) ||
-                         std::holds_alternative<optimizer::LionParams>(optimizer.params);
-  if (cycle.momentum && !has_betas) {
+  if (cycle.momentum && !optimizer.algorithm->has_betas()) {
     cycle.momentum = false;
     values.warnings.push_back(schedule_params +
                               "cycle_momentum = true has no effect, as in DeepSpeed: optimizer.type = " +
@@ -134,8 +132,7 @@ LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, in
   LearningRate schedule;
   schedule.lr = schedule.warmup_max_lr = optimizer.lr;
   if (values.is_null("scheduler.type") || values.wrong("scheduler.type")) return schedule;
-  const auto* adafactor = std::get_if<optimizer::AdafactorParams>(&optimizer.params);
-  if (adafactor && adafactor->relative_step) {
+  if (optimizer.algorithm->sets_rate()) {
     refuse(values.at("scheduler.type"),
            "contradicts optimizer.params.relative_step = true, by which Adafactor sets its own rate. Remove the "
            "scheduler, or set relative_step to false and give lr.");

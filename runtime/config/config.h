@@ -11,7 +11,7 @@
 #include "core/dtype.h"
 #include "models/spec.h"
 #include "optimizer/loss_scale.h"
-#include "optimizer/params.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
@@ -38,7 +38,7 @@ struct DataConfig {
 
 struct OptimizerConfig {
   double lr = 1e-3;
-  optimizer::OptimizerParams params;
+  optimizer::OptimizerPtr algorithm = make_optimizer(optimizer::AdamParams{});
   double gradient_clipping = 1;  // whole-model L2 norm; 0: off
 };
 

@@ -1,4 +1,5 @@
-// Optimizers and learning-rate schedules.
+// Optimizers, whose parameters stand in their specs, those that zrt does not have, and learning-rate schedules.
+#include "optimizer/spec.h"
 #include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
@@ -8,19 +9,6 @@ constexpr Key optimizer_keys[] = {
     {"type", t_text | t_null, "null", Handling::implemented},
     {"params", t_object | t_null, "null", Handling::implemented},
     {"legacy_fusion", t_bool, "false", Handling::inert, "a switch of the fp16 wrapper"},
-};
-
-constexpr Key optimizer_params_adam_adamw_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
-    {"eps", t_real, "1e-08", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"bias_correction", t_bool, "true", Handling::implemented},
-    {"amsgrad", t_bool, "false", Handling::refused, "AMSGrad is not supported"},
-    {"torch_adam", t_bool, "false", Handling::inert, "there is one Adam implementation"},
-    {"adam_w_mode", t_bool, "true", Handling::implemented},
-    {"fp32_optimizer_states", t_bool, "true", Handling::refused, "memory.moments chooses the form of moments"},
-    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
 constexpr Key optimizer_params_lamb_keys[] = {
@@ -54,41 +42,6 @@ constexpr Key optimizer_params_onebitlamb_keys[] = {
     {"freeze_step", t_int, "100000", Handling::refused, "1-bit LAMB is not supported"},
     {"cuda_aware", t_bool, "false", Handling::refused, "1-bit LAMB is not supported"},
     {"comm_backend_name", t_text, R"("nccl")", Handling::refused, "1-bit LAMB is not supported"},
-};
-
-constexpr Key optimizer_params_lion_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
-};
-
-// DeepSpeed passes these to torch.optim.SGD.
-constexpr Key optimizer_params_sgd_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"momentum", t_real, "0.0", Handling::implemented},
-    {"dampening", t_real, "0.0", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"nesterov", t_bool, "false", Handling::implemented},
-    {"maximize", t_bool, "false", Handling::refused, "the loss is minimised"},
-    {"foreach", t_bool | t_null, "null", Handling::inert, "there is one implementation"},
-    {"differentiable", t_bool, "false", Handling::refused, "there is no autograd"},
-    {"fused", t_bool | t_null, "null", Handling::inert, "there is one implementation"},
-    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
-};
-
-// Those of Hugging Face's Adafactor.
-constexpr Key optimizer_params_adafactor_keys[] = {
-    {"lr", t_real | t_null, "null", Handling::implemented},
-    {"eps", t_list, "[1e-30, 0.001]", Handling::implemented},
-    {"clip_threshold", t_real, "1.0", Handling::implemented},
-    {"decay_rate", t_real, "-0.8", Handling::implemented},
-    {"beta1", t_real | t_null, "null", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"scale_parameter", t_bool, "true", Handling::implemented},
-    {"relative_step", t_bool, "true", Handling::implemented},
-    {"warmup_init", t_bool, "false", Handling::implemented},
-    {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
 constexpr Key optimizer_params_adagrad_cpu_keys[] = {
@@ -166,18 +119,17 @@ constexpr Key scheduler_params_lrrangetest_keys[] = {
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
-constexpr Section optimizer_table[] = {
-    {"optimizer", "", Parser::legacy, nullptr, optimizer_keys},
-    {"optimizer.params", "adam, adamw", Parser::legacy, nullptr, optimizer_params_adam_adamw_keys},
+// Those that zrt does not have.
+constexpr Section refused_table[] = {
     {"optimizer.params", "lamb", Parser::legacy, nullptr, optimizer_params_lamb_keys},
     {"optimizer.params", "onebitadam", Parser::legacy, nullptr, optimizer_params_onebitadam_keys},
     {"optimizer.params", "zerooneadam", Parser::legacy, nullptr, optimizer_params_zerooneadam_keys},
     {"optimizer.params", "onebitlamb", Parser::legacy, nullptr, optimizer_params_onebitlamb_keys},
-    {"optimizer.params", "lion", Parser::legacy, nullptr, optimizer_params_lion_keys},
-    {"optimizer.params", "sgd", Parser::legacy, nullptr, optimizer_params_sgd_keys},
-    {"optimizer.params", "adafactor", Parser::legacy, nullptr, optimizer_params_adafactor_keys},
     {"optimizer.params", "adagrad, CPU", Parser::legacy, nullptr, optimizer_params_adagrad_cpu_keys},
     {"optimizer.params", "muon", Parser::legacy, nullptr, optimizer_params_muon_keys},
+};
+
+constexpr Section scheduler_table[] = {
     {"scheduler", "", Parser::legacy, nullptr, scheduler_keys},
     {"scheduler.params", "WarmupLR", Parser::legacy, nullptr, scheduler_params_warmuplr_keys},
     {"scheduler.params", "WarmupDecayLR", Parser::legacy, nullptr, scheduler_params_warmupdecaylr_keys},
@@ -189,7 +141,16 @@ constexpr Section optimizer_table[] = {
 }  // namespace
 
 std::span<const Section> optimizer_sections() {
-  return optimizer_table;
+  static const std::vector<Section> table = [] {
+    std::vector<Section> all{{"optimizer", "", Parser::legacy, nullptr, optimizer_keys}};
+    for (const optimizer::OptimizerSpec* spec : optimizer::optimizer_specs()) {
+      all.push_back({"optimizer.params", spec->variant, Parser::legacy, nullptr, spec->keys});
+    }
+    all.insert(all.end(), std::begin(refused_table), std::end(refused_table));
+    all.insert(all.end(), std::begin(scheduler_table), std::end(scheduler_table));
+    return all;
+  }();
+  return table;
 }
 
 }  // namespace zrt::runtime::configuration

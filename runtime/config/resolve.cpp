@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/keys/text.h"
+#include "optimizer/spec.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -43,7 +44,7 @@ class Resolver {
   Values run() {
     result_.warnings = tree_.warnings;
     result_.problems = tree_.problems;
-    variants_ = {{"optimizer.params", "adam, adamw"}, {"scheduler.params", "none"}};
+    variants_ = {{"optimizer.params", optimizer::optimizer_specs().front()->variant}, {"scheduler.params", "none"}};
     result_.check([&] { variants_["optimizer.params"] = optimizer_variant(); });
     result_.check([&] { variants_["scheduler.params"] = scheduler_variant(); });
     walk(*find_section(""), tree_.document.root);
@@ -63,17 +64,11 @@ class Resolver {
 
   std::string optimizer_variant() const {
     const json* type = tree_.find("optimizer.type");
-    if (type != nullptr && type->is_string() && *type != "auto") {
-      std::string name = type->get<std::string>();
-      std::transform(name.begin(), name.end(), name.begin(),
-                     [](char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c); });
-      if (name == "sgd" || name == "lion" || name == "adafactor") return name;
-      if (name != "adam" && name != "adamw") {
-        refuse(value_at("optimizer.type", *type),
-               "is not supported; legal: Adam, AdamW, SGD, Lion and Adafactor, in any case.");
-      }
-    }
-    return "adam, adamw";
+    if (type == nullptr || !type->is_string() || *type == "auto") return optimizer::optimizer_specs().front()->variant;
+    const optimizer::OptimizerSpec* spec = optimizer::find_optimizer_spec(type->get<std::string>());
+    if (spec != nullptr) return spec->variant;
+    refuse(value_at("optimizer.type", *type),
+           "is not supported; legal: " + optimizer::optimizer_types() + ", in any case.");
   }
 
   std::string scheduler_variant() const {

@@ -71,7 +71,6 @@ void Session::make_ranks(const SessionOptions& options) {
       groups[g] = transport_.make_groups(group.name, partition(group, layout_.dp), options.timeout);
     }
   }
-  const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
   ranks_.resize(groups[0].size());
   std::function<void(const std::string&)> warn;
   if (options.warn) {
@@ -113,7 +112,6 @@ void Session::make_ranks(const SessionOptions& options) {
       member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));
       rank.groups.push_back(member.groups.back().get());
     }
-    rank.optimizer = optimizer;
     rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;

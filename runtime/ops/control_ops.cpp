@@ -17,7 +17,7 @@ bool on_gpu() {
 void prepare_step(const Rank& rank, Control& control) {
   control.next = {control.persistent.progress, {}};
   control.next.decision.seed = control.inputs.seed;
-  rank.optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
+  rank.layout->optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
 }
 
 void throw_fault(const Rank& rank, const Control& control) {

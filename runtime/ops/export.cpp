@@ -10,7 +10,7 @@ namespace {
 void run_snapshot(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
-  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+  const auto kinds = layout.optimizer->states(unit);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
     const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));

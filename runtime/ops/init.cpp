@@ -54,7 +54,7 @@ void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin,
 void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const Layout& layout = *call.rank.layout;
   const bool load = call.op.kind == OpKind::load && call.rank.loads_states;
-  const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+  const auto kinds = layout.optimizer->states(unit);
   for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
     const optimizer::UnitState& kind = kinds[k];
     core::fill_bytes(call.address(*access), 0, layout.bytes(unit, kind));  // zero in every form

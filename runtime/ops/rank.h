@@ -10,7 +10,7 @@
 #include "comm/communicator.h"
 #include "offload/block_file.h"
 #include "offload/paced_link.h"
-#include "optimizer/optimizer.h"
+#include "optimizer/loss_scale.h"
 #include "runtime/program/control.h"
 #include "runtime/program/layout.h"
 
@@ -25,7 +25,6 @@ struct Rank {
   int number = 0;  // within the data-parallel group
   const Layout* layout = nullptr;
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates
-  std::shared_ptr<const optimizer::Optimizer> optimizer;
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   uint64_t seed = 0;

@@ -38,7 +38,7 @@ class UpdatePart {
     part_.grad = enter(call.find(Role::grad), layout.grad);
     part_.grad_type = layout.grad;
     part_.work = call.at(Role::work);
-    const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+    const auto kinds = layout.optimizer->states(unit);
     for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
       const core::Form form = kinds[k].form;
       std::byte* at = call.address(*state);
@@ -57,7 +57,7 @@ class UpdatePart {
 };
 
 uint64_t share_bytes(const OpCall& call) {
-  return call.rank.optimizer->share_bytes(call.unit(0), call.op.round);
+  return call.rank.layout->optimizer->share_bytes(call.unit(0), call.op.round);
 }
 
 std::byte* own_share(const OpCall& call) {
@@ -76,7 +76,7 @@ void run_norm(const OpCall& call) {
 // Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
 void run_sum(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.optimizer->sum(call.op.round, decision, *UpdatePart(call, Extent::shard), own_share(call));
+  call.rank.layout->optimizer->sum(call.op.round, decision, *UpdatePart(call, Extent::shard), own_share(call));
 }
 
 void run_share_sums(const OpCall& call) {
@@ -87,12 +87,12 @@ void run_share_sums(const OpCall& call) {
 void run_fold(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
   const UpdatePart part(call, call.rank.layout->zero.states);
-  call.rank.optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
+  call.rank.layout->optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
 }
 
 void run_update(const OpCall& call) {
   const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.optimizer->update(decision, *UpdatePart(call, call.rank.layout->zero.states));
+  call.rank.layout->optimizer->update(decision, *UpdatePart(call, call.rank.layout->zero.states));
 }
 
 core::DType type_of(Role role, const Layout& layout) {

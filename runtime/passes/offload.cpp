@@ -30,7 +30,7 @@ LaneKind lane_between(Tier from, Tier to) {
 
 Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state)
     : set_(set), layout_(layout), control_(state.control), decided_(state.decided()) {
-  const bool rounds = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
+  const bool rounds = layout.optimizer->rounds() > 0;
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     const UnitHomes homes = layout.placement.homes(u);

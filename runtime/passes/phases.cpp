@@ -87,7 +87,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
     };
     const int64_t piece = layout.piece(unit, 0).count;
     copy(state.logical(u), "weights", layout.logical_form(), piece);
-    const auto kinds = optimizer::unit_states(layout.optimizer, unit);
+    const auto kinds = layout.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       copy(state.states[u][k], kinds[k].kind, kinds[k].form, kinds[k].sharded ? piece : kinds[k].elements);
     }

@@ -29,7 +29,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
     if (layout.has_master()) {
       state.master[u] = add("master", Category::master, Life::carried, layout.zero.states, core::DType::f32);
     }
-    for (const optimizer::UnitState& kind : optimizer::unit_states(layout.optimizer, unit)) {
+    for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       state.states[u].push_back(add_bytes(kind.kind, kind.category, Life::carried, layout.bytes(unit, kind)));
     }
   }

@@ -14,7 +14,7 @@ class UpdatePass {
       : segment_(segment), set_(set), layout_(layout), state_(state), unit_(u) {}
 
   void emit() {
-    const auto optimizer = optimizer::make_optimizer(layout_.optimizer);
+    const auto optimizer = layout_.optimizer;
     const optimizer::Unit& unit = layout_.units.units[unit_];
     const uint64_t work_bytes = optimizer->work_bytes(unit);
     const BufferId work =

@@ -27,7 +27,7 @@ class AsReady : public UpdateTiming {
  public:
   AsReady(ProgramSet& set, const Layout& layout, const StateBuffers& state)
       : set_(set), layout_(layout), state_(state) {
-    if (optimizer::make_optimizer(layout.optimizer)->rounds() == 0) return;
+    if (layout.optimizer->rounds() == 0) return;
     throw core::ConfigError(
         "memory.update_when is \"as_ready\", but this optimizer needs the norm of the whole gradient before it updates "
         "anything. Set memory.update_when to \"after_norm\", or choose another optimizer.");

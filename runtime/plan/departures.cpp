@@ -31,7 +31,7 @@ class Prices {
   Leaving optimizer(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     uint64_t bytes = layout_.has_master() ? as_bytes(layout_.extent(unit, layout_.zero.states), core::DType::f32) : 0;
-    for (const optimizer::UnitState& kind : optimizer::unit_states(layout_.optimizer, unit)) {
+    for (const optimizer::UnitState& kind : layout_.optimizer->states(unit)) {
       bytes += layout_.bytes(unit, kind);
     }
     const int64_t updated = layout_.extent(unit, layout_.zero.states);
@@ -135,7 +135,7 @@ class PlacementSearch {
         case What::optimizer: {
           UnitHomes& homes = placement.units[leaving.index];
           if (layout.has_master()) homes.master = tier;
-          const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[leaving.index]).size();
+          const auto kinds = layout.optimizer->states(layout.units.units[leaving.index]).size();
           homes.states.assign(kinds, tier);
           break;
         }

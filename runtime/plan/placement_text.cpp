@@ -102,7 +102,7 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
   std::vector<std::string> all;                 // of all units, in the order of their first
   for (const optimizer::Unit& unit : layout.units.units) {
     auto& names = kinds.emplace_back();
-    for (const auto& kind : optimizer::unit_states(layout.optimizer, unit)) {
+    for (const auto& kind : layout.optimizer->states(unit)) {
       names.push_back(kind.kind);
       if (std::find(all.begin(), all.end(), kind.kind) == all.end()) all.push_back(kind.kind);
     }

@@ -57,7 +57,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   Layout layout;
   layout.model = &model;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
-  layout.optimizer = config.optimizer.params;
+  layout.optimizer = config.optimizer.algorithm;
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.compute = config.precision.compute;
@@ -73,7 +73,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
                    config.zero.mics_shard_size > 0};
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
-  const optimizer::Cut cut{layout.dp, layout.shards(), optimizer::alignment_of(layout.optimizer)};
+  const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);

@@ -32,7 +32,7 @@ struct Layout : RunSettings, Decisions {
   int64_t piece_offset(const optimizer::Unit& unit, int rank, size_t source) const {
     optimizer::Extent held = zero.states;
     if (source == 0 && !has_master()) held = weights(unit);
-    if (source > 0 && !optimizer::unit_states(optimizer, unit)[source - 1].sharded) return 0;
+    if (source > 0 && !optimizer->states(unit)[source - 1].sharded) return 0;
     return piece(unit, rank).begin - (held == optimizer::Extent::full ? 0 : shard_of(rank) * unit.shard);
   }
   bool has_master() const { return compute != core::DType::f32 && master; }

@@ -18,7 +18,7 @@ using optimizer::Unit;
 std::set<std::string> kinds_of(const Layout& layout) {
   std::set<std::string> kinds;
   for (const Unit& unit : layout.units.units) {
-    for (const auto& state : optimizer::unit_states(layout.optimizer, unit)) kinds.insert(state.kind);
+    for (const auto& state : layout.optimizer->states(unit)) kinds.insert(state.kind);
   }
   return kinds;
 }
@@ -112,7 +112,7 @@ class Application {
     if (names("weight")) to(homes.weight);
     if (names("grad")) to(homes.grad);
     if (names("master") && layout_.has_master()) to(homes.master);
-    const auto states = optimizer::unit_states(layout_.optimizer, unit);
+    const auto states = layout_.optimizer->states(unit);
     homes.states.resize(states.size(), core::Tier::device);
     for (size_t kind = 0; kind < states.size(); ++kind) {
       if (names("moments") || names(states[kind].kind)) to(homes.states[kind]);
@@ -164,7 +164,7 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
 
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
   // Sums that ranks share are the device's.
-  const bool shares = optimizer::make_optimizer(layout.optimizer)->rounds() > 0;
+  const bool shares = layout.optimizer->rounds() > 0;
   for (UnitHomes& homes : placement.units) {
     const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
                                                              [](core::Tier t) { return t != core::Tier::device; });

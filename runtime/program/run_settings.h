@@ -5,7 +5,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
-#include "optimizer/state.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/zero.h"
 
 namespace zrt::runtime {
@@ -21,7 +21,7 @@ struct Grouping {
 
 struct RunSettings {
   optimizer::ZeroStrategy zero{};
-  optimizer::OptimizerParams optimizer;
+  optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{});
   core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
   int dp = 1;
   Grouping groups;

@@ -21,7 +21,7 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
   const optimizer::Unit& u = layout.units.units[unit];
   const int rank = session_.first_local() + static_cast<int>(local);
   Run run;
-  run.form = source == 0 ? layout.logical_form() : optimizer::unit_states(layout.optimizer, u)[source - 1].form;
+  run.form = source == 0 ? layout.logical_form() : layout.optimizer->states(u)[source - 1].form;
   const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
   if (buffer.tier == core::Tier::nvme) {
     run.read = [file, offset = buffer.offset, bytes = buffer.padded(), skip](
@@ -78,7 +78,7 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
   const Layout& layout = session_.layout();
   const int rank = session_.first_local() + static_cast<int>(local);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
-    const auto kinds = optimizer::unit_states(layout.optimizer, layout.units.units[u]);
+    const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const Run part = place(local, u, k + 1, file);
       if (kinds[k].sharded) {

@@ -98,7 +98,7 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
       require_tensor(&reader.weights(), reader, place.param->name, place.param->shape);
     }
     if (!states) continue;
-    for (const optimizer::UnitState& kind : optimizer::unit_states(layout.optimizer, unit)) {
+    for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         require_tensor(reader.states(), reader, state_name(kind.kind, tensor.param->param->name), tensor.shape);
       }

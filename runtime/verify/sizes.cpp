@@ -18,7 +18,7 @@ using models::Mode;
 class SizeChecker {
  public:
   SizeChecker(const ProgramSet& set, const Program& program, const Layout& layout)
-      : set_(set), program_(program), layout_(layout), optimizer_(optimizer::make_optimizer(layout.optimizer)) {}
+      : set_(set), program_(program), layout_(layout), optimizer_(layout.optimizer) {}
 
   void check() {
     for (OpId id = 0; id < program_.ops.size(); ++id) {
@@ -109,7 +109,7 @@ class SizeChecker {
       case Role::master:
         return unit_bytes(u, layout_.zero.states, core::DType::f32);
       case Role::state: {
-        const auto kinds = optimizer::unit_states(layout_.optimizer, layout_.units.units[u]);
+        const auto kinds = layout_.optimizer->states(layout_.units.units[u]);
         if (nth >= kinds.size()) return std::nullopt;
         return layout_.bytes(layout_.units.units[u], kinds[nth]);
       }

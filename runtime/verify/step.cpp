@@ -18,7 +18,7 @@ class StepChecker {
   StepChecker(const Program& program, const Layout& layout)
       : program_(program),
         layout_(layout),
-        exchanges_(3 * optimizer::make_optimizer(layout.optimizer)->rounds()),
+        exchanges_(3 * layout.optimizer->rounds()),
         units_(layout.units.units.size()),
         runs_(layout.model->blocks.size() * layout.microbatches),
         batches_(layout.microbatches) {}

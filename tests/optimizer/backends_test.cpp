@@ -89,9 +89,9 @@ struct Subject {
   bool copy;  // of the weights
   static constexpr int ranks = 2;
 
-  Subject(const OptimizerParams& of, const std::vector<std::vector<int64_t>>& shapes, DType grad, DType weight,
+  Subject(const OptimizerPtr& of, const std::vector<std::vector<int64_t>>& shapes, DType grad, DType weight,
           bool copies)
-      : optimizer(make_optimizer(of)), grad_type(grad), weight_type(weight), copy(copies) {
+      : optimizer(of), grad_type(grad), weight_type(weight), copy(copies) {
     for (const auto& shape : shapes) params.push_back({"p" + std::to_string(params.size()), shape, {}, 0});
     for (const models::Param& param : params) {
       unit.params.push_back({&param, unit.elements, 0});
@@ -200,13 +200,13 @@ float extreme(uint32_t tensor, uint64_t i) {
   return std::bit_cast<float>(core::random_word({.seed = 5, .tensor = tensor}, i));
 }
 
-std::vector<OptimizerParams> element_wise_optimizers() {
-  return {AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true},
-          AdamParams{0.9f, 0.999f, 1e-8f, 0.01f, false, false},
-          SgdParams{0, 0, 0.01f},
-          SgdParams{0.9f, 0.1f, 0.01f},
-          SgdParams{0.9f, 0, 0.01f, true},
-          LionParams{0.9f, 0.99f, 0.1f}};
+std::vector<OptimizerPtr> element_wise_optimizers() {
+  return {make_optimizer(AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true}),
+          make_optimizer(AdamParams{0.9f, 0.999f, 1e-8f, 0.01f, false, false}),
+          make_optimizer(SgdParams{0, 0, 0.01f}),
+          make_optimizer(SgdParams{0.9f, 0.1f, 0.01f}),
+          make_optimizer(SgdParams{0.9f, 0, 0.01f, true}),
+          make_optimizer(LionParams{0.9f, 0.99f, 0.1f})};
 }
 
 void compare(const Subject& subject, float (*value)(uint32_t tensor, uint64_t i)) {
@@ -232,7 +232,7 @@ void each_type(const Body& body) {
 }
 
 TEST_CASE("element-wise optimizers give the host's bits at every device, for all types, counts and values") {
-  for (const OptimizerParams& optimizer : element_wise_optimizers()) {
+  for (const OptimizerPtr& optimizer : element_wise_optimizers()) {
     for (int64_t count : {64, 192, 64 * 37}) {
       each_type([&](DType grad, DType weight, bool copy) {
         CAPTURE(optimizer.index(), count);
@@ -248,18 +248,19 @@ TEST_CASE("Adafactor gives the host's bits at every device, for all types and sh
   momentum.momentum = true, momentum.beta1 = 0.9, momentum.weight_decay = 0.01, momentum.relative_step = false;
   AdafactorParams plain;
   plain.scale_parameter = false;
-  for (const OptimizerParams& optimizer : {OptimizerParams{AdafactorParams{}}, {momentum}, {plain}}) {
+  for (const OptimizerPtr& optimizer :
+       {make_optimizer(AdafactorParams{}), make_optimizer(momentum), make_optimizer(plain)}) {
     each_type([&](DType grad, DType weight, bool copy) {
-      CAPTURE(std::get<AdafactorParams>(optimizer).momentum);
+      CAPTURE(find_params<AdafactorParams>(optimizer)->momentum);
       compare({optimizer, {{7, 130}, {65}, {3, 5, 9}, {1, 70}, {700, 1}, {5}, {130, 300}}, grad, weight, copy}, usual);
     });
   }
 }
 
 TEST_CASE("a skipped step changes nothing, whatever the gradients are") {
-  std::vector<OptimizerParams> optimizers = element_wise_optimizers();
-  optimizers.push_back(AdafactorParams{});
-  for (const OptimizerParams& optimizer : optimizers) {
+  std::vector<OptimizerPtr> optimizers = element_wise_optimizers();
+  optimizers.push_back(make_optimizer(AdafactorParams{}));
+  for (const OptimizerPtr& optimizer : optimizers) {
     const Subject subject(optimizer, {{7, 130}, {65}}, DType::bf16, DType::bf16, true);
     Arrays arrays = subject.start(usual);
     Progress progress;

@@ -46,7 +46,7 @@ struct Subject {
     for (int64_t n : {int64_t{5000}, int64_t{70}, 3 * block}) {
       tensors.push_back({"p" + std::to_string(tensors.size()), {n}, {}, 0});
     }
-    const int64_t alignment = alignment_of(params);
+    const int64_t alignment = make_optimizer(params)->alignment();
     uint32_t number = 7;
     for (const models::Param& param : tensors) {
       unit.params.push_back({&param, unit.elements, number++});
@@ -112,7 +112,7 @@ struct Subject {
   void reference(State& s) const {
     const Decision& d = s.decision[0];
     for (const UnitParam& place : unit.params) {
-      const int64_t alignment = alignment_of(params);
+      const int64_t alignment = make_optimizer(params)->alignment();
       const int64_t n = (place.param->elements() + alignment - 1) / alignment * alignment;
       const auto at = static_cast<size_t>(place.offset);
       std::vector<float> w(static_cast<size_t>(n)), m = w, v = w;
@@ -186,7 +186,7 @@ TEST_CASE("any split into shards and any number of threads follow the documented
   for (const Subject& subject : subjects()) {
     CAPTURE(static_cast<int>(subject.params.moments), subject.master);
     State expected = subject.start();
-    const int64_t unit = alignment_of(subject.params);
+    const int64_t unit = make_optimizer(subject.params)->alignment();
     std::vector<State> split;
     const std::vector<int64_t> shards{unit, 3 * unit, subject.unit.elements};
     for (size_t i = 0; i < shards.size(); ++i) split.push_back(expected);

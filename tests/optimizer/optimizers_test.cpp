@@ -44,8 +44,8 @@ struct Run {
   std::vector<std::vector<test::Visible<float>>> states;  // [rank][kind], whole
   Progress progress;
 
-  Run(const OptimizerParams& params, const std::vector<models::Param>& of, int on, bool sharded)
-      : optimizer(make_optimizer(params)), unit(make_unit(of, on)), ranks(on), sharded_update(sharded) {
+  Run(const OptimizerPtr& params, const std::vector<models::Param>& of, int on, bool sharded)
+      : optimizer(params), unit(make_unit(of, on)), ranks(on), sharded_update(sharded) {
     kinds = optimizer->states(unit);
     master.resize(static_cast<size_t>(unit.elements));
     states.resize(static_cast<size_t>(ranks));
@@ -111,15 +111,16 @@ struct Run {
   }
 };
 
-OptimizerParams params_of(const json& golden) {
+OptimizerPtr params_of(const json& golden) {
   const json& p = golden["params"];
   const auto real = [&](const char* key, double fallback) { return p.value(key, fallback); };
   const auto small = [&](const char* key, double fallback) { return static_cast<float>(p.value(key, fallback)); };
   if (golden["optimizer"] == "sgd") {
-    return SgdParams{small("momentum", 0), small("dampening", 0), small("weight_decay", 0), p.value("nesterov", false)};
+    return make_optimizer(
+        SgdParams{small("momentum", 0), small("dampening", 0), small("weight_decay", 0), p.value("nesterov", false)});
   }
   if (golden["optimizer"] == "lion") {
-    return LionParams{p["betas"][0].get<float>(), p["betas"][1].get<float>(), small("weight_decay", 0)};
+    return make_optimizer(LionParams{p["betas"][0].get<float>(), p["betas"][1].get<float>(), small("weight_decay", 0)});
   }
   AdafactorParams a;
   if (p.contains("eps")) a.eps1 = p["eps"][0], a.eps2 = p["eps"][1];
@@ -131,11 +132,11 @@ OptimizerParams params_of(const json& golden) {
   a.scale_parameter = p.value("scale_parameter", true);
   a.relative_step = p.value("relative_step", true);
   a.warmup_init = p.value("warmup_init", false);
-  return a;
+  return make_optimizer(a);
 }
 
-std::vector<OptimizerParams> all_optimizers() {
-  std::vector<OptimizerParams> all{AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true}};
+std::vector<OptimizerPtr> all_optimizers() {
+  std::vector<OptimizerPtr> all{make_optimizer(AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true})};
   for (const json& golden : goldens()["cases"]) all.push_back(params_of(golden));
   return all;
 }
@@ -166,7 +167,7 @@ TEST_CASE("trajectories are those of PyTorch's SGD, Hugging Face's Adafactor and
 
 TEST_CASE("ranks, shards and whole updates give the same bits for every optimizer") {
   const auto params = make_params({{7, 130}, {65}, {3, 5, 9}, {1, 70}, {300, 1}, {5}});
-  for (const OptimizerParams& optimizer : all_optimizers()) {
+  for (const OptimizerPtr& optimizer : all_optimizers()) {
     std::vector<float> reference;
     CAPTURE(optimizer.index());
     for (int ranks : {1, 2, 3, 5}) {
@@ -212,9 +213,9 @@ TEST_CASE("ranks, shards and whole updates give the same bits for every optimize
 TEST_CASE("states have the names, shapes and sizes of PyTorch and Hugging Face") {
   const auto params = make_params({{7, 130}, {65}, {3, 5, 9}});
   const Unit unit = make_unit(params, 4);
-  const auto kinds = [&](const OptimizerParams& optimizer) {
+  const auto kinds = [&](const OptimizerPtr& optimizer) {
     std::set<std::string> names;
-    for (const UnitState& state : unit_states(optimizer, unit)) {
+    for (const UnitState& state : optimizer->states(unit)) {
       names.insert(state.kind + (state.sharded ? "/" : "") + " " + std::to_string(state.elements));
       // Tensors lie behind each other and inside.
       int64_t end = 0;
@@ -230,26 +231,26 @@ TEST_CASE("states have the names, shapes and sizes of PyTorch and Hugging Face")
   };
   using Names = std::set<std::string>;
   const std::string whole = std::to_string(unit.elements);
-  CHECK(kinds(AdamParams{}) == Names{"exp_avg/ " + whole, "exp_avg_sq/ " + whole});
-  CHECK(kinds(SgdParams{}).empty());
-  CHECK(kinds(SgdParams{.momentum = 0.9f}) == Names{"momentum_buffer/ " + whole});
-  CHECK(kinds(LionParams{}) == Names{"exp_avg/ " + whole});
+  CHECK(kinds(make_optimizer(AdamParams{})) == Names{"exp_avg/ " + whole, "exp_avg_sq/ " + whole});
+  CHECK(kinds(make_optimizer(SgdParams{})).empty());
+  CHECK(kinds(make_optimizer(SgdParams{.momentum = 0.9f})) == Names{"momentum_buffer/ " + whole});
+  CHECK(kinds(make_optimizer(LionParams{})) == Names{"exp_avg/ " + whole});
   const Names statistics{"exp_avg_sq_row " + std::to_string(7 + 3 * 5), "exp_avg_sq_col " + std::to_string(130 + 3 * 9),
                          "exp_avg_sq 65"};
-  CHECK(kinds(AdafactorParams{}) == statistics);
+  CHECK(kinds(make_optimizer(AdafactorParams{})) == statistics);
   AdafactorParams momentum;
   momentum.momentum = true;
   Names with_momentum = statistics;
   with_momentum.insert("exp_avg/ " + whole);
-  CHECK(kinds(momentum) == with_momentum);
-  const auto states = unit_states(AdafactorParams{}, unit);
+  CHECK(kinds(make_optimizer(momentum)) == with_momentum);
+  const auto states = make_optimizer(AdafactorParams{})->states(unit);
   CHECK(states[0].tensors[1].shape == std::vector<int64_t>{3, 5});
   CHECK(states[1].tensors[1].shape == std::vector<int64_t>{3, 9});
 }
 
 TEST_CASE("Adafactor refuses a matrix whose rows are too long for exact sums") {
   const auto params = make_params({{2, (int64_t{1} << 24) + 1}});
-  CHECK_THROWS_WITH(unit_states(AdafactorParams{}, make_unit(params, 1)),
+  CHECK_THROWS_WITH(make_optimizer(AdafactorParams{})->states(make_unit(params, 1)),
                     Catch::Contains("p0") && Catch::Contains("16777216"));
 }
 

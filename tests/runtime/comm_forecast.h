@@ -19,7 +19,7 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
                                   const runtime::Layout& layout) {
   using runtime::OpKind, runtime::GroupKind;
   CommForecast forecast;
-  const auto optimizer = optimizer::make_optimizer(layout.optimizer);
+  const auto optimizer = layout.optimizer;
   for_each_execution(program, ~0u, [&](runtime::OpId id, uint32_t) {
     const runtime::Op& op = program.ops[id];
     const auto others = static_cast<uint64_t>(set.group(op).size - 1);

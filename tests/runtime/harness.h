@@ -32,7 +32,7 @@ struct Setting {
   int steps = 5, threads = 1;
   uint64_t stress_seed = 0;
   uint64_t seed = 7;
-  optimizer::OptimizerParams optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
+  optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true});
   bool eval = false;
   optimizer::LossScaleParams loss_scale;
   double clip = 1;
@@ -71,7 +71,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.device = test::test_device();
   layout.dp = s.ranks;
   layout.groups = s.groups;
-  const optimizer::Cut cut{s.ranks, layout.shards(), optimizer::alignment_of(s.optimizer)};
+  const optimizer::Cut cut{s.ranks, layout.shards(), s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX});
   layout.compute = s.compute;
   layout.fp8 = s.fp8;

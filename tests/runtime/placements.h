@@ -12,7 +12,7 @@ namespace zrt::testing {
 using Placing = std::function<runtime::Placement(const runtime::Layout&)>;
 
 inline size_t kinds_of(const runtime::Layout& layout, size_t unit) {
-  return optimizer::unit_states(layout.optimizer, layout.units.units[unit]).size();
+  return layout.optimizer->states(layout.units.units[unit]).size();
 }
 
 // Every unit with these homes; all kinds of the optimizer's states with one.

@@ -71,7 +71,7 @@ inline const Subjects& subjects() {
       s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.overlap = overlap, s.ranks = ranks;
       s.persistence = persistence;
       if (made.size() % 3 == 1) s.compute = core::DType::bf16;
-      if (made.size() % 4 == 2) s.optimizer = optimizer::AdafactorParams{};
+      if (made.size() % 4 == 2) s.optimizer = make_optimizer(optimizer::AdafactorParams{});
       made.push_back(make_subject(s, tied, groups));
     };
     add(0, 3, 3, false, true);

@@ -12,7 +12,7 @@ using zrt::optimizer::WarmupType;
 namespace {
 
 zrt::optimizer::AdamParams adam_of(const Config& config) {
-  return std::get<zrt::optimizer::AdamParams>(config.optimizer.params);
+  return *zrt::optimizer::find_params<zrt::optimizer::AdamParams>(config.optimizer.algorithm);
 }
 
 }  // namespace
@@ -305,16 +305,17 @@ TEST_CASE("every optimizer carries its parameters, with defaults") {
   using namespace zrt::optimizer;
   const auto sgd = optimizer("SGD", R"("lr": 0.5, "momentum": 0.9, "nesterov": true, "weight_decay": 0.1)");
   CHECK(sgd.lr == 0.5);
-  CHECK(std::get<SgdParams>(sgd.params).momentum == 0.9f);
-  CHECK(std::get<SgdParams>(sgd.params).nesterov);
-  CHECK(std::get<SgdParams>(sgd.params).weight_decay == 0.1f);
-  CHECK(std::get<SgdParams>(optimizer("sgd", R"("momentum": 0.5, "dampening": 0.25)").params).dampening == 0.25f);
+  CHECK(find_params<SgdParams>(sgd.algorithm)->momentum == 0.9f);
+  CHECK(find_params<SgdParams>(sgd.algorithm)->nesterov);
+  CHECK(find_params<SgdParams>(sgd.algorithm)->weight_decay == 0.1f);
+  CHECK(find_params<SgdParams>(optimizer("sgd", R"("momentum": 0.5, "dampening": 0.25)").algorithm)->dampening ==
+        0.25f);
   const auto lion = optimizer("Lion", R"("betas": [0.95, 0.98])");
   CHECK(lion.lr == 1e-3);
-  CHECK(std::get<LionParams>(lion.params).beta2 == 0.98f);
+  CHECK(find_params<LionParams>(lion.algorithm)->beta2 == 0.98f);
   const auto adafactor = optimizer("Adafactor", "");
   CHECK(adafactor.lr == 0);
-  const auto defaults = std::get<AdafactorParams>(adafactor.params);
+  const AdafactorParams defaults = *find_params<AdafactorParams>(adafactor.algorithm);
   CHECK(defaults.relative_step);
   CHECK(defaults.scale_parameter);
   CHECK(!defaults.momentum);
@@ -324,9 +325,9 @@ TEST_CASE("every optimizer carries its parameters, with defaults") {
   CHECK(defaults.decay_rate == -0.8);
   const auto fixed = optimizer("adafactor", R"("lr": 1e-3, "relative_step": false, "beta1": 0.9, "eps": [1e-8, 0.1])");
   CHECK(fixed.lr == 1e-3);
-  CHECK(std::get<AdafactorParams>(fixed.params).momentum);
-  CHECK(std::get<AdafactorParams>(fixed.params).beta1 == 0.9);
-  CHECK(std::get<AdafactorParams>(fixed.params).eps2 == 0.1);
+  CHECK(find_params<AdafactorParams>(fixed.algorithm)->momentum);
+  CHECK(find_params<AdafactorParams>(fixed.algorithm)->beta1 == 0.9);
+  CHECK(find_params<AdafactorParams>(fixed.algorithm)->eps2 == 0.1);
 }
 
 TEST_CASE("one cycle and the range test carry DeepSpeed's parameters") {

@@ -25,7 +25,7 @@ constexpr Forms all_forms[] = {{Moments::bf16, true, core::DType::bf16},  {Momen
 
 Setting setting(const Forms& forms, int ranks, int stage) {
   Setting s;
-  s.optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, forms.moments};
+  s.optimizer = make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, forms.moments});
   s.master = forms.master, s.compute = forms.compute;
   s.ranks = ranks, s.stage = stage, s.steps = 3;
   s.loss_scale.initial = forms.compute == core::DType::f16 ? 128 : 1;

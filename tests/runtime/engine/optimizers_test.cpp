@@ -13,27 +13,27 @@ namespace zrt::optimizers_test {
 using namespace zrt;
 using namespace zrt::testing;
 using core::Category;
-using optimizer::OptimizerParams;
+using optimizer::OptimizerPtr;
 using runtime::OpKind;
 
 namespace {
 
-OptimizerParams adafactor(bool momentum, bool relative) {
+OptimizerPtr adafactor(bool momentum, bool relative) {
   optimizer::AdafactorParams params;
   params.momentum = momentum;
   params.beta1 = 0.9;
   params.relative_step = params.scale_parameter = relative;
   params.weight_decay = 0.01;
-  return params;
+  return make_optimizer(params);
 }
 
-std::vector<OptimizerParams> optimizers() {
-  return {optimizer::SgdParams{}, optimizer::SgdParams{0.9f, 0, 0.01f, true}, optimizer::LionParams{0.9f, 0.99f, 0.1f},
-          adafactor(false, true), adafactor(true, false)};
+std::vector<OptimizerPtr> optimizers() {
+  return {make_optimizer(optimizer::SgdParams{}), make_optimizer(optimizer::SgdParams{0.9f, 0, 0.01f, true}),
+          make_optimizer(optimizer::LionParams{0.9f, 0.99f, 0.1f}), adafactor(false, true), adafactor(true, false)};
 }
 
 // One bit of `choice` for each thing that must not show.
-Setting setting(const OptimizerParams& optimizer, core::DType type, int ranks, uint32_t accumulation, int stage,
+Setting setting(const OptimizerPtr& optimizer, core::DType type, int ranks, uint32_t accumulation, int stage,
                 unsigned choice) {
   Setting s;
   s.optimizer = optimizer, s.compute = type, s.ranks = ranks, s.stage = stage;
@@ -54,7 +54,7 @@ models::Model model_of(bool tied) {
 
 TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any optimizer") {
   unsigned group = 0;
-  for (const OptimizerParams& optimizer : optimizers()) {
+  for (const OptimizerPtr& optimizer : optimizers()) {
     for (int ranks : {1, 2, 3}) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         for (uint32_t accumulation : {1u, 2u}) {
@@ -80,7 +80,7 @@ TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any opt
 
 TEST_CASE("every optimizer trains: it moves the weights, and each in its own way") {
   std::vector<std::string> states;
-  for (const OptimizerParams& optimizer : optimizers()) {
+  for (const OptimizerPtr& optimizer : optimizers()) {
     Setting s = setting(optimizer, core::DType::f32, 2, 1, 3, 1);
     states.push_back(run(model_of(false), s).state);
   }
@@ -89,8 +89,8 @@ TEST_CASE("every optimizer trains: it moves the weights, and each in its own way
 }
 
 TEST_CASE("accumulation and ranks agree in fp32 under every optimizer but Lion, whose signs jump") {
-  for (const OptimizerParams& optimizer : optimizers()) {
-    if (std::holds_alternative<optimizer::LionParams>(optimizer)) continue;
+  for (const OptimizerPtr& optimizer : optimizers()) {
+    if (optimizer::find_params<optimizer::LionParams>(optimizer)) continue;
     const models::Model model = model_of(false);
     Setting s = setting(optimizer, core::DType::f32, 1, 4, 0, 0);
     s.steps = 10;
@@ -106,7 +106,7 @@ TEST_CASE("states take the bytes per parameter that the optimizer declares, divi
   for (int ranks : {1, 2, 4}) {
     for (int stage = 0; stage < 4; ++stage) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
-        const auto bytes = [&](const OptimizerParams& optimizer, Category category) {
+        const auto bytes = [&](const OptimizerPtr& optimizer, Category category) {
           Setting s = setting(optimizer, type, ranks, 1, stage, 0);
           const auto plan = runtime::compile(make_layout(model, s), {"init", "step", "export"}).plan;
           return plan.device().model_states[static_cast<size_t>(category)];
@@ -118,15 +118,15 @@ TEST_CASE("states take the bytes per parameter that the optimizer declares, divi
         const uint64_t share = stage == 0 ? padded : padded / static_cast<uint64_t>(ranks);
         CAPTURE(ranks, stage, core::dtype_name(type));
         const uint64_t master = type == core::DType::f32 ? 0 : 4 * share;
-        for (const OptimizerParams& optimizer : optimizers()) CHECK(bytes(optimizer, Category::master) == master);
-        CHECK(bytes(optimizer::SgdParams{}, Category::moment1) == 0);
-        CHECK(bytes(optimizer::SgdParams{}, Category::moment2) == 0);
-        CHECK(bytes(optimizer::SgdParams{0.9f}, Category::moment1) == 4 * share);
-        CHECK(bytes(optimizer::SgdParams{0.9f}, Category::moment2) == 0);
-        CHECK(bytes(optimizer::LionParams{}, Category::moment1) == 4 * share);
-        CHECK(bytes(optimizer::LionParams{}, Category::moment2) == 0);
-        CHECK(bytes(optimizer::AdamParams{}, Category::moment1) == 4 * share);
-        CHECK(bytes(optimizer::AdamParams{}, Category::moment2) == 4 * share);
+        for (const OptimizerPtr& optimizer : optimizers()) CHECK(bytes(optimizer, Category::master) == master);
+        CHECK(bytes(make_optimizer(optimizer::SgdParams{}), Category::moment1) == 0);
+        CHECK(bytes(make_optimizer(optimizer::SgdParams{}), Category::moment2) == 0);
+        CHECK(bytes(make_optimizer(optimizer::SgdParams{0.9f}), Category::moment1) == 4 * share);
+        CHECK(bytes(make_optimizer(optimizer::SgdParams{0.9f}), Category::moment2) == 0);
+        CHECK(bytes(make_optimizer(optimizer::LionParams{}), Category::moment1) == 4 * share);
+        CHECK(bytes(make_optimizer(optimizer::LionParams{}), Category::moment2) == 0);
+        CHECK(bytes(make_optimizer(optimizer::AdamParams{}), Category::moment1) == 4 * share);
+        CHECK(bytes(make_optimizer(optimizer::AdamParams{}), Category::moment2) == 4 * share);
         // Rows and columns of embedding, head and five weights, and five biases; every rank holds all of them.
         const uint64_t statistics = 4 * (2 * (40 + 24) + 5 * (24 + 24) + 5 * 24);
         CHECK(bytes(adafactor(false, true), Category::moment1) == 0);

@@ -15,7 +15,7 @@ namespace zrt::skipped_steps_test {
 
 using namespace zrt;
 using namespace zrt::testing;
-using optimizer::OptimizerParams;
+using optimizer::OptimizerPtr;
 
 namespace {
 
@@ -63,8 +63,9 @@ struct Steps {
   runtime::Control& control(int rank) { return session->executor(rank).control(); }
 };
 
-std::vector<OptimizerParams> optimizers() {
-  return {optimizer::AdamParams{}, optimizer::SgdParams{0.9f}, optimizer::LionParams{}, optimizer::AdafactorParams{}};
+std::vector<OptimizerPtr> optimizers() {
+  return {make_optimizer(optimizer::AdamParams{}), make_optimizer(optimizer::SgdParams{0.9f}),
+          make_optimizer(optimizer::LionParams{}), make_optimizer(optimizer::AdafactorParams{})};
 }
 
 }  // namespace
@@ -74,7 +75,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
   for (float bad : {not_a_number, std::numeric_limits<float>::infinity()}) {
     for (int stage = 0; stage < 4; ++stage) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
-        for (const OptimizerParams& optimizer : optimizers()) {
+        for (const OptimizerPtr& optimizer : optimizers()) {
           if (left_to_processor(number++)) continue;
           const int ranks = 3;
           const models::Model model = with_bad_gradient(ranks, bad, [](uint32_t step) { return step == 1; });
@@ -107,7 +108,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
 
 TEST_CASE("training goes on after a skipped step as if it had not been, but for its batch") {
   // Steps 0 and 2 of a run whose step 1 is skipped are the steps of a run that never saw the batch of step 1.
-  for (const OptimizerParams& optimizer : optimizers()) {
+  for (const OptimizerPtr& optimizer : optimizers()) {
     Setting s;
     s.ranks = 2, s.stage = 2, s.optimizer = optimizer;
     const models::Model bad = with_bad_gradient(2, not_a_number, [](uint32_t step) { return step == 1; });

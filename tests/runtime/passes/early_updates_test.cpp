@@ -86,8 +86,9 @@ TEST_CASE("updates as soon as gradients are there leave the bits of updates behi
 }
 
 TEST_CASE("optimizers without sums over ranks, a static loss scale and shared units keep their bits") {
-  const std::vector<optimizer::OptimizerParams> optimizers{optimizer::AdamParams{}, optimizer::SgdParams{0.9f},
-                                                           optimizer::LionParams{}};
+  const std::vector<optimizer::OptimizerPtr> optimizers{make_optimizer(optimizer::AdamParams{}),
+                                                        make_optimizer(optimizer::SgdParams{0.9f}),
+                                                        make_optimizer(optimizer::LionParams{})};
   for (const auto& optimizer : optimizers) {
     for (int stage = 0; stage < 4; ++stage) {
       Setting s = early();
@@ -173,7 +174,7 @@ TEST_CASE("a gradient that is not finite ends the run: weights had been updated,
 TEST_CASE("what needs the norm before updates is refused") {
   const models::Model model = make_toy(3, 12, 17, 5, false, false);
   Setting s = early();
-  s.optimizer = optimizer::AdafactorParams{};
+  s.optimizer = make_optimizer(optimizer::AdafactorParams{});
   CHECK_THROWS_AS(run(model, s), core::ConfigError);
   s = early();
   s.clip = 1;

@@ -117,7 +117,7 @@ TEST_CASE("planned communication is what the counters of a run find") {
     testing::Setting s;
     s.ranks = c.ranks, s.stage = c.stage, s.accumulation = c.accumulation, s.reduce_every = c.every;
     s.unit_elements = 100, s.bucket = 250, s.steps = 3, s.compute = core::DType::bf16;
-    if (c.adafactor) s.optimizer = optimizer::AdafactorParams{};
+    if (c.adafactor) s.optimizer = make_optimizer(optimizer::AdafactorParams{});
     Layout layout = testing::make_layout(model, s);
     layout.groups = c.groups;
     Compiled compiled = compile(layout, testing::phases_of(s));

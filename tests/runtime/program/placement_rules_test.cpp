@@ -263,7 +263,7 @@ TEST_CASE("states of an optimizer that not every unit has are found by name") {
   const auto m = made({"optimizer.type=Adafactor", "memory.unit_bytes=64",
                        R"(memory.placement=[{"states": ["exp_avg_sq_row"], "tier": "host"}])"});
   for (size_t u = 0; u < m->layout.units.units.size(); ++u) {
-    const auto states = optimizer::unit_states(m->layout.optimizer, m->layout.units.units[u]);
+    const auto states = m->layout.optimizer->states(m->layout.units.units[u]);
     const UnitHomes homes = m->layout.placement.homes(u);
     REQUIRE(homes.states.size() == states.size());
     for (size_t kind = 0; kind < states.size(); ++kind) {

@@ -182,7 +182,7 @@ TEST_CASE("States of any form and weights without a master go on as if they had 
         for (int stage : {0, 3}) {
           Setting s = setting(3, stage, core::DType::bf16);
           s.master = master;
-          s.optimizer = optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, moments};
+          s.optimizer = make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true, moments});
           INFO("moments " << static_cast<int>(moments) << ", master " << master << ", background " << background
                           << ", stage " << stage);
           const testing::TemporaryFolder folder;

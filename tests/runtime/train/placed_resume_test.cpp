@@ -22,7 +22,7 @@ Setting setting(unsigned number, int ranks, int stage) {
   s.accumulation = static_cast<uint32_t>(12 / ranks);
   s.unit_elements = number % 2 ? 300 : 100000;  // several units, with shards that end in mid row, or one per block
   s.overlap = number % 2;
-  if (number % 5 == 3) s.optimizer = optimizer::AdafactorParams{};
+  if (number % 5 == 3) s.optimizer = make_optimizer(optimizer::AdafactorParams{});
   return s;
 }
 
@@ -30,7 +30,7 @@ Setting setting(unsigned number, int ranks, int stage) {
 void place(Setting& s, const NamedPlacing& placing) {
   s.placement = [place = placing.place](const runtime::Layout& layout) {
     runtime::Placement placement = place(layout);
-    if (optimizer::make_optimizer(layout.optimizer)->rounds() == 0) return placement;
+    if (layout.optimizer->rounds() == 0) return placement;
     for (runtime::UnitHomes& homes : placement.units) homes.update = core::Tier::device;
     return placement;
   };

@@ -56,18 +56,18 @@ bool shares_inside(const models::Model& model) {
   return model.layers > 2 && model.blocks[1]->params()[0].name == model.blocks[3]->params()[0].name;
 }
 
-optimizer::OptimizerParams draw_optimizer(Draw& draw) {
+optimizer::OptimizerPtr draw_optimizer(Draw& draw) {
   switch (draw.below(6)) {
     case 0:
-      return optimizer::SgdParams{};
+      return make_optimizer(optimizer::SgdParams{});
     case 1:
-      return optimizer::SgdParams{0.9f, 0, 0.01f, true};
+      return make_optimizer(optimizer::SgdParams{0.9f, 0, 0.01f, true});
     case 2:
-      return optimizer::LionParams{0.9f, 0.99f, 0.1f};
+      return make_optimizer(optimizer::LionParams{0.9f, 0.99f, 0.1f});
     case 3:
-      return optimizer::AdafactorParams{};
+      return make_optimizer(optimizer::AdafactorParams{});
     default:
-      return optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true};
+      return make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true});
   }
 }
 

@@ -1,0 +1,34 @@
+// What one optimizer owns of the configuration: its types, the keys of `optimizer.params` that they read, and how it is
+// made of their values. Each optimizer's file holds its own; optimizer_specs() lists them all, and nothing else knows
+// their names.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/keys/key.h"
+#include "core/keys/values.h"
+#include "optimizer/optimizer.h"
+
+namespace zrt::optimizer {
+
+struct OptimizerSpec {
+  std::vector<std::string> types;         // values of optimizer.type, in any case
+  const char* variant;                    // the same in lower case: "adam, adamw"
+  std::span<const core::keys::Key> keys;  // of optimizer.params
+  bool forms;                             // whether memory.moments and memory.master may ask for other forms than fp32
+  // `type` in lower case. What is wrong is gathered in `values`, or thrown as ConfigError where it ends the work.
+  OptimizerPtr (*read)(core::keys::Values& values, const std::string& type);
+};
+
+const std::vector<const OptimizerSpec*>& optimizer_specs();       // the first is the one of a run that names none
+const OptimizerSpec* find_optimizer_spec(std::string_view type);  // in any case; null: there is none
+std::string optimizer_types();                                    // "Adam, AdamW, SGD and Lion", for messages
+
+// For `read`: keys of optimizer.params.
+float read_float(const core::keys::Values& values, const char* key, double low, double high);
+std::pair<float, float> read_betas(const core::keys::Values& values);  // two numbers in [0, 1)
+
+}  // namespace zrt::optimizer
