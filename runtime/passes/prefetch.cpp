@@ -3,6 +3,7 @@
 #include <map>
 
 #include "runtime/passes/draft.h"
+#include "runtime/passes/prefetch_distance.h"
 
 namespace zrt::runtime {
 namespace {
@@ -30,7 +31,8 @@ bool moves(const Op& op) {
 
 class Prefetcher {
  public:
-  Prefetcher(Draft& draft, const ProgramSet& set, const Layout& layout) : draft_(draft), set_(set), layout_(layout) {
+  Prefetcher(Draft& draft, const ProgramSet& set, const Layout& layout)
+      : draft_(draft), set_(set), layout_(layout), distance_(make_prefetch_distance(layout)) {
     for (size_t s = 0; s < draft.segments.size(); ++s) take_apart(s);
   }
 
@@ -220,14 +222,13 @@ class Prefetcher {
       others = others || (consumer != gather.consumer && elements > 0);
     }
     if (all + (beside_[q] == beside ? current_[q] : 0) > layout_.max_live) return false;
-    if (!layout_.prefetch && beside && !beside_[q]) {
-      const auto first = beside_.begin() + static_cast<std::ptrdiff_t>(q) + 1;
-      others = others || std::find(first, beside_.begin() + static_cast<std::ptrdiff_t>(gather.consumer), 0) !=
-                             beside_.begin() + static_cast<std::ptrdiff_t>(gather.consumer);
-    }
-    if (!layout_.prefetch) return !others;
-    // A fetch always may come while the work before its own goes on, unless nothing may.
-    return all <= *layout_.prefetch || (fetch && *layout_.prefetch > 0 && !others);
+    return distance_->reaches({all, !others, beside && !beside_[q] && block_between(q, gather.consumer), fetch});
+  }
+
+  // Whether one of the works between two is a block.
+  bool block_between(size_t q, size_t consumer) const {
+    const auto at = [&](size_t i) { return beside_.begin() + static_cast<std::ptrdiff_t>(i); };
+    return std::find(at(q + 1), at(consumer), 0) != at(consumer);
   }
 
   bool forbid_unequal() {
@@ -277,6 +278,7 @@ class Prefetcher {
   Draft& draft_;
   const ProgramSet& set_;
   const Layout& layout_;
+  const std::unique_ptr<PrefetchDistance> distance_;
   std::vector<Range> ranges_;
   std::vector<Gather> gathers_;
   std::vector<std::vector<const Op*>> passed_;    // by work

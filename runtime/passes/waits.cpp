@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/passes/draft.h"
+#include "runtime/passes/prefetch_distance.h"
 #include "runtime/program/timeline.h"
 
 namespace zrt::runtime {
@@ -19,6 +20,7 @@ class Bounds {
       : program_(program),
         set_(set),
         layout_(layout),
+        distance_(make_prefetch_distance(layout)),
         only_gathers_(std::none_of(program.ops.begin(), program.ops.end(), works)) {}
 
   void add() {
@@ -90,7 +92,7 @@ class Bounds {
     // The newest first: a lane runs in order, so that one wait stands for all before it.
     for (size_t i = sent.size(); i-- > 0;) {
       elements += sent[i].elements;
-      const bool recent = sent[i].after == now || (layout_.prefetch && elements <= *layout_.prefetch);
+      const bool recent = sent[i].after == now || distance_->lingers(elements);
       if (sent[i].overlaps && recent) {
         kept.push_back(sent[i]);
         continue;
@@ -105,6 +107,7 @@ class Bounds {
   Program& program_;
   const ProgramSet& set_;
   const Layout& layout_;
+  const std::unique_ptr<PrefetchDistance> distance_;
   const bool only_gathers_;   // which are what such a program is a row of
   std::optional<OpId> last_;  // computation
   size_t computed_ = 0;

@@ -1,0 +1,29 @@
+// How far ahead of their use weights come to the device: what Decisions::prefetch stands for, decided once.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include "runtime/program/layout.h"
+
+namespace zrt::runtime {
+
+// A gather or fetch that might stand in front of a work that comes before its own.
+struct Ahead {
+  int64_t elements;   // that would be gathered ahead there, its own included
+  bool alone;         // no other would be
+  bool over_a_block;  // of an update between blocks: a block lies between there and its own work
+  bool fetch;         // from another tier, not from other ranks
+};
+
+class PrefetchDistance {
+ public:
+  virtual ~PrefetchDistance() = default;
+  virtual bool reaches(const Ahead& ahead) const = 0;
+  // Whether a copy may still be on its way home behind works other than the one next to it. `elements`: of it and of
+  // all that went home since.
+  virtual bool lingers(int64_t elements) const = 0;
+};
+
+std::unique_ptr<PrefetchDistance> make_prefetch_distance(const Layout& layout);
+
+}  // namespace zrt::runtime
