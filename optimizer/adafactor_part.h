@@ -61,7 +61,7 @@ ZRT_HD inline void fold_scale(const AdafactorParams& params, uint32_t round, con
   const double root_mean_square = std::sqrt(squares.value() / static_cast<double>(elements));
   if (round == 0) {
     const double least = params.eps2 < root_mean_square ? root_mean_square : params.eps2;
-    scale.lr = decision.lr * (params.scale_parameter ? least : 1);
+    scale.lr = decision.lr * params.lr_scale * (params.scale_parameter ? least : 1);
   } else {
     const double over = root_mean_square / params.clip_threshold;
     scale.clip = 1.0 < over ? over : 1.0;

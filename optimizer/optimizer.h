@@ -10,6 +10,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "core/dtype.h"
@@ -57,6 +58,11 @@ struct UnitPart {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // Parameters of different groups are never in one unit: Unit::group (groups.h).
+  virtual uint32_t group_of(const models::Param&) const { return 0; }
+  // The same for a group with a learning rate, and perhaps a weight decay, of its own.
+  virtual std::shared_ptr<const Optimizer> regrouped(std::optional<double> weight_decay, double lr_scale) const = 0;
+
   // In the order in which StateBuffers and ops name them; may be none. The unit must outlive the result.
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
   // What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's
@@ -83,12 +89,24 @@ class Optimizer {
 
 using OptimizerPtr = std::shared_ptr<const Optimizer>;
 
+// One maker per optimizer, each in its own file.
+OptimizerPtr make_optimizer(const AdamParams& params);
+OptimizerPtr make_optimizer(const SgdParams& params);
+OptimizerPtr make_optimizer(const LionParams& params);
+OptimizerPtr make_optimizer(const AdafactorParams& params);
+
 // An optimizer with its hyperparameters.
 template <class Params>
 class OptimizerWith : public Optimizer {
  public:
   explicit OptimizerWith(const Params& params) : params_(params) {}
   const Params& params() const { return params_; }
+  OptimizerPtr regrouped(std::optional<double> weight_decay, double lr_scale) const override {
+    Params params = params_;
+    if (weight_decay) params.weight_decay = static_cast<decltype(params.weight_decay)>(*weight_decay);
+    params.lr_scale = lr_scale;
+    return make_optimizer(params);
+  }
 
  protected:
   Params params_;
@@ -100,11 +118,5 @@ const Params* find_params(const OptimizerPtr& optimizer) {
   const auto* with = dynamic_cast<const OptimizerWith<Params>*>(optimizer.get());
   return with == nullptr ? nullptr : &with->params();
 }
-
-// One maker per optimizer, each in its own file.
-OptimizerPtr make_optimizer(const AdamParams& params);
-OptimizerPtr make_optimizer(const SgdParams& params);
-OptimizerPtr make_optimizer(const LionParams& params);
-OptimizerPtr make_optimizer(const AdafactorParams& params);
 
 }  // namespace zrt::optimizer

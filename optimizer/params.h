@@ -14,17 +14,20 @@ struct AdamParams {
   bool decoupled = true;  // AdamW; false adds weight_decay · weight to the gradient
   bool bias_correction = true;
   Moments moments = Moments::f32;
+  double lr_scale = 1;  // of all of them: multiplies the step's learning rate
 };
 
 // torch.optim.SGD. Keeps a momentum_buffer unless momentum is 0.
 struct SgdParams {
   float momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
+  double lr_scale = 1;
 };
 
 // (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023.) Weight decay is decoupled.
 struct LionParams {
   float beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
+  double lr_scale = 1;
 };
 
 // transformers.optimization.Adafactor.
@@ -39,6 +42,7 @@ struct AdafactorParams {
   bool scale_parameter = true;  // multiply the rate by the parameter's root mean square
   bool relative_step = true;    // the rate follows from the step number; the schedule's is not used
   bool warmup_init = false;
+  double lr_scale = 1;
 };
 
 }  // namespace zrt::optimizer

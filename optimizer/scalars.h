@@ -26,8 +26,8 @@ ZRT_HD inline AdamScalars adam_scalars(const AdamParams& params, const AdamStep&
 ZRT_HD inline AdamScalars adam_scalars(AdamParams params, const Decision& decision) {
   params.beta1 = decision.beta1;
   params.beta2 = decision.beta2;
-  return adam_scalars(params, AdamStep{static_cast<float>(decision.lr), decision.grad_scale, decision.bias_correction1,
-                                       decision.bias_correction2});
+  return adam_scalars(params, AdamStep{static_cast<float>(decision.lr * params.lr_scale), decision.grad_scale,
+                                       decision.bias_correction1, decision.bias_correction2});
 }
 
 inline SgdKind sgd_kind(const SgdParams& params) {
@@ -36,11 +36,11 @@ inline SgdKind sgd_kind(const SgdParams& params) {
 // PyTorch's buffer starts as the first gradient, whatever the dampening.
 ZRT_HD inline SgdScalars sgd_scalars(const SgdParams& params, const Decision& decision) {
   return {decision.grad_scale, params.weight_decay, params.momentum,
-          decision.updates == 1 ? 1.0f : 1.0f - params.dampening, static_cast<float>(decision.lr)};
+          decision.updates == 1 ? 1.0f : 1.0f - params.dampening, static_cast<float>(decision.lr * params.lr_scale)};
 }
 
 ZRT_HD inline LionScalars lion_scalars(const LionParams& params, const Decision& decision) {
-  const float lr = static_cast<float>(decision.lr);
+  const float lr = static_cast<float>(decision.lr * params.lr_scale);
   return {decision.beta1,
           1.0f - decision.beta1,
           decision.beta2,

@@ -1,7 +1,6 @@
 #include "optimizer/unit.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 namespace zrt::optimizer {
@@ -34,13 +33,14 @@ int64_t UnitTable::padding() const {
   return sum;
 }
 
-UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence) {
+UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence,
+                     const GroupOf& group_of) {
   UnitTable table;
   const auto param_users = users(model);
   std::map<std::string, ParamPlace> places;
   uint32_t number = 0;
   int64_t persistent_elements = 0;
-  std::array<size_t, 2> open{SIZE_MAX, SIZE_MAX};  // the unit that takes the next parameter; by Unit::persistent
+  std::map<std::pair<bool, uint32_t>, size_t> open;  // the unit that takes the next parameter; by persistent and group
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
@@ -48,11 +48,13 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     const bool persistent =
         param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
     if (persistent) persistent_elements += param.elements();
-    size_t& at = open[persistent ? 1 : 0];
+    const uint32_t group = group_of ? group_of(param) : 0;
+    size_t& at = open.try_emplace({persistent, group}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || table.units[at].blocks != blocks || table.units[at].elements + extent > unit_elements) {
       at = table.units.size();
-      table.units.push_back(Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent});
+      table.units.push_back(
+          Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});
     }
     Unit& unit = table.units[at];
     unit.params.push_back(UnitParam{&param, unit.elements, number++});

@@ -2,6 +2,7 @@
 // data-parallel rank owns an equal shard whose boundaries never cut a 64-element chunk (see ExactSum).
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct Unit {
   int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
   int64_t shard = 0;             // elements per rank that shares the states
   bool persistent = false;       // of small parameters that stay whole even where weights are sharded
+  uint32_t group = 0;            // of its parameters: Optimizer::group_of
   int64_t parameters() const;    // elements without padding
 };
 
@@ -52,8 +54,11 @@ struct Persistence {
 };
 
 // Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
-// operator needs its weight in one piece. Persistent parameters with the same users share units of their own.
-UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {});
+// operator needs its weight in one piece. Persistent parameters with the same users share units of their own, and so do
+// parameters of a group; without `group_of` there is one.
+using GroupOf = std::function<uint32_t(const models::Param&)>;
+UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {},
+                     const GroupOf& group_of = {});
 inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
   return make_units(model, Cut{.dp = dp}, unit_elements);
 }

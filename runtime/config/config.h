@@ -10,8 +10,8 @@
 #include "core/device.h"
 #include "core/dtype.h"
 #include "models/spec.h"
+#include "optimizer/groups.h"
 #include "optimizer/loss_scale.h"
-#include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
@@ -38,8 +38,9 @@ struct DataConfig {
 
 struct OptimizerConfig {
   double lr = 1e-3;
-  optimizer::OptimizerPtr algorithm = make_optimizer(optimizer::AdamParams{});
-  double gradient_clipping = 1;  // whole-model L2 norm; 0: off
+  std::vector<optimizer::ParamGroup> groups;                                    // with a decay or rate of their own
+  optimizer::OptimizerPtr algorithm = make_optimizer(optimizer::AdamParams{});  // with its groups
+  double gradient_clipping = 1;                                                 // whole-model L2 norm; 0: off
 };
 
 struct ZeroConfig {

@@ -52,6 +52,23 @@ void use_kernel_table(const Config& config) {
   models::use_kernel_file(std::move(file));
 }
 
+namespace {
+
+void check_groups(const Config& config, const Layout& layout) {
+  for (size_t g = 0; g < config.optimizer.groups.size(); ++g) {
+    const bool used = std::any_of(layout.units.units.begin(), layout.units.units.end(),
+                                  [&](const optimizer::Unit& unit) { return unit.group == g; });
+    if (used) continue;
+    throw core::ConfigError(fmt::format(
+        "optimizer.groups[{}] takes no parameter: of {} none that an earlier group leaves matches {}. Names are like "
+        "'{}'; `zrt plan --program` shows those of all units.",
+        g, layout.model->type, fmt::join(config.optimizer.groups[g].match, ", "),
+        layout.units.units.back().params.back().param->name));
+  }
+}
+
+}  // namespace
+
 Layout make_layout(const Config& config, const models::Model& model) {
   check_sizes(config);
   Layout layout;
@@ -74,7 +91,9 @@ Layout make_layout(const Config& config, const models::Model& model) {
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
   const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
-  layout.units = optimizer::make_units(model, cut, unit_elements, persistence);
+  layout.units = optimizer::make_units(model, cut, unit_elements, persistence,
+                                       [&](const models::Param& param) { return layout.optimizer->group_of(param); });
+  check_groups(config, layout);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;

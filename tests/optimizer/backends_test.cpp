@@ -235,7 +235,7 @@ TEST_CASE("element-wise optimizers give the host's bits at every device, for all
   for (const OptimizerPtr& optimizer : element_wise_optimizers()) {
     for (int64_t count : {64, 192, 64 * 37}) {
       each_type([&](DType grad, DType weight, bool copy) {
-        CAPTURE(optimizer.index(), count);
+        CAPTURE(count);
         compare({optimizer, {{count}}, grad, weight, copy}, usual);
         compare({optimizer, {{count}}, grad, weight, copy}, extreme);
       });
@@ -267,7 +267,7 @@ TEST_CASE("a skipped step changes nothing, whatever the gradients are") {
     subject.step(arrays, {1e-2}, 0, progress, usual);
     const Arrays before = arrays;
     subject.step(arrays, {1e-2}, 1, progress, extreme, true);
-    CAPTURE(optimizer.index());
+
     CHECK(same(arrays, before, DType::bf16));
     subject.step(arrays, {1e-2}, 2, progress, usual);
     CHECK(!same(arrays, before, DType::bf16));

@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "optimizer/groups.h"
 #include "optimizer/zero.h"
 #include "tests/runtime/toy_model.h"
 
@@ -142,6 +143,41 @@ TEST_CASE("tied and shared parameters are units of their own with all their user
                                           "linear.1.weight … linear.1.bias", "linear.2.bias",
                                           "linear.3.weight … linear.3.bias"});
   CHECK(table.blocks[3] == std::vector<uint32_t>{1, 4});
+}
+
+TEST_CASE("a unit holds parameters of one group, in canonical order") {
+  const auto biases = [](const models::Param& param) { return param.name.ends_with(".bias") ? 1u : 0u; };
+  const models::Model model = make_toy(2, 12, 17, 5, false, false);
+  const UnitTable table = make_units(model, {.dp = 2}, int64_t{1} << 40, {}, biases);
+  std::vector<std::pair<std::string, uint32_t>> units;
+  for (const Unit& unit : table.units) units.emplace_back(unit.name, unit.group);
+  using Units = std::vector<std::pair<std::string, uint32_t>>;
+  CHECK(units == Units{{"embed.weight", 0},
+                       {"linear.0.weight", 0},
+                       {"linear.0.bias", 1},
+                       {"linear.1.weight", 0},
+                       {"linear.1.bias", 1},
+                       {"head.weight", 0}});
+  CHECK(table.blocks[1] == std::vector<uint32_t>{1, 2});
+}
+
+TEST_CASE("a star in a pattern stands for any characters, also none") {
+  using optimizer::matches;
+  for (const char* name : {"h.0.ln_1.bias", "h.10.ln_1.bias", "h.0..bias"}) {
+    INFO(name);
+    CHECK(matches("*.bias", name));
+    CHECK(matches("h.*.*bias*", name));
+    CHECK(matches("*", name));
+    CHECK(matches(name, name));
+    CHECK(!matches("bias", name));
+    CHECK(!matches("*.weight", name));
+    CHECK(!matches("h.*.ln_2.*", name));
+    CHECK(!matches("*.bias.*", name));
+    CHECK(!matches("", name));
+  }
+  CHECK(matches("**", ""));
+  CHECK(matches("a*a*b", "aaab"));
+  CHECK(!matches("a*a*b", "ab"));
 }
 
 TEST_CASE("padding is exact in a case worked out by hand") {

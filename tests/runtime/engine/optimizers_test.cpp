@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "optimizer/groups.h"
 #include "optimizer/optimizer.h"
 #include "runtime/verify/checks.h"
 #include "tests/runtime/harness.h"
@@ -28,8 +29,12 @@ OptimizerPtr adafactor(bool momentum, bool relative) {
 }
 
 std::vector<OptimizerPtr> optimizers() {
-  return {make_optimizer(optimizer::SgdParams{}), make_optimizer(optimizer::SgdParams{0.9f, 0, 0.01f, true}),
-          make_optimizer(optimizer::LionParams{0.9f, 0.99f, 0.1f}), adafactor(false, true), adafactor(true, false)};
+  return {make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f}),
+          make_optimizer(optimizer::SgdParams{}),
+          make_optimizer(optimizer::SgdParams{0.9f, 0, 0.01f, true}),
+          make_optimizer(optimizer::LionParams{0.9f, 0.99f, 0.1f}),
+          adafactor(false, true),
+          adafactor(true, false)};
 }
 
 // One bit of `choice` for each thing that must not show.
@@ -66,7 +71,7 @@ TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any opt
             const unsigned choice = full_tests() ? 8 : (group * 3 + static_cast<unsigned>(stage) * 5) % 8;
             for (unsigned c = choice == 8 ? 0 : choice; c < std::min(choice + 1, 8u); ++c) {
               const Outcome outcome = run(model, setting(optimizer, type, ranks, accumulation, stage, c));
-              CAPTURE(optimizer.index(), ranks, core::dtype_name(type), accumulation, stage, c);
+              CAPTURE(group, ranks, core::dtype_name(type), accumulation, stage, c);
               CHECK(outcome.state == reference.state);
               CHECK(outcome.losses == reference.losses);
               CHECK(outcome.measured == outcome.planned);
@@ -96,8 +101,68 @@ TEST_CASE("accumulation and ranks agree in fp32 under every optimizer but Lion, 
     s.steps = 10;
     const Outcome reference = run(model, s);
     s.ranks = 4, s.accumulation = s.reduce_every = 1, s.stage = 3;
-    CAPTURE(optimizer.index());
     CHECK(relative_l2(run(model, s).weights, reference.weights) < 1e-5);
+  }
+}
+
+namespace {
+
+// The weights of a run, by parameter; they come unit by unit.
+std::map<std::string, std::vector<float>> by_parameter(const models::Model& model, const Setting& s) {
+  const std::vector<float> all = run(model, s).weights;
+  std::map<std::string, std::vector<float>> weights;
+  auto at = all.begin();
+  const runtime::Layout layout = make_layout(model, s);
+  for (const optimizer::Unit& unit : layout.units.units) {
+    for (const optimizer::UnitParam& place : unit.params) {
+      weights[place.param->name].assign(at, at + place.param->elements());
+      at += place.param->elements();
+    }
+  }
+  return weights;
+}
+
+}  // namespace
+
+TEST_CASE("groups with the decay and the rate of the rest change no bit") {
+  unsigned choice = 0;
+  for (const OptimizerPtr& optimizer : optimizers()) {
+    for (int stage : {0, 3}) {
+      for (core::DType type : {core::DType::f32, core::DType::bf16}) {
+        const models::Model model = model_of(++choice % 2 == 0);
+        const Outcome plain = run(model, setting(optimizer, type, 2, 2, stage, choice % 8));
+        const OptimizerPtr grouped =
+            optimizer::make_grouped(optimizer, {{{"*.bias"}, {}, 1}, {{"linear.1.*", "embed*"}, {}, 1}});
+        const Outcome outcome = run(model, setting(grouped, type, 2, 2, stage, choice % 8));
+        CAPTURE(choice, stage, core::dtype_name(type));
+        CHECK(outcome.state == plain.state);
+        CHECK(outcome.losses == plain.losses);
+        CHECK(outcome.measured == outcome.planned);
+      }
+    }
+  }
+}
+
+TEST_CASE("a step gives each parameter the bits of a run with the decay and the rate of its group") {
+  unsigned choice = 0;
+  for (const OptimizerPtr& optimizer : optimizers()) {
+    for (int stage : {1, 3}) {
+      const models::Model model = model_of(++choice % 2 == 0);
+      const auto weights = [&](const OptimizerPtr& with) {
+        Setting s = setting(with, core::DType::f32, 3, 1, stage, choice % 8);
+        s.steps = 1;
+        return by_parameter(model, s);
+      };
+      const auto rest = weights(optimizer), other = weights(optimizer->regrouped(0.25, 0.5));
+      const auto mixed = weights(optimizer::make_grouped(optimizer, {{{"*.bias", "embed*"}, 0.25, 0.5}}));
+      CHECK(mixed.size() == rest.size());
+      for (const auto& [name, values] : mixed) {
+        CAPTURE(choice, stage, name);
+        const bool own = name.ends_with(".bias") || name.starts_with("embed");
+        CHECK(values == (own ? other : rest).at(name));
+        CHECK(rest.at(name) != other.at(name));
+      }
+    }
   }
 }
 

@@ -86,7 +86,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
           steps.run();
           std::vector<std::vector<std::byte>> before;
           for (int r = 0; r < ranks; ++r) before.push_back(state_bytes(*steps.session, r));
-          CAPTURE(bad, stage, core::dtype_name(type), optimizer.index());
+          CAPTURE(bad, stage, core::dtype_name(type));
           steps.run();
           for (int r = 0; r < ranks; ++r) {
             CHECK(steps.control(r).decision.skip == 1);
@@ -119,7 +119,7 @@ TEST_CASE("training goes on after a skipped step as if it had not been, but for 
     other.run();
     other.step = 2;
     other.run();
-    CAPTURE(optimizer.index());
+
     CHECK(skipping.session->state_xxh3() == other.session->state_xxh3());
   }
 }

@@ -99,7 +99,7 @@ TEST_CASE("optimizers without sums over ranks, a static loss scale and shared un
       const Outcome outcome = run(model, s);
       s.early_updates = false;
       const Outcome reference = run(model, s);
-      CAPTURE(optimizer.index(), stage);
+      CAPTURE(stage);
       CHECK(outcome.state == reference.state);
       CHECK(outcome.norms == reference.norms);
       CHECK(outcome.loss_scales == reference.loss_scales);
