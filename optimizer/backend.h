@@ -4,17 +4,19 @@
 #pragma once
 #include "core/device.h"
 #include "optimizer/adam_update.h"
+#include "optimizer/element_rules.h"
 #include "optimizer/exact_sum.h"
 #include "optimizer/optimizer.h"
 
 namespace zrt::optimizer {
 
 // Optimizer::update, sum and fold; they do nothing on a skipped step.
-void adam_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
+#define ZRT_DECLARE_STEP(step, name, Name) \
+  void step(const Name##Params& params, const Decision& decision, const UnitPart& part);
+ZRT_ELEMENT_RULES(ZRT_DECLARE_STEP)
+#undef ZRT_DECLARE_STEP
 // For parts that has_forms() names; the part's unit is used.
 void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
-void sgd_step(const SgdParams& params, const Decision& decision, const UnitPart& part);
-void lion_step(const LionParams& params, const Decision& decision, const UnitPart& part);
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part);
 void adafactor_sum(const AdafactorParams& params, uint32_t round, const Decision& decision, const UnitPart& shard,
                    std::byte* share);  // which is zero
@@ -22,11 +24,11 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
                     const std::byte* shares, int ranks);
 
 #define ZRT_OPTIMIZER_KERNELS(X) \
-  X(adam_step)                   \
+  ZRT_ELEMENT_RULES(X)           \
   X(adam_forms_step)             \
-  X(sgd_step) X(lion_step) X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
-#define ZRT_OPTIMIZER_DECLARE(name) decltype(optimizer::name) name;
-#define ZRT_OPTIMIZER_POINTER(name) decltype(&optimizer::name) name;
+  X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
+#define ZRT_OPTIMIZER_DECLARE(name, ...) decltype(optimizer::name) name;
+#define ZRT_OPTIMIZER_POINTER(name, ...) decltype(&optimizer::name) name;
 
 struct Backend {
   ZRT_OPTIMIZER_KERNELS(ZRT_OPTIMIZER_POINTER)

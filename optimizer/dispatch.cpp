@@ -6,7 +6,7 @@
 namespace zrt::optimizer {
 namespace {
 
-#define ZRT_ADDRESS(name) &cpu::name,
+#define ZRT_ADDRESS(name, ...) &cpu::name,
 constexpr Backend cpu_backend{ZRT_OPTIMIZER_KERNELS(ZRT_ADDRESS)};
 
 const Backend& here() {
@@ -25,20 +25,14 @@ void require_float(const char* who, const char* what, DType type) {
 
 }  // namespace
 
-void adam_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
-  here().adam_step(params, decision, part);
-}
+#define ZRT_DISPATCH(step, name, Name)                                                    \
+  void step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
+    here().step(params, decision, part);                                                  \
+  }
+ZRT_ELEMENT_RULES(ZRT_DISPATCH)
 
 void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
   here().adam_forms_step(params, decision, part);
-}
-
-void sgd_step(const SgdParams& params, const Decision& decision, const UnitPart& part) {
-  here().sgd_step(params, decision, part);
-}
-
-void lion_step(const LionParams& params, const Decision& decision, const UnitPart& part) {
-  here().lion_step(params, decision, part);
 }
 
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part) {

@@ -3,9 +3,9 @@
 #include "optimizer/adam_forms.h"
 
 #include "optimizer/backend.h"
+#include "optimizer/element_kernels.h"
 #include "optimizer/form_kernels.h"
 #include "optimizer/pieces.h"
-#include "optimizer/scalars.h"
 
 namespace zrt::optimizer {
 
@@ -29,11 +29,11 @@ class Stepper {
   Stepper(const AdamParams& params, const Decision& decision, const UnitPart& part)
       : part_(part),
         decision_(decision),
-        scalars_(adam_scalars(params, decision)),
+        scalars_(AdamRule::scalars(params, decision)),
         forms_(moment_forms(params.moments)),
         convert_(form_kernels(core::best_isa())),
         kernel_(adam_kernels(core::best_isa())
-                    .step[params.decoupled ? 1 : 0][grad_index(part)]
+                    .step[AdamRule::variant(params)][grad_index(part)]
                          [part.master ? weight_index(part) : size_t{no_weight_copy}]) {}
 
   // `element` of the parameter `number` is number `at` of the part; it and those behind it lie in one block.
@@ -69,7 +69,7 @@ class Stepper {
   AdamScalars scalars_;
   MomentForms forms_;
   const FormKernels& convert_;
-  AdamKernel kernel_;
+  AdamKernels::Kernel kernel_;
 };
 
 }  // namespace

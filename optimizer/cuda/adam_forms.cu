@@ -3,7 +3,6 @@
 #include "core/kernel_form.h"
 #include "optimizer/adam_forms.h"
 #include "optimizer/backend.h"
-#include "optimizer/cuda/adam_rule.cuh"
 #include "optimizer/cuda/element_step.cuh"
 #include "optimizer/pieces.h"
 #include "optimizer/rounding_word.h"
@@ -82,13 +81,13 @@ __device__ inline uint32_t most_bits(const float (&x)[quads][quad]) {
   return most;
 }
 
-template <Moments moments, class Rule>
-__global__ void __launch_bounds__(step_threads) forms_kernel(Rule rule, FormArrays arrays) {
-  if (rule.skip()) return;
+template <Moments moments, class Step>
+__global__ void __launch_bounds__(step_threads) forms_kernel(Step step, FormArrays arrays) {
+  if (step.skip()) return;
   const int64_t block = arrays.element / form_block + blockIdx.x, origin = block * form_block - arrays.element;
   const int64_t bytes = origin / form_block * (form_block + 4);  // where an 8-bit block lies
-  const AdamScalars scalars = rule.scalars();
-  const RoundingBases bases = rounding_bases(*rule.decision, arrays.number, block);
+  const AdamScalars scalars = step.scalars();
+  const RoundingBases bases = rounding_bases(*step.decision, arrays.number, block);
   float m[quads][quad], v[quads][quad];
 #pragma unroll
   for (int q = 0; q < quads; ++q) {
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Rule rule, FormArra
       load_typed(arrays.first, type, i, m[q]);
       load_typed(arrays.second, type, i, v[q]);
     }
-    for (int k = 0; k < quad; ++k) Rule::apply(scalars, g[k], w[k], m[q][k], v[q][k]);
+    for (int k = 0; k < quad; ++k) AdamRule::apply<Step::variant>(scalars, g[k], w[k], m[q][k], v[q][k]);
     if (arrays.master) {
       store_quad(w, i, arrays.master);
       if (arrays.weight) store_typed(w, arrays.weight_type, i, arrays.weight);
@@ -163,11 +162,11 @@ void run(const AdamParams& params, const Decision& decision, const UnitPart& par
                             part.weight_type};
     const auto blocks = static_cast<unsigned>((element + count - 1) / form_block - element / form_block + 1);
     if (params.decoupled) {
-      core::cuda::launch(forms_kernel<moments, AdamRule<true>>, blocks, step_threads, 0,
-                         AdamRule<true>{params, {}, &decision}, arrays);
+      core::cuda::launch(forms_kernel<moments, AtDecision<AdamRule, 1>>, blocks, step_threads, 0,
+                         AtDecision<AdamRule, 1>{params, &decision}, arrays);
     } else {
-      core::cuda::launch(forms_kernel<moments, AdamRule<false>>, blocks, step_threads, 0,
-                         AdamRule<false>{params, {}, &decision}, arrays);
+      core::cuda::launch(forms_kernel<moments, AtDecision<AdamRule, 0>>, blocks, step_threads, 0,
+                         AtDecision<AdamRule, 0>{params, &decision}, arrays);
     }
   });
 }

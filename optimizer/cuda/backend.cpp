@@ -2,7 +2,7 @@
 
 namespace zrt::optimizer::cuda {
 
-#define ZRT_ADDRESS(name) &cuda::name,
+#define ZRT_ADDRESS(name, ...) &cuda::name,
 
 const Backend backend{ZRT_OPTIMIZER_KERNELS(ZRT_ADDRESS)};
 

@@ -1,6 +1,4 @@
-// The loop of the element-wise optimizers: one thread updates four neighbouring elements. A rule brings the arithmetic:
-//   states: how many it keeps, at most 2;  skip(): whether the step is skipped;  scalars(): numbers of the step;
-//   apply(scalars, g, w, s0, s1): one element.
+// The loop of the element-wise optimizers (element_rules.h): one thread updates four neighbouring elements.
 // Types of gradients and weights are arguments: a branch that all threads take is nothing beside the memory it leads
 // to, and kernels for every pair of types would be twelve times as many. For files compiled without contraction
 // (EXACT), whose bits are those of the host's kernels.
@@ -9,7 +7,8 @@
 
 #include "core/cuda/launch.cuh"
 #include "core/error.h"
-#include "optimizer/scalars.h"
+#include "optimizer/element_rules.h"
+#include "optimizer/optimizer.h"
 #include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer::cuda {
@@ -61,20 +60,44 @@ __device__ inline void store_typed(const float (&from)[quad], core::DType type, 
   store_quad(from, i, static_cast<f16*>(to));
 }
 
+// A rule with the numbers of a step: those of a decision, which lies in the GPU's memory …
+template <class Of, int of_variant>
+struct AtDecision {
+  using Rule = Of;
+  static constexpr int variant = of_variant, states = Rule::states(of_variant);
+  typename Rule::Params params;
+  const Decision* decision;
+
+  __device__ bool skip() const { return decision->skip != 0; }
+  __device__ typename Rule::Scalars scalars() const { return Rule::scalars(params, *decision); }
+};
+// … or given ones.
+template <class Of, int of_variant>
+struct AtScalars {
+  using Rule = Of;
+  static constexpr int variant = of_variant, states = Rule::states(of_variant);
+  typename Rule::Scalars given;
+
+  __device__ bool skip() const { return false; }
+  __device__ typename Rule::Scalars scalars() const { return given; }
+};
+
 // Elements are asked for before it is known whether they are needed: the two latencies overlap.
-template <class Rule>
-__global__ void __launch_bounds__(step_threads) step_kernel(Rule rule, int64_t quads, StepArrays arrays) {
+template <class Step>
+__global__ void __launch_bounds__(step_threads) step_kernel(Step step, int64_t quads, StepArrays arrays) {
   const int64_t i = int64_t{blockIdx.x} * step_threads + threadIdx.x;
   if (i >= quads) return;
   float g[quad], w[quad], states[2][quad];
   load_typed(arrays.grad, arrays.grad_type, i, g);
   load_quad(arrays.master, i, w);
-  for (int s = 0; s < Rule::states; ++s) load_quad(arrays.states[s], i, states[s]);
-  if (rule.skip()) return;
-  const auto scalars = rule.scalars();
-  for (int k = 0; k < quad; ++k) rule.apply(scalars, g[k], w[k], states[0][k], states[1][k]);
+  for (int s = 0; s < Step::states; ++s) load_quad(arrays.states[s], i, states[s]);
+  if (step.skip()) return;
+  const auto scalars = step.scalars();
+  for (int k = 0; k < quad; ++k) {
+    Step::Rule::template apply<Step::variant>(scalars, g[k], w[k], states[0][k], states[1][k]);
+  }
   store_quad(w, i, arrays.master);
-  for (int s = 0; s < Rule::states; ++s) store_quad(states[s], i, arrays.states[s]);
+  for (int s = 0; s < Step::states; ++s) store_quad(states[s], i, arrays.states[s]);
   if (arrays.weight) store_typed(w, arrays.weight_type, i, arrays.weight);
 }
 
@@ -83,8 +106,8 @@ inline void require_aligned(const void* pointer) {
   throw core::Error("an optimizer was given an array that is not aligned to 16 bytes, which its GPU kernels need");
 }
 
-template <class Rule>
-void run_step(const Rule& rule, int64_t n, const StepArrays& arrays) {
+template <class Step>
+void run_step(const Step& step, int64_t n, const StepArrays& arrays) {
   if (n == 0) return;
   for (const void* array :
        {static_cast<const void*>(arrays.master), static_cast<const void*>(arrays.states[0]),
@@ -93,14 +116,14 @@ void run_step(const Rule& rule, int64_t n, const StepArrays& arrays) {
   }
   const int64_t quads = n / quad;
   const auto blocks = static_cast<unsigned>((quads + step_threads - 1) / step_threads);
-  core::cuda::launch(step_kernel<Rule>, blocks, step_threads, 0, rule, quads, arrays);
+  core::cuda::launch(step_kernel<Step>, blocks, step_threads, 0, step, quads, arrays);
 }
 
-template <class Rule>
-void run_step(const Rule& rule, const UnitPart& part) {
+template <class Step>
+void run_step(const Step& step, const UnitPart& part) {
   StepArrays arrays{part.master, {}, part.grad, part.weight, part.grad_type, part.weight_type};
   for (size_t s = 0; s < part.states.size(); ++s) arrays.states[s] = part.states[s];
-  run_step(rule, part.count, arrays);
+  run_step(step, part.count, arrays);
 }
 
 }  // namespace

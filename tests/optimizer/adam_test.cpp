@@ -10,8 +10,8 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "isa_levels.h"
-#include "optimizer/adam_kernels.h"
 #include "optimizer/adam_update.h"
+#include "optimizer/element_kernels.h"
 #include "tests/data_folder.h"
 #include "thread_counts.h"
 

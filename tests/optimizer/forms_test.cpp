@@ -7,11 +7,10 @@
 #include "core/parallel.h"
 #include "isa_levels.h"
 #include "optimizer/adam_forms.h"
-#include "optimizer/adam_kernels.h"
 #include "optimizer/backend.h"
+#include "optimizer/element_kernels.h"
 #include "optimizer/form_kernels.h"
 #include "optimizer/rounding_word.h"
-#include "optimizer/scalars.h"
 #include "thread_counts.h"
 
 namespace zrt::optimizer::forms_test {
@@ -125,7 +124,7 @@ struct Subject {
       } else {
         core::read_form(Form::bf16, s.weight.data() + 2 * at, 0, n, w.data());
       }
-      adam_kernels_v3.step[params.decoupled][1][no_weight_copy](adam_scalars(params, d), n, w.data(), m.data(),
+      adam_kernels_v3.step[params.decoupled][1][no_weight_copy](AdamRule::scalars(params, d), n, w.data(), m.data(),
                                                                 v.data(), s.grad.data() + 2 * at, nullptr);
       const auto word = [&](bool states, int64_t i) {
         const RoundingBases bases = rounding_bases(d, place.number, i / block);

@@ -8,8 +8,7 @@
 #include "core/philox.h"
 #include "isa_levels.h"
 #include "optimizer/adafactor_kernels.h"
-#include "optimizer/lion_kernels.h"
-#include "optimizer/sgd_kernels.h"
+#include "optimizer/element_kernels.h"
 
 namespace zrt::optimizer::optimizer_kernels_test {
 namespace {
@@ -93,7 +92,7 @@ TEST_CASE("SGD kernels give the bits of the documented scalar order, for all kin
         for (size_t copy = 0; copy < 4; ++copy) {
           std::vector<float> m = make(2), b = make(3);
           std::vector<uint8_t> weight = copy_of(make(4), copy);
-          sgd_kernels(isa).step[kind][type][copy](s, n, m.data(), b.data(), grad.bytes.data(), weight.data());
+          sgd_kernels(isa).step[kind][type][copy](s, n, m.data(), b.data(), nullptr, grad.bytes.data(), weight.data());
           CHECK(same(m, master));
           CHECK(same(b, buffer));
           CHECK(weight == copy_of(master, copy));
@@ -121,7 +120,7 @@ TEST_CASE("Lion kernels give the bits of the documented scalar order, for all ty
       for (size_t copy = 0; copy < 4; ++copy) {
         std::vector<float> m = make(2), b = make(3);
         std::vector<uint8_t> weight = copy_of(make(4), copy);
-        lion_kernels(isa).step[type][copy](s, n, m.data(), b.data(), grad.bytes.data(), weight.data());
+        lion_kernels(isa).step[0][type][copy](s, n, m.data(), b.data(), nullptr, grad.bytes.data(), weight.data());
         CHECK(same(m, master));
         CHECK(same(b, exp_avg));
         CHECK(weight == copy_of(master, copy));

@@ -1,0 +1,29 @@
+#include "optimizer/backend.h"
+#include "optimizer/cuda/element_step.cuh"
+
+namespace zrt::optimizer::cuda {
+namespace {
+
+template <class Rule, int variant = 0>
+void run_rule(const typename Rule::Params& params, const Decision& decision, const UnitPart& part) {
+  if (Rule::variant(params) == variant) return run_step(AtDecision<Rule, variant>{params, &decision}, part);
+  if constexpr (variant + 1 < Rule::variants) run_rule<Rule, variant + 1>(params, decision, part);
+}
+
+}  // namespace
+
+#define ZRT_STEP(step, name, Name)                                                        \
+  void step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
+    run_rule<Name##Rule>(params, decision, part);                                         \
+  }
+ZRT_ELEMENT_RULES(ZRT_STEP)
+
+void adam_update(const AdamParams& params, const AdamStep& step, int64_t n, float* master, float* moment1,
+                 float* moment2, const void* grad, DType grad_type, void* weight, DType weight_type) {
+  const StepArrays arrays{master, {moment1, moment2}, grad, weight, grad_type, weight_type};
+  const AdamScalars scalars = AdamRule::scalars(params, step, step.lr, params.beta1, params.beta2);
+  if (params.decoupled) return run_step(AtScalars<AdamRule, 1>{scalars}, n, arrays);
+  run_step(AtScalars<AdamRule, 0>{scalars}, n, arrays);
+}
+
+}  // namespace zrt::optimizer::cuda
