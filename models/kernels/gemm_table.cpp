@@ -19,14 +19,14 @@
 namespace zrt::models {
 namespace {
 
-struct Key {
+struct ProductKey {
   GemmSpec spec;
   int threads = 1;  // 0 on a GPU
-  bool operator==(const Key&) const = default;
+  bool operator==(const ProductKey&) const = default;
 };
 
-struct KeyHash {
-  size_t operator()(const Key& key) const {
+struct ProductHash {
+  size_t operator()(const ProductKey& key) const {
     const GemmSpec& s = key.spec;
     uint64_t hash = 0x9E3779B97F4A7C15ull;
     const uint64_t flags = (s.trans_a ? 1u : 0u) | (s.trans_b ? 2u : 0u) | (s.bias ? 4u : 0u) |
@@ -47,7 +47,7 @@ struct KeyHash {
 
 struct Table {
   std::mutex mutex;
-  std::unordered_map<Key, std::unique_ptr<Gemm>, KeyHash> gemms;
+  std::unordered_map<ProductKey, std::unique_ptr<Gemm>, ProductHash> gemms;
 };
 
 Table& table() {
@@ -93,9 +93,9 @@ const Gemm& find_gemm(const GemmSpec& asked) {
   GemmSpec spec = asked;
   spec.fp8 = rounds_operands(asked);
   // Entries never move or die, so each thread may remember them without a lock.
-  thread_local std::unordered_map<Key, const Gemm*, KeyHash> remembered;
+  thread_local std::unordered_map<ProductKey, const Gemm*, ProductHash> remembered;
   const core::DeviceKind device = core::place().device;
-  const Key key{spec, device == core::DeviceKind::cpu ? core::threads() : 0};
+  const ProductKey key{spec, device == core::DeviceKind::cpu ? core::threads() : 0};
   const auto known = remembered.find(key);
   if (known != remembered.end()) return *known->second;
   check_product(spec);
