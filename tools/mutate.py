@@ -148,6 +148,8 @@ def main():
         print(f"{verdict:10} {mutant['name']} ({mutant['file']})" + (f": {why}" if why else ""), flush=True)
         print(f"{number + 1} of {len(mutants)}, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+    if options.here:
+        print("the last fault is still in the programs: build before you run them", file=sys.stderr)
     few = counts["caught"] < 0.95 * len(mutants) if options.full else False
     sys.exit(1 if counts["survived"] or counts["broken"] or few else 0)
 
