@@ -25,11 +25,11 @@ inline JobResult run_shell(const std::string& command) {
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text, seconds};
 }
 
-// As root too, with more ranks than cores, ended after a minute whatever happens.
+// As root too, with more ranks than cores, ended after ten minutes whatever happens: a busy machine takes its time.
 inline std::string mpirun(int ranks, const std::string& options = "") {
   // Open MPI itself leaks: that is not for AddressSanitizer to report.
   return "ASAN_OPTIONS=detect_leaks=0 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout -k 5 "
-         "60 " ZRT_MPIRUN " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 " +
+         "600 " ZRT_MPIRUN " --oversubscribe --bind-to none --mca odls_base_sigkill_timeout 0 " +
          options + " -n " + std::to_string(ranks) + " ";
 }
 

@@ -34,7 +34,7 @@ TEST_CASE("SIGUSR1 at a random moment saves whole and changes nothing else") {
       Process process(run.train(), run.log());
       run.await_moment(process, moments);
       process.send(SIGUSR1);
-      const int code = process.wait(30);
+      const int code = process.wait(120);
       INFO("seed " << moments.seed << "\n" << process.text());
       REQUIRE(code == 0);
       run.check_end();
@@ -52,7 +52,7 @@ TEST_CASE("SIGTERM at a random moment saves whole and exits with 3, and the run 
       Process process(run.train(), run.log());
       run.await_moment(process, moments);
       process.send(struck % 2 ? SIGINT : SIGTERM);
-      const int code = process.wait(30);
+      const int code = process.wait(120);
       INFO("seed " << moments.seed << "\n" << process.text());
       if (code == 0) return false;
       REQUIRE(code == 3);
@@ -77,7 +77,7 @@ TEST_CASE("signals to launch reach the run: SIGUSR1 saves, SIGTERM saves and end
     process.send(SIGUSR1);
     run.await_step(process, 8);
     process.send(SIGTERM);
-    const int code = process.wait(30);
+    const int code = process.wait(120);
     INFO(process.text());
     if (code == 0) return false;
     CHECK(code == 3);
@@ -100,7 +100,7 @@ TEST_CASE("under mpirun SIGUSR1 to all or to one process saves at one step of al
     const auto ranks = process.ranks();
     if (turn % 2 == 0) process.send(SIGUSR1);
     if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGUSR1);
-    const int code = process.wait(30);
+    const int code = process.wait(120);
     INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
     REQUIRE(code == 0);
     run.check_end();
@@ -126,10 +126,10 @@ TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks and ends at o
     const double begin = seconds_now();
     if (turn % 2 == 0) process.send(SIGTERM);
     if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGTERM);
-    const int code = process.wait(30);
+    const int code = process.wait(120);
     INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
     CHECK(code == (turn % 2 == 0 ? 1 : 143));  // mpirun's own, or that of a rank
-    CHECK(seconds_now() - begin < 10);
+    CHECK(seconds_now() - begin < 40);  // far less than the steps that are left
     CHECK(contains(process.text(), "zrt: SIGTERM: "));
     CHECK(contains(process.text(), "group dp:"));
     CHECK(contains(process.text(), "\" "));  // of a call with its label
@@ -150,7 +150,7 @@ TEST_CASE("launch asks processes below mpirun to save and stop, which mpirun wou
     Process process(run.launch_mpi(), run.log());
     run.await_step(process, 2);
     process.send(SIGTERM);
-    const int code = process.wait(60);
+    const int code = process.wait(120);
     INFO(process.text());
     if (code == 0) return false;
     CHECK(code == 3);

@@ -449,9 +449,9 @@ TEST_CASE("Steps of a run whose states lie on the host tell what they move, and 
 TEST_CASE("The computation of a step is measured beside traffic at the step's pace, which ends with the measurement") {
   const Folder folder("traffic");
   const std::string pace = folder / "pace", zrt = std::string(ZRT_BINARY_DIR) + "/zrt ";
-  const Result result = run_command("timeout 60 " + zrt + "bench traffic --ranks 2 --pace " + pace + " & timeout 60 " +
-                                    zrt + "bench overlap --ranks 2 --model gpt2-tiny --layers 3 --rounds 2 --json " +
-                                    "--traffic " + pace + " && wait $!");
+  const Result result = run_command(
+      "timeout 300 " + zrt + "bench traffic --ranks 2 --pace " + pace + " & timeout 300 " + zrt +
+      "bench overlap --ranks 2 --model gpt2-tiny --layers 3 --rounds 2 --json " + "--traffic " + pace + " && wait $!");
   INFO(result.text);
   REQUIRE(result.code == 0);
   const auto json = nlohmann::json::parse(result.text);

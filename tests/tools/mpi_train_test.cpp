@@ -171,7 +171,7 @@ TEST_CASE("two machines joined by a cable train to the bits that threads train t
   const Folder folder("cable");
   const JobResult threads = run_shell(folder.train("--ranks 4 --set zero_optimization.stage=3", "threads"));
   const JobResult machines =
-      run_shell("timeout -k 5 60 " ZRT_SOURCE_DIR "/tools/two_hosts.sh --ranks-per-host 2 --rate none -- " +
+      run_shell("timeout -k 5 600 " ZRT_SOURCE_DIR "/tools/two_hosts.sh --ranks-per-host 2 --rate none -- " +
                 folder.train("--set zero_optimization.stage=3", "machines"));
   if (machines.code == 77) {
     WARN("not run: " << machines.text);
