@@ -18,11 +18,37 @@ void refuse_config(const std::string& name, const std::string& what) {
   throw core::DataError(fmt::format("{}: {}", name, what));
 }
 
-const OrderedJson& required_number(const OrderedJson& config, const char* key, const std::string& name) {
+int64_t required_size(const OrderedJson& config, const char* key, const std::string& name) {
+  constexpr int64_t most = int64_t{1} << 31;
   const auto found = config.find(key);
-  if (found == config.end() || !found->is_number())
-    refuse_config(name, fmt::format("'{}' is missing or no number", key));
-  return *found;
+  if (found == config.end()) refuse_config(name, fmt::format("'{}' is missing", key));
+  if (!found->is_number_integer() || *found < 1 || *found > most) {
+    refuse_config(name, fmt::format("'{}' is {}; legal are integers from 1 to {}", key, found->dump(), most));
+  }
+  return found->get<int64_t>();
+}
+
+double number(const OrderedJson& config, const char* key, double fallback, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end()) return fallback;
+  if (!found->is_number()) refuse_config(name, fmt::format("'{}' is {}; legal is a number", key, found->dump()));
+  return found->get<double>();
+}
+
+std::string text(const OrderedJson& config, const char* key, const std::string& fallback, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end()) return fallback;
+  if (!found->is_string()) refuse_config(name, fmt::format("'{}' is {}; legal is a text", key, found->dump()));
+  return found->get<std::string>();
+}
+
+bool flag(const OrderedJson& config, const char* key, bool fallback, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end()) return fallback;
+  if (!found->is_boolean()) {
+    refuse_config(name, fmt::format("'{}' is {}; legal are true and false", key, found->dump()));
+  }
+  return found->get<bool>();
 }
 
 void only(const OrderedJson& config, const char* key, const OrderedJson& legal, const std::string& name) {
@@ -44,14 +70,14 @@ OrderedJson to_hugging_face(const OrderedJson& model, core::DType type) {
 
 OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name) {
   if (!config.is_object()) refuse_config(name, "is no JSON object");
-  const std::string type = config.value("model_type", "");
+  const std::string type = text(config, "model_type", "", name);
   const ModelSpec* spec = find_model_spec(type);
   if (spec == nullptr) {
     refuse_config(name, fmt::format("'model_type' is '{}'; zrt imports {}", type, model_types()));
   }
   OrderedJson model{{"type", type}};
   spec->hugging_face.read(config, name, model);
-  model["tied"] = config.value("tie_word_embeddings", spec->tied);
+  model["tied"] = flag(config, "tie_word_embeddings", spec->tied, name);
   return model;
 }
 

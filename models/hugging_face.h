@@ -27,7 +27,10 @@ struct NamePair {
   const char *ours, *theirs;
 };
 [[noreturn]] void refuse_config(const std::string& name, const std::string& what);
-const OrderedJson& required_number(const OrderedJson& config, const char* key, const std::string& name);
+int64_t required_size(const OrderedJson& config, const char* key, const std::string& name);  // 1 to 2^31
+double number(const OrderedJson& config, const char* key, double fallback, const std::string& name);
+std::string text(const OrderedJson& config, const char* key, const std::string& fallback, const std::string& name);
+bool flag(const OrderedJson& config, const char* key, bool fallback, const std::string& name);
 // An option that changes what the model computes, and the only value that zrt has.
 void only(const OrderedJson& config, const char* key, const OrderedJson& legal, const std::string& name);
 

@@ -58,7 +58,7 @@ struct ModelSpec {
   HuggingFaceForm hugging_face;
 };
 
-const std::vector<const ModelSpec*>& model_specs();
+const std::vector<const ModelSpec*>& model_specs();       // the first is the type of a model that names none
 const ModelSpec* find_model_spec(std::string_view type);  // null: there is none
 std::string model_types();                                // "\"gpt2\" and \"llama\"", for messages
 

@@ -1,4 +1,3 @@
-#include "core/keys/text.h"
 #include "models/spec.h"
 
 namespace zrt::models {

@@ -54,7 +54,9 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
     return states;
   }
 
-  bool sets_rate() const override { return params_.relative_step; }
+  const char* rate_setting() const override {
+    return params_.relative_step ? "optimizer.params.relative_step = true" : nullptr;
+  }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
     Optimizer::decide(rates, progress, decision);

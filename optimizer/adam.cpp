@@ -78,7 +78,7 @@ OptimizerPtr read_adam(Values& values, const std::string& type) {
     values.warnings.push_back(shown(decoupled) + " has no effect with optimizer.type = " +
                               values.text("optimizer.type") + "; Adam reads it.");
   }
-  adam.moments = read_moments(values);
+  values.check([&] { adam.moments = read_moments(values); });
   return make_optimizer(adam);
 }
 

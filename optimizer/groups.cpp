@@ -1,5 +1,7 @@
 #include "optimizer/groups.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 
 namespace zrt::optimizer {
@@ -9,16 +11,17 @@ namespace {
 class Grouped : public Optimizer {
  public:
   Grouped(const OptimizerPtr& rest, std::vector<ParamGroup> groups) : groups_(std::move(groups)) {
-    for (const ParamGroup& group : groups_) members_.push_back(rest->regrouped(group.weight_decay, group.lr_scale));
     members_.push_back(rest);
+    for (const ParamGroup& group : groups_) members_.push_back(rest->regrouped(group.weight_decay, group.lr_scale));
   }
 
   uint32_t group_of(const models::Param& param) const override {
     const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const ParamGroup& group) {
-      return std::any_of(group.match.begin(), group.match.end(),
-                         [&](const std::string& pattern) { return matches(pattern, param.name); });
+      return std::any_of(group.match.begin(), group.match.end(), [&](const std::string& pattern) {
+        return fnmatch(pattern.c_str(), param.name.c_str(), 0) == 0;
+      });
     });
-    return static_cast<uint32_t>(found - groups_.begin());
+    return found == groups_.end() ? 0 : static_cast<uint32_t>(found - groups_.begin()) + 1;
   }
   OptimizerPtr regrouped(std::optional<double> weight_decay, double lr_scale) const override {
     return rest().regrouped(weight_decay, lr_scale);
@@ -27,7 +30,7 @@ class Grouped : public Optimizer {
   std::vector<UnitState> states(const Unit& unit) const override { return of(unit).states(unit); }
   int64_t alignment() const override { return rest().alignment(); }
   bool has_betas() const override { return rest().has_betas(); }
-  bool sets_rate() const override { return rest().sets_rate(); }
+  const char* rate_setting() const override { return rest().rate_setting(); }
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
     rest().decide(rates, progress, decision);
   }
@@ -45,10 +48,10 @@ class Grouped : public Optimizer {
 
  private:
   const Optimizer& of(const Unit& unit) const { return *members_[unit.group]; }
-  const Optimizer& rest() const { return *members_.back(); }
+  const Optimizer& rest() const { return *members_.front(); }
 
   std::vector<ParamGroup> groups_;
-  std::vector<OptimizerPtr> members_;  // by Unit::group; the last one takes the rest
+  std::vector<OptimizerPtr> members_;  // by Unit::group
 };
 
 }  // namespace
@@ -56,24 +59,6 @@ class Grouped : public Optimizer {
 OptimizerPtr make_grouped(const OptimizerPtr& rest, std::vector<ParamGroup> groups) {
   if (groups.empty()) return rest;
   return std::make_shared<Grouped>(rest, std::move(groups));
-}
-
-bool matches(std::string_view pattern, std::string_view name) {
-  // What the last * stands for grows as long as what follows it does not match.
-  size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++, from = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1, n = ++from;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 }  // namespace zrt::optimizer

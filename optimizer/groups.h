@@ -3,7 +3,6 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "optimizer/optimizer.h"
@@ -11,14 +10,12 @@
 namespace zrt::optimizer {
 
 struct ParamGroup {
-  std::vector<std::string> match;      // names of parameters, in which * stands for any run of characters
+  std::vector<std::string> match;      // names of parameters, as fnmatch(3) has them
   std::optional<double> weight_decay;  // in place of the optimizer's
   double lr_scale = 1;                 // multiplies the step's learning rate
 };
 
-// Parameters belong to the first group that matches, and else to the optimizer as it is.
+// Parameters belong to the first group that matches, numbered from 1, and else to the optimizer as it is, number 0.
 OptimizerPtr make_grouped(const OptimizerPtr& rest, std::vector<ParamGroup> groups);
-
-bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace zrt::optimizer

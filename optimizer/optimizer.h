@@ -69,7 +69,8 @@ class Optimizer {
   // alignment.
   virtual int64_t alignment() const { return unit_alignment; }
   virtual bool has_betas() const { return false; }  // that a schedule may cycle
-  virtual bool sets_rate() const { return false; }  // by itself, whatever a schedule says
+  // The setting by which it makes the rate itself, whatever a schedule says; null: it does not.
+  virtual const char* rate_setting() const { return nullptr; }
 
   // Counts one more step and fills `decision`, but for seed, grad_scale, grad_squares and skip. Runs on the host before
   // the gradients exist. The default takes lr alone.

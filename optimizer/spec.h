@@ -23,7 +23,8 @@ struct OptimizerSpec {
   OptimizerPtr (*read)(core::keys::Values& values, const std::string& type);
 };
 
-const std::vector<const OptimizerSpec*>& optimizer_specs();       // the first is the one of a run that names none
+inline constexpr const char* default_type = "AdamW";  // of a run that names none
+const std::vector<const OptimizerSpec*>& optimizer_specs();
 const OptimizerSpec* find_optimizer_spec(std::string_view type);  // in any case; null: there is none
 std::string optimizer_types();                                    // "Adam, AdamW, SGD and Lion", for messages
 

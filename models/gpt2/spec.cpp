@@ -47,7 +47,7 @@ void parse_gpt2(const OrderedJson& config, const std::string& name, OrderedJson&
   only(config, "reorder_and_upcast_attn", false, name);
   only(config, "scale_attn_weights", true, name);
   only(config, "layer_norm_epsilon", 1e-5, name);
-  for (const NamePair& key : gpt2_names) model[key.ours] = required_number(config, key.theirs, name);
+  for (const NamePair& key : gpt2_names) model[key.ours] = required_size(config, key.theirs, name);
 }
 
 std::string gpt2_tensor_name(const std::string& parameter) {

@@ -136,10 +136,11 @@ std::vector<Preset> llama_presets() {
 constexpr NamePair llama_names[] = {{"layers", "num_hidden_layers"},  {"hidden", "hidden_size"},
                                     {"heads", "num_attention_heads"}, {"kv_heads", "num_key_value_heads"},
                                     {"ffn", "intermediate_size"},     {"sequence", "max_position_embeddings"},
-                                    {"vocab", "vocab_size"},          {"rms_norm_eps", "rms_norm_eps"}};
+                                    {"vocab", "vocab_size"}};
 
 void write_llama(const OrderedJson& model, OrderedJson& config) {
   for (const NamePair& key : llama_names) config[key.theirs] = model.at(key.ours);
+  config["rms_norm_eps"] = model.at("rms_norm_eps");
   config["hidden_act"] = "silu";
   config["rope_theta"] = model.at("rope_theta");
   if (model.value("rope_scaling.rope_type", "default") != "llama3") return;
@@ -164,22 +165,17 @@ void parse_llama(const OrderedJson& config, const std::string& name, OrderedJson
   only(config, "pretraining_tp", 1, name);
   for (const NamePair& key : llama_names) {
     if (key.ours == std::string_view("kv_heads") && !config.contains(key.theirs)) continue;
-    if (key.ours == std::string_view("rms_norm_eps") && !config.contains(key.theirs)) {
-      model[key.ours] = 1e-6;  // transformers' default, not zrt's
-      continue;
-    }
-    model[key.ours] = required_number(config, key.theirs, name);
+    model[key.ours] = required_size(config, key.theirs, name);
   }
-  if (config.contains("head_dim") && config["head_dim"].is_number_integer() &&
-      config["head_dim"].get<int64_t>() * model["heads"].get<int64_t>() != model["hidden"].get<int64_t>()) {
+  model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
+  const double heads = model["heads"].get<double>(), hidden = model["hidden"].get<double>();
+  const auto head = config.find("head_dim");
+  if (head != config.end() && !head->is_null() && number(config, "head_dim", 0, name) * heads != hidden) {
     refuse_config(name, "'head_dim' is not hidden_size / num_attention_heads; zrt's model has no other");
   }
   const OrderedJson scaling = scaling_of(config);
-  const auto theta =
-      scaling.contains("rope_theta") ? scaling["rope_theta"] : config.value("rope_theta", OrderedJson(10000.0));
-  if (!theta.is_number()) refuse_config(name, "'rope_theta' is no number");
-  model["rope_theta"] = theta;
-  const std::string type = scaling.value("rope_type", scaling.value("type", std::string("default")));
+  model["rope_theta"] = number(scaling.contains("rope_theta") ? scaling : config, "rope_theta", 10000, name);
+  const std::string type = text(scaling, "rope_type", text(scaling, "type", "default", name), name);
   if (type == "default") return;
   if (type != "llama3") refuse_config(name, "'rope_scaling' is of type '" + type + "'; legal are default and llama3");
   model["rope_scaling"]["rope_type"] = "llama3";

@@ -5,7 +5,6 @@
 
 #include "core/error.h"
 #include "optimizer/zero.h"
-#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

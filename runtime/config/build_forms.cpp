@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "core/keys/text.h"
 #include "optimizer/spec.h"
@@ -15,7 +16,11 @@ void build_forms(const Values& values, Config& config) {
   if (kept != "fp32" && kept != "none") refuse(values.at(master), "is not legal; legal are \"fp32\" and \"none\".");
   for (const char* key : {moments, master}) {
     if (values.text(key) == "fp32" || optimizer::find_optimizer_spec(type)->forms) continue;
-    refuse(values.at(key), "is for Adam and AdamW alone, but optimizer.type is " + type +
+    std::vector<std::string> able;
+    for (const optimizer::OptimizerSpec* spec : optimizer::optimizer_specs()) {
+      if (spec->forms) able.insert(able.end(), spec->types.begin(), spec->types.end());
+    }
+    refuse(values.at(key), "is for " + join(able) + " alone, but optimizer.type is " + type +
                                ". Set it to \"fp32\", or choose one of them.");
   }
   if (kept == "none" && config.precision.compute != core::DType::bf16) {

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 #include "runtime/config/build.h"
 #include "runtime/config/offload.h"
-#include "core/keys/text.h"
 
 namespace zrt::runtime::configuration {
 namespace {

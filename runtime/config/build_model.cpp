@@ -22,23 +22,30 @@ constexpr Size sizes[] = {
     {"model.vocab", &ModelConfig::vocab, 1, INT32_MAX},
 };
 
-// The keys that types of models own and that have a value, by path, and the types that own them.
-std::map<std::string, std::vector<std::string>> owned_keys() {
-  std::map<std::string, std::vector<std::string>> owned;
+// A key that types of models own and that has a value.
+struct OwnedKey {
+  nlohmann::json fallback;
+  std::vector<std::string> types;
+};
+std::map<std::string, OwnedKey> owned_keys() {
+  std::map<std::string, OwnedKey> owned;
   for (const models::ModelSpec* spec : models::model_specs()) {
     for (const Section& section : spec->sections) {
       for (const Key& key : section.keys) {
-        if ((key.types & t_object) == 0) owned[key_path(section, key.name)].push_back(spec->type);
+        if ((key.types & t_object) != 0 || key.fallback == nullptr) continue;
+        OwnedKey& entry = owned[key_path(section, key.name)];
+        entry.fallback = nlohmann::json::parse(key.fallback);
+        entry.types.push_back(spec->type);
       }
     }
   }
   return owned;
 }
 
-// What a preset fixes, by key; null: that the key is not given.
+// What a preset fixes, by key: also that others have their defaults.
 std::map<std::string, nlohmann::json> fixed_by(const models::FoundPreset& found) {
   std::map<std::string, nlohmann::json> fixed{{"model.type", found.spec->type}, {"model.tied", found.spec->tied}};
-  for (const auto& [path, types] : owned_keys()) fixed[path] = nullptr;
+  for (const auto& [path, owned] : owned_keys()) fixed[path] = owned.fallback;
   for (const auto& [key, value] : found.preset->keys) fixed["model." + key] = value;
   return fixed;
 }
@@ -79,11 +86,14 @@ std::string use_preset(Values& values) {
 }
 
 void refuse_keys_of_others(const Values& values, const std::string& type) {
-  for (const auto& [key, types] : owned_keys()) {
-    if (values.is_null(key) || std::find(types.begin(), types.end(), type) != types.end()) continue;
+  for (const auto& entry : owned_keys()) {
+    const Value& value = values.at(entry.first);
+    const std::vector<std::string>& types = entry.second.types;
+    const bool own = std::find(types.begin(), types.end(), type) != types.end();
+    if (own || !values.given(entry.first) || value.value == entry.second.fallback) continue;
     values.check([&] {
-      refuse(values.at(key), "belongs to model.type = \"" + join(types) + "\", but this model is of type \"" + type +
-                                 "\". Remove the key, or change the type.");
+      refuse(value, "belongs to model.type = \"" + types.front() + "\", but this model is of type \"" + type +
+                        "\". Remove the key, or change the type.");
     });
   }
 }
@@ -116,7 +126,7 @@ DataSource validation_source(const Value& whole, const nlohmann::json& entry) {
 ModelConfig build_model(Values& values) {
   ModelConfig model;
   model.preset = use_preset(values);
-  if (values.is_null("model.type")) values.infer("model.type", "gpt2");
+  if (values.is_null("model.type")) values.infer("model.type", models::model_specs().front()->type);
   model.type = values.text("model.type");
   values.check([&] {
     model.dropout = values.real("model.dropout", 0, 1);

@@ -49,24 +49,28 @@ std::vector<optimizer::ParamGroup> read_groups(const Value& groups) {
 }  // namespace
 
 OptimizerConfig build_optimizer(Values& values) {
-  const Value& lr = values.at("optimizer.params.lr");
+  const std::string lr = "optimizer.params.lr";
   // DeepSpeed leaves a missing optimizer to its caller's code; here it is AdamW with DeepSpeed's defaults.
   if (values.is_null("optimizer.type")) {
-    values.infer("optimizer.type", "AdamW");
-    values.warnings.push_back("optimizer.type is not given: AdamW is used, with " + lr.path + " = " +
-                              printed(lr.value) + " (" + std::string(from_name(lr.from)) + ").");
+    values.infer("optimizer.type", optimizer::default_type);
+    values.check([&] {
+      const Value& rate = values.at(lr);
+      values.warnings.push_back(std::string("optimizer.type is not given: ") + optimizer::default_type +
+                                " is used, with " + lr + " = " + printed(rate.value) + " (" +
+                                std::string(from_name(rate.from)) + ").");
+    });
   }
   const std::string type = values.text("optimizer.type");
   OptimizerConfig optimizer;
   // A type that is none has been refused already.
   if (const optimizer::OptimizerSpec* spec = optimizer::find_optimizer_spec(type)) {
-    optimizer.algorithm = spec->read(values, in_lower_case(type));
-    values.check([&] {
-      optimizer.groups = read_groups(values.at("optimizer.groups"));
-      optimizer.algorithm = optimizer::make_grouped(optimizer.algorithm, optimizer.groups);
-    });
+    values.check([&] { optimizer.algorithm = spec->read(values, in_lower_case(type)); });
   }
-  optimizer.lr = lr.value.is_null() ? 0 : values.real(lr.path, 0, largest_rate);
+  values.check([&] {
+    optimizer.groups = read_groups(values.at("optimizer.groups"));
+    optimizer.algorithm = optimizer::make_grouped(optimizer.algorithm, optimizer.groups);
+  });
+  values.check([&] { optimizer.lr = values.is_null(lr) ? 0 : values.real(lr, 0, largest_rate); });
   return optimizer;
 }
 

@@ -132,10 +132,11 @@ LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, in
   LearningRate schedule;
   schedule.lr = schedule.warmup_max_lr = optimizer.lr;
   if (values.is_null("scheduler.type") || values.wrong("scheduler.type")) return schedule;
-  if (optimizer.algorithm->sets_rate()) {
-    refuse(values.at("scheduler.type"),
-           "contradicts optimizer.params.relative_step = true, by which Adafactor sets its own rate. Remove the "
-           "scheduler, or set relative_step to false and give lr.");
+  if (const char* setting = optimizer.algorithm->rate_setting()) {
+    refuse(values.at("scheduler.type"), std::string("contradicts ") + setting + ", by which " +
+                                            values.text("optimizer.type") +
+                                            " sets its own rate. Remove the scheduler, or that setting and give "
+                                            "optimizer.params.lr.");
   }
   const std::string type = values.text("scheduler.type");
   if (type == "OneCycle") {

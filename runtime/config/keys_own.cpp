@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "models/spec.h"
 #include "runtime/config/key_table.h"
 
@@ -97,9 +98,13 @@ std::vector<Section> own_table() {
         auto at = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known.first == section.path; });
         if (at == all.end()) at = all.insert(at, {section.path, {}});
         for (const Key& key : section.keys) {
-          const bool known = std::any_of(at->second.begin(), at->second.end(),
-                                         [&](const Key& other) { return std::string_view(other.name) == key.name; });
-          if (!known) at->second.push_back(key);
+          const auto known = std::find_if(at->second.begin(), at->second.end(),
+                                          [&](const Key& other) { return std::string_view(other.name) == key.name; });
+          if (known == at->second.end()) {
+            at->second.push_back(key);
+          } else if (known->types != key.types || std::string_view(known->fallback) != key.fallback) {
+            throw core::ProgramError(std::string("types of models describe the key '") + key.name + "' differently");
+          }
         }
       }
     }

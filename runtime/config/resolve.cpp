@@ -44,7 +44,7 @@ class Resolver {
   Values run() {
     result_.warnings = tree_.warnings;
     result_.problems = tree_.problems;
-    variants_ = {{"optimizer.params", optimizer::optimizer_specs().front()->variant}, {"scheduler.params", "none"}};
+    variants_ = {{"optimizer.params", default_variant()}, {"scheduler.params", "none"}};
     result_.check([&] { variants_["optimizer.params"] = optimizer_variant(); });
     result_.check([&] { variants_["scheduler.params"] = scheduler_variant(); });
     walk(*find_section(""), tree_.document.root);
@@ -62,9 +62,11 @@ class Resolver {
     return find_section(path, variant == variants_.end() ? "" : variant->second);
   }
 
+  static std::string default_variant() { return optimizer::find_optimizer_spec(optimizer::default_type)->variant; }
+
   std::string optimizer_variant() const {
     const json* type = tree_.find("optimizer.type");
-    if (type == nullptr || !type->is_string() || *type == "auto") return optimizer::optimizer_specs().front()->variant;
+    if (type == nullptr || !type->is_string() || *type == "auto") return default_variant();
     const optimizer::OptimizerSpec* spec = optimizer::find_optimizer_spec(type->get<std::string>());
     if (spec != nullptr) return spec->variant;
     refuse(value_at("optimizer.type", *type),

@@ -37,10 +37,9 @@ Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     if (homes.update == Tier::nvme || (rounds && homes.update == Tier::host)) {
       throw core::ConfigError(fmt::format("the update of unit '{}' is to run on the tier {}; {}", unit.name,
                                           core::tier_names[static_cast<size_t>(homes.update)],
-                                          rounds
-                                              ? "optimizer.type Adafactor shares sums between ranks, which the device "
-                                                "does: set memory.update to \"auto\" or \"device\""
-                                              : "legal are device and host"));
+                                          rounds ? "this optimizer shares sums between ranks, which the device "
+                                                   "does: set memory.update to \"auto\" or \"device\""
+                                                 : "legal are device and host"));
     }
     auto at_home = [&](BufferId id, Tier tier, core::DType type) {
       if (id == no_buffer) return;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <map>
 #include <optional>
 
 #include "runtime/passes/draft.h"

@@ -57,13 +57,14 @@ namespace {
 void check_groups(const Config& config, const Layout& layout) {
   for (size_t g = 0; g < config.optimizer.groups.size(); ++g) {
     const bool used = std::any_of(layout.units.units.begin(), layout.units.units.end(),
-                                  [&](const optimizer::Unit& unit) { return unit.group == g; });
+                                  [&](const optimizer::Unit& unit) { return unit.group == g + 1; });
     if (used) continue;
-    throw core::ConfigError(fmt::format(
-        "optimizer.groups[{}] takes no parameter: of {} none that an earlier group leaves matches {}. Names are like "
-        "'{}'; `zrt plan --program` shows those of all units.",
-        g, layout.model->type, fmt::join(config.optimizer.groups[g].match, ", "),
-        layout.units.units.back().params.back().param->name));
+    std::vector<std::string> names;
+    for (const models::Param& param : layout.model->blocks[1]->params()) names.push_back(param.name);
+    throw core::ConfigError(
+        fmt::format("optimizer.groups[{}] takes no parameter: none that an earlier group leaves matches {}. A {} has "
+                    "parameters such as {}.",
+                    g, fmt::join(config.optimizer.groups[g].match, ", "), layout.model->type, fmt::join(names, ", ")));
   }
 }
 

@@ -10,8 +10,7 @@ namespace zrt::runtime {
 struct Decisions {
   Placement placement;
   MicrobatchOrder order = MicrobatchOrder::automatic;
-  // Elements of weights that may be gathered ahead of the block that computes. None: as many as DeepSpeed's default,
-  // and the next block in any case.
+  // Elements of weights that may be gathered ahead of the block that computes. None: the next block, whatever its size.
   std::optional<int64_t> prefetch;
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
   bool open_activations = true;                         // … where activations are at home, too

@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 #include "optimizer/state.h"
 #include "runtime/ops/rank.h"
 #include "runtime/train/checkpoint/store.h"
@@ -82,7 +83,7 @@ std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, 
   require_same_model(config, *reader);
   const std::string& made_with = reader->manifest().optimizer;
   const bool states = !made_with.empty() && !config.run.load_module_only;
-  if (states && made_with != optimizer_type(config)) {
+  if (states && core::keys::in_lower_case(made_with) != core::keys::in_lower_case(optimizer_type(config))) {
     throw core::ConfigError(fmt::format(
         "optimizer.type is {} but the checkpoint {} holds the states of {}; set run.load_module_only to start from its "
         "weights alone",

@@ -5,7 +5,6 @@
 
 #include "catch.h"
 #include "core/error.h"
-#include "optimizer/groups.h"
 #include "optimizer/zero.h"
 #include "tests/runtime/toy_model.h"
 
@@ -159,25 +158,6 @@ TEST_CASE("a unit holds parameters of one group, in canonical order") {
                        {"linear.1.bias", 1},
                        {"head.weight", 0}});
   CHECK(table.blocks[1] == std::vector<uint32_t>{1, 2});
-}
-
-TEST_CASE("a star in a pattern stands for any characters, also none") {
-  using optimizer::matches;
-  for (const char* name : {"h.0.ln_1.bias", "h.10.ln_1.bias", "h.0..bias"}) {
-    INFO(name);
-    CHECK(matches("*.bias", name));
-    CHECK(matches("h.*.*bias*", name));
-    CHECK(matches("*", name));
-    CHECK(matches(name, name));
-    CHECK(!matches("bias", name));
-    CHECK(!matches("*.weight", name));
-    CHECK(!matches("h.*.ln_2.*", name));
-    CHECK(!matches("*.bias.*", name));
-    CHECK(!matches("", name));
-  }
-  CHECK(matches("**", ""));
-  CHECK(matches("a*a*b", "aaab"));
-  CHECK(!matches("a*a*b", "ab"));
 }
 
 TEST_CASE("padding is exact in a case worked out by hand") {

@@ -197,7 +197,7 @@ int checkpoint_command(const Args& args) {
                  "  inspect RUN|CHECKPOINT        what one holds\n"
                  "  verify RUN|CHECKPOINT         reads every byte of one or all\n"
                  "  export RUN|CHECKPOINT --out DIR   plain Hugging Face files\n"
-                 "  import DIR --out RUN          a Hugging Face GPT-2 or Llama as a run\n";
+                 "  import DIR --out RUN          a Hugging Face model as a run\n";
     return 0;
   }
   throw core::UsageError(fmt::format("'{}' is no verb; usage: {}", verb, usage));

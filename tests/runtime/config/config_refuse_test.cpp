@@ -228,6 +228,8 @@ TEST_CASE("keys that contradict each other are refused") {
       {R"("fp8": {"enabled": true},)", {"fp8.enabled = true (ds.json:1)", "bf16.enabled = true"}},
       {R"("fp8": {"enabled": true}, "fp16": {"enabled": true},)", {"fp8.enabled = true", "bf16.enabled = true"}},
       {R"("fp16": {"enabled": true, "initial_scale_power": 2, "min_loss_scale": 5},)", {"min_loss_scale = 5", "4.0"}},
+      {R"("optimizer": {"type": "SGD", "params": {"lr": "x", "nesterov": true}, "groups": [1]},)",
+       {"optimizer.params.lr", "optimizer.params.nesterov", "optimizer.groups"}},
       {R"("optimizer": {"type": "SGD", "params": {"nesterov": true}},)", {"optimizer.params.nesterov", "momentum"}},
       {R"("optimizer": {"type": "Adafactor", "params": {"lr": 0.1}},)", {"optimizer.params.lr = 0.1", "relative_step"}},
       {R"("optimizer": {"type": "Adafactor", "params": {"relative_step": false}},)",

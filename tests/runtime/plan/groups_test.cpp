@@ -34,16 +34,18 @@ TEST_CASE("units hold parameters of one group of the configuration, and the firs
       const std::string& name = place.param->name;
       INFO(name);
       const bool gain = name.find("ln_") != std::string::npos;
-      CHECK(unit.group == (gain ? 0 : name.ends_with(".bias") || name.starts_with("h.1.") ? 1 : 2));
+      CHECK(unit.group == (gain ? 1 : name.ends_with(".bias") || name.starts_with("h.1.") ? 2 : 0));
     }
   }
 }
 
 TEST_CASE("groups that say nothing, cannot be meant, or take no parameter are refused") {
-  for (const char* bad : {R"([1])", R"([{"weight_decay": 0}])", R"([{"match": [], "weight_decay": 0}])",
-                          R"([{"match": ["a", 1], "weight_decay": 0}])", R"([{"match": "", "weight_decay": 0}])",
-                          R"([{"match": "*"}])", R"([{"match": "*", "weight_decay": -1}])",
-                          R"([{"match": "*", "lr_scale": "1"}])", R"([{"match": "*", "lr": 1}])"}) {
+  for (const char* bad :
+       {R"([1])", R"([[]])", R"([{}])", R"([{"match": {"a": 1}, "lr_scale": 2}])",
+        R"([{"match": null, "lr_scale": 2}])", R"([{"match": "*", "lr_scale": 1e300}])", R"([{"weight_decay": 0}])",
+        R"([{"match": [], "weight_decay": 0}])", R"([{"match": ["a", 1], "weight_decay": 0}])",
+        R"([{"match": "", "weight_decay": 0}])", R"([{"match": "*"}])", R"([{"match": "*", "weight_decay": -1}])",
+        R"([{"match": "*", "lr_scale": "1"}])", R"([{"match": "*", "lr": 1}])"}) {
     INFO(bad);
     CHECK(has(refusal(bad), "optimizer.groups"));
     CHECK(has(refusal(bad), "legal"));
@@ -52,6 +54,10 @@ TEST_CASE("groups that say nothing, cannot be meant, or take no parameter are re
   const std::string none = refusal(R"([{"match": "*", "lr_scale": 2}, {"match": "*.bias", "weight_decay": 0}])");
   CHECK(has(none, "optimizer.groups[1] takes no parameter"));
   CHECK(has(none, "*.bias"));
+  CHECK(has(none, "h.0.ln_1.weight"));
+  CHECK(has(refusal("{}"), "optimizer.groups"));
+  CHECK(with_groups("[]").optimizer.groups.empty());
+  CHECK(with_groups("null").optimizer.groups.empty());
 }
 
 }  // namespace zrt::groups_test

@@ -1,5 +1,7 @@
 // Directories that transformers wrote: imported, they give transformers' logits; exported again, the same tensors.
 
+#include "models/hugging_face.h"
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -7,7 +9,6 @@
 
 #include "catch.h"
 #include "core/error.h"
-#include "models/hugging_face.h"
 #include "runtime/config/config.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
@@ -144,8 +145,19 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
   refuse("hidden_act", "gelu");
   refuse("attention_bias", true);
   refuse("head_dim", 5);
+  refuse("head_dim", "5");
+  refuse("model_type", 5);
+  refuse("tie_word_embeddings", "no");
+  refuse("num_attention_heads", 1e300);
+  refuse("num_hidden_layers", 0);
+  refuse("num_key_value_heads", nullptr);
   refuse("hidden_size", "many");
   refuse("rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2}});
+  CHECK(message([&] {
+          Json bad = good;
+          bad["rope_scaling"] = Json{{"rope_type", nullptr}};
+          models::from_hugging_face(bad, "c");
+        }).find("rope_type") != std::string::npos);
 }
 
 TEST_CASE("An index that leads out of its folder is refused") {
