@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "optimizer/backend.h"
+#include "tests/optimizer/kind_of.h"
 
 namespace zrt::optimizer::backends_test {
 namespace {
@@ -233,6 +234,7 @@ void each_type(const Body& body) {
 
 TEST_CASE("element-wise optimizers give the host's bits at every device, for all types, counts and values") {
   for (const OptimizerPtr& optimizer : element_wise_optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (int64_t count : {64, 192, 64 * 37}) {
       each_type([&](DType grad, DType weight, bool copy) {
         CAPTURE(count);
@@ -261,6 +263,7 @@ TEST_CASE("a skipped step changes nothing, whatever the gradients are") {
   std::vector<OptimizerPtr> optimizers = element_wise_optimizers();
   optimizers.push_back(make_optimizer(AdafactorParams{}));
   for (const OptimizerPtr& optimizer : optimizers) {
+    INFO(zrt::testing::kind_of(*optimizer));
     const Subject subject(optimizer, {{7, 130}, {65}}, DType::bf16, DType::bf16, true);
     Arrays arrays = subject.start(usual);
     Progress progress;

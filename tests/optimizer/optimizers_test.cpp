@@ -7,6 +7,7 @@
 #include "core/philox.h"
 #include "optimizer/optimizer.h"
 #include "tests/optimizer/goldens.h"
+#include "tests/optimizer/kind_of.h"
 
 namespace zrt::optimizer::optimizers_test {
 namespace {
@@ -168,6 +169,8 @@ TEST_CASE("trajectories are those of PyTorch's SGD, Hugging Face's Adafactor and
 TEST_CASE("ranks, shards and whole updates give the same bits for every optimizer") {
   const auto params = make_params({{7, 130}, {65}, {3, 5, 9}, {1, 70}, {300, 1}, {5}});
   for (const OptimizerPtr& optimizer : all_optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
+    INFO(zrt::testing::kind_of(*optimizer));
     std::vector<float> reference;
 
     for (int ranks : {1, 2, 3, 5}) {

@@ -6,6 +6,7 @@
 #include "optimizer/groups.h"
 #include "optimizer/optimizer.h"
 #include "runtime/verify/checks.h"
+#include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -60,6 +61,7 @@ models::Model model_of(bool tied) {
 TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any optimizer") {
   unsigned group = 0;
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (int ranks : {1, 2, 3}) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         for (uint32_t accumulation : {1u, 2u}) {
@@ -86,6 +88,7 @@ TEST_CASE("stage, unit size, overlap and lanes do not change a bit under any opt
 TEST_CASE("every optimizer trains: it moves the weights, and each in its own way") {
   std::vector<std::string> states;
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     Setting s = setting(optimizer, core::DType::f32, 2, 1, 3, 1);
     states.push_back(run(model_of(false), s).state);
   }
@@ -95,6 +98,7 @@ TEST_CASE("every optimizer trains: it moves the weights, and each in its own way
 
 TEST_CASE("accumulation and ranks agree in fp32 under every optimizer but Lion, whose signs jump") {
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     if (optimizer::find_params<optimizer::LionParams>(optimizer)) continue;
     const models::Model model = model_of(false);
     Setting s = setting(optimizer, core::DType::f32, 1, 4, 0, 0);
@@ -127,6 +131,7 @@ std::map<std::string, std::vector<float>> by_parameter(const models::Model& mode
 TEST_CASE("groups with the decay and the rate of the rest change no bit") {
   unsigned choice = 0;
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (int stage : {0, 3}) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         const models::Model model = model_of(++choice % 2 == 0);
@@ -146,6 +151,7 @@ TEST_CASE("groups with the decay and the rate of the rest change no bit") {
 TEST_CASE("a step gives each parameter the bits of a run with the decay and the rate of its group") {
   unsigned choice = 0;
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (int stage : {1, 3}) {
       const models::Model model = model_of(++choice % 2 == 0);
       const auto weights = [&](const OptimizerPtr& with) {

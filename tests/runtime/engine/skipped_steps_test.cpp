@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "models/model.h"
 #include "runtime/train/resume.h"
+#include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
@@ -76,6 +77,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
     for (int stage = 0; stage < 4; ++stage) {
       for (core::DType type : {core::DType::f32, core::DType::bf16}) {
         for (const OptimizerPtr& optimizer : optimizers()) {
+          INFO(zrt::testing::kind_of(*optimizer));
           if (left_to_processor(number++)) continue;
           const int ranks = 3;
           const models::Model model = with_bad_gradient(ranks, bad, [](uint32_t step) { return step == 1; });
@@ -109,6 +111,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
 TEST_CASE("training goes on after a skipped step as if it had not been, but for its batch") {
   // Steps 0 and 2 of a run whose step 1 is skipped are the steps of a run that never saw the batch of step 1.
   for (const OptimizerPtr& optimizer : optimizers()) {
+    INFO(zrt::testing::kind_of(*optimizer));
     Setting s;
     s.ranks = 2, s.stage = 2, s.optimizer = optimizer;
     const models::Model bad = with_bad_gradient(2, not_a_number, [](uint32_t step) { return step == 1; });

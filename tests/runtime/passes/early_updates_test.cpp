@@ -7,6 +7,7 @@
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/plan/simulator.h"
 #include "runtime/verify/verifier.h"
+#include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
@@ -90,6 +91,7 @@ TEST_CASE("optimizers without sums over ranks, a static loss scale and shared un
                                                         make_optimizer(optimizer::SgdParams{0.9f}),
                                                         make_optimizer(optimizer::LionParams{})};
   for (const auto& optimizer : optimizers) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (int stage = 0; stage < 4; ++stage) {
       Setting s = early();
       s.ranks = 2, s.stage = stage, s.optimizer = optimizer, s.compute = core::DType::f16, s.steps = 3;

@@ -1,5 +1,7 @@
 // What changes when and where weights and gradients travel changes no bit; two levels of summing change some.
+
 #include "catch.h"
+#include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
@@ -170,6 +172,7 @@ TEST_CASE("every optimizer steps alike on groups of ranks") {
                                          make_optimizer(optimizer::LionParams{}),
                                          make_optimizer(optimizer::AdafactorParams{})};
   for (const optimizer::OptimizerPtr& optimizer : all) {
+    INFO(zrt::testing::kind_of(*optimizer));
     for (core::DType type : {core::DType::f32, core::DType::bf16}) {
       Setting s = setting(3, {2, 1}, type);
       s.optimizer = optimizer, s.overlap = true;
