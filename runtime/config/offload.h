@@ -2,8 +2,8 @@
 #pragma once
 #include <vector>
 
-#include "runtime/config/memory.h"
 #include "runtime/config/key_table.h"
+#include "runtime/config/memory.h"
 
 namespace zrt::runtime::configuration {
 

@@ -1,7 +1,7 @@
 // Checks a configuration against the key table and lists every key in force with its value and origin.
 #pragma once
-#include "runtime/config/tree.h"
 #include "runtime/config/key_table.h"
+#include "runtime/config/tree.h"
 
 namespace zrt::runtime::configuration {
 

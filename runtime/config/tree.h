@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "runtime/config/json_reader.h"
-#include "runtime/config/setting.h"
 #include "runtime/config/key_table.h"
+#include "runtime/config/setting.h"
 
 namespace zrt::runtime::configuration {
 

@@ -129,7 +129,7 @@ TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks and ends at o
     const int code = process.wait(120);
     INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
     CHECK(code == (turn % 2 == 0 ? 1 : 143));  // mpirun's own, or that of a rank
-    CHECK(seconds_now() - begin < 40);  // far less than the steps that are left
+    CHECK(seconds_now() - begin < 40);         // far less than the steps that are left
     CHECK(contains(process.text(), "zrt: SIGTERM: "));
     CHECK(contains(process.text(), "group dp:"));
     CHECK(contains(process.text(), "\" "));  // of a call with its label
