@@ -18,4 +18,4 @@ command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q . && chi
 cmake --preset release -DZRT_CUDA=ON -DZRT_CUDA_ARCHITECTURES=$chips >/dev/null
 cmake --build --preset release
 # Many tests wait for their ranks, for time to pass, or for a disk.
-ctest --preset release -j "$(($(nproc) + 2))" "${arguments[@]}"
+ctest --preset release -j "$(($(nproc) + 4))" "${arguments[@]}"
