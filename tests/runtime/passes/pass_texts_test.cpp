@@ -128,6 +128,27 @@ TEST_CASE("each pass makes of a program what its golden text says") {
   CHECK(made == kept);
 }
 
+TEST_CASE("docs/program.md reads lines that the golden text has") {
+  std::istringstream page(read(std::filesystem::path(ZRT_SOURCE_DIR) / "docs/program.md"));
+  std::istringstream golden(read(std::filesystem::path(test::data_folder()) / "programs/sharded.waits.txt"));
+  std::set<std::string> lines;
+  for (std::string line; std::getline(golden, line);) lines.insert(line);
+  size_t found = 0;
+  bool quoted = false, begun = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("```")) {
+      quoted = !quoted;
+    } else if (!quoted) {
+      begun = begun || line.find("tests/data/programs/sharded.waits.txt") != std::string::npos;
+    } else if (begun) {
+      INFO(line);
+      CHECK(lines.count(line) == 1);
+      ++found;
+    }
+  }
+  CHECK(found > 5);
+}
+
 TEST_CASE("a pass is registered once, behind one that there is") {
   const auto never = [](const runtime::Layout&) { return false; };
   const auto make = [](runtime::Compilation&) { return std::make_unique<runtime::Pass>(); };
