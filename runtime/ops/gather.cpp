@@ -34,7 +34,7 @@ void run_gather(const OpCall& call) {
   call.comm().all_gather(ranges, type, call.op.name);
 }
 
-OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_view> phases,
+OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_view> phases, Travel travel,
                   core::DType (*type)(const Layout&)) {
   return {.kind = kind,
           .name = name,
@@ -44,16 +44,18 @@ OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_vi
                        {Role::partial, Count::some_units, may_read | may_write}},
           .run = run_gather,
           .volume = gathered_volume,
+          .travel = travel,
           .type = type};
 }
 
 }  // namespace
 
 std::vector<OpSpec> gather_ops() {
-  return {gather_row(OpKind::gather, "gather", {"step", "eval", "decode", "refresh"},
+  return {gather_row(OpKind::gather, "gather", {"step", "eval", "decode", "refresh"}, Travel::ahead,
                      [](const Layout& layout) { return layout.compute; }),
-          gather_row(OpKind::gather_grad, "gather_grad", {"step"}, [](const Layout& layout) { return layout.grad; }),
-          gather_row(OpKind::gather_state, "gather_state", {"export"},
+          gather_row(OpKind::gather_grad, "gather_grad", {"step"}, Travel::behind,
+                     [](const Layout& layout) { return layout.grad; }),
+          gather_row(OpKind::gather_state, "gather_state", {"export"}, Travel::none,
                      [](const Layout& layout) { return layout.logical_type(); })};
 }
 

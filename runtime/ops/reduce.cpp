@@ -68,6 +68,7 @@ std::vector<OpSpec> reduce_ops() {
                         {Role::partial, Count::some_units, may_read | may_write}},
            .run = run_reduce_grad,
            .volume = reduced_volume,
+           .travel = Travel::behind,
            .type = [](const Layout& layout) { return layout.local_grad; }}};
 }
 

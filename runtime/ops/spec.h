@@ -33,6 +33,9 @@ enum class Site : uint8_t {
   home,    // copies from and to both sides of the link, but not files
 };
 
+// What an op does for the works of its row: brings what a later one reads, or takes away what an earlier one wrote.
+enum class Travel : uint8_t { none, ahead, behind };
+
 // What of a run's state the host hands to an op's kernels as parameters: a recording of them holds while it is the
 // same.
 enum Parameter : uint8_t { takes_position = 1, takes_loss_scale = 2 };
@@ -58,9 +61,10 @@ struct OpSpec {
   std::optional<models::Mode> block{};  // runs a block with its weights, in this mode, on the compute lane
   bool of_microbatch = false;           // Op::microbatch means something
   bool works = false;                   // takes long beside the lanes that move things: a step is a row of these
-  bool needs_host = false;              // while it runs: no recording of kernels can stand for it
-  uint8_t parameters = 0;               // bits of Parameter
-  Site site = Site::device;             // of its operands
+  Travel travel = Travel::none;
+  bool needs_host = false;                       // while it runs: no recording of kernels can stand for it
+  uint8_t parameters = 0;                        // bits of Parameter
+  Site site = Site::device;                      // of its operands
   core::DType (*type)(const Layout&) = nullptr;  // of the elements of units it gathers, sums or hands out
 
   bool communicates() const { return volume != nullptr; }

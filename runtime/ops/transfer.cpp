@@ -39,18 +39,19 @@ OpCost move_cost(const CostCall& call) {
   return transfer_cost(moved(call.set, call.op), call.layout, call.cluster);
 }
 
-OpSpec transfer_row(OpKind kind, std::string_view name) {
+OpSpec transfer_row(OpKind kind, std::string_view name, Travel travel) {
   return {.kind = kind,
           .name = name,
           .operands = {{Role::copied, Count::one, may_read}, {Role::copy, Count::one, may_write | may_update}},
           .run = run_transfer,
-          .cost = move_cost};
+          .cost = move_cost,
+          .travel = travel};
 }
 
 }  // namespace
 
 std::vector<OpSpec> transfer_ops() {
-  return {transfer_row(OpKind::fetch, "fetch"), transfer_row(OpKind::evict, "evict")};
+  return {transfer_row(OpKind::fetch, "fetch", Travel::ahead), transfer_row(OpKind::evict, "evict", Travel::behind)};
 }
 
 }  // namespace zrt::runtime

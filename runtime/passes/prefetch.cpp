@@ -26,7 +26,7 @@ struct Piece {  // a work and what stands before it
 };
 
 bool moves(const Op& op) {
-  return op.kind == OpKind::gather || op.kind == OpKind::fetch;
+  return spec(op.kind).travel == Travel::ahead;
 }
 
 class Prefetcher {
@@ -88,7 +88,7 @@ class Prefetcher {
       for (size_t g : waiting) gathers_[g].consumer = current_.size();
       waiting.clear();
       current_.push_back(read);
-      beside_.push_back(op.row);
+      row_.push_back(op.row);
       range.pieces.back().work.push_back(std::move(op));
       range.pieces.emplace_back();
     }
@@ -158,7 +158,7 @@ class Prefetcher {
         }
         continue;
       }
-      size_t& last = lasts[beside_[gather.consumer]];
+      size_t& last = lasts[row_[gather.consumer]];
       const size_t floor = std::max(last, range.crosses ? ranges_[*range.previous].first : range.first);
       while (position > floor && may_stand_before(position - 1, gather) && !needs(gather.op, passed_[position - 1])) {
         --position;
@@ -208,26 +208,26 @@ class Prefetcher {
 
   // Whether a gather may run while work q does, which is not the one that reads it.
   bool may_stand_before(size_t q, const Gather& gather) const {
-    const bool fetch = gather.op.kind == OpKind::fetch;
+    const bool fetch = transfers(gather.op.kind);
     if (!fetch && !layout_.overlap) return false;
     if (!fetch && gather.elements == 0) return true;
     // What updates need that come between backwards, and what the backwards need, do not count for each other. Of the
     // former nothing comes earlier than while one block runs.
-    const uint8_t beside = beside_[gather.consumer];
+    const uint8_t row = row_[gather.consumer];
     int64_t all = gather.elements;
     bool others = false;
     for (const auto& [consumer, elements] : ahead_[q]) {
-      if (beside_[consumer] != beside) continue;
+      if (row_[consumer] != row) continue;
       all += elements;
       others = others || (consumer != gather.consumer && elements > 0);
     }
-    if (all + (beside_[q] == beside ? current_[q] : 0) > layout_.max_live) return false;
-    return distance_->reaches({all, !others, beside && !beside_[q] && block_between(q, gather.consumer), fetch});
+    if (all + (row_[q] == row ? current_[q] : 0) > layout_.max_live) return false;
+    return distance_->reaches({all, !others, row && !row_[q] && block_between(q, gather.consumer), fetch});
   }
 
   // Whether one of the works between two is a block.
   bool block_between(size_t q, size_t consumer) const {
-    const auto at = [&](size_t i) { return beside_.begin() + static_cast<std::ptrdiff_t>(i); };
+    const auto at = [&](size_t i) { return row_.begin() + static_cast<std::ptrdiff_t>(i); };
     return std::find(at(q + 1), at(consumer), 0) != at(consumer);
   }
 
@@ -283,7 +283,7 @@ class Prefetcher {
   std::vector<Gather> gathers_;
   std::vector<std::vector<const Op*>> passed_;    // by work
   std::vector<int64_t> current_;                  // by work: gathered elements that it reads
-  std::vector<uint8_t> beside_;                   // by work: an update between blocks
+  std::vector<uint8_t> row_;                      // by work: Op::row
   std::vector<std::map<size_t, int64_t>> ahead_;  // by work: gathered beside it for later ones
 };
 

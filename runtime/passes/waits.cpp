@@ -24,35 +24,11 @@ class Bounds {
 
   void add() {
     for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
-      Op& op = program_.ops[id];
-      const uint8_t number = row_of(op);
-      Row& row = rows_[number];
-      const int64_t type = static_cast<int64_t>(core::dtype_size(layout_.compute));
-      if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) {
-        // A recompute counts as one with its backward.
-        const bool counts = op.kind != OpKind::recompute;
-        wait_for_sent(op, row.evicted, row.worked);
-        row.worked += counts;
-        row.last = id;
-        if (!computes(op)) return;
-        wait_for_sent(op, sent_, computed_);
-        computed_ += counts;
-        last_ = id;
-      } else if (op.kind == OpKind::fetch) {
-        for (uint8_t r = 0; r <= number; ++r) {
-          if (rows_[r].last) op.waits.push_back(*rows_[r].last);
-        }
-      } else if (op.kind == OpKind::evict) {
-        row.evicted.push_back({id, row.worked, static_cast<int64_t>(bytes(op, Use::read)) / type, true});
-      } else if (op.kind == OpKind::gather) {
-        if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
-        if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
-      } else if (op.kind == OpKind::reduce_grad || op.kind == OpKind::gather_grad) {
-        const uint64_t held = bytes(op, Use::read);
-        if (held == 0 && layout_.overlap) return;
-        sent_.push_back(
-            {id, computed_, static_cast<int64_t>(held / core::dtype_size(layout_.local_grad)), layout_.overlap});
-      }
+      const Op& op = program_.ops[id];
+      const OpSpec& kind = spec(op.kind);
+      if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) return work(id);
+      if (kind.travel == Travel::none) return;
+      kind.communicates() ? collective(id, kind.travel) : transfer(id, kind.travel);
     });
   }
 
@@ -69,6 +45,43 @@ class Bounds {
     std::vector<Sent> evicted;
   };
 
+  void work(OpId id) {
+    Op& op = program_.ops[id];
+    Row& row = rows_[row_of(op)];
+    const bool counts = op.kind != OpKind::recompute;  // as one with its backward
+    wait_for_sent(op, row.evicted, row.worked);
+    row.worked += counts;
+    row.last = id;
+    if (!computes(op)) return;
+    wait_for_sent(op, sent_, computed_);
+    computed_ += counts;
+    last_ = id;
+  }
+
+  void transfer(OpId id, Travel travel) {
+    Op& op = program_.ops[id];
+    const uint8_t number = row_of(op);
+    if (travel == Travel::ahead) {
+      for (uint8_t r = 0; r <= number; ++r) {
+        if (rows_[r].last) op.waits.push_back(*rows_[r].last);
+      }
+      return;
+    }
+    Row& row = rows_[number];
+    row.evicted.push_back({id, row.worked, elements(op, Use::read, layout_.compute), true});
+  }
+
+  void collective(OpId id, Travel travel) {
+    Op& op = program_.ops[id];
+    if (travel == Travel::ahead) {
+      if (last_ && (bytes(op, Use::write) > 0 || !layout_.overlap)) op.waits.push_back(*last_);
+      if (!layout_.overlap) sent_.push_back({id, computed_, 0, false});
+      return;
+    }
+    if (bytes(op, Use::read) == 0 && layout_.overlap) return;
+    sent_.push_back({id, computed_, elements(op, Use::read, layout_.local_grad), layout_.overlap});
+  }
+
   // On a lane of its own, the host's, a work and what is moved for it keep to their own row.
   uint8_t row_of(const Op& op) const {
     return transfers(op.kind) || set_.lanes[op.lane].kind == LaneKind::host ? op.row : 0;
@@ -82,6 +95,10 @@ class Bounds {
       if (access.use == use && buffer.life == Life::transient) sum += buffer.bytes;
     }
     return sum;
+  }
+
+  int64_t elements(const Op& op, Use use, core::DType type) const {
+    return static_cast<int64_t>(bytes(op, use) / core::dtype_size(type));
   }
 
   void wait_for_sent(Op& op, std::vector<Sent>& sent, size_t now) {
