@@ -147,14 +147,13 @@ void check_prescale(Values& values, int stage) {
 }
 
 // Without `steps` the accumulation steps are not known, because the batch is wrong.
-int64_t reduce_every(Values& values, const ZeroConfig& zero, std::optional<int64_t> steps) {
+int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrder& order,
+                     std::optional<int64_t> steps) {
   constexpr const char* key = "parallel.reduce_every";
   const int64_t accumulation = steps.value_or(1);
   if (values.is_null(key)) {
-    // Where all microbatches of a step go through a block before the next block, one reduction is enough.
-    const bool by_layer = values.text("memory.microbatch_order") == "layer_major";
     const int64_t usual = optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation);
-    values.infer(key, by_layer ? accumulation : usual);
+    values.infer(key, order.reduce_every(accumulation, usual));
   }
   const int64_t every = values.integer(key, 1, most);
   if (steps && accumulation % every != 0) {
@@ -247,7 +246,9 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   if (meshed) build_groups(values, config.zero, config.parallel, data_ranks);
   values.check([&] { check_prescale(values, config.zero.stage); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;
-  const bool counted = values.check([&] { config.parallel.reduce_every = reduce_every(values, config.zero, steps); });
+  values.check([&] { config.memory.order = build_microbatch_order(values); });
+  const bool counted = values.check(
+      [&] { config.parallel.reduce_every = reduce_every(values, config.zero, *config.memory.order, steps); });
   const bool known = counted && batched;
   const bool typed =
       build_precision(values, known ? steps : std::nullopt, known ? config.parallel.reduce_every : 1, config.precision);

@@ -21,6 +21,7 @@ bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_
 ModelConfig build_model(Values& values);
 void build_data(const Values& values, DataConfig& data);
 OptimizerConfig build_optimizer(Values& values);
+const MicrobatchOrder* build_microbatch_order(const Values& values);
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
 void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm

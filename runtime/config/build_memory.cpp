@@ -163,6 +163,14 @@ void read_nvme_path(Values& values, int stage, MemoryConfig& memory) {
 
 }  // namespace
 
+const MicrobatchOrder* build_microbatch_order(const Values& values) {
+  const MicrobatchOrder* const orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
+                                           MicrobatchOrder::layer_major};
+  std::vector<std::string> names;
+  for (const MicrobatchOrder* order : orders) names.emplace_back(order->name());
+  return orders[choice(values.at("memory.microbatch_order"), names)];
+}
+
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory) {
   values.check([&] {
     memory.device_budget_bytes = optional_bytes(values, "memory.device_budget_bytes");
@@ -194,11 +202,6 @@ void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, 
     memory.update = sides[choice(values.at("memory.update"), {"auto", "device", "host"})];
   });
   values.check([&] { read_recompute(values.at("memory.recompute"), memory); });
-  values.check([&] {
-    constexpr MicrobatchOrder orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
-                                          MicrobatchOrder::layer_major};
-    memory.order = orders[choice(values.at("memory.microbatch_order"), {"auto", "microbatch_major", "layer_major"})];
-  });
 }
 
 }  // namespace zrt::runtime::configuration

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/config/microbatch_order.h"
 #include "runtime/config/placement.h"
 
 namespace zrt::runtime {
@@ -46,7 +47,7 @@ struct MemoryConfig {
   std::vector<LayerRange> recompute_layers;  // empty: all
   std::string recompute_from;                // key, value and place, for messages
   bool open_recompute = true;                // layers may compute more again where a budget asks for it
-  MicrobatchOrder order = MicrobatchOrder::automatic;
+  const MicrobatchOrder* order = MicrobatchOrder::automatic;
 };
 
 }  // namespace zrt::runtime

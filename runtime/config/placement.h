@@ -39,12 +39,4 @@ struct Placement {
   bool uses(Tier tier) const;
 };
 
-// In which order the microbatches of a step go through the blocks. Only times and memory differ.
-enum class MicrobatchOrder : uint8_t {
-  automatic,         // layer-major inside a window of reduce_every microbatches where gradients are sharded
-  microbatch_major,  // a microbatch through all blocks, then the next
-  layer_major,       // all microbatches of a step through a block, then the next block: what a block needs is brought
-                     // once per direction
-};
-
 }  // namespace zrt::runtime

@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include "core/error.h"
 #include "runtime/passes/collectives.h"
 #include "runtime/passes/emitter.h"
 #include "runtime/program/roll.h"
@@ -16,34 +13,6 @@ Op begin_op(const StateBuffers& state) {
   op.name = "begin";
   op.accesses.push_back({state.control, Role::control, Use::update, {}});
   return op;
-}
-
-enum class Sharing { none, first_block, elsewhere };
-
-// Whether units with several users exist, and whether only the first block is the earlier user of them.
-Sharing sharing(const Layout& layout) {
-  Sharing result = Sharing::none;
-  for (const optimizer::Unit& unit : layout.units.units) {
-    if (unit.blocks.size() < 2) continue;
-    if (unit.blocks.size() > 2 || unit.blocks[0] != 0) return Sharing::elsewhere;
-    result = Sharing::first_block;
-  }
-  return result;
-}
-
-// How many microbatches go through the blocks block by block; 1: each goes through all blocks alone.
-uint32_t by_layer(const Layout& layout, Sharing shared) {
-  if (layout.order == MicrobatchOrder::layer_major) return layout.microbatches;
-  const bool alone = layout.order == MicrobatchOrder::microbatch_major || layout.zero.grads == optimizer::Extent::full;
-  if (!alone || layout.reduce_every == 1) return layout.reduce_every;
-  if (shared != Sharing::elsewhere) return 1;
-  if (layout.order == MicrobatchOrder::automatic) return layout.reduce_every;
-  throw core::ConfigError(fmt::format(
-      "memory.microbatch_order is microbatch_major and parallel.reduce_every is {}, but blocks of this model "
-      "share parameters that not only the first and one other use: their gradients cannot be summed in the "
-      "order that keeps results the same. Use memory.microbatch_order layer_major or automatic, or "
-      "parallel.reduce_every 1.",
-      layout.reduce_every));
 }
 
 // Adds a list of works, of microbatches from `base`. What comes first defines gradients and what comes last ends what
@@ -67,9 +36,8 @@ void add_works(Emitter& emit, Draft& draft, const std::vector<Work>& list, uint3
 
 Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   const uint32_t window = layout.reduce_every, windows = layout.windows();
-  const Sharing shared = sharing(layout);
-  const uint32_t together = by_layer(layout, shared);
-  const bool defer = window > 1 && together == 1 && shared == Sharing::first_block;
+  const uint32_t together = layout.together();
+  const bool defer = window > 1 && together == 1 && layout.sharing() == Sharing::first_block;
   Emitter emit(set, layout, state, Mode::train, together, defer ? window : together);
 
   Draft draft{"step", {}};

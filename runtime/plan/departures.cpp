@@ -22,7 +22,8 @@ class Prices {
       : layout_(layout), rates_(cluster.rates(layout.compute)), memory_(cluster.memory_bytes_per_second) {
     link_ = cluster.host_link.bytes_per_second;
     if (layout.link_bytes_per_second > 0) link_ = std::min(link_, layout.link_bytes_per_second);
-    passes_ = layout.order == MicrobatchOrder::layer_major ? 1 : layout.microbatches;
+    together_ = layout.together();
+    passes_ = layout.microbatches / together_;
     windows_ = layout.microbatches / layout.reduce_every;
   }
 
@@ -53,7 +54,7 @@ class Prices {
   }
   Leaving activations(size_t b) const {
     const uint64_t bytes = kept_bytes(b, true);
-    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / slots() / link_};
+    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / together_ / link_};
   }
   Leaving recompute(size_t b) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
@@ -62,7 +63,6 @@ class Prices {
   }
 
  private:
-  double slots() const { return layout_.order == MicrobatchOrder::layer_major ? layout_.microbatches : 1; }
   // What a block saves, and with `input` what the one before it hands on.
   uint64_t kept_bytes(size_t b, bool input) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
@@ -70,13 +70,13 @@ class Prices {
     if (input && b > 0) {
       bytes += as_bytes(shape.rows() * layout_.model->blocks[b - 1]->output_width(), shape.type);
     }
-    return bytes * static_cast<uint64_t>(slots());
+    return bytes * together_;
   }
 
   const Layout& layout_;
   const ComputeRates& rates_;
   double memory_, link_ = 1;
-  uint32_t passes_ = 1, windows_ = 1;
+  uint32_t together_ = 1, passes_ = 1, windows_ = 1;
 };
 
 class PlacementSearch {

@@ -25,7 +25,7 @@ double step_seconds(const Layout& layout, const std::vector<std::string>& phases
   return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
 }
 
-// Fills what a configuration leaves open (Layout::open_placement, open_recompute, MicrobatchOrder::automatic). Where
+// Fills what a configuration leaves open (Layout::open_placement, open_recompute, MicrobatchOrder::choices). Where
 // everything fits the device tier nothing changes. Without `times` only placements with nothing fetched ahead are
 // tried, which need the least memory. Where nothing is enough, the layout is left with the least memory.
 void settle_placement(const Config& config, Layout& layout, const std::vector<std::string>& phases,
@@ -33,13 +33,14 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   const bool trains = times && std::find(phases.begin(), phases.end(), "step") != phases.end();
   const bool open = (layout.open_placement || layout.open_recompute) &&
                     !limits.hold(peak_bytes(compile(layout, phases, {}, false).plan));
-  const bool orders = trains && layout.order == MicrobatchOrder::automatic && layout.microbatches > 1;
-  if (!open && !(orders && layout.placement.moves())) return;
+  const bool ordered = trains && layout.microbatches > 1;
+  const auto orders = ordered ? layout.order->choices() : std::vector<const MicrobatchOrder*>{layout.order};
+  if (!open && !(orders.size() > 1 && layout.placement.moves())) return;
   const Cluster cluster = machine(config);
   const FitProblem problem{config, phases, limits, cluster};
-  std::vector<Layout> starts{layout};
+  std::vector<Layout> starts;
+  for (const MicrobatchOrder* order : orders) starts.push_back(layout), starts.back().order = order;
   if (!times) starts.front().prefetch = 0;
-  if (orders) starts.push_back(layout), starts.back().order = MicrobatchOrder::layer_major;
   // Without anything ahead of its use there is room for more at home on the device.
   if (times && open && layout.prefetch != 0) {
     for (size_t i = 0, n = starts.size(); i < n; ++i) starts.push_back(starts[i]), starts.back().prefetch = 0;

@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/config/microbatch_order.h"
 #include "runtime/config/placement.h"
 
 namespace zrt::runtime {
 
 struct Decisions {
   Placement placement;
-  MicrobatchOrder order = MicrobatchOrder::automatic;
+  const MicrobatchOrder* order = MicrobatchOrder::automatic;
   // Elements of weights that may be gathered ahead of the block that computes. None: the next block, whatever its size.
   std::optional<int64_t> prefetch;
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names

@@ -25,4 +25,19 @@ models::Shape Layout::shape(models::Mode mode, size_t block) const {
   return result;
 }
 
+Sharing Layout::sharing() const {
+  Sharing result = Sharing::none;
+  for (const optimizer::Unit& unit : units.units) {
+    if (unit.blocks.size() < 2) continue;
+    if (unit.blocks.size() > 2 || unit.blocks[0] != 0) return Sharing::elsewhere;
+    result = Sharing::first_block;
+  }
+  return result;
+}
+
+uint32_t Layout::together() const {
+  return order->together(
+      {microbatches, reduce_every, zero.grads == optimizer::Extent::full, sharing() == Sharing::elsewhere});
+}
+
 }  // namespace zrt::runtime

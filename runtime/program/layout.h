@@ -11,6 +11,9 @@
 
 namespace zrt::runtime {
 
+// Whether blocks share parameters: none do, only the first with one other, or others.
+enum class Sharing { none, first_block, elsewhere };
+
 struct Layout : RunSettings, Decisions {
   const models::Model* model = nullptr;
   optimizer::UnitTable units;
@@ -47,6 +50,9 @@ struct Layout : RunSettings, Decisions {
   Recompute recompute(size_t block) const;
   models::Shape shape(models::Mode mode, size_t block) const;  // … and keeps that
   uint32_t windows() const { return microbatches / reduce_every; }
+  Sharing sharing() const;
+  // How many microbatches go through a block before the next block.
+  uint32_t together() const;
   // Whether gradients of several microbatches are summed in the resident gradient itself.
   bool reduces_in_place() const { return zero.grads == optimizer::Extent::full && reduce_every == microbatches; }
   optimizer::Extent weights(const optimizer::Unit& unit) const {

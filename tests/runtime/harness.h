@@ -38,7 +38,7 @@ struct Setting {
   double clip = 1;
   bool early_updates = false;
   std::function<runtime::Placement(const runtime::Layout&)> placement;  // none: everything on the device
-  runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic;
+  const runtime::MicrobatchOrder* order = runtime::MicrobatchOrder::automatic;
   double link_bytes_per_second = 0, nvme_bytes_per_second = 0;
   std::chrono::milliseconds timeout{60000};
   // Called before a batch is made; for delays and failures.

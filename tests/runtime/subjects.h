@@ -101,7 +101,7 @@ inline const Subjects& subjects() {
     add(3, 4, 2, true, true, 6, replicated);
     add(3, 1, 1, true, false, 4, replicated, 20);
     using runtime::MicrobatchOrder;
-    auto again = [&](int stage, uint32_t accumulation, uint32_t every, bool tied, MicrobatchOrder order) {
+    auto again = [&](int stage, uint32_t accumulation, uint32_t every, bool tied, const MicrobatchOrder* order) {
       Setting s;
       s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.ranks = 2;
       s.overlap = accumulation == 4, s.order = order;

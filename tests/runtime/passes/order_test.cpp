@@ -18,8 +18,8 @@ using runtime::Recompute;
 
 namespace {
 
-constexpr auto automatic = MicrobatchOrder::automatic, by_microbatch = MicrobatchOrder::microbatch_major,
-               by_layer = MicrobatchOrder::layer_major;
+const auto automatic = MicrobatchOrder::automatic, by_microbatch = MicrobatchOrder::microbatch_major,
+           by_layer = MicrobatchOrder::layer_major;
 constexpr auto full = Recompute::full, selective = Recompute::selective, none = Recompute::none;
 
 // What decides about bits.
@@ -39,8 +39,8 @@ Setting base(const Group& g, int stage) {
 
 void check_equal(const models::Model& model, const Setting& s, const Outcome& reference) {
   INFO(s.ranks << " ranks, " << s.accumulation << "/" << s.reduce_every << ", stage " << s.stage << ", order "
-               << static_cast<int>(s.order) << ", overlap " << s.overlap << ", units of " << s.unit_elements
-               << ", recompute " << (s.recompute.empty() ? -1 : static_cast<int>(s.recompute.front())));
+               << s.order->name() << ", overlap " << s.overlap << ", units of " << s.unit_elements << ", recompute "
+               << (s.recompute.empty() ? -1 : static_cast<int>(s.recompute.front())));
   const Outcome outcome = run(model, s);
   CHECK(outcome.state == reference.state);
   CHECK(outcome.losses == reference.losses);
@@ -54,7 +54,7 @@ void check_orders(const models::Model& model, const Group& g, bool microbatch_ma
   const Outcome reference = run(model, base(g, 0));
   unsigned n = static_cast<unsigned>(g.ranks) + g.reduce_every;
   for (int stage = 0; stage < 4; ++stage) {
-    for (MicrobatchOrder order : {automatic, by_microbatch, by_layer}) {
+    for (const MicrobatchOrder* order : {automatic, by_microbatch, by_layer}) {
       if (order == by_microbatch && !microbatch_major) continue;
       Setting s = base(g, stage);
       s.order = order;

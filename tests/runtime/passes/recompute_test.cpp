@@ -31,7 +31,7 @@ struct Case {
 };
 
 Case compiled(const models::Model& model, Recompute how, uint32_t accumulation = 1,
-              runtime::MicrobatchOrder order = runtime::MicrobatchOrder::automatic, int stage = 0) {
+              const runtime::MicrobatchOrder* order = runtime::MicrobatchOrder::automatic, int stage = 0) {
   Setting s;
   s.recompute = {how};
   s.accumulation = s.reduce_every = accumulation;

@@ -123,7 +123,7 @@ std::string text(const models::Model& model, const Setting& s) {
       << ", " << s.accumulation << "/" << s.reduce_every << " microbatches, unit " << s.unit_elements << ", bucket "
       << s.bucket << ", overlap " << s.overlap << ", reuse " << s.reuse_at_turn << ", prefetch "
       << s.prefetch.value_or(-1) << ", live " << s.max_live << ", persistence " << s.persistence << ", order "
-      << static_cast<int>(s.order) << ", recompute";
+      << s.order->name() << ", recompute";
   for (runtime::Recompute how : s.recompute) out << " " << static_cast<int>(how);
   return out.str();
 }
