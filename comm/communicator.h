@@ -25,7 +25,7 @@ enum class OpKind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all
 inline constexpr size_t op_kind_count = 7;
 std::string_view op_name(OpKind kind);
 
-// One contiguous range of a collective. Several ranges make one collective (a bucket): one meeting, one record.
+// One contiguous range of a collective. Several ranges make one collective (a bucket): one rendezvous, one record.
 struct ReduceRange {
   const void* source;  // size() * shard elements of `from`, shard after shard in rank order; this rank's contribution
   void* target;     // shard elements of `to`: the sum of this rank's shard; may lie in `source` at the own shard when

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/thread/meeting.h"
+#include "comm/thread/rendezvous.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -22,9 +22,9 @@ std::vector<std::unique_ptr<Communicator>> make_thread_groups(const std::string&
   std::vector<std::unique_ptr<Communicator>> by_rank(static_cast<size_t>(world));
   for (const std::vector<int>& ranks : partition) {
     const int size = static_cast<int>(ranks.size());
-    const auto meeting = std::make_shared<ThreadMeeting>(group_name(name, ranks, world), size, timeout, room);
+    const auto rendezvous = std::make_shared<ThreadRendezvous>(group_name(name, ranks, world), size, timeout, room);
     for (int r = 0; r < size; ++r) {
-      by_rank[static_cast<size_t>(ranks[static_cast<size_t>(r)])] = make_communicator(meeting, r);
+      by_rank[static_cast<size_t>(ranks[static_cast<size_t>(r)])] = make_communicator(rendezvous, r);
     }
   }
   return by_rank;

@@ -61,7 +61,7 @@ class Transport {
 // All ranks are threads of this process.
 std::unique_ptr<Transport> make_thread_transport(int world);
 
-// One rank per process, started by mpirun or srun. At most one in a process's life; its end is a meeting of all
+// One rank per process, started by mpirun or srun. At most one in a process's life; its end is a rendezvous of all
 // processes. Throws CommError; UsageError in a build without MPI and when MPI knows another number of processes than
 // the `announced` one of the `launcher`.
 std::unique_ptr<Transport> make_mpi_transport(const std::string& launcher, int announced);

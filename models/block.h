@@ -40,7 +40,7 @@ struct Call {
   const void* d_output = nullptr;    // (rows, C) gradient of the output; null for the head, which starts from the loss
   void* d_input = nullptr;           // (rows, C); null for the embedding
   std::byte* saved = nullptr;        // saved_bytes: written by forward, read by backward
-  std::byte* remade = nullptr;       // remade_bytes: written by forward and by recompute, read by backward
+  std::byte* recomputed = nullptr;   // recomputed_bytes: written by forward and by recompute, read by backward
   std::byte* workspace = nullptr;    // workspace_bytes of the pass, contents undefined before and after
   std::byte* cache = nullptr;        // decode: cache_bytes, kept from token to token
   std::span<const void* const> weights;  // params() order, compute type
@@ -60,11 +60,11 @@ class Block {
   virtual const std::vector<Param>& params() const = 0;
   virtual int64_t output_width() const = 0;  // C of the output
 
-  virtual uint64_t saved_bytes(const Shape& shape) const = 0;                         // mode train
-  virtual uint64_t remade_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode train; Keep::all: 0
-  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;             // any mode
-  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;            // mode train
-  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }   // mode decode
+  virtual uint64_t saved_bytes(const Shape& shape) const = 0;                             // mode train
+  virtual uint64_t recomputed_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode train; Keep::all: 0
+  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;                 // any mode
+  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;                // mode train
+  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }       // mode decode
 
   // Whether backward reads `input` of forward (kept alive until then) beside `saved`.
   virtual bool backward_reads_input() const = 0;
@@ -74,8 +74,8 @@ class Block {
   // training mode only prepares (final norm).
   virtual void backward(const Call& call) const = 0;
   virtual void decode(const Call& call) const = 0;
-  // The bits of forward once more, in front of backward: with Keep::all `saved`, with Keep::selective `remade`, of the
-  // `saved` that forward left. In the workspace of forward.
+  // The bits of forward once more, in front of backward: with Keep::all `saved`, with Keep::selective `recomputed`, of
+  // the `saved` that forward left. In the workspace of forward.
   virtual void recompute(const Call& call) const { forward(call); }
   virtual bool recompute_writes_output() const { return true; }  // else Call::output is null there
   virtual double recompute_flops(const Shape& shape) const { return forward_flops(shape); }

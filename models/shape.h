@@ -11,7 +11,7 @@ using core::DType;
 enum class Mode : uint8_t { train, eval, decode };
 
 // What forward leaves for backward beside its input. selective: what is large for what it costs to compute again lies
-// apart from the rest (Call::remade); a block that has no such thing keeps all.
+// apart from the rest (Call::recomputed); a block that has no such thing keeps all.
 enum class Keep : uint8_t { all, selective };
 
 // Everything memory depends on. decode: B sequences, one new token each, a cache of T positions.

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "comm/mpi/library.h"
-#include "comm/process/meeting.h"
+#include "comm/process/rendezvous.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -63,8 +63,8 @@ class MpiTransport final : public Transport {
   bool several_machines_ = false;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
-  mutable std::mutex mutex_;  // guards meetings_
-  std::vector<std::weak_ptr<ProcessMeeting>> meetings_;
+  mutable std::mutex mutex_;  // guards rendezvous_
+  std::vector<std::weak_ptr<ProcessRendezvous>> rendezvous_;
 };
 
 MpiTransport::MpiTransport(const std::string& launcher, int announced) {
@@ -153,12 +153,12 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
     for (size_t i = 0; i < remote.size(); ++i) remote[i]->channel = std::move(channels[i]);
   }
   std::vector<std::unique_ptr<Communicator>> local;
-  const auto meeting = std::make_shared<ProcessMeeting>(std::move(place));
+  const auto rendezvous = std::make_shared<ProcessRendezvous>(std::move(place));
   {
     const std::lock_guard lock(mutex_);
-    meetings_.push_back(meeting);
+    rendezvous_.push_back(rendezvous);
   }
-  local.push_back(make_communicator(meeting, seat.rank));
+  local.push_back(make_communicator(rendezvous, seat.rank));
   return local;
 }
 
@@ -177,9 +177,10 @@ std::unique_ptr<core::Arena> MpiTransport::make_arena(int, core::Tier tier, uint
 std::string MpiTransport::last_calls() const {
   const std::lock_guard lock(mutex_);
   std::string text;
-  for (const auto& weak : meetings_) {
-    const auto meeting = weak.lock();
-    if (meeting) text += fmt::format("  rank {}, group {}:\n{}", rank_, meeting->group(), meeting->own_calls());
+  for (const auto& weak : rendezvous_) {
+    const auto rendezvous = weak.lock();
+    if (rendezvous)
+      text += fmt::format("  rank {}, group {}:\n{}", rank_, rendezvous->group(), rendezvous->own_calls());
   }
   return text;
 }

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-#include "comm/nccl/meeting.h"
+#include "comm/nccl/rendezvous.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -51,7 +51,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const std::string& group, c
   ncclComm_t communicator = nullptr;
   library.check(library.init_rank(&communicator, size, unique, rank), "ncclCommInitRank");
   return make_communicator(
-      std::make_shared<NcclMeeting>(library, communicator, group, rank, size, staging, staging_bytes), rank);
+      std::make_shared<NcclRendezvous>(library, communicator, group, rank, size, staging, staging_bytes), rank);
 }
 
 }  // namespace zrt::comm

@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "core/device.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/rounding.h"
-#include "models/layout.h"
 
 namespace zrt::models {
 namespace {
@@ -45,20 +45,20 @@ class Head : public TransformerBlock {
   }
 
   uint64_t saved_bytes(const Shape& shape) const override {
-    Layout layout;
+    BumpAllocator layout;
     saved_in(layout, shape);
     return layout.bytes();
   }
   uint64_t forward_workspace_bytes(const Shape& shape) const override {
     check_shape(shape);
     if (shape.mode == Mode::train) return 0;
-    Layout layout;
+    BumpAllocator layout;
     forward_space(layout, shape);
     return layout.bytes();
   }
   uint64_t backward_workspace_bytes(const Shape& shape) const override {
     check_shape(shape);
-    Layout layout;
+    BumpAllocator layout;
     backward_space(layout, shape);
     return layout.bytes();
   }
@@ -81,13 +81,13 @@ class Head : public TransformerBlock {
     float* tile;     // (vocab_tile, C)
   };
 
-  Saved saved_in(Layout& layout, const Shape& shape) const {
+  Saved saved_in(BumpAllocator& layout, const Shape& shape) const {
     const uint64_t R = static_cast<uint64_t>(shape.rows());
     const Norm::Statistics statistics = norm_.statistics_in(layout, shape);
     return {statistics, layout.take(row_bytes(shape) * R)};
   }
-  Space forward_space(Layout& layout, const Shape& shape) const;
-  Space backward_space(Layout& layout, const Shape& shape) const;
+  Space forward_space(BumpAllocator& layout, const Shape& shape) const;
+  Space backward_space(BumpAllocator& layout, const Shape& shape) const;
 
   // Whether the weight gradient is a rounded sum of several chunks.
   static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(); }
@@ -135,7 +135,7 @@ std::byte* offset(void* data, uint64_t bytes) {
   return static_cast<std::byte*>(data) + bytes;
 }
 
-Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
+Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows());
   Space space{};
   if (shape.mode == Mode::decode) {
@@ -155,7 +155,7 @@ Head::Space Head::forward_space(Layout& layout, const Shape& shape) const {
   return space;
 }
 
-Head::Space Head::backward_space(Layout& layout, const Shape& shape) const {
+Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) const {
   const int64_t V = sizes_.vocab, C = sizes_.hidden;
   uint64_t scratch = norm_.backward_scratch(shape);
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
@@ -188,13 +188,13 @@ void Head::forward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   if (shape.mode == Mode::train) {
-    Layout layout(call.saved);
+    BumpAllocator layout(call.saved);
     const Saved saved = saved_in(layout, shape);
     norm_.forward(call, norm_weight, call.input, saved.normed, saved.statistics);
     return;
   }
   check_tokens(call.targets, R, not_counted);
-  Layout layout(call.workspace);
+  BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
   norm_.forward(call, norm_weight, call.input, space.normed, {});
   in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
@@ -231,7 +231,7 @@ void Head::backward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   check_tokens(call.targets, R, not_counted);
-  Layout saved_layout(call.saved), layout(call.workspace);
+  BumpAllocator saved_layout(call.saved), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
   in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
@@ -251,7 +251,7 @@ void Head::backward(const Call& call) const {
 void Head::decode(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
-  Layout layout(call.workspace);
+  BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
   norm_.forward(call, norm_weight, call.input, space.normed, {});
   find_gemm(logits_spec(shape, shape.rows()))

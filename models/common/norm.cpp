@@ -4,7 +4,7 @@
 
 namespace zrt::models {
 
-Norm::Statistics Norm::statistics_in(Layout& layout, const Shape& shape) const {
+Norm::Statistics Norm::statistics_in(BumpAllocator& layout, const Shape& shape) const {
   const uint64_t bytes = static_cast<uint64_t>(shape.rows()) * 4;
   Statistics statistics;
   if (kind == NormKind::layer) statistics.mean = layout.take<float>(bytes);

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/kernels.h"
-#include "models/layout.h"
 
 namespace zrt::models {
 
@@ -18,7 +18,7 @@ struct Norm {
   struct Statistics {
     float *mean = nullptr, *rstd = nullptr;
   };
-  Statistics statistics_in(Layout& layout, const Shape& shape) const;
+  Statistics statistics_in(BumpAllocator& layout, const Shape& shape) const;
 
   // name.weight, and for a layer norm name.bias behind it.
   void add_params(std::vector<Param>& params, const std::string& name) const;

@@ -55,7 +55,7 @@ std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
   return all;
 }
 
-Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, Layout& remade, const Shape& shape) const {
+Gpt2Layer::Kept Gpt2Layer::kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows()), size = core::dtype_size(shape.type);
   const uint64_t row = R * static_cast<uint64_t>(sizes_.hidden) * size;
   Kept kept{};
@@ -63,11 +63,11 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, Layout& remade, const Shape& 
     kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
     kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
     kept.residual = layout.take(row), kept.qkv = layout.take(3 * row), kept.attention = layout.take(row);
-    kept.fc = (shape.keep == Keep::all ? layout : remade).take(4 * row);
+    kept.fc = (shape.keep == Keep::all ? layout : recomputed).take(4 * row);
   } else {
     // qkv and attention are dead when fc is made, so they share its space.
     kept.residual = layout.take(row);
-    Layout first = layout.overlay();
+    BumpAllocator first = layout.overlay();
     kept.qkv = first.take(3 * row), kept.attention = first.take(row);
     kept.fc = layout.take(4 * row);
     layout.cover(first);
@@ -76,11 +76,11 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(Layout& layout, Layout& remade, const Shape& 
 }
 
 Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
-  Layout saved(call.saved), remade(call.remade);
-  return kept_in(saved, remade, call.shape);
+  BumpAllocator saved(call.saved), recomputed(call.recomputed);
+  return kept_in(saved, recomputed, call.shape);
 }
 
-Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
+Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
   const uint64_t row =
       static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
   ForwardSpace space{};
@@ -89,7 +89,7 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& sh
   if (kept != nullptr && shape.mode != Mode::train) *kept = inner;
   // A product that applies GELU as it writes still reads the norm's output.
   if (products_fuse()) space.normed = layout.take(row);
-  Layout attention = layout.overlay(), gelu = layout.overlay();
+  BumpAllocator attention = layout.overlay(), gelu = layout.overlay();
   if (!products_fuse()) space.normed = attention.take(row);
   space.attention =
       attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
@@ -102,20 +102,20 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(Layout& layout, const Shape& sh
 }
 
 uint64_t Gpt2Layer::saved_bytes(const Shape& shape) const {
-  Layout layout, remade;
-  kept_in(layout, remade, shape);
+  BumpAllocator layout, recomputed;
+  kept_in(layout, recomputed, shape);
   return layout.bytes();
 }
 
-uint64_t Gpt2Layer::remade_bytes(const Shape& shape) const {
-  Layout layout, remade;
-  kept_in(layout, remade, shape);
-  return remade.bytes();
+uint64_t Gpt2Layer::recomputed_bytes(const Shape& shape) const {
+  BumpAllocator layout, recomputed;
+  kept_in(layout, recomputed, shape);
+  return recomputed.bytes();
 }
 
 uint64_t Gpt2Layer::forward_workspace_bytes(const Shape& shape) const {
   check_shape(shape);
-  Layout layout;
+  BumpAllocator layout;
   forward_space(layout, shape, nullptr);
   return layout.bytes();
 }
@@ -149,7 +149,7 @@ void Gpt2Layer::recompute(const Call& call) const {
   if (call.shape.keep == Keep::all) return run(call);
   check_shape(call.shape);
   const Kept kept = kept_in(call);
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, call.shape, nullptr);
   norm_.forward(call, ln_2_weight, kept.residual, space.normed, {});
   c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
@@ -162,7 +162,7 @@ void Gpt2Layer::run(const Call& call) const {
   const int64_t R = shape.rows(), C = sizes_.hidden;
   Kept kept{};
   if (shape.mode == Mode::train) kept = kept_in(call);
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
 
   norm_.forward(call, ln_1_weight, call.input, space.normed, kept.first_norm);

@@ -3,15 +3,15 @@
 // weights are stored (in, out). Buffers hold, per token of C = hidden elements:
 //   saved: means and deviations of both norms, log-sum-exp per head (fp32); qkv 3C, attention output C, residual after
 //          attention C, input of GELU 4C. Norm outputs, GELU output and probabilities are computed again.
-//   remade, where the block keeps less: the input of GELU, which costs one product.
+//   recomputed, where the block keeps less: the input of GELU, which costs one product.
 #pragma once
 #include <array>
 
+#include "models/bump_allocator.h"
 #include "models/common/linear.h"
 #include "models/common/norm.h"
 #include "models/common/transformer_block.h"
 #include "models/kernels/attention.h"
-#include "models/layout.h"
 #include "models/model.h"
 
 namespace zrt::models {
@@ -28,7 +28,7 @@ class Gpt2Layer : public TransformerBlock {
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape) const override;
-  uint64_t remade_bytes(const Shape& shape) const override;
+  uint64_t recomputed_bytes(const Shape& shape) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -80,10 +80,10 @@ class Gpt2Layer : public TransformerBlock {
   };
 
   // In training in the block's two buffers, else all in the first.
-  Kept kept_in(Layout& layout, Layout& remade, const Shape& shape) const;
+  Kept kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const;
   Kept kept_in(const Call& call) const;
-  ForwardSpace forward_space(Layout& layout, const Shape& shape, Kept* kept) const;
-  BackwardSpace backward_space(Layout& layout, const Shape& shape) const;
+  ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
+  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
   void run(const Call& call) const;
 

@@ -10,14 +10,14 @@ uint64_t Gpt2Layer::backward_scratch(const Shape& shape) const {
   return bytes;
 }
 
-Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(Layout& layout, const Shape& shape) const {
+Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const Shape& shape) const {
   const uint64_t row =
       static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(backward_scratch(shape));
   space.narrow = layout.take(row);
   space.wide = layout.take(4 * row);
-  Layout gelu = layout.overlay(), narrow = layout.overlay(), attention = layout.overlay();
+  BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), attention = layout.overlay();
   space.gelu = gelu.take(4 * row);
   space.first = narrow.take(row);
   space.second = narrow.take(row);
@@ -30,7 +30,7 @@ Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(Layout& layout, const Shape& 
 
 uint64_t Gpt2Layer::backward_workspace_bytes(const Shape& shape) const {
   check_shape(shape);
-  Layout layout;
+  BumpAllocator layout;
   backward_space(layout, shape);
   return layout.bytes();
 }
@@ -40,7 +40,7 @@ void Gpt2Layer::backward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows(), C = sizes_.hidden;
   const DType type = shape.type;
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const Kept kept = kept_in(call);
   const BackwardSpace space = backward_space(workspace, shape);
   // The gradient behind a dropout site: `d` itself without dropout.

@@ -58,7 +58,7 @@ void* LlamaLayer::values(const Shape& shape, void* qkv) const {
          static_cast<uint64_t>(kv_heads_ * width_) * core::dtype_size(shape.type);
 }
 
-LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, Layout& remade, const Shape& shape) const {
+LlamaLayer::Kept LlamaLayer::kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const {
   const int64_t C = sizes_.hidden, Q = attention_shape(shape).row();
   Kept kept{};
   if (shape.mode == Mode::train) {
@@ -66,12 +66,12 @@ LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, Layout& remade, const Shape
     kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
     kept.residual = layout.take(bytes(shape, C));
     kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, C));
-    Layout& wide = shape.keep == Keep::all ? layout : remade;
+    BumpAllocator& wide = shape.keep == Keep::all ? layout : recomputed;
     kept.gate = wide.take(bytes(shape, ffn_)), kept.up = wide.take(bytes(shape, ffn_));
   } else {
     // qkv and attention are dead when gate and up are made, so they share their space.
     kept.residual = layout.take(bytes(shape, C));
-    Layout first = layout.overlay();
+    BumpAllocator first = layout.overlay();
     kept.qkv = first.take(bytes(shape, Q)), kept.attention = first.take(bytes(shape, C));
     kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
     layout.cover(first);
@@ -80,17 +80,17 @@ LlamaLayer::Kept LlamaLayer::kept_in(Layout& layout, Layout& remade, const Shape
 }
 
 LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
-  Layout saved(call.saved), remade(call.remade);
-  return kept_in(saved, remade, call.shape);
+  BumpAllocator saved(call.saved), recomputed(call.recomputed);
+  return kept_in(saved, recomputed, call.shape);
 }
 
-LlamaLayer::ForwardSpace LlamaLayer::forward_space(Layout& layout, const Shape& shape, Kept* kept) const {
+LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
   uint64_t scratch = 0;
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
   if (shape.mode != Mode::train) *kept = kept_in(layout, layout, shape);
-  Layout attention = layout.overlay(), hidden = layout.overlay();
+  BumpAllocator attention = layout.overlay(), hidden = layout.overlay();
   space.normed = attention.take(bytes(shape, sizes_.hidden));
   space.attention =
       attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
@@ -103,20 +103,20 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(Layout& layout, const Shape& 
 }
 
 uint64_t LlamaLayer::saved_bytes(const Shape& shape) const {
-  Layout layout, remade;
-  kept_in(layout, remade, shape);
+  BumpAllocator layout, recomputed;
+  kept_in(layout, recomputed, shape);
   return layout.bytes();
 }
 
-uint64_t LlamaLayer::remade_bytes(const Shape& shape) const {
-  Layout layout, remade;
-  kept_in(layout, remade, shape);
-  return remade.bytes();
+uint64_t LlamaLayer::recomputed_bytes(const Shape& shape) const {
+  BumpAllocator layout, recomputed;
+  kept_in(layout, recomputed, shape);
+  return recomputed.bytes();
 }
 
 uint64_t LlamaLayer::forward_workspace_bytes(const Shape& shape) const {
   check_shape(shape);
-  Layout layout;
+  BumpAllocator layout;
   Kept kept{};
   forward_space(layout, shape, &kept);
   return layout.bytes();
@@ -168,7 +168,7 @@ void LlamaLayer::recompute(const Call& call) const {
   if (call.shape.keep == Keep::all) return run(call);
   check_shape(call.shape);
   Kept kept = kept_in(call);
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, call.shape, &kept);
   norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, {});
   gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
@@ -182,7 +182,7 @@ void LlamaLayer::run(const Call& call) const {
   const int64_t R = shape.rows(), C = sizes_.hidden;
   Kept kept{};
   if (shape.mode == Mode::train) kept = kept_in(call);
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
 
   norm_.forward(call, input_norm_weight, call.input, space.normed, kept.first_norm);

@@ -5,15 +5,15 @@
 //   saved: deviations of both norms, log-sum-exp per head (fp32); queries, keys and values after rotation Q, attention
 //          output C, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
 //          again.
-//   remade, where the block keeps less: gate and up, which cost one product each.
+//   recomputed, where the block keeps less: gate and up, which cost one product each.
 #pragma once
 #include <array>
 
+#include "models/bump_allocator.h"
 #include "models/common/linear.h"
 #include "models/common/norm.h"
 #include "models/common/transformer_block.h"
 #include "models/kernels/attention.h"
-#include "models/layout.h"
 #include "models/model.h"
 
 namespace zrt::models {
@@ -23,7 +23,7 @@ class LlamaLayer : public TransformerBlock {
   LlamaLayer(const LlamaConfig& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape) const override;
-  uint64_t remade_bytes(const Shape& shape) const override;
+  uint64_t recomputed_bytes(const Shape& shape) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -71,10 +71,10 @@ class LlamaLayer : public TransformerBlock {
   };
 
   // In training in the block's two buffers, else all in the first.
-  Kept kept_in(Layout& layout, Layout& remade, const Shape& shape) const;
+  Kept kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const;
   Kept kept_in(const Call& call) const;
-  ForwardSpace forward_space(Layout& layout, const Shape& shape, Kept* kept) const;
-  BackwardSpace backward_space(Layout& layout, const Shape& shape) const;
+  ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
+  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
   void rotate(const Call& call, bool backward, void* qkv) const;
   void run(const Call& call) const;

@@ -4,13 +4,13 @@
 
 namespace zrt::models {
 
-LlamaLayer::BackwardSpace LlamaLayer::backward_space(Layout& layout, const Shape& shape) const {
+LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, const Shape& shape) const {
   uint64_t scratch = norm_.backward_scratch(shape);
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
   space.narrow = layout.take(bytes(shape, sizes_.hidden));
-  Layout mlp = layout.overlay(), attention = layout.overlay();
+  BumpAllocator mlp = layout.overlay(), attention = layout.overlay();
   space.gate = mlp.take(bytes(shape, ffn_));
   space.up = mlp.take(bytes(shape, ffn_));
   space.qkv = attention.take(bytes(shape, attention_shape(shape).row()));
@@ -22,7 +22,7 @@ LlamaLayer::BackwardSpace LlamaLayer::backward_space(Layout& layout, const Shape
 
 uint64_t LlamaLayer::backward_workspace_bytes(const Shape& shape) const {
   check_shape(shape);
-  Layout layout;
+  BumpAllocator layout;
   backward_space(layout, shape);
   return layout.bytes();
 }
@@ -31,7 +31,7 @@ void LlamaLayer::backward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows();
-  Layout workspace(call.workspace);
+  BumpAllocator workspace(call.workspace);
   const Kept kept = kept_in(call);
   const BackwardSpace space = backward_space(workspace, shape);
 

@@ -34,7 +34,7 @@ double Rig::round(const std::function<void(int)>& body, int calls) {
 
 double Rig::seconds(const std::function<void(int)>& body, bool together) {
   double warm = round(body, 1);
-  // Processes make the same number of rounds, as each begins with a meeting.
+  // Processes make the same number of rounds, as each begins with a rendezvous.
   const bool alone = world() == local();
   if (!alone || warm < long_enough) warm = std::min(warm, round(body, 1));
   double calls = std::clamp(std::ceil(long_enough / warm), 1.0, 10000.0);

@@ -9,7 +9,7 @@
 #include "core/arena.h"
 #include "core/error.h"
 #include "runtime/bench/bench.h"
-#include "runtime/engine/crew.h"
+#include "runtime/engine/rank_threads.h"
 
 namespace zrt::runtime {
 namespace {
@@ -76,9 +76,9 @@ TrafficFile::Moved TrafficFile::moved() const {
 
 void make_traffic(comm::Transport& transport, const TrafficFile& file) {
   const auto group = transport.make_group("traffic", std::chrono::minutes(10));
-  Crew crew;
+  RankThreads threads;
   for (int r = 0; r < transport.local_count(); ++r) {
-    crew.start([&, r] {
+    threads.start([&, r] {
       const auto arena = transport.make_arena(transport.first_local() + r, core::Tier::device, 2 * most_bytes);
       comm::Communicator& own = *group[static_cast<size_t>(r)];
       try {
@@ -89,7 +89,7 @@ void make_traffic(comm::Transport& transport, const TrafficFile& file) {
       }
     });
   }
-  for (const std::exception_ptr& error : crew.join(std::chrono::seconds(5), {})) {
+  for (const std::exception_ptr& error : threads.join(std::chrono::seconds(5), {})) {
     if (error) std::rethrow_exception(error);
   }
 }

@@ -132,9 +132,9 @@ Session::~Session() {
 }
 
 void Session::on_all_ranks(const std::function<void(size_t)>& body) {
-  Crew crew;
-  for (size_t r = 0; r < ranks_.size(); ++r) crew.start([&body, r] { body(r); });
-  const std::vector<std::exception_ptr> errors = crew.join(grace(), hooks_.stuck);
+  RankThreads threads;
+  for (size_t r = 0; r < ranks_.size(); ++r) threads.start([&body, r] { body(r); });
+  const std::vector<std::exception_ptr> errors = threads.join(grace(), hooks_.stuck);
   // A CommError is usually the echo of another rank's failure: prefer what caused it.
   std::exception_ptr chosen;
   for (const std::exception_ptr& error : errors) {

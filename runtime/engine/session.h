@@ -12,8 +12,8 @@
 #include "comm/communicator.h"
 #include "comm/transport.h"
 #include "core/arena.h"
-#include "runtime/engine/crew.h"
 #include "runtime/engine/executor.h"
+#include "runtime/engine/rank_threads.h"
 #include "runtime/passes/compile.h"
 
 namespace zrt::runtime {

@@ -32,8 +32,8 @@ void run_block(const OpCall& call) {
   c.d_output = call.at(Role::d_output);
   c.d_input = call.at(Role::d_input);
   c.saved = call.at(Role::saved);
-  c.remade = call.at(Role::remade);
-  if (c.remade) c.shape.keep = models::Keep::selective;
+  c.recomputed = call.at(Role::recomputed);
+  if (c.recomputed) c.shape.keep = models::Keep::selective;
   c.workspace = call.at(Role::workspace);
   c.cache = call.at(Role::cache);
 
@@ -130,16 +130,17 @@ std::vector<OpSpec> block_ops() {
   std::vector<OpSpec> rows{
       block_row(OpKind::forward, "forward", "step", Mode::train,
                 {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write),
-                 may(Role::remade, may_write)}),
-      block_row(OpKind::recompute, "recompute", "step", Mode::train,
-                {may(Role::output, may_write), may(Role::saved, may_read | may_write), may(Role::remade, may_write)}),
+                 may(Role::recomputed, may_write)}),
+      block_row(
+          OpKind::recompute, "recompute", "step", Mode::train,
+          {may(Role::output, may_write), may(Role::saved, may_read | may_write), may(Role::recomputed, may_write)}),
       block_row(OpKind::backward, "backward", "step", Mode::train,
                 {may(Role::tokens, may_read),
                  may(Role::targets, may_read),
                  may(Role::d_input, may_write),
                  may(Role::d_output, may_read),
                  may(Role::saved, may_read),
-                 may(Role::remade, may_read),
+                 may(Role::recomputed, may_read),
                  may(Role::control, may_update),
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
       block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,

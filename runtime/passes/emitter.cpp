@@ -53,7 +53,7 @@ void Emitter::add_training(size_t b, uint32_t slots) {
     buffers_[b].saved = add("saved of " + block.name(), Category::activations, block.saved_bytes(shape), slots);
   }
   if (how == Recompute::selective) {
-    buffers_[b].remade = add("recompute of " + block.name(), Category::recompute, block.remade_bytes(shape), 1);
+    buffers_[b].recomputed = add("recompute of " + block.name(), Category::recompute, block.recomputed_bytes(shape), 1);
   }
   const bool last = b + 1 == blocks_.size();
   buffers_[b].d_output =
@@ -82,7 +82,7 @@ void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   }
   access(op, buffers_[b].output, Role::output, Use::write);
   access(op, buffers_[b].saved, Role::saved, Use::write);
-  access(op, buffers_[b].remade, Role::remade, Use::write);
+  access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
   access(op, buffers_[b].cache, Role::cache, Use::update);
   if (last && mode == Mode::eval) access(op, targets_, Role::targets, Use::read);
   if ((last && mode == Mode::eval) || mode == Mode::decode) {
@@ -98,7 +98,7 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   if (blocks_[b]->recompute_writes_output()) access(op, buffers_[b].output, Role::output, Use::write);
   const Use saved = recomputes_[b] == Recompute::full ? Use::write : Use::read;
   access(op, buffers_[b].saved, Role::saved, saved);
-  access(op, buffers_[b].remade, Role::remade, Use::write);
+  access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
   access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
 }
@@ -119,7 +119,7 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
   access(op, buffers_[b].saved, Role::saved, Use::read);
-  access(op, buffers_[b].remade, Role::remade, Use::read);
+  access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
 }

@@ -22,7 +22,7 @@ class Emitter {
 
  private:
   struct Buffers {  // of one block
-    BufferId output = no_buffer, saved = no_buffer, remade = no_buffer, d_output = no_buffer;
+    BufferId output = no_buffer, saved = no_buffer, recomputed = no_buffer, d_output = no_buffer;
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
   };
 

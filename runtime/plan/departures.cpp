@@ -9,7 +9,7 @@
 namespace zrt::runtime {
 namespace {
 
-using What = Leaving::What;
+using What = OffloadCandidate::What;
 
 uint64_t as_bytes(int64_t elements, core::DType type) {
   return static_cast<uint64_t>(elements) * core::dtype_size(type);
@@ -29,7 +29,7 @@ class Prices {
 
   // Master and states, updated where they are: the gradient goes down and the new weight up. Without a master the
   // weight, which the update reads, goes down too.
-  Leaving optimizer(size_t u) const {
+  OffloadCandidate optimizer(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     uint64_t bytes = layout_.has_master() ? as_bytes(layout_.extent(unit, layout_.zero.states), core::DType::f32) : 0;
     for (const optimizer::UnitState& kind : layout_.optimizer->states(unit)) {
@@ -41,22 +41,22 @@ class Prices {
     return {What::optimizer, u, bytes, moved / link_};
   }
   // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
-  Leaving grad(size_t u) const {
+  OffloadCandidate grad(size_t u) const {
     const uint64_t bytes = as_bytes(layout_.extent(layout_.units.units[u], layout_.zero.grads), layout_.grad);
     return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
   }
   // Up for each forward and backward; what the update on the host would send up, it need not.
-  Leaving weight(size_t u) const {
+  OffloadCandidate weight(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     const uint64_t bytes = as_bytes(layout_.extent(unit, layout_.weights(unit)), layout_.compute);
     const double saved = static_cast<double>(as_bytes(layout_.extent(unit, layout_.zero.states), layout_.compute));
     return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
   }
-  Leaving activations(size_t b) const {
+  OffloadCandidate activations(size_t b) const {
     const uint64_t bytes = kept_bytes(b, true);
     return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / together_ / link_};
   }
-  Leaving recompute(size_t b) const {
+  OffloadCandidate recompute(size_t b) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
     const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, rates_, memory_);
     return {What::recompute, b, kept_bytes(b, false), cost.forward_seconds * layout_.microbatches};
@@ -82,7 +82,7 @@ class Prices {
 class PlacementSearch {
  public:
   PlacementSearch(const FitProblem& problem, const Layout& layout)
-      : problem_(problem), base_(layout), order_(leaving_order(layout, problem.cluster)) {
+      : problem_(problem), base_(layout), order_(offload_order(layout, problem.cluster)) {
     base_.placement.units.resize(base_.units.units.size());
     base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
   }
@@ -118,10 +118,11 @@ class PlacementSearch {
 
   // Those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched once a step
   // before what every microbatch needs.
-  std::vector<Leaving> moved(size_t left) const {
-    std::vector<Leaving> all(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(left));
-    std::erase_if(all, [](const Leaving& leaving) { return leaving.what == What::recompute; });
-    std::stable_sort(all.begin(), all.end(), [](const Leaving& a, const Leaving& b) { return a.what < b.what; });
+  std::vector<OffloadCandidate> moved(size_t left) const {
+    std::vector<OffloadCandidate> all(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(left));
+    std::erase_if(all, [](const OffloadCandidate& candidate) { return candidate.what == What::recompute; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const OffloadCandidate& a, const OffloadCandidate& b) { return a.what < b.what; });
     return all;
   }
 
@@ -129,24 +130,24 @@ class PlacementSearch {
     Layout layout = base_;
     Placement& placement = layout.placement;
     size_t number = 0;
-    for (const Leaving& leaving : moved(left)) {
+    for (const OffloadCandidate& candidate : moved(left)) {
       const Tier tier = number++ < on_file ? Tier::nvme : Tier::host;
-      switch (leaving.what) {
+      switch (candidate.what) {
         case What::optimizer: {
-          UnitHomes& homes = placement.units[leaving.index];
+          UnitHomes& homes = placement.units[candidate.index];
           if (layout.has_master()) homes.master = tier;
-          const auto kinds = layout.optimizer->states(layout.units.units[leaving.index]).size();
+          const auto kinds = layout.optimizer->states(layout.units.units[candidate.index]).size();
           homes.states.assign(kinds, tier);
           break;
         }
         case What::grad:
-          placement.units[leaving.index].grad = tier;
+          placement.units[candidate.index].grad = tier;
           break;
         case What::weight:
-          placement.units[leaving.index].weight = tier;
+          placement.units[candidate.index].weight = tier;
           break;
         case What::activations:
-          placement.activations[leaving.index] = tier;
+          placement.activations[candidate.index] = tier;
           break;
         case What::recompute:
           break;
@@ -163,25 +164,25 @@ class PlacementSearch {
 
   const FitProblem& problem_;
   Layout base_;
-  const std::vector<Leaving> order_;
+  const std::vector<OffloadCandidate> order_;
 };
 
 }  // namespace
 
-std::vector<Leaving> leaving_order(const Layout& layout, const Cluster& cluster) {
+std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster& cluster) {
   const Prices prices(layout, cluster);
-  std::vector<Leaving> order;
+  std::vector<OffloadCandidate> order;
   const size_t layers = layer_count(*layout.model);
   if (layout.open_placement) {
     // From the last unit to the first: of what the last blocks need, less is moved, because their backward comes soon.
     for (size_t u = layout.units.units.size(); u-- > 0;) {
       const UnitHomes homes = layout.placement.homes(u);
-      const Leaving optimizer = prices.optimizer(u);
+      const OffloadCandidate optimizer = prices.optimizer(u);
       const bool there = homes.master == Tier::device && std::all_of(homes.states.begin(), homes.states.end(),
                                                                      [](Tier tier) { return tier == Tier::device; });
       if (there && optimizer.bytes > 0) order.push_back(optimizer);
       // Not before the optimizer's: without an update on the host they would come up again.
-      Leaving grad = prices.grad(u);
+      OffloadCandidate grad = prices.grad(u);
       grad.seconds =
           std::max(grad.seconds, optimizer.bytes > 0 ? optimizer.price() * static_cast<double>(grad.bytes) : 0);
       if (homes.grad == Tier::device) order.push_back(grad);
@@ -193,11 +194,11 @@ std::vector<Leaving> leaving_order(const Layout& layout, const Cluster& cluster)
     const size_t block = block_of_layer(layer);
     if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) != Recompute::none)
       continue;
-    const Leaving moved = prices.activations(block), again = prices.recompute(block);
+    const OffloadCandidate moved = prices.activations(block), again = prices.recompute(block);
     const bool recompute = layout.open_recompute && (!layout.open_placement || again.price() <= moved.price());
     if (recompute || (layout.open_placement && layout.open_activations)) order.push_back(recompute ? again : moved);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Leaving& a, const Leaving& b) {
+  std::stable_sort(order.begin(), order.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
     return a.price() != b.price() ? a.price() < b.price() : a.what < b.what;
   });
   return order;

@@ -15,13 +15,13 @@ namespace zrt::runtime {
 Layout cheapest_departures(const FitProblem& problem, const Layout& start);
 
 // What may leave the device tier, the cheapest first.
-struct Leaving {
+struct OffloadCandidate {
   enum class What : uint8_t { optimizer, grad, weight, activations, recompute } what;
   size_t index;    // of the unit or block
   uint64_t bytes;  // that it frees
   double seconds;  // that it costs a step, if nothing is hidden
   double price() const { return seconds / static_cast<double>(bytes); }
 };
-std::vector<Leaving> leaving_order(const Layout& layout, const Cluster& cluster);
+std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster& cluster);
 
 }  // namespace zrt::runtime

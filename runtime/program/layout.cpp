@@ -14,7 +14,7 @@ Recompute Layout::recompute(size_t block) const {
   models::Shape kept = shape(models::Mode::train);
   if (asked == Recompute::selective) kept.keep = models::Keep::selective;
   const models::Block& what = *model->blocks[block];
-  const uint64_t bytes = asked == Recompute::full ? what.saved_bytes(kept) : what.remade_bytes(kept);
+  const uint64_t bytes = asked == Recompute::full ? what.saved_bytes(kept) : what.recomputed_bytes(kept);
   return bytes > 0 ? asked : Recompute::none;
 }
 

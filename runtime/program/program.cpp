@@ -27,10 +27,10 @@ uint64_t Buffer::stride() const {
 
 std::string_view role_name(Role role) {
   constexpr std::array<std::string_view, role_count> names{
-      "tokens",  "targets",   "input",  "output",      "gradient of output", "gradient of input", "saved",
-      "remade",  "workspace", "cache",  "weight",      "local gradient",     "gradient",          "master weights",
-      "state",   "sums",      "work",   "whole state", "partial state",      "snapshot",          "staging",
-      "control", "shares",    "copied", "copy"};
+      "tokens",     "targets",   "input",  "output",      "gradient of output", "gradient of input", "saved",
+      "recomputed", "workspace", "cache",  "weight",      "local gradient",     "gradient",          "master weights",
+      "state",      "sums",      "work",   "whole state", "partial state",      "snapshot",          "staging",
+      "control",    "shares",    "copied", "copy"};
   return names[static_cast<size_t>(role)];
 }
 

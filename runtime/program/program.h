@@ -58,7 +58,7 @@ enum class Role : uint8_t {
   d_output,
   d_input,
   saved,
-  remade,  // what a backward reads of a recompute beside `saved`
+  recomputed,  // what a backward reads of a recompute beside `saved`
   workspace,
   cache,
   weight,

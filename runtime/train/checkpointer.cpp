@@ -46,7 +46,7 @@ struct Checkpointer::Flight {
   checkpoint::Manifest manifest;
   SaveOutcome outcome;
   double start = 0;
-  Crew crew;  // one that throws: the group is broken
+  RankThreads threads;  // one that throws: the group is broken
 };
 
 Checkpointer::Checkpointer(Session& session, CheckpointOptions options, std::function<void(const SaveOutcome&)> report)
@@ -59,7 +59,7 @@ Checkpointer::~Checkpointer() {
   // Training has failed, so the save cannot end well. Its ranks would wait for each other up to the time-out.
   for (const auto& rank : group_) rank->abort("the run has failed while this checkpoint was being saved");
   try {
-    flight_->crew.join(session_.grace(), session_.stuck());
+    flight_->threads.join(session_.grace(), session_.stuck());
   } catch (...) {
   }
 }
@@ -73,7 +73,7 @@ void Checkpointer::save(const checkpoint::Manifest& manifest) {
   flight.start = now_seconds();
   if (options_.background) session_.run("save", session_.executor(0).control().inputs);
   for (size_t local = 0; local < group_.size(); ++local) {
-    flight.crew.start([this, local, &flight] { write(local, flight); });
+    flight.threads.start([this, local, &flight] { write(local, flight); });
   }
   flight.outcome.stall_seconds = now_seconds() - flight.start;
   if (!options_.background) wait();
@@ -166,7 +166,7 @@ void Checkpointer::write(size_t local, Flight& flight) {
 }
 
 bool Checkpointer::busy() const {
-  return flight_ && flight_->crew.running();
+  return flight_ && flight_->threads.running();
 }
 
 void Checkpointer::poll() {
@@ -176,7 +176,7 @@ void Checkpointer::poll() {
 void Checkpointer::wait() {
   if (!flight_) return;
   const double start = now_seconds();
-  const auto errors = flight_->crew.join(session_.grace(), session_.stuck());
+  const auto errors = flight_->threads.join(session_.grace(), session_.stuck());
   const std::unique_ptr<Flight> flight = std::move(flight_);
   flight->outcome.stall_seconds += now_seconds() - start;
   for (const std::exception_ptr& error : errors) {

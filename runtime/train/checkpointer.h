@@ -40,7 +40,7 @@ class Checkpointer {
   ~Checkpointer();
 
   // Starts a save between two programs; an earlier one is waited for. `manifest` lacks only its files. A failure is
-  // reported, not thrown; a CommError of the ranks' meetings is thrown by the next call.
+  // reported, not thrown; a CommError of the ranks' rendezvous is thrown by the next call.
   void save(const checkpoint::Manifest& manifest);
   bool busy() const;  // a save is being written
   void poll();        // reports a save that has ended

@@ -24,7 +24,7 @@ struct TrainHooks {
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
   std::function<uint32_t()> requests;
-  StuckHook stuck;  // see runtime/engine/crew.h
+  StuckHook stuck;  // see runtime/engine/rank_threads.h
 };
 
 struct TrainResult {

@@ -26,8 +26,8 @@ void ActivationRule::read() const {
         require_made(access, walk_.layout.recompute(op.block) == Recompute::full ? OpKind::recompute : forward,
                      op.block, Role::saved);
         break;
-      case Role::remade:
-        require_made(access, OpKind::recompute, op.block, Role::remade);
+      case Role::recomputed:
+        require_made(access, OpKind::recompute, op.block, Role::recomputed);
         break;
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;

@@ -38,7 +38,7 @@ class SizeChecker {
 
   // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
-    uint64_t saved = 0, remade = 0, workspace = 0, cache = 0;
+    uint64_t saved = 0, recomputed = 0, workspace = 0, cache = 0;
   };
   const BlockBytes& block_bytes(const Op& op) {
     const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
@@ -46,7 +46,8 @@ class SizeChecker {
     const models::Block& block = *layout_.model->blocks[op.block];
     const models::Shape shape = layout_.shape(mode(op), op.block);
     BlockBytes& bytes = found->second;
-    if (shape.mode == Mode::train) bytes.saved = block.saved_bytes(shape), bytes.remade = block.remade_bytes(shape);
+    if (shape.mode == Mode::train)
+      bytes.saved = block.saved_bytes(shape), bytes.recomputed = block.recomputed_bytes(shape);
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace =
         op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
@@ -94,8 +95,8 @@ class SizeChecker {
         return width_bytes(op, op.block);
       case Role::saved:
         return block_bytes(op).saved;
-      case Role::remade:
-        return block_bytes(op).remade;
+      case Role::recomputed:
+        return block_bytes(op).recomputed;
       case Role::workspace:
         return block_bytes(op).workspace;
       case Role::cache:

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/process/meeting.h"
+#include "comm/process/rendezvous.h"
 #include "comm/thread_group.h"
 #include "tests/device.h"
 
@@ -70,7 +70,7 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
       made.channel = std::move(channel);
     }
     if (adjust) adjust(place);
-    group.push_back(make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank));
+    group.push_back(make_communicator(std::make_shared<ProcessRendezvous>(std::move(place)), rank));
   }
   return group;
 }

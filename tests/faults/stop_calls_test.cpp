@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "comm/process/meeting.h"
+#include "comm/process/rendezvous.h"
 #include "core/error.h"
 #include "tests/faults/faults.h"
 
@@ -80,7 +80,7 @@ void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind
     made.member = peer, made.pid = shared.pids[peer];
     if (peer != rank) made.channel = segment->channel(rank, peer);
   }
-  const auto c = make_communicator(std::make_shared<ProcessMeeting>(std::move(place)), rank);
+  const auto c = make_communicator(std::make_shared<ProcessRendezvous>(std::move(place)), rank);
   const auto arena = arenas.make(zrt::core::Tier::device, 8192);
   c->barrier("start");
   if (rank == stopped && !inside) raise(SIGSTOP);

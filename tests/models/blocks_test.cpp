@@ -211,7 +211,7 @@ TEST_CASE("a recompute leaves the bits that forward left, in buffers of the decl
   const Shape all{2, T, type, type, Mode::train};
   Shape less = all;
   less.keep = Keep::selective;
-  CHECK(block.remade_bytes(all) == 0);
+  CHECK(block.recomputed_bytes(all) == 0);
   CHECK_FALSE(block.recompute_writes_output());
 
   Bench once(block, all, 24, 61, false), twice(block, all, 24, 61, false), some(block, less, 24, 61, false);
@@ -226,23 +226,23 @@ TEST_CASE("a recompute leaves the bits that forward left, in buffers of the decl
   settle();
   CHECK(twice.saved == once.saved);
 
-  KernelBuffer remade(DType::bf16, Bench::words(block.remade_bytes(less))), again = remade;
-  some.call.remade = static_cast<std::byte*>(remade.data());
+  KernelBuffer recomputed(DType::bf16, Bench::words(block.recomputed_bytes(less))), again = recomputed;
+  some.call.recomputed = static_cast<std::byte*>(recomputed.data());
   block.forward(some.call);
   CHECK(some.output == once.output);
   check_exact(some.saved, some.saved_bytes);
-  check_exact(remade, block.remade_bytes(less));
+  check_exact(recomputed, block.recomputed_bytes(less));
   const KernelBuffer kept = some.saved;
   some.call.output = nullptr;
-  some.call.remade = static_cast<std::byte*>(again.data());
+  some.call.recomputed = static_cast<std::byte*>(again.data());
   block.recompute(some.call);
   settle();
-  CHECK(again == remade);
+  CHECK(again == recomputed);
   CHECK(some.saved == kept);
 
   whole.call.saved = static_cast<std::byte*>(once.saved.data());
   parts.call.saved = static_cast<std::byte*>(some.saved.data());
-  parts.call.remade = static_cast<std::byte*>(again.data());
+  parts.call.recomputed = static_cast<std::byte*>(again.data());
   block.backward(whole.call), block.backward(parts.call);
   settle();
   CHECK(parts.d_input == whole.d_input);

@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "core/parallel.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/kernels/gemm.h"
-#include "models/layout.h"
 
 namespace zrt::models::cpu {
 namespace {
@@ -97,7 +97,7 @@ struct Strips {
   float *d_keys, *d_values;  // (T, width)
 };
 
-Strips lay_out_strips(Layout& layout, const AttentionShape& s, const Plan& plan, bool backward) {
+Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const Plan& plan, bool backward) {
   Strips strips{};
   const bool half = s.type != DType::f32;
   const uint64_t narrow = half ? plan.strip * core::dtype_size(s.type) : 0;
@@ -116,7 +116,7 @@ Strips lay_out_strips(Layout& layout, const AttentionShape& s, const Plan& plan,
 
 uint64_t workspace_bytes(const AttentionShape& s, bool backward) {
   const Plan plan = make_plan(s, backward);
-  Layout layout;
+  BumpAllocator layout;
   const int64_t count = slots(s, independent_heads(s, backward));
   for (int64_t slot = 0; slot < count; ++slot) lay_out_strips(layout, s, plan, backward);
   return layout.bytes();
@@ -127,7 +127,7 @@ template <class Body>
 void for_each_head(const AttentionShape& s, const Plan& plan, bool backward, std::byte* workspace, const Body& body) {
   const int64_t heads = independent_heads(s, backward), count = slots(s, heads);
   std::vector<Strips> strips;
-  Layout layout(workspace);
+  BumpAllocator layout(workspace);
   for (int64_t slot = 0; slot < count; ++slot) strips.push_back(lay_out_strips(layout, s, plan, backward));
   core::parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {

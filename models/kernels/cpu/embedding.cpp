@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "core/parallel.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
-#include "models/layout.h"
 
 namespace zrt::models::cpu {
 namespace {
@@ -19,7 +19,7 @@ struct SortSpace {
   int32_t *starts, *order;  // (V + 1) and (B · T)
 };
 
-SortSpace lay_out_sort(Layout& layout, const EmbeddingShape& shape) {
+SortSpace lay_out_sort(BumpAllocator& layout, const EmbeddingShape& shape) {
   const uint64_t rows = static_cast<uint64_t>(shape.B * shape.T);
   return {layout.take<int32_t>((static_cast<uint64_t>(shape.V) + 1) * 4), layout.take<int32_t>(rows * 4)};
 }
@@ -99,14 +99,14 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
 }
 
 uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
-  Layout layout;
+  BumpAllocator layout;
   lay_out_sort(layout, shape);
   return layout.bytes();
 }
 
 void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
-  Layout layout(static_cast<std::byte*>(workspace));
+  BumpAllocator layout(static_cast<std::byte*>(workspace));
   const SortSpace space = lay_out_sort(layout, shape);
   sort_by_token(tokens, shape.B * shape.T, shape.V, space);
   with_type(type, [&](auto zero) {

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/kernels/cpu/gemm_impl.h"
 #include "models/kernels/cpu/tile_kernels.h"
-#include "models/layout.h"
 
 namespace zrt::models::cpu {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 class ThinGemm : public Gemm {
  public:
   ThinGemm(const GemmSpec& spec, core::Isa isa) : spec_(spec), kernels_(tile_kernels(isa)) {
-    Layout layout;
+    BumpAllocator layout;
     lay_out(layout);
     workspace_ = layout.bytes();
   }
@@ -22,7 +22,7 @@ class ThinGemm : public Gemm {
   std::string algorithm() const override { return "thin"; }
 
   void run(const GemmOperands& operands) const override {
-    Layout layout(static_cast<std::byte*>(operands.workspace));
+    BumpAllocator layout(static_cast<std::byte*>(operands.workspace));
     const Space space = lay_out(layout);
     with_type(spec_.a, [&](auto zero) { widen(static_cast<const decltype(zero)*>(operands.a), operands.bias, space); });
     core::parallel_for(spec_.N, thin_columns, [&](int64_t begin, int64_t end) {
@@ -40,7 +40,7 @@ class ThinGemm : public Gemm {
     float *a, *bias;
   };
 
-  Space lay_out(Layout& layout) const {
+  Space lay_out(BumpAllocator& layout) const {
     Space space{};
     space.a = layout.take<float>(static_cast<uint64_t>(spec_.M * spec_.K) * 4);
     space.bias = layout.take<float>(spec_.bias ? static_cast<uint64_t>(spec_.N) * 4 : 0);

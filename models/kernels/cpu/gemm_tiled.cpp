@@ -4,10 +4,10 @@
 #include <algorithm>
 
 #include "core/parallel.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/kernels/cpu/gemm_impl.h"
 #include "models/kernels/cpu/tile_kernels.h"
-#include "models/layout.h"
 
 namespace zrt::models::cpu {
 namespace {
@@ -36,7 +36,7 @@ class TiledGemm : public Gemm {
         inner_(block_size(spec.K, tile_depth, 1)),
         in_place_(spec.a == DType::f32 && spec.alpha == 1 && spec.N <= few_columns),
         pack_rows_(block_size(rows_, std::min(pack_rows, (rows_ + threads_ - 1) / threads_), kernels_.shape.rows)) {
-    Layout layout;
+    BumpAllocator layout;
     lay_out(layout);
     workspace_ = layout.bytes();
   }
@@ -47,7 +47,7 @@ class TiledGemm : public Gemm {
   }
 
   void run(const GemmOperands& operands) const override {
-    Layout layout(static_cast<std::byte*>(operands.workspace));
+    BumpAllocator layout(static_cast<std::byte*>(operands.workspace));
     const Space space = lay_out(layout);
     const float* bias = widen_bias(operands.bias, space.bias);
     for (int64_t i = 0; i < spec_.M; i += rows_) {
@@ -73,7 +73,7 @@ class TiledGemm : public Gemm {
   bool sums_apart() const { return spec_.c != DType::f32 && inner_ < spec_.K; }
   int64_t packed_a() const { return round_up(pack_rows_, kernels_.shape.rows) * inner_; }
 
-  Space lay_out(Layout& layout) const {
+  Space lay_out(BumpAllocator& layout) const {
     const auto floats = [&](int64_t count) { return layout.take<float>(static_cast<uint64_t>(count) * 4); };
     Space space{};
     space.a = floats(threads_ * packed_a());

@@ -21,7 +21,7 @@ struct Space {
       *tails;  // (tiles, C): sums of a tile's first token, which began before it, and of its last, if it goes on
 };
 
-Space space_in(Layout& layout, const EmbeddingShape& shape) {
+Space space_in(BumpAllocator& layout, const EmbeddingShape& shape) {
   const int64_t rows = shape.B * shape.T, tiles = (rows + tile - 1) / tile;
   const uint64_t bytes = static_cast<uint64_t>(tiles * shape.C) * sizeof(float);
   const TokenSort sort = token_sort_in(layout, rows, shape.V);
@@ -149,14 +149,14 @@ __global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) 
 }  // namespace
 
 uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
-  Layout layout;
+  BumpAllocator layout;
   space_in(layout, shape);
   return layout.bytes();
 }
 
 void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
-  Layout layout(static_cast<std::byte*>(workspace));
+  BumpAllocator layout(static_cast<std::byte*>(workspace));
   const Space space = space_in(layout, shape);
   const int64_t rows = shape.B * shape.T;
   sort_by_token(tokens, rows, shape.V, space.sort);

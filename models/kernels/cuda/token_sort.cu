@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(256)
 
 }  // namespace
 
-TokenSort token_sort_in(Layout& layout, int64_t rows, int64_t V) {
+TokenSort token_sort_in(BumpAllocator& layout, int64_t rows, int64_t V) {
   const auto bytes = [](int64_t count) { return static_cast<uint64_t>(count) * sizeof(int32_t); };
   const int64_t blocks = (rows + per_block - 1) / per_block;
   return {layout.take<int32_t>(bytes(rows)), layout.take<int32_t>(bytes(rows)),

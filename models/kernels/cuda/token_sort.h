@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-#include "models/layout.h"
+#include "models/bump_allocator.h"
 
 namespace zrt::models::cuda {
 
@@ -12,7 +12,7 @@ struct TokenSort {
   int32_t* starts;           // (V + 1)
 };
 // Takes its memory; the sizes depend on rows and V alone.
-TokenSort token_sort_in(Layout& layout, int64_t rows, int64_t V);
+TokenSort token_sort_in(BumpAllocator& layout, int64_t rows, int64_t V);
 
 // order: the rows by token, those of a token in order of position; starts[v] … starts[v + 1] are the places in it of
 // the rows with token v. Tokens are below V.

@@ -14,8 +14,8 @@ namespace zrt::fit_test {
 
 using namespace zrt;
 using namespace zrt::testing;
-using runtime::Leaving;
-using What = Leaving::What;
+using runtime::OffloadCandidate;
+using What = OffloadCandidate::What;
 
 namespace {
 
@@ -100,7 +100,7 @@ TEST_CASE("masters and moments leave before gradients, gradients before weights"
   const models::Model model = make_toy(6, 16, 17, 5, false, false);
   const Setting s = setting(2, 3);
   const runtime::Layout layout = open_layout(model, s);
-  const auto order = leaving_order(layout, runtime::nominal_cluster(core::DeviceKind::cpu));
+  const auto order = offload_order(layout, runtime::nominal_cluster(core::DeviceKind::cpu));
   const auto last = [&](What what) {
     size_t found = 0;
     for (size_t i = 0; i < order.size(); ++i) found = order[i].what == what ? i : found;
@@ -108,13 +108,14 @@ TEST_CASE("masters and moments leave before gradients, gradients before weights"
   };
   const auto first = [&](What what) {
     return static_cast<size_t>(
-        std::find_if(order.begin(), order.end(), [&](const Leaving& l) { return l.what == what; }) - order.begin());
+        std::find_if(order.begin(), order.end(), [&](const OffloadCandidate& l) { return l.what == what; }) -
+        order.begin());
   };
   CHECK(last(What::optimizer) < first(What::grad));
   CHECK(last(What::grad) < first(What::weight));
   // Gradients of several windows cross the link more often than weights that are fetched for two of them would.
   size_t units = 0;
-  for (const Leaving& leaving : order) units += leaving.what == What::weight;
+  for (const OffloadCandidate& candidate : order) units += candidate.what == What::weight;
   CHECK(units == layout.units.units.size());
 }
 

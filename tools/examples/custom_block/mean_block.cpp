@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "models/bump_allocator.h"
 #include "models/kernels/gemm.h"
-#include "models/layout.h"
 
 using namespace zrt::models;
 
@@ -13,7 +13,7 @@ namespace {
 // The buffers of one call. With a null base the layouts only tell their size, so sizes and addresses cannot disagree.
 // All are (B·T, C) in fp32.
 struct Saved {
-  Layout layout;
+  BumpAllocator layout;
   float *mean, *gate;
   Saved(std::byte* base, uint64_t bytes)
       : layout(base), mean(layout.take<float>(bytes)), gate(layout.take<float>(bytes)) {}
@@ -31,7 +31,7 @@ GemmSpec weight_gradient(int64_t rows, int64_t C, bool accumulate) {
 }
 
 struct Workspace {
-  Layout layout;
+  BumpAllocator layout;
   float *first, *second;
   std::byte* gemm;
   Workspace(std::byte* base, uint64_t bytes, uint64_t gemm_bytes)

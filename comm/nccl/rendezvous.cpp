@@ -1,4 +1,4 @@
-#include "comm/nccl/meeting.h"
+#include "comm/nccl/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -18,8 +18,8 @@ uint64_t bytes_for_each(uint64_t bytes, int peers) {
 }
 }  // namespace
 
-NcclMeeting::NcclMeeting(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank, int size,
-                         std::byte* staging, uint64_t staging_bytes)
+NcclRendezvous::NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank,
+                               int size, std::byte* staging, uint64_t staging_bytes)
     : library_(library),
       group_(std::move(group)),
       rank_(rank),
@@ -28,11 +28,11 @@ NcclMeeting::NcclMeeting(const NcclLibrary& library, ncclComm_t communicator, st
       communicator_(communicator),
       calls_(static_cast<size_t>(size), &own_) {}
 
-NcclMeeting::~NcclMeeting() {
+NcclRendezvous::~NcclRendezvous() {
   if (communicator_) library_.destroy(communicator_);
 }
 
-void NcclMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
   {
     const std::lock_guard lock(mutex_);
     if (in_call_) throw core::CommError(busy_text(group_, rank, own_));
@@ -46,7 +46,7 @@ void NcclMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
   }
 }
 
-void NcclMeeting::work(int, int phase) {
+void NcclRendezvous::work(int, int phase) {
   const std::lock_guard lock(queueing_);
   if (!communicator_) throw core::Error("the group was aborted");
   // Threads of the host, such as a checkpoint's, have no stream; what one rank gathers and sums is its own.
@@ -89,15 +89,15 @@ void NcclMeeting::work(int, int phase) {
   sums ? sum_pieces(pieces) : copy_pieces(pieces);
 }
 
-void NcclMeeting::send(const void* data, uint64_t bytes, int peer) {
+void NcclRendezvous::send(const void* data, uint64_t bytes, int peer) {
   library_.check(library_.send(data, bytes, ncclUint8, peer, communicator_, library_.stream()), "ncclSend");
 }
 
-void NcclMeeting::receive(void* data, uint64_t bytes, int peer) {
+void NcclRendezvous::receive(void* data, uint64_t bytes, int peer) {
   library_.check(library_.receive(data, bytes, ncclUint8, peer, communicator_, library_.stream()), "ncclRecv");
 }
 
-void NcclMeeting::copy_pieces(const std::vector<std::vector<Piece>>& pieces) {
+void NcclRendezvous::copy_pieces(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
   NcclGroup grouped(library_);
   for (int reader = 0; reader < size(); ++reader) {
@@ -114,7 +114,7 @@ void NcclMeeting::copy_pieces(const std::vector<std::vector<Piece>>& pieces) {
   }
 }
 
-void NcclMeeting::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
+void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
   std::vector<std::vector<Round>> rounds;  // by reader
   size_t most = 0;
@@ -158,7 +158,7 @@ void NcclMeeting::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
   }
 }
 
-void NcclMeeting::gather() {
+void NcclRendezvous::gather() {
   NcclGroup grouped(library_);
   for (const CallRange& range : own_.ranges) {
     const uint64_t bytes = static_cast<uint64_t>(range.count) * core::dtype_size(own_.from);
@@ -169,7 +169,7 @@ void NcclMeeting::gather() {
   grouped.finish();
 }
 
-void NcclMeeting::exchange_messages() {
+void NcclRendezvous::exchange_messages() {
   NcclGroup grouped(library_);
   for (const Message& message : own_.sends) {
     if (message.peer != rank_ && message.bytes > 0) send(message.data, message.bytes, message.peer);
@@ -190,20 +190,20 @@ void NcclMeeting::exchange_messages() {
   }
 }
 
-void NcclMeeting::close(int) {
+void NcclRendezvous::close(int) {
   const std::lock_guard lock(mutex_);
   recorder_.finish();
   in_call_ = false;
 }
 
-void NcclMeeting::fail(int, const std::string& reason) {
+void NcclRendezvous::fail(int, const std::string& reason) {
   abort(reason);
   const std::lock_guard lock(mutex_);
   in_call_ = false;
   throw core::CommError(reason_);
 }
 
-void NcclMeeting::abort(const std::string& reason) {
+void NcclRendezvous::abort(const std::string& reason) {
   {
     const std::lock_guard lock(mutex_);
     if (!reason_.empty()) return;
@@ -213,12 +213,12 @@ void NcclMeeting::abort(const std::string& reason) {
   if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) library_.abort(communicator);
 }
 
-Counters NcclMeeting::counters(int) const {
+Counters NcclRendezvous::counters(int) const {
   const std::lock_guard lock(mutex_);
   return recorder_.counters();
 }
 
-std::vector<FlightRecord> NcclMeeting::flight_records(int) const {
+std::vector<FlightRecord> NcclRendezvous::flight_records(int) const {
   const std::lock_guard lock(mutex_);
   return recorder_.records();
 }

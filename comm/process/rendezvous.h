@@ -1,4 +1,4 @@
-// The meeting of ranks that are processes. Every rank sends its call to every other, so all see the same mismatch.
+// The rendezvous of ranks that are processes. Every rank sends its call to every other, so all see the same mismatch.
 // Ranks of one machine then read each other's shared arenas in place, as threads do, and tell each other with tokens
 // when they have; what cannot be read so (other machines, small structs outside the arenas) is sent in frames, and sums
 // take one frame of each rank at a time: the same additions in the same order.
@@ -12,13 +12,13 @@
 #include <deque>
 #include <mutex>
 
-#include "comm/meeting.h"
 #include "comm/pieces.h"
 #include "comm/process/arenas.h"
 #include "comm/process/channel.h"
 #include "comm/process/peer_watch.h"
 #include "comm/process/segment.h"
 #include "comm/process/wire.h"
+#include "comm/rendezvous.h"
 
 namespace zrt::comm {
 
@@ -39,9 +39,9 @@ struct Place {
   SharedArenas* arenas = nullptr;
 };
 
-class ProcessMeeting final : public Meeting {
+class ProcessRendezvous final : public Rendezvous {
  public:
-  explicit ProcessMeeting(Place place);
+  explicit ProcessRendezvous(Place place);
 
   int size() const override { return static_cast<int>(place_.peers.size()); }
   const std::string& group() const override { return place_.group; }

@@ -15,12 +15,12 @@ namespace zrt::runtime {
 // itself; if this returns, the thread is waited for without limit.
 using StuckHook = std::function<void(const std::exception& error)>;
 
-class Crew {
+class RankThreads {
  public:
-  Crew() = default;
-  ~Crew();  // waits for all
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  RankThreads() = default;
+  ~RankThreads();  // waits for all
+  RankThreads(const RankThreads&) = delete;
+  RankThreads& operator=(const RankThreads&) = delete;
 
   void start(std::function<void()> body);
   bool running() const;

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "catch.h"
-#include "comm/nccl/meeting.h"
+#include "comm/nccl/rendezvous.h"
 #include "comm/nccl/rounds.h"
 #include "core/error.h"
 #include "ranks.h"
@@ -29,7 +29,7 @@ struct ncclComm {
   int rank;
 };
 
-namespace zrt::comm::nccl_meeting_test {
+namespace zrt::comm::nccl_rendezvous_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -148,8 +148,8 @@ struct StandInGroup {
     for (int r = 0; r < size; ++r) {
       auto& own = staging[static_cast<size_t>(r)];
       own.resize(staging_for_each * static_cast<size_t>(size - 1));
-      group.push_back(make_communicator(std::make_shared<NcclMeeting>(stand_in(), &ends[static_cast<size_t>(r)], "dp",
-                                                                      r, size, own.data(), own.size()),
+      group.push_back(make_communicator(std::make_shared<NcclRendezvous>(stand_in(), &ends[static_cast<size_t>(r)],
+                                                                         "dp", r, size, own.data(), own.size()),
                                         r));
     }
   }
@@ -240,7 +240,7 @@ TEST_CASE("a group of one rank also serves the host, whose threads have no strea
   Post post;
   post.size = 1;
   ncclComm end{&post, 0};
-  const auto c = make_communicator(std::make_shared<NcclMeeting>(library, &end, "save", 0, 1, nullptr, 0), 0);
+  const auto c = make_communicator(std::make_shared<NcclRendezvous>(library, &end, "save", 0, 1, nullptr, 0), 0);
   const std::vector<float> from{1, 2, 3};
   std::vector<float> to(3), sum{4, 5};
   const GatherRange range{from.data(), to.data(), 3};
@@ -281,4 +281,4 @@ TEST_CASE("rounds cover every element of all sums once, in order, and each fits"
 }
 
 }  // namespace
-}  // namespace zrt::comm::nccl_meeting_test
+}  // namespace zrt::comm::nccl_rendezvous_test

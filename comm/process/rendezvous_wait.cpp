@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "comm/process/meeting.h"
+#include "comm/process/rendezvous.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -19,7 +19,7 @@ constexpr size_t records_per_rank = 5;              // per rank in a report
 
 }  // namespace
 
-void ProcessMeeting::await(const Ready& ready, const Awaited& awaited) {
+void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
   Segment& segment = *place_.segment;
   auto now = steady_clock::now();
   auto deadline = now + place_.timeout, next_watch = now + watch_interval;
@@ -65,7 +65,7 @@ void ProcessMeeting::await(const Ready& ready, const Awaited& awaited) {
 }
 
 // Only channels from other machines carry aborts; looking at them also keeps their data moving.
-void ProcessMeeting::look_for_aborts() {
+void ProcessRendezvous::look_for_aborts() {
   for (Peer& peer : place_.peers) {
     if (peer.member >= 0) continue;
     const std::optional<Frame> frame = peer.channel->receive();
@@ -74,7 +74,7 @@ void ProcessMeeting::look_for_aborts() {
 }
 
 // The report of a time-out has the last calls of its own machine only: add those of this one, once.
-void ProcessMeeting::take_abort(const Frame& frame) {
+void ProcessRendezvous::take_abort(const Frame& frame) {
   const std::string reason(reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size());
   place_.segment->abort(reason);
   if (reason.find(timed_out) == std::string::npos || !place_.segment->claim()) return;
@@ -83,7 +83,7 @@ void ProcessMeeting::take_abort(const Frame& frame) {
 
 // The ranks that keep this one waiting. Those of this machine that wait themselves are not to blame. `certain` when no
 // other rank can know more.
-std::vector<int> ProcessMeeting::missing(const Awaited& awaited, bool& certain) const {
+std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certain) const {
   std::vector<int> all, to_blame;
   certain = true;
   for (int r = 0; r < size(); ++r) {
@@ -98,11 +98,11 @@ std::vector<int> ProcessMeeting::missing(const Awaited& awaited, bool& certain) 
   return to_blame.empty() ? all : to_blame;
 }
 
-std::string ProcessMeeting::timeout_report(const std::vector<int>& missing) const {
+std::string ProcessRendezvous::timeout_report(const std::vector<int>& missing) const {
   return timeout_text(group(), place_.rank, size(), own_, recorder_.sequence(), place_.timeout, missing) + last_calls();
 }
 
-std::string ProcessMeeting::last_calls() const {
+std::string ProcessRendezvous::last_calls() const {
   std::string text = last_calls_here();
   for (int r = 0; r < size(); ++r) {
     if (place_.peers[static_cast<size_t>(r)].member >= 0) continue;
@@ -113,7 +113,7 @@ std::string ProcessMeeting::last_calls() const {
   return text;
 }
 
-std::string ProcessMeeting::last_calls_here() const {
+std::string ProcessRendezvous::last_calls_here() const {
   std::string text;
   for (int r = 0; r < size(); ++r) {
     const Peer& peer = place_.peers[static_cast<size_t>(r)];
@@ -127,23 +127,23 @@ std::string ProcessMeeting::last_calls_here() const {
   return text;
 }
 
-std::string ProcessMeeting::own_calls() const {
+std::string ProcessRendezvous::own_calls() const {
   const std::lock_guard lock(mutex_);
   return recorder_.format(records_per_rank);
 }
 
-void ProcessMeeting::fail(int, const std::string& reason) {
+void ProcessRendezvous::fail(int, const std::string& reason) {
   place_.segment->abort(reason);
   leave();
 }
 
-void ProcessMeeting::abort(const std::string& reason) {
+void ProcessRendezvous::abort(const std::string& reason) {
   place_.segment->abort(reason);
   const std::lock_guard lock(mutex_);
   if (!in_call_) send_aborts(reason);  // else the call's thread does
 }
 
-void ProcessMeeting::leave() {
+void ProcessRendezvous::leave() {
   place_.segment->set_waiting(member_, false);
   for (Exchange& exchange : exchanges_) exchange.out.clear();
   end_call();
@@ -154,7 +154,7 @@ void ProcessMeeting::leave() {
   throw core::CommError(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
 }
 
-void ProcessMeeting::end_call() {
+void ProcessRendezvous::end_call() {
   const std::lock_guard lock(mutex_);
   in_call_ = false;
   const std::string reason = place_.segment->reason();
@@ -162,7 +162,7 @@ void ProcessMeeting::end_call() {
 }
 
 // Best effort: a machine that cannot be told runs into its deadline.
-void ProcessMeeting::send_aborts(const std::string& reason) {
+void ProcessRendezvous::send_aborts(const std::string& reason) {
   if (std::exchange(aborts_sent_, true)) return;
   const auto bytes = std::as_bytes(std::span(reason)).first(std::min(reason.size(), frame_bytes));
   std::vector<Channel*> left;

@@ -7,9 +7,9 @@
 
 namespace zrt::models {
 
-class Layout {
+class BumpAllocator {
  public:
-  explicit Layout(std::byte* base = nullptr, uint64_t start = 0) : base_(base), next_(start) {}
+  explicit BumpAllocator(std::byte* base = nullptr, uint64_t start = 0) : base_(base), next_(start) {}
 
   // The next buffer of `bytes`; null (and no space) for 0 bytes.
   template <class T = void>
@@ -21,8 +21,8 @@ class Layout {
   }
 
   // Another layout of the space from here on; `cover` makes this one reach as far.
-  Layout overlay() const { return Layout(base_, next_); }
-  void cover(const Layout& other) { next_ = std::max(next_, other.next_); }
+  BumpAllocator overlay() const { return BumpAllocator(base_, next_); }
+  void cover(const BumpAllocator& other) { next_ = std::max(next_, other.next_); }
 
   uint64_t bytes() const { return next_; }  // ends with the last byte of the last buffer
 

@@ -1,4 +1,4 @@
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -12,14 +12,15 @@
 namespace zrt::comm {
 namespace {
 
-// A collective over any meeting.
+// A collective over any rendezvous.
 class GroupCommunicator final : public Communicator {
  public:
-  GroupCommunicator(std::shared_ptr<Meeting> meeting, int rank) : meeting_(std::move(meeting)), rank_(rank) {}
+  GroupCommunicator(std::shared_ptr<Rendezvous> rendezvous, int rank)
+      : rendezvous_(std::move(rendezvous)), rank_(rank) {}
 
   int rank() const override { return rank_; }
-  int size() const override { return meeting_->size(); }
-  const std::string& group() const override { return meeting_->group(); }
+  int size() const override { return rendezvous_->size(); }
+  const std::string& group() const override { return rendezvous_->group(); }
 
   void all_reduce(void* data, int64_t count, DType type, std::string_view label) override {
     const CallRange range{data, data, count, false};
@@ -66,43 +67,43 @@ class GroupCommunicator final : public Communicator {
   void barrier(std::string_view label) override { run(OpKind::barrier, DType::u8, DType::u8, 0, label, {}, 0); }
 
   void abort(const std::string& reason) override {
-    meeting_->abort(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
+    rendezvous_->abort(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
   }
-  Counters counters() const override { return meeting_->counters(rank_); }
-  std::vector<FlightRecord> flight_records() const override { return meeting_->flight_records(rank_); }
+  Counters counters() const override { return rendezvous_->counters(rank_); }
+  std::vector<FlightRecord> flight_records() const override { return rendezvous_->flight_records(rank_); }
 
  private:
   static uint64_t elements_of(int64_t count) { return static_cast<uint64_t>(count < 0 ? 0 : count); }
 
   void run(OpKind kind, DType from, DType to, int root, std::string_view label, std::span<const CallRange> ranges,
            uint64_t elements, std::span<const Message> sends = {}, std::span<const Message> receives = {}) {
-    meeting_->open(rank_, [&](Call& call) {
+    rendezvous_->open(rank_, [&](Call& call) {
       call.kind = kind, call.from = from, call.to = to, call.root = root;
       call.label.assign(label);
       call.ranges.assign(ranges.begin(), ranges.end());
       call.sends.assign(sends.begin(), sends.end());
       call.receives.assign(receives.begin(), receives.end());
-      return Meeting::Traffic{elements, elements * core::dtype_size(from)};
+      return Rendezvous::Traffic{elements, elements * core::dtype_size(from)};
     });
     try {
-      for (int phase = 0; phase < phases(kind); ++phase) meeting_->work(rank_, phase);
-      meeting_->close(rank_);
+      for (int phase = 0; phase < phases(kind); ++phase) rendezvous_->work(rank_, phase);
+      rendezvous_->close(rank_);
     } catch (const core::CommError&) {
-      throw;  // from the meeting, which this member has left
+      throw;  // from the rendezvous, which this member has left
     } catch (const std::exception& error) {
-      meeting_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(), op_name(kind), label,
-                                        rank_, error.what()));
+      rendezvous_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(), op_name(kind), label,
+                                           rank_, error.what()));
     }
   }
 
-  std::shared_ptr<Meeting> meeting_;
+  std::shared_ptr<Rendezvous> rendezvous_;
   int rank_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Meeting> meeting, int rank) {
-  return std::make_unique<GroupCommunicator>(std::move(meeting), rank);
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Rendezvous> rendezvous, int rank) {
+  return std::make_unique<GroupCommunicator>(std::move(rendezvous), rank);
 }
 
 std::string busy_text(const std::string& group, int rank, const Call& running) {

@@ -9,20 +9,20 @@
 #include <string>
 #include <vector>
 
-#include "comm/meeting.h"
 #include "comm/nccl/library.h"
 #include "comm/pieces.h"
+#include "comm/rendezvous.h"
 
 namespace zrt::comm {
 
-class NcclMeeting final : public Meeting {
+class NcclRendezvous final : public Rendezvous {
  public:
   // Takes over `communicator`, of `size` ranks. `staging` is memory of the GPU for contributions to sums: any size of
   // at least 16 bytes for each other rank; what does not fit is summed in rounds. It must outlive this object; one rank
   // needs none.
-  NcclMeeting(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank, int size,
-              std::byte* staging, uint64_t staging_bytes);
-  ~NcclMeeting() override;
+  NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank, int size,
+                 std::byte* staging, uint64_t staging_bytes);
+  ~NcclRendezvous() override;
 
   int size() const override { return static_cast<int>(calls_.size()); }
   const std::string& group() const override { return group_; }

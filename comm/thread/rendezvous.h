@@ -1,6 +1,6 @@
-// The meeting of ranks that are threads. Between two arrivals members read each other's buffers in place, so a member
-// that has to fail waits until no other member works; only then may its caller free its buffers. That wait is short
-// because work never blocks.
+// The rendezvous of ranks that are threads. Between two arrivals members read each other's buffers in place, so a
+// member that has to fail waits until no other member works; only then may its caller free its buffers. That wait is
+// short because work never blocks.
 //
 // On GPUs (the place of the calling threads) a call is asynchronous: the threads meet as ever, but work is queued on
 // their streams. With its arrival each rank publishes an event of its stream, and after it each rank's stream waits for
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/meeting.h"
+#include "comm/rendezvous.h"
 #include "core/stream.h"
 
 namespace zrt::comm {
@@ -28,9 +28,9 @@ struct Room {
   std::string reason;  // not empty once aborted
 };
 
-class ThreadMeeting final : public Meeting {
+class ThreadRendezvous final : public Rendezvous {
  public:
-  ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout, std::shared_ptr<Room> room);
+  ThreadRendezvous(std::string group, int size, std::chrono::milliseconds timeout, std::shared_ptr<Room> room);
 
   int size() const override { return static_cast<int>(members_.size()); }
   const std::string& group() const override { return group_; }
@@ -67,9 +67,9 @@ class ThreadMeeting final : public Meeting {
                                       // open and close
   std::vector<Member> members_;
   std::vector<const Call*> calls_;  // of the members
-  std::vector<core::Event> met_;    // what they had reached at the last meeting; read without the mutex until a rank's
-                                    // next arrival
-  uint64_t generation_ = 0;         // meetings held
+  std::vector<core::Event> met_;  // what they had reached at the last rendezvous; read without the mutex until a rank's
+                                  // next arrival
+  uint64_t generation_ = 0;       // rendezvous held
   int arrived_ = 0, working_ = 0;
 };
 

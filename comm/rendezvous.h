@@ -13,9 +13,9 @@
 
 namespace zrt::comm {
 
-class Meeting {
+class Rendezvous {
  public:
-  virtual ~Meeting() = default;
+  virtual ~Rendezvous() = default;
   virtual int size() const = 0;
   virtual const std::string& group() const = 0;
 
@@ -36,7 +36,7 @@ class Meeting {
 };
 
 // The communicator of one rank.
-std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Meeting> meeting, int rank);
+std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Rendezvous> rendezvous, int rank);
 
 // Parts of messages that both implementations print.
 std::string busy_text(const std::string& group, int rank, const Call& running);

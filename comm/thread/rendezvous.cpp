@@ -1,4 +1,4 @@
-#include "comm/thread/meeting.h"
+#include "comm/thread/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,8 @@ namespace {
 constexpr size_t reported_records = 5;  // per rank in the report of a time-out
 }
 
-ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseconds timeout, std::shared_ptr<Room> room)
+ThreadRendezvous::ThreadRendezvous(std::string group, int size, std::chrono::milliseconds timeout,
+                                   std::shared_ptr<Room> room)
     : group_(std::move(group)),
       // A year stands for "never", because a deadline must be representable.
       timeout_(std::min<std::chrono::milliseconds>(timeout, std::chrono::hours(24 * 365))),
@@ -23,7 +24,7 @@ ThreadMeeting::ThreadMeeting(std::string group, int size, std::chrono::milliseco
   for (const Member& member : members_) calls_.push_back(&member.call);
 }
 
-void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void ThreadRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
   core::Event reached = mark();
   Lock lock(room_->mutex);
   Member& member = members_[static_cast<size_t>(rank)];
@@ -41,7 +42,7 @@ void ThreadMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
   arrive(rank, Stage::open, std::move(reached), lock);
 }
 
-void ThreadMeeting::work(int rank, int phase) {
+void ThreadRendezvous::work(int rank, int phase) {
   if (phase > 0) {
     core::Event reached = mark();
     Lock lock(room_->mutex);
@@ -60,7 +61,7 @@ void ThreadMeeting::work(int rank, int phase) {
   }
 }
 
-void ThreadMeeting::close(int rank) {
+void ThreadRendezvous::close(int rank) {
   core::Event reached = mark();
   Lock lock(room_->mutex);
   arrive(rank, Stage::close, std::move(reached), lock);
@@ -70,21 +71,21 @@ void ThreadMeeting::close(int rank) {
   member.in_call = false;
 }
 
-void ThreadMeeting::fail(int rank, const std::string& reason) {
+void ThreadRendezvous::fail(int rank, const std::string& reason) {
   Lock lock(room_->mutex);
   abort_locked(reason);
   leave(members_[static_cast<size_t>(rank)], lock);
 }
 
 // What the calling thread's stream has been given so far; complete on the CPU, whose work is done when it arrives.
-core::Event ThreadMeeting::mark() const {
+core::Event ThreadRendezvous::mark() const {
   const core::Place& here = core::place();
   if (here.device == core::DeviceKind::cpu || size() == 1) return {};
   return here.stream->record();
 }
 
 // What the calling thread does from here on comes after all that the others had done when they met.
-void ThreadMeeting::follow(int rank) const {
+void ThreadRendezvous::follow(int rank) const {
   for (int r = 0; r < size(); ++r) {
     const core::Event& event = met_[static_cast<size_t>(r)];
     if (r == rank || !event.state()) continue;
@@ -96,7 +97,7 @@ void ThreadMeeting::follow(int rank) const {
   }
 }
 
-void ThreadMeeting::arrive(int rank, Stage stage, core::Event reached, Lock& lock) {
+void ThreadRendezvous::arrive(int rank, Stage stage, core::Event reached, Lock& lock) {
   Member& member = members_[static_cast<size_t>(rank)];
   stop_work(member);
   if (!room_->reason.empty()) leave(member, lock);
@@ -114,7 +115,7 @@ void ThreadMeeting::arrive(int rank, Stage stage, core::Event reached, Lock& loc
 }
 
 // The last member has arrived: let all go on.
-void ThreadMeeting::release(Stage stage) {
+void ThreadRendezvous::release(Stage stage) {
   if (stage == Stage::open) {
     if (auto error = mismatch(calls_)) {
       abort_locked(fmt::format("group {}: {}", group_, *error));
@@ -132,26 +133,26 @@ void ThreadMeeting::release(Stage stage) {
   room_->changed.notify_all();
 }
 
-void ThreadMeeting::stop_work(Member& member) {
+void ThreadRendezvous::stop_work(Member& member) {
   if (!std::exchange(member.working, false)) return;
   if (--working_ == 0 && !room_->reason.empty()) room_->changed.notify_all();
 }
 
-void ThreadMeeting::abort_locked(const std::string& reason) {
+void ThreadRendezvous::abort_locked(const std::string& reason) {
   if (!room_->reason.empty()) return;
   room_->reason = reason;
   room_->changed.notify_all();
 }
 
 // Throws once nobody reads buffers any more.
-void ThreadMeeting::leave(Member& member, Lock& lock) {
+void ThreadRendezvous::leave(Member& member, Lock& lock) {
   stop_work(member);
   room_->changed.wait(lock, [&] { return working_ == 0; });
   member.in_call = false;
   throw core::CommError(room_->reason);
 }
 
-std::string ThreadMeeting::timeout_report(int rank) const {
+std::string ThreadRendezvous::timeout_report(int rank) const {
   std::vector<int> missing;
   for (int r = 0; r < size(); ++r) {
     if (!members_[static_cast<size_t>(r)].arrived) missing.push_back(r);
@@ -164,17 +165,17 @@ std::string ThreadMeeting::timeout_report(int rank) const {
   return text;
 }
 
-void ThreadMeeting::abort(const std::string& reason) {
+void ThreadRendezvous::abort(const std::string& reason) {
   Lock lock(room_->mutex);
   abort_locked(reason);
 }
 
-Counters ThreadMeeting::counters(int rank) const {
+Counters ThreadRendezvous::counters(int rank) const {
   Lock lock(room_->mutex);
   return members_[static_cast<size_t>(rank)].recorder.counters();
 }
 
-std::vector<FlightRecord> ThreadMeeting::flight_records(int rank) const {
+std::vector<FlightRecord> ThreadRendezvous::flight_records(int rank) const {
   Lock lock(room_->mutex);
   return members_[static_cast<size_t>(rank)].recorder.records();
 }

@@ -1,5 +1,5 @@
 // Threads of a run of which one fails and another is stuck.
-#include "runtime/engine/crew.h"
+#include "runtime/engine/rank_threads.h"
 
 #include <atomic>
 #include <stdexcept>
@@ -9,34 +9,34 @@
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
 
-namespace zrt::crew_test {
+namespace zrt::rank_threads_test {
 
 using namespace zrt;
 using namespace zrt::runtime;
 using namespace std::chrono_literals;
 
-TEST_CASE("a crew returns what each thread threw, and reports nobody who ends by himself") {
-  Crew crew;
+TEST_CASE("a set of threads returns what each thread threw, and reports nobody who ends by himself") {
+  RankThreads threads;
   bool reported = false;
-  crew.start([] {});
-  crew.start([] { throw core::DataError("the disk is full"); });
-  const auto errors = crew.join(10s, [&](const std::exception&) { reported = true; });
+  threads.start([] {});
+  threads.start([] { throw core::DataError("the disk is full"); });
+  const auto errors = threads.join(10s, [&](const std::exception&) { reported = true; });
   REQUIRE(errors.size() == 2);
   CHECK(errors[0] == nullptr);
   CHECK_THROWS_AS(std::rethrow_exception(errors[1]), core::DataError);
   CHECK_FALSE(reported);
-  CHECK_FALSE(crew.running());
+  CHECK_FALSE(threads.running());
 }
 
 TEST_CASE("a thread that is stuck when another has failed is reported with the other's error") {
   std::atomic<bool> release = false;
   std::string reason;
-  Crew crew;
-  crew.start([&] {
+  RankThreads threads;
+  threads.start([&] {
     while (!release) std::this_thread::yield();
   });
-  crew.start([] { throw core::CommError("missing ranks: 0"); });
-  crew.join(10ms, [&](const std::exception& error) {
+  threads.start([] { throw core::CommError("missing ranks: 0"); });
+  threads.join(10ms, [&](const std::exception& error) {
     reason = error.what();
     release = true;
   });
@@ -73,4 +73,4 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
   CHECK(reason.find("timed out after 3000 ms") != std::string::npos);
 }
 
-}  // namespace zrt::crew_test
+}  // namespace zrt::rank_threads_test

@@ -1,14 +1,14 @@
-#include "runtime/engine/crew.h"
+#include "runtime/engine/rank_threads.h"
 
 #include <algorithm>
 
 namespace zrt::runtime {
 
-Crew::~Crew() {
+RankThreads::~RankThreads() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Crew::start(std::function<void()> body) {
+void RankThreads::start(std::function<void()> body) {
   const std::lock_guard lock(mutex_);
   const size_t index = errors_.size();
   errors_.emplace_back();
@@ -27,16 +27,16 @@ void Crew::start(std::function<void()> body) {
   });
 }
 
-bool Crew::running() const {
+bool RankThreads::running() const {
   const std::lock_guard lock(mutex_);
   return running_ > 0;
 }
 
-bool Crew::failed() const {
+bool RankThreads::failed() const {
   return std::any_of(errors_.begin(), errors_.end(), [](const auto& error) { return error != nullptr; });
 }
 
-std::vector<std::exception_ptr> Crew::join(std::chrono::milliseconds grace, const StuckHook& stuck) {
+std::vector<std::exception_ptr> RankThreads::join(std::chrono::milliseconds grace, const StuckHook& stuck) {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0 || failed(); });

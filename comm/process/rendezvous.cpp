@@ -1,4 +1,4 @@
-#include "comm/process/meeting.h"
+#include "comm/process/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 
 namespace zrt::comm {
 
-ProcessMeeting::ProcessMeeting(Place place)
+ProcessRendezvous::ProcessRendezvous(Place place)
     : place_(std::move(place)),
       member_(place_.peers[static_cast<size_t>(place_.rank)].member),
       exchanges_(place_.peers.size()) {
@@ -25,7 +25,7 @@ ProcessMeeting::ProcessMeeting(Place place)
   calls_[static_cast<size_t>(place_.rank)] = &own_;
 }
 
-void ProcessMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
   {
     const std::lock_guard lock(mutex_);
     if (in_call_) throw core::CommError(busy_text(group(), rank, own_));
@@ -73,21 +73,21 @@ void ProcessMeeting::open(int rank, const std::function<Traffic(Call&)>& fill) {
   }
 }
 
-bool ProcessMeeting::shares(int rank) const {
+bool ProcessRendezvous::shares(int rank) const {
   return rank == place_.rank ? sources_shared(own_, size(), *place_.arenas)
                              : exchanges_[static_cast<size_t>(rank)].remote.shared;
 }
 
-bool ProcessMeeting::streams(int from, int to) const {
+bool ProcessRendezvous::streams(int from, int to) const {
   auto here = [&](int rank) { return place_.peers[static_cast<size_t>(rank)].member >= 0; };
   return from != to && !(here(from) && here(to) && shares(from));
 }
 
-bool ProcessMeeting::reads_in_place(int a, int b) const {
+bool ProcessRendezvous::reads_in_place(int a, int b) const {
   return a != b && (!streams(a, b) || !streams(b, a));
 }
 
-void ProcessMeeting::work(int rank, int phase) {
+void ProcessRendezvous::work(int rank, int phase) {
   if (phase > 0) exchange_tokens();
   for (int r = 0; r < size(); ++r) {
     if (!streams(rank, r)) continue;
@@ -113,7 +113,7 @@ void ProcessMeeting::work(int rank, int phase) {
 }
 
 // Whole where all its sources can be read in place, else frame by frame.
-void ProcessMeeting::move_piece(const Piece& piece) {
+void ProcessRendezvous::move_piece(const Piece& piece) {
   const bool sum = piece.from == Piece::everyone;
   const int first = sum ? 0 : piece.from, last = sum ? size() - 1 : piece.from;
   std::vector<const void*> sources(static_cast<size_t>(last - first + 1));
@@ -148,7 +148,7 @@ void ProcessMeeting::move_piece(const Piece& piece) {
 }
 
 // After it, whoever reads the other's memory in place has finished what lies before it.
-void ProcessMeeting::exchange_tokens() {
+void ProcessRendezvous::exchange_tokens() {
   for (int r = 0; r < size(); ++r) {
     Exchange& exchange = exchanges_[static_cast<size_t>(r)];
     exchange.has_token = !reads_in_place(place_.rank, r);
@@ -163,7 +163,7 @@ void ProcessMeeting::exchange_tokens() {
       [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_token; });
 }
 
-void ProcessMeeting::close(int) {
+void ProcessRendezvous::close(int) {
   exchange_tokens();
   {
     const std::lock_guard lock(mutex_);
@@ -173,7 +173,7 @@ void ProcessMeeting::close(int) {
   end_call();
 }
 
-void ProcessMeeting::push_frames() {
+void ProcessRendezvous::push_frames() {
   for (size_t r = 0; r < exchanges_.size(); ++r) {
     std::deque<Extent>& out = exchanges_[r].out;
     while (!out.empty()) {
@@ -188,7 +188,7 @@ void ProcessMeeting::push_frames() {
 }
 
 // The oldest frame from a rank, which must be of this kind unless it ends the group.
-std::optional<Frame> ProcessMeeting::arrived(int rank, FrameKind kind) {
+std::optional<Frame> ProcessRendezvous::arrived(int rank, FrameKind kind) {
   const std::optional<Frame> frame = place_.peers[static_cast<size_t>(rank)].channel->receive();
   if (!frame || frame->kind == kind) return frame;
   if (frame->kind == FrameKind::abort) {
@@ -199,7 +199,7 @@ std::optional<Frame> ProcessMeeting::arrived(int rank, FrameKind kind) {
                                 static_cast<int>(frame->kind), static_cast<int>(kind), describe(own_)));
 }
 
-bool ProcessMeeting::take_call(int rank) {
+bool ProcessRendezvous::take_call(int rank) {
   Exchange& exchange = exchanges_[static_cast<size_t>(rank)];
   while (!exchange.has_call) {
     const std::optional<Frame> frame = arrived(rank, FrameKind::call);
@@ -219,7 +219,7 @@ bool ProcessMeeting::take_call(int rank) {
   return true;
 }
 
-bool ProcessMeeting::take_token(int rank) {
+bool ProcessRendezvous::take_token(int rank) {
   Exchange& exchange = exchanges_[static_cast<size_t>(rank)];
   if (!exchange.has_token && arrived(rank, FrameKind::token)) {
     place_.peers[static_cast<size_t>(rank)].channel->pop();
@@ -228,12 +228,12 @@ bool ProcessMeeting::take_token(int rank) {
   return exchange.has_token;
 }
 
-Counters ProcessMeeting::counters(int) const {
+Counters ProcessRendezvous::counters(int) const {
   const std::lock_guard lock(mutex_);
   return recorder_.counters();
 }
 
-std::vector<FlightRecord> ProcessMeeting::flight_records(int) const {
+std::vector<FlightRecord> ProcessRendezvous::flight_records(int) const {
   const std::lock_guard lock(mutex_);
   return recorder_.records();
 }
