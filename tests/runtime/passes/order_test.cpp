@@ -168,6 +168,25 @@ TEST_CASE("A microbatch-major step ends a microbatch before the next one, a laye
   }
 }
 
+TEST_CASE(
+    "Left to itself a step goes microbatch by microbatch where ranks have whole gradients, else by layer in a window") {
+  const models::Model model = make_toy(4, 12, 17, 5, false, false);
+  for (int stage : {0, 1, 2, 3}) {
+    const auto peak = [&](const MicrobatchOrder* order, uint32_t every) {
+      Setting s = base({2, 4, every}, stage);
+      s.order = order;
+      return step_of(model, s).plan.device().peak_bytes;
+    };
+    CAPTURE(stage);
+    const uint64_t alone = peak(by_microbatch, 4), together = peak(by_layer, 4), left = peak(automatic, 4);
+    CHECK(alone < together);
+    CHECK(left == (stage < 2 ? alone : together));
+    if (stage < 2) continue;
+    CHECK(peak(automatic, 2) < together);
+    CHECK(peak(automatic, 2) > peak(by_microbatch, 2));
+  }
+}
+
 TEST_CASE("A layer-major step gathers a block's weights once per direction, however many microbatches it has") {
   const models::Model model = make_toy(4, 12, 17, 5, true, false);
   Setting one = base({2, 1, 1}, 3);
