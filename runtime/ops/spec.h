@@ -1,6 +1,6 @@
 // What zrt knows of each kind of op: a row of a table, which passes, verifier, simulator and executor read. A new kind
-// is a name in OpKind, a file here with its row, and a line in spec.cpp; what it means in a step is a rule of the
-// verifier, which stays apart from this.
+// is a name in OpKind, a file here with its row, and its name at the end of this file and in spec.cpp; what it means in
+// a step is a rule of the verifier, which stays apart from this.
 #pragma once
 #include <optional>
 #include <span>
