@@ -20,7 +20,7 @@ void Norm::add_params(std::vector<Param>& params, const std::string& name) const
 void Norm::forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const {
   const void* bias = kind == NormKind::layer ? call.weights[weight + 1] : nullptr;
   norm(kind, call.shape.type, x, call.weights[weight], bias, y, statistics.mean, statistics.rstd, epsilon,
-       call.shape.rows(), width);
+       {call.shape.rows(), width});
 }
 
 void Norm::forward_of_sum(const Call& call, size_t weight, const void* a, const void* b, const Dropout& dropout,
@@ -34,7 +34,7 @@ void Norm::backward(const Call& call, size_t weight, const void* x, const void* 
                     const void* add, void* dx, std::byte* scratch) const {
   const GradTarget bias = kind == NormKind::layer ? grad_target(call, weight + 1) : GradTarget{};
   norm_backward(kind, call.shape.type, x, call.weights[weight], dy, statistics.mean, statistics.rstd, add, dx,
-                grad_target(call, weight), bias, call.shape.rows(), width, scratch);
+                grad_target(call, weight), bias, {call.shape.rows(), width}, scratch);
 }
 
 }  // namespace zrt::models

@@ -13,7 +13,8 @@ namespace zrt::models {
 #define ZRT_KERNELS(X)                                                                                    \
   X(norm) X(residual_norm) X(norm_backward) X(norm_backward_workspace)                                    \
   X(bias_gradient) X(bias_gradient_workspace) X(gelu) X(gelu_backward) X(swiglu) X(swiglu_backward)       \
-  X(rotary) X(add_residual) X(apply_dropout) X(embed) X(embed_backward) X(embed_backward_workspace)       \
+  X(rotary) X(copy_columns) X(add_residual) X(apply_dropout)                                              \
+  X(embed) X(embed_backward) X(embed_backward_workspace)                                                  \
   X(cross_entropy) X(sum_losses) X(split_add) X(cast) X(round_stochastic)                                 \
   X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \
   X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)

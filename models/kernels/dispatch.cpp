@@ -21,8 +21,8 @@ const Backend& backend(core::DeviceKind device) {
 }
 
 void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
-          float* rstd, float epsilon, int64_t rows, int64_t C) {
-  here().norm(kind, type, x, gamma, beta, y, mean, rstd, epsilon, rows, C);
+          float* rstd, float epsilon, const NormRows& rows) {
+  here().norm(kind, type, x, gamma, beta, y, mean, rstd, epsilon, rows);
 }
 
 void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
@@ -32,9 +32,9 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
 }
 
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C, void* workspace) {
-  here().norm_backward(kind, type, x, gamma, dy, mean, rstd, add, dx, dgamma, dbeta, rows, C, workspace);
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta,
+                   const NormRows& rows, void* workspace) {
+  here().norm_backward(kind, type, x, gamma, dy, mean, rstd, add, dx, dgamma, dbeta, rows, workspace);
 }
 
 uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C) {
@@ -67,6 +67,10 @@ void swiglu_backward(DType type, const void* gate, const void* up, void* d, void
 
 void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x) {
   here().rotary(type, shape, frequencies, position, backward, x);
+}
+
+void copy_columns(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n) {
+  here().copy_columns(type, x, x_stride, y, y_stride, rows, n);
 }
 
 void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y,

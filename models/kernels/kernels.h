@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/host_device.h"
 #include "core/philox.h"
 
 namespace zrt::models {
@@ -32,9 +33,18 @@ struct GradTarget {
 // rms: y = gamma · x / sqrt(mean of x² + epsilon) (Zhang and Sennrich, 2019); beta, mean and dbeta are not used.
 enum class NormKind : uint8_t { layer, rms };
 
-// mean and rstd (rows) may be null.
+// Rows of C elements, one behind the other; or groups of them that begin `stride` elements apart, as the heads of a
+// token do in a row of queries, keys and values.
+struct NormRows {
+  int64_t rows = 0, C = 0, group = 0, stride = 0;  // group 0: all are one
+  ZRT_HD int64_t at(int64_t row) const {           // its first element
+    return group == 0 ? row * C : row / group * stride + row % group * C;
+  }
+};
+
+// x and y have the same rows; y may be x. mean and rstd (rows) may be null.
 void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
-          float* rstd, float epsilon, int64_t rows, int64_t C);
+          float* rstd, float epsilon, const NormRows& rows);
 
 // sum = a + dropout(b), where sum may be a or b, and y = the norm of sum: what add_residual() and norm() give, to the
 // bit.
@@ -42,10 +52,10 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                    void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
                    int64_t rows, int64_t C);
 
-// dx = [add +] the gradient of x, and the gradients of gamma and beta. dx may be dy or add.
+// dx = [add +] the gradient of x, and the gradients of gamma and beta, all with the same rows. dx may be dy or add.
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C, void* workspace);
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta,
+                   const NormRows& rows, void* workspace);
 uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C);
 
 // Sum of the rows of x (rows, n).
@@ -72,6 +82,8 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
 
 // y = a + dropout(b) over n elements, the first of which has index `first`; y may be a or b.
 void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y, int64_t n);
+// y (rows, y_stride) = x (rows, x_stride), of each row the first n elements.
+void copy_columns(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n);
 // y = x with the mask of `dropout` applied.
 void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n);
 

@@ -99,15 +99,15 @@ double pass_rate(Rig& rig, DType type) {
     std::byte *weights = activated + 4 * row + statistics, *grads = weights + params;
     const models::GradTarget grad{grads, type, false};
     for (int i = 0; i < 2; ++i) {
-      models::norm(models::NormKind::layer, type, narrow, weights, weights, other, mean, deviation, 1e-5f, rows, C);
+      models::norm(models::NormKind::layer, type, narrow, weights, weights, other, mean, deviation, 1e-5f, {rows, C});
       models::add_residual(type, narrow, other, {}, 0, third, rows * C);
     }
     models::gelu(type, wide, activated, rows * 4 * C);
     models::gelu_backward(type, wide, activated, wide, rows * 4 * C);
     for (int i = 0; i < 2; ++i) {
-      models::norm(models::NormKind::layer, type, narrow, weights, weights, other, nullptr, nullptr, 1e-5f, rows, C);
+      models::norm(models::NormKind::layer, type, narrow, weights, weights, other, nullptr, nullptr, 1e-5f, {rows, C});
       models::norm_backward(models::NormKind::layer, type, narrow, weights, other, mean, deviation, third, fourth, grad,
-                            grad, rows, C, nullptr);
+                            grad, {rows, C}, nullptr);
       models::bias_gradient(type, narrow, rows, C, grad, nullptr);
     }
     models::bias_gradient(type, wide, rows, 4 * C, grad, nullptr);

@@ -76,10 +76,10 @@ TEST_CASE("layer norm, RMS norm and their gradients match fp64 over odd sizes") 
   const GradTarget to_dbeta{got_dbeta.data(), grad_type, accumulate};
   float* means = layer ? mean.floats() : nullptr;
   norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, got_y.data(), means, rstd.floats(), epsilon,
-       rows, C);
+       {rows, C});
   KernelBuffer workspace = workspace_of(norm_backward_workspace(kind, rows, C));
   norm_backward(kind, type, x.data(), gamma.data(), got_dx.data(), means, rstd.floats(), add.data(), got_dx.data(),
-                to_dgamma, layer ? to_dbeta : GradTarget{}, rows, C, workspace.data());
+                to_dgamma, layer ? to_dbeta : GradTarget{}, {rows, C}, workspace.data());
   CHECK(error_of(got_y, y) < tolerance(type));
   CHECK(error_of(got_dx, dx) < tolerance(type));
   CHECK(error_of(got_dgamma, dgamma, std::sqrt(gamma_terms)) < tolerance(grad_type));
@@ -433,10 +433,10 @@ TEST_CASE("results do not depend on the number of threads") {
     zrt::core::set_threads(threads);
     KernelBuffer y(type, rows * C), mean(DType::f32, rows), rstd(DType::f32, rows), g(type, C), b(type, C), d = dy;
     norm(NormKind::layer, type, x.data(), gamma.data(), gamma.data(), y.data(), mean.floats(), rstd.floats(), 1e-5f,
-         rows, C);
+         {rows, C});
     KernelBuffer workspace = workspace_of(norm_backward_workspace(NormKind::layer, rows, C));
     norm_backward(NormKind::layer, type, x.data(), gamma.data(), dy.data(), mean.floats(), rstd.floats(), nullptr,
-                  d.data(), {g.data(), type, false}, {b.data(), type, false}, rows, C, workspace.data());
+                  d.data(), {g.data(), type, false}, {b.data(), type, false}, {rows, C}, workspace.data());
     add_residual(type, x.data(), y.data(), {{1, 2, 3}, 0.2f}, 5, y.data(), rows * C);
     gelu_backward(type, x.data(), d.data(), y.data(), rows * C);
     for (KernelBuffer* buffer : {&y, &mean, &rstd, &g, &b, &d}) results.push_back(*buffer);

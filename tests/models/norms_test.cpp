@@ -16,6 +16,7 @@ struct Inputs {
   DType type;
   int64_t rows, C;
   KernelBuffer x, gamma, beta, dy, add;
+  NormRows layout() const { return {rows, C}; }
   static Inputs random(NormKind kind, DType type, int64_t rows, int64_t C) {
     const auto fresh = [&](int64_t n) { return KernelBuffer::random(type, n, 2); };
     return {kind, type, rows, C, fresh(rows * C), fresh(C), fresh(C), fresh(rows * C), fresh(rows * C)};
@@ -37,13 +38,13 @@ Results run(const Inputs& in, int64_t shift) {
   Results r{{type, 0}, {DType::f32, rows}, {DType::f32, rows}, {type, 0}, {DType::f32, C}, {DType::f32, C}};
   const bool layer = kind == NormKind::layer;
   float* mean = layer ? r.mean.floats() : nullptr;
-  norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, y.data(), mean, r.rstd.floats(), 1e-5f, rows,
-       C);
+  norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, y.data(), mean, r.rstd.floats(), 1e-5f,
+       in.layout());
   KernelBuffer workspace =
       KernelBuffer::random(DType::f32, static_cast<int64_t>(norm_backward_workspace(kind, rows, C) / 4));
   norm_backward(kind, type, x.data(), gamma.data(), dy.data(), mean, r.rstd.floats(), add.data(), add.data(),
                 {r.dgamma.data(), DType::f32, false},
-                layer ? GradTarget{r.dbeta.data(), DType::f32, false} : GradTarget{}, rows, C, workspace.data());
+                layer ? GradTarget{r.dbeta.data(), DType::f32, false} : GradTarget{}, in.layout(), workspace.data());
   r.y = y.values(), r.dx = add.values();
   return r;
 }
@@ -92,6 +93,61 @@ TEST_CASE("norms of short and long rows match fp64, with the same bits on every 
   CHECK(run(in, 1) == got);
 }
 
+TEST_CASE("norms of the heads of each token are those of the same rows one behind the other, and touch nothing else") {
+  const NormKind kind = GENERATE(NormKind::layer, NormKind::rms);
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const auto [width, stride] = GENERATE(std::pair(20, 97), std::pair(128, 640), std::pair(9001, 27010));
+  const int64_t C = width, heads = 3, tokens = 5, rows = heads * tokens;
+  const bool layer = kind == NormKind::layer;
+  const Inputs in = Inputs::random(kind, type, rows, C);
+  const Results together = run(in, 0);
+  const NormRows apart{rows, C, heads, stride};
+  const KernelBuffer gaps = KernelBuffer::random(type, tokens * stride);
+  const auto spread = [&](const KernelBuffer& values) {
+    KernelBuffer wide = gaps;
+    for (int64_t i = 0; i < rows * C; ++i) wide.set(apart.at(i / C) + i % C, static_cast<float>(values.at(i)));
+    return wide;
+  };
+  KernelBuffer x = spread(in.x), dy = spread(in.dy), gamma = in.gamma, beta = in.beta, y = gaps;
+  Results r{{type, 0}, {DType::f32, rows}, {DType::f32, rows}, {type, 0}, {DType::f32, C}, {DType::f32, C}};
+  float* mean = layer ? r.mean.floats() : nullptr;
+  norm(kind, type, x.data(), gamma.data(), layer ? beta.data() : nullptr, y.data(), mean, r.rstd.floats(), 1e-5f,
+       apart);
+  CHECK(y == spread(together.y));
+  CHECK(r.rstd == together.rstd);
+  KernelBuffer workspace =
+      KernelBuffer::random(DType::f32, static_cast<int64_t>(norm_backward_workspace(kind, rows, C) / 4));
+  KernelBuffer dx = spread(in.add);
+  norm_backward(kind, type, x.data(), gamma.data(), dy.data(), mean, r.rstd.floats(), dx.data(), dx.data(),
+                {r.dgamma.data(), DType::f32, false},
+                layer ? GradTarget{r.dbeta.data(), DType::f32, false} : GradTarget{}, apart, workspace.data());
+  CHECK(dx == spread(together.dx));
+  CHECK(error_of(r.dgamma, doubles(together.dgamma)) < 1e-6);
+  if (layer) CHECK(error_of(r.dbeta, doubles(together.dbeta)) < 1e-6);
+  norm_backward(kind, type, x.data(), gamma.data(), dy.data(), mean, r.rstd.floats(), nullptr, dy.data(),
+                {r.dgamma.data(), DType::f32, true},
+                layer ? GradTarget{r.dbeta.data(), DType::f32, true} : GradTarget{}, apart, workspace.data());
+  for (int64_t i = 0; i < tokens * stride; ++i) {
+    if (i % stride >= heads * C && dy.at(i) != gaps.at(i)) FAIL("element " << i << " between the heads has changed");
+  }
+}
+
+TEST_CASE("columns are copied between rows of different lengths, and nothing else is touched") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const int64_t rows = GENERATE(0, 1, 37), n = GENERATE(1, 8, 21, 64), x_stride = 75, y_stride = 66,
+                shift = GENERATE(0, 1);
+  Shifted x(type, KernelBuffer::random(type, rows * x_stride + 1), shift);
+  Shifted y(type, KernelBuffer::random(type, rows * y_stride + 1), shift);
+  const KernelBuffer from = x.values(), before = y.values();
+  copy_columns(type, x.data(), x_stride, y.data(), y_stride, rows, n);
+  const KernelBuffer after = y.values();
+  for (int64_t i = 0; i < after.size(); ++i) {
+    const int64_t row = i / y_stride, c = i % y_stride;
+    const double expected = row < rows && c < n ? from.at(row * x_stride + c) : before.at(i);
+    if (after.at(i) != expected) FAIL("element " << i);
+  }
+}
+
 TEST_CASE("gradients of gamma and beta over many rows match fp64") {
   const Inputs in = Inputs::random(NormKind::layer, DType::bf16, 2500, 40);
   const Results got = run(in, 0);
@@ -114,7 +170,7 @@ TEST_CASE("a residual sum with its norm gives the bits of the two one after the 
   void* beta_data = layer ? beta.data() : nullptr;
   add_residual(type, a.data(), b.data(), dropout, first, b.data(), rows * C);
   norm(kind, type, b.data(), gamma.data(), beta_data, expected_y.data(), layer ? expected_mean.floats() : nullptr,
-       expected_rstd.floats(), 1e-5f, rows, C);
+       expected_rstd.floats(), 1e-5f, {rows, C});
   residual_norm(kind, type, a.data(), in_place.data(), dropout, first, in_place.data(), gamma.data(), beta_data,
                 y.data(), layer ? mean.floats() : nullptr, rstd.floats(), 1e-5f, rows, C);
   CHECK(in_place.values() == b.values());

@@ -1,6 +1,7 @@
 #include "models/kernels/kernels.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/parallel.h"
 #include "models/kernels/backend.h"
@@ -32,43 +33,65 @@ const NormKernels<T>& norm_kernels(NormKind kind) {
   return kind == NormKind::layer ? typed_kernels<T>().layernorm : typed_kernels<T>().rmsnorm;
 }
 
+// Calls body(first, count) for the rows from `begin` to `end`, as many at a time as are adjacent.
+template <class Body>
+void for_adjacent(const NormRows& rows, int64_t begin, int64_t end, const Body& body) {
+  while (begin < end) {
+    const int64_t count = rows.group == 0 ? end - begin : std::min(end - begin, rows.group - begin % rows.group);
+    body(begin, count);
+    begin += count;
+  }
+}
+
 }  // namespace
 
 void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
-          float* rstd, float epsilon, int64_t rows, int64_t C) {
+          float* rstd, float epsilon, const NormRows& rows) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
-      norm_kernels<T>(kind).forward(static_cast<const T*>(x) + begin * C, static_cast<const T*>(gamma),
-                                    static_cast<const T*>(beta), static_cast<T*>(y) + begin * C,
-                                    mean ? mean + begin : nullptr, rstd ? rstd + begin : nullptr, epsilon, end - begin,
-                                    C);
+    core::parallel_for(rows.rows, row_grain, [&](int64_t begin, int64_t end) {
+      for_adjacent(rows, begin, end, [&](int64_t row, int64_t count) {
+        norm_kernels<T>(kind).forward(static_cast<const T*>(x) + rows.at(row), static_cast<const T*>(gamma),
+                                      static_cast<const T*>(beta), static_cast<T*>(y) + rows.at(row),
+                                      mean ? mean + row : nullptr, rstd ? rstd + row : nullptr, epsilon, count, rows.C);
+      });
     });
   });
 }
 
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C, void*) {
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta,
+                   const NormRows& rows, void*) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     // The weights first: dx may overwrite dy.
-    core::parallel_for(C, column_tile, [&](int64_t begin, int64_t end) {
+    core::parallel_for(rows.C, column_tile, [&](int64_t begin, int64_t end) {
       float g[column_tile], b[column_tile];
       for (int64_t at = begin; at < end; at += column_tile) {
         const int64_t n = std::min(column_tile, end - at);
-        norm_kernels<T>(kind).dweights(static_cast<const T*>(x), static_cast<const T*>(dy), mean, rstd, rows, C, at, n,
-                                       g, b);
+        double all_g[column_tile] = {}, all_b[column_tile] = {};
+        for_adjacent(rows, 0, rows.rows, [&](int64_t row, int64_t count) {
+          norm_kernels<T>(kind).dweights(static_cast<const T*>(x) + rows.at(row),
+                                         static_cast<const T*>(dy) + rows.at(row), mean ? mean + row : nullptr,
+                                         rstd + row, count, rows.C, at, n, g, b);
+          for (int64_t i = 0; i < n; ++i) {
+            all_g[i] += static_cast<double>(g[i]);
+            if (kind == NormKind::layer) all_b[i] += static_cast<double>(b[i]);
+          }
+        });
+        for (int64_t i = 0; i < n; ++i) g[i] = static_cast<float>(all_g[i]), b[i] = static_cast<float>(all_b[i]);
         write_gradient(dgamma, at, g, n);
         if (kind == NormKind::layer) write_gradient(dbeta, at, b, n);
       }
     });
-    core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
-      const int64_t at = begin * C;
-      norm_kernels<T>(kind).dx(static_cast<const T*>(x) + at, static_cast<const T*>(gamma),
-                               static_cast<const T*>(dy) + at, mean ? mean + begin : nullptr, rstd + begin,
-                               add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, end - begin,
-                               C);
+    core::parallel_for(rows.rows, row_grain, [&](int64_t begin, int64_t end) {
+      for_adjacent(rows, begin, end, [&](int64_t row, int64_t count) {
+        const int64_t at = rows.at(row);
+        norm_kernels<T>(kind).dx(static_cast<const T*>(x) + at, static_cast<const T*>(gamma),
+                                 static_cast<const T*>(dy) + at, mean ? mean + row : nullptr, rstd + row,
+                                 add ? static_cast<const T*>(add) + at : nullptr, static_cast<T*>(dx) + at, count,
+                                 rows.C);
+      });
     });
   });
 }
@@ -133,6 +156,17 @@ void swiglu_backward(DType type, const void* gate, const void* up, void* d, void
   });
 }
 
+void copy_columns(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n) {
+  const size_t size = core::dtype_size(type);
+  core::parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      std::memcpy(static_cast<std::byte*>(y) + static_cast<size_t>(row * y_stride) * size,
+                  static_cast<const std::byte*>(x) + static_cast<size_t>(row * x_stride) * size,
+                  static_cast<size_t>(n) * size);
+    }
+  });
+}
+
 void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y,
                   int64_t n) {
   with_type(type, [&](auto zero) {
@@ -160,7 +194,7 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                    void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
                    int64_t rows, int64_t C) {
   cpu::add_residual(type, a, b, dropout, first, sum, rows * C);
-  cpu::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+  cpu::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, {rows, C});
 }
 
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,

@@ -15,7 +15,7 @@ struct NormArgs {
   const T *gamma, *beta;
   T* y;
   float *mean, *rstd, epsilon;
-  int64_t rows, C;
+  NormRows rows;
 };
 
 // What a group of a row is made of. All groups are loaded before any sum is written, which may be where they lie.
@@ -27,8 +27,8 @@ struct Inputs {
 template <bool residual, class T>
 __device__ Inputs<T, residual> take(const NormArgs<T>& args, int64_t row, int64_t c) {
   Inputs<T, residual> in;
-  in.x = load_raw(args.x + row + c, args.C - c);
-  if constexpr (residual) in.b = load_raw(args.b + row + c, args.C - c);
+  in.x = load_raw(args.x + row + c, args.rows.C - c);
+  if constexpr (residual) in.b = load_raw(args.b + row + c, args.rows.C - c);
   return in;
 }
 
@@ -42,7 +42,7 @@ __device__ void combine(const NormArgs<T>& args, int64_t row, int64_t c, const I
     unpack<T>(in.b, b);
 #pragma unroll
     for (int i = 0; i < group; ++i) v[i] = widen(narrow<T>(v[i] + b[i]));  // as a norm would read it back
-    save(args.sum + row + c, args.C - c, v);
+    save(args.sum + row + c, args.rows.C - c, v);
   }
 }
 
@@ -61,7 +61,7 @@ __device__ void put_statistics(const NormArgs<T>& args, int64_t row, float mean,
 
 template <bool centred, class T>
 __device__ void put_row(const NormArgs<T>& args, int64_t row, int64_t c, float mean, float rstd, float (&v)[group]) {
-  const int64_t left = args.C - c;
+  const int64_t left = args.rows.C - c;
   float g[group], b[group];
   load(args.gamma + c, left, g);
   if constexpr (centred) load(args.beta + c, left, b);
@@ -77,30 +77,30 @@ template <class T, bool centred, bool residual, int threads, int groups>
 __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormArgs<T> args) {
   __shared__ float shared[2][32];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (threads < 128 ? 128 / threads : 1) + threadIdx.x / threads;
-  if (row >= args.rows) return;  // whole warps, and whole blocks where these work together
+  if (row >= args.rows.rows) return;  // whole warps, and whole blocks where these work together
   const int thread = threadIdx.x % threads;
-  const int64_t begin = row * args.C;
+  const int64_t begin = args.rows.at(row);
   Inputs<T, residual> in[groups];
   float v[groups][group], sum = 0;
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) in[k] = take<residual>(args, begin, c);
+    if (c < args.rows.C) in[k] = take<residual>(args, begin, c);
   }
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) combine(args, begin, c, in[k], v[k]);
+    if (c < args.rows.C) combine(args, begin, c, in[k], v[k]);
   }
   float mean = 0;
   if constexpr (centred) {
 #pragma unroll
     for (int k = 0; k < groups; ++k) {
-      if (group * (thread + k * threads) >= args.C) continue;
+      if (group * (thread + k * threads) >= args.rows.C) continue;
 #pragma unroll
       for (int i = 0; i < group; ++i) sum += v[k][i];  // zero behind the end of the row
     }
-    mean = row_sum<threads>(sum, shared[0]) / static_cast<float>(args.C);
+    mean = row_sum<threads>(sum, shared[0]) / static_cast<float>(args.rows.C);
   }
   float squares = 0;
 #pragma unroll
@@ -108,14 +108,15 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
     const int64_t c = int64_t{group} * (thread + k * threads);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      if (c + i < args.C) squares += (v[k][i] - mean) * (v[k][i] - mean);
+      if (c + i < args.rows.C) squares += (v[k][i] - mean) * (v[k][i] - mean);
     }
   }
-  const float rstd = 1.0f / sqrtf(row_sum<threads>(squares, shared[1]) / static_cast<float>(args.C) + args.epsilon);
+  const float rstd =
+      1.0f / sqrtf(row_sum<threads>(squares, shared[1]) / static_cast<float>(args.rows.C) + args.epsilon);
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
     const int64_t c = int64_t{group} * (thread + k * threads);
-    if (c < args.C) put_row<centred>(args, begin, c, mean, rstd, v[k]);
+    if (c < args.rows.C) put_row<centred>(args, begin, c, mean, rstd, v[k]);
   }
   if (thread == 0) put_statistics(args, row, mean, rstd, centred);
 }
@@ -124,26 +125,26 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
 template <class T, bool centred, bool residual>
 __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
   __shared__ float shared[2][32];
-  const int64_t row = blockIdx.x, begin = row * args.C, step = int64_t{group} * 256;
+  const int64_t row = blockIdx.x, begin = args.rows.at(row), step = int64_t{group} * 256;
   const int64_t first = int64_t{group} * threadIdx.x;
   const T* x = residual ? args.sum : args.x;
   float sum = 0, squares = 0, mean = 0, v[group];
-  for (int64_t c = first; c < args.C; c += step) {
+  for (int64_t c = first; c < args.rows.C; c += step) {
     combine(args, begin, c, take<residual>(args, begin, c), v);
 #pragma unroll
     for (int i = 0; i < group; ++i) sum += v[i];
   }
-  if constexpr (centred) mean = block_sum(sum, shared[0]) / static_cast<float>(args.C);
-  for (int64_t c = first; c < args.C; c += step) {  // every thread reads what it wrote itself
-    load(x + begin + c, args.C - c, v);
+  if constexpr (centred) mean = block_sum(sum, shared[0]) / static_cast<float>(args.rows.C);
+  for (int64_t c = first; c < args.rows.C; c += step) {  // every thread reads what it wrote itself
+    load(x + begin + c, args.rows.C - c, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      if (c + i < args.C) squares += (v[i] - mean) * (v[i] - mean);
+      if (c + i < args.rows.C) squares += (v[i] - mean) * (v[i] - mean);
     }
   }
-  const float rstd = 1.0f / sqrtf(block_sum(squares, shared[1]) / static_cast<float>(args.C) + args.epsilon);
-  for (int64_t c = first; c < args.C; c += step) {
-    load(x + begin + c, args.C - c, v);
+  const float rstd = 1.0f / sqrtf(block_sum(squares, shared[1]) / static_cast<float>(args.rows.C) + args.epsilon);
+  for (int64_t c = first; c < args.rows.C; c += step) {
+    load(x + begin + c, args.rows.C - c, v);
     put_row<centred>(args, begin, c, mean, rstd, v);
   }
   if (threadIdx.x == 0) put_statistics(args, row, mean, rstd, centred);
@@ -151,8 +152,8 @@ __global__ void __launch_bounds__(256) norm_long_rows(NormArgs<T> args) {
 
 template <class T, bool centred, bool residual>
 void launch(const NormArgs<T>& args) {
-  const int64_t groups = (args.C + group - 1) / group;
-  const auto rows = static_cast<unsigned>(args.rows), warps = blocks_for(args.rows, 4);
+  const int64_t groups = (args.rows.C + group - 1) / group;
+  const auto rows = static_cast<unsigned>(args.rows.rows), warps = blocks_for(args.rows.rows, 4);
   if (groups <= 96) {
     core::cuda::launch(norm_rows<T, centred, residual, 32, 3>, warps, 128, 0, args);
   } else if (groups <= 256) {
@@ -169,8 +170,8 @@ void launch(const NormArgs<T>& args) {
 }  // namespace
 
 void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
-          float* rstd, float epsilon, int64_t rows, int64_t C) {
-  if (rows == 0) return;
+          float* rstd, float epsilon, const NormRows& rows) {
+  if (rows.rows == 0) return;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const NormArgs<T> args{static_cast<const T*>(x),
@@ -182,8 +183,7 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
                            mean,
                            rstd,
                            epsilon,
-                           rows,
-                           C};
+                           rows};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), false>(args); });
   });
 }
@@ -194,7 +194,7 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
   if (rows == 0) return;
   if (dropout.probability != 0) {
     cuda::add_residual(type, a, b, dropout, first, sum, rows * C);
-    return cuda::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, rows, C);
+    return cuda::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, {rows, C});
   }
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
@@ -207,8 +207,7 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
                            mean,
                            rstd,
                            epsilon,
-                           rows,
-                           C};
+                           {rows, C}};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred(), true>(args); });
   });
 }

@@ -30,7 +30,7 @@ struct Args {
   const float *mean, *rstd;
   const T* add;
   T* dx;
-  int64_t rows, C;
+  NormRows rows;
   float* partials;  // (parts, 1 or 2, C): gamma's, then beta's
 };
 
@@ -47,25 +47,25 @@ __device__ float2 block_sums(float a, float b, float2* shared) {
 template <class T, bool centred, int most_threads, int least_blocks>
 __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Args<T> args) {
   __shared__ float2 shared[2][32];
-  const int64_t C = args.C, c = int64_t{group} * threadIdx.x, left = C - c, parts = gridDim.x;
+  const int64_t C = args.rows.C, c = int64_t{group} * threadIdx.x, left = C - c, parts = gridDim.x;
   const bool active = left > 0;
   float dgamma[group] = {}, dbeta[group] = {};
   Raw<T> gamma{}, x{}, dy{};
   if (active) gamma = load_raw(args.gamma + c, left);
   int64_t row = blockIdx.x;
-  if (active && row < args.rows) {
-    x = load_raw(args.x + row * C + c, left), dy = load_raw(args.dy + row * C + c, left);
+  if (active && row < args.rows.rows) {
+    x = load_raw(args.x + args.rows.at(row) + c, left), dy = load_raw(args.dy + args.rows.at(row) + c, left);
   }
-  for (int turn = 0; row < args.rows; row += parts, turn ^= 1) {
+  for (int turn = 0; row < args.rows.rows; row += parts, turn ^= 1) {
     float xhat[group], d[group], g[group];
     unpack<T>(x, xhat), unpack<T>(dy, d), unpack<T>(gamma, g);
     // The next row's numbers are on their way while this row's sums are made; only dx of this row is written meanwhile.
     const int64_t next = row + parts;
-    if (active && next < args.rows) {
-      x = load_raw(args.x + next * C + c, left), dy = load_raw(args.dy + next * C + c, left);
+    if (active && next < args.rows.rows) {
+      x = load_raw(args.x + args.rows.at(next) + c, left), dy = load_raw(args.dy + args.rows.at(next) + c, left);
     }
     Raw<T> plus{};
-    if (active && args.add != nullptr) plus = load_raw(args.add + row * C + c, left);
+    if (active && args.add != nullptr) plus = load_raw(args.add + args.rows.at(row) + c, left);
     const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
     float sum = 0, dot = 0;
 #pragma unroll
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
     unpack<T>(plus, g);
 #pragma unroll
     for (int i = 0; i < group; ++i) d[i] = g[i] + r * (d[i] - a - xhat[i] * b);
-    save(args.dx + row * C + c, left, d);
+    save(args.dx + args.rows.at(row) + c, left, d);
   }
   float* partials = args.partials + blockIdx.x * (centred ? 2 : 1) * C + c;
 #pragma unroll
@@ -101,7 +101,7 @@ struct WeightTerms {
   Args<T> args;
   __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
     float x[group], d[group];
-    load(args.x + row * args.C + c, left, x), load(args.dy + row * args.C + c, left, d);
+    load(args.x + args.rows.at(row) + c, left, x), load(args.dy + args.rows.at(row) + c, left, d);
     const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
 #pragma unroll
     for (int i = 0; i < group; ++i) {
@@ -114,7 +114,7 @@ struct WeightTerms {
 template <class T, bool centred>
 __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
   __shared__ float2 shared[32];
-  const int64_t row = blockIdx.x, C = args.C, begin = row * C;
+  const int64_t row = blockIdx.x, C = args.rows.C, begin = args.rows.at(row);
   const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
   float sum = 0, dot = 0, x[group], d[group], g[group];
   for (int64_t c = int64_t{group} * threadIdx.x; c < C; c += 256 * group) {
@@ -141,12 +141,12 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
 
 template <class T, bool centred>
 void launch(const Args<T>& args) {
-  if (args.C > longest_row) {
-    run_column_sums(WeightTerms<T, centred>{args}, args.rows, args.C, args.partials);
-    core::cuda::launch(long_row_dx<T, centred>, static_cast<unsigned>(args.rows), 256, 0, args);
+  if (args.rows.C > longest_row) {
+    run_column_sums(WeightTerms<T, centred>{args}, args.rows.rows, args.rows.C, args.partials);
+    core::cuda::launch(long_row_dx<T, centred>, static_cast<unsigned>(args.rows.rows), 256, 0, args);
   } else {
-    const auto parts = static_cast<unsigned>(parts_for(args.rows, args.C));
-    const auto threads = static_cast<unsigned>(threads_for(args.C));
+    const auto parts = static_cast<unsigned>(parts_for(args.rows.rows, args.rows.C));
+    const auto threads = static_cast<unsigned>(threads_for(args.rows.C));
     if (threads <= 128) {
       core::cuda::launch(norm_gradients<T, centred, 128, 7>, parts, threads, 0, args);
     } else if (threads <= 448) {
@@ -164,8 +164,8 @@ uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C) {
 }
 
 void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta, int64_t rows,
-                   int64_t C, void* workspace) {
+                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta,
+                   const NormRows& rows, void* workspace) {
   auto* partials = static_cast<float*>(workspace);
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
@@ -177,11 +177,10 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
                        static_cast<const T*>(add),
                        static_cast<T*>(dx),
                        rows,
-                       C,
                        partials};
     with_flag(kind == NormKind::layer, [&](auto centred) { launch<T, centred()>(args); });
   });
-  const int64_t parts = parts_for(rows, C), stride = kind == NormKind::layer ? 2 * C : C;
+  const int64_t C = rows.C, parts = parts_for(rows.rows, C), stride = kind == NormKind::layer ? 2 * C : C;
   add_partials(partials, parts, stride, C, dgamma);
   if (kind == NormKind::layer) add_partials(partials + C, parts, stride, C, dbeta);
 }

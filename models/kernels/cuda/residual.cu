@@ -1,4 +1,4 @@
-// Residual sums and dropout.
+// Residual sums, dropout and copies.
 #include "core/device.h"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
@@ -47,7 +47,35 @@ struct ApplyDropout {
   }
 };
 
+template <class T>
+struct CopyColumns {
+  const T* x;
+  int64_t x_stride;
+  T* y;
+  int64_t y_stride, n, groups;  // groups: of a row
+};
+
+template <class T>
+__global__ void __launch_bounds__(256) copy_groups(CopyColumns<T> args, int64_t all) {
+  const int64_t item = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
+  if (item >= all) return;
+  const int64_t row = item / args.groups, c = item % args.groups * group;
+  float v[group];
+  load(args.x + row * args.x_stride + c, args.n - c, v);
+  save(args.y + row * args.y_stride + c, args.n - c, v);
+}
+
 }  // namespace
+
+void copy_columns(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n) {
+  const int64_t groups = (n + group - 1) / group, all = rows * groups;
+  if (all == 0) return;
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const CopyColumns<T> args{static_cast<const T*>(x), x_stride, static_cast<T*>(y), y_stride, n, groups};
+    core::cuda::launch(copy_groups<T>, blocks_for(all, 256), 256, 0, args, all);
+  });
+}
 
 void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y,
                   int64_t n) {
