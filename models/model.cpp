@@ -29,7 +29,8 @@ double Model::flops_per_token() const {
     const Param& param = blocks[ref.block]->params()[ref.index];
     if (param.name != "wpe.weight") count += static_cast<double>(param.elements());
   }
-  return 6 * count + 6 * static_cast<double>(layers) * static_cast<double>(hidden) * static_cast<double>(sequence);
+  const int64_t width = attended > 0 ? attended : hidden;
+  return 6 * count + 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);
 }
 
 }  // namespace zrt::models

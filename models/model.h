@@ -24,7 +24,8 @@ struct RopeScaling {
 };
 
 struct LlamaConfig {
-  int64_t layers = 12, hidden = 768, heads = 12, kv_heads = 0, ffn = 0;  // 0: heads; llama_ffn(hidden)
+  int64_t layers = 12, hidden = 768, heads = 12;
+  int64_t kv_heads = 0, head_dim = 0, ffn = 0;  // 0: heads; hidden / heads; llama_ffn(hidden)
   int64_t sequence = 1024, vocab = 32000;
   double rope_theta = 10000;
   RopeScaling rope_scaling = {};
@@ -39,6 +40,7 @@ constexpr int64_t llama_ffn(int64_t hidden) {
 struct Model {
   std::string type;  // "gpt2", "llama"
   int64_t hidden = 0, sequence = 0, vocab = 0, layers = 0;
+  int64_t attended = 0;  // elements of a token that all heads of a layer attend with; 0: hidden
   bool tied = false;
   std::vector<std::unique_ptr<Block>> blocks;  // first: embedding; last: head
 
@@ -48,7 +50,7 @@ struct Model {
   };
   std::vector<ParamRef> canonical_params() const;
   int64_t parameters() const;      // elements of the distinct parameters
-  double flops_per_token() const;  // 6 N + 6 · layers · hidden · T, N without position embeddings
+  double flops_per_token() const;  // 6 N + 6 · layers · attended · T, N without position embeddings
 };
 
 // Throws ConfigError (naming model.heads …) when sizes contradict.

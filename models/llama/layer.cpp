@@ -13,15 +13,15 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
     : TransformerBlock({config.hidden, config.sequence, config.vocab}, fmt::format("layers.{}", index)),
       heads_(config.heads),
       kv_heads_(config.kv_heads),
-      width_(config.hidden / config.heads),
+      width_(config.head_dim),
       ffn_(config.ffn),
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
       norm_{NormKind::rms, config.hidden, config.rms_norm_eps} {
-  const int64_t C = config.hidden, kv = kv_heads_ * width_, Q = C + 2 * kv;
+  const int64_t C = config.hidden, A = attended(), kv = kv_heads_ * width_, Q = A + 2 * kv;
   const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {
     return Linear{in, out, Linear::Stored::out_in, false, stride, joined};
   };
-  q_ = linear(C, C, Q, false), k_ = linear(C, kv, Q, true), v_ = linear(C, kv, Q, true), o_ = linear(C, C, 0, false);
+  q_ = linear(C, A, Q, false), k_ = linear(C, kv, Q, true), v_ = linear(C, kv, Q, true), o_ = linear(A, C, 0, false);
   gate_ = linear(C, ffn_, 0, false), up_ = linear(C, ffn_, 0, true), down_ = linear(ffn_, C, 0, false);
 
   const std::string prefix = "model." + name_ + ".";
@@ -50,7 +50,7 @@ uint64_t LlamaLayer::bytes(const Shape& shape, int64_t width) const {
 }
 
 void* LlamaLayer::keys(const Shape& shape, void* qkv) const {
-  return static_cast<std::byte*>(qkv) + static_cast<uint64_t>(sizes_.hidden) * core::dtype_size(shape.type);
+  return static_cast<std::byte*>(qkv) + static_cast<uint64_t>(attended()) * core::dtype_size(shape.type);
 }
 
 void* LlamaLayer::values(const Shape& shape, void* qkv) const {
@@ -65,14 +65,14 @@ LlamaLayer::Kept LlamaLayer::kept_in(BumpAllocator& layout, BumpAllocator& recom
     kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
     kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
     kept.residual = layout.take(bytes(shape, C));
-    kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, C));
+    kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, attended()));
     BumpAllocator& wide = shape.keep == Keep::all ? layout : recomputed;
     kept.gate = wide.take(bytes(shape, ffn_)), kept.up = wide.take(bytes(shape, ffn_));
   } else {
     // qkv and attention are dead when gate and up are made, so they share their space.
     kept.residual = layout.take(bytes(shape, C));
     BumpAllocator first = layout.overlay();
-    kept.qkv = first.take(bytes(shape, Q)), kept.attention = first.take(bytes(shape, C));
+    kept.qkv = first.take(bytes(shape, Q)), kept.attention = first.take(bytes(shape, attended()));
     kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
     layout.cover(first);
   }
@@ -135,11 +135,11 @@ std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
 }
 
 double LlamaLayer::forward_flops(const Shape& shape) const {
-  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
+  const double R = static_cast<double>(shape.rows()), A = static_cast<double>(attended());
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
   double weights = 0;
   for (const Linear& linear : linears()) weights += static_cast<double>(linear.in) * static_cast<double>(linear.out);
-  return 2 * R * weights + 2 * 2 * R * keys * C;
+  return 2 * R * weights + 2 * 2 * R * keys * A;
 }
 
 // All products but the last, or those of gate and up alone.

@@ -1,9 +1,10 @@
 // A Llama layer (Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023): RMS norm before
 // attention and before the MLP, rotary positions, heads of queries sharing heads of keys and values, SwiGLU, no biases.
 // Parameter names and shapes are Hugging Face's; linear weights are stored (out, in), rotary pairs are the halves of a
-// head. Buffers hold, per token of C = hidden, Q = C + 2 · kv_heads · head width and F = ffn elements:
+// head. Buffers hold, per token of C = hidden, A = heads · head width, Q = A + 2 · kv_heads · head width and F = ffn
+// elements:
 //   saved: deviations of both norms, log-sum-exp per head (fp32); queries, keys and values after rotation Q, attention
-//          output C, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
+//          output A, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
 //          again.
 //   recomputed, where the block keeps less: gate and up, which cost one product each.
 #pragma once
@@ -64,7 +65,7 @@ class LlamaLayer : public TransformerBlock {
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;          // R C
+    void* narrow;          // R C or R A
     void *gate, *up;       // R F each: gradients
     void* qkv;             // R Q: gradient, over `gate`
     std::byte* attention;  // over `gate` and `up`
@@ -83,6 +84,7 @@ class LlamaLayer : public TransformerBlock {
   void* values(const Shape& shape, void* qkv) const;
   std::array<Linear, 7> linears() const { return {q_, k_, v_, o_, gate_, up_, down_}; }
   uint64_t bytes(const Shape& shape, int64_t width) const;  // of R rows
+  int64_t attended() const { return heads_ * width_; }
 
   int64_t heads_, kv_heads_, width_, ffn_;
   std::vector<double> frequencies_;  // of the rotary pairs, radians per position

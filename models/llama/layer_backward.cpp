@@ -9,7 +9,7 @@ LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, cons
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
-  space.narrow = layout.take(bytes(shape, sizes_.hidden));
+  space.narrow = layout.take(bytes(shape, std::max(sizes_.hidden, attended())));
   BumpAllocator mlp = layout.overlay(), attention = layout.overlay();
   space.gate = mlp.take(bytes(shape, ffn_));
   space.up = mlp.take(bytes(shape, ffn_));

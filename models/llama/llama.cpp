@@ -19,12 +19,12 @@ void check_llama(const LlamaConfig& config) {
   check_positive("ffn", config.ffn);
   check_positive("sequence", config.sequence);
   check_positive("vocab", config.vocab);
-  check_heads(config.heads, config.hidden);
-  if (config.hidden / config.heads % 2 != 0) {
+  check_positive("head_dim", config.head_dim);
+  if (config.head_dim % 2 != 0) {
     throw core::ConfigError(
-        fmt::format("model.heads is {}, which makes heads of {} elements; rotary positions pair the halves of a head, "
-                    "so the number must be even. Choose another model.heads.",
-                    config.heads, config.hidden / config.heads));
+        fmt::format("model.heads is {} and model.head_dim {}; rotary positions pair the halves of a head, so the "
+                    "latter must be even. Choose another one.",
+                    config.heads, config.head_dim));
   }
   if (config.heads % config.kv_heads != 0) {
     throw core::ConfigError(
@@ -57,12 +57,17 @@ void check_llama(const LlamaConfig& config) {
 Model make_llama(const LlamaConfig& given) {
   LlamaConfig config = given;
   if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.head_dim == 0 && config.heads > 0) {
+    check_heads(config.heads, config.hidden);
+    config.head_dim = config.hidden / config.heads;
+  }
   if (config.ffn == 0) config.ffn = llama_ffn(config.hidden);
   check_llama(config);
   Model model;
   model.type = "llama";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied;
+  model.attended = config.heads * config.head_dim;
   const BlockSizes sizes{config.hidden, config.sequence, config.vocab};
   const std::string embedding = "model.embed_tokens.weight";
   model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));

@@ -9,6 +9,7 @@ using namespace core::keys;
 
 constexpr Key llama_keys[] = {
     {"kv_heads", t_int | t_null, "null", Handling::implemented},
+    {"head_dim", t_int | t_null, "null", Handling::implemented},
     {"ffn", t_int | t_null, "null", Handling::implemented},
     {"rope_theta", t_real | t_null, "null", Handling::implemented},
     {"rms_norm_eps", t_real | t_null, "null", Handling::implemented},
@@ -62,7 +63,8 @@ RopeScaling read_rope_scaling(Values& values) {
 }
 
 MakeModel read_llama(Values& values, const ModelSizes& sizes) {
-  refuse_uneven_heads(values, sizes);
+  const bool even = values.is_null("model.head_dim");
+  if (even) refuse_uneven_heads(values, sizes);
   LlamaConfig llama{.layers = sizes.layers,
                     .hidden = sizes.hidden,
                     .heads = sizes.heads,
@@ -70,10 +72,12 @@ MakeModel read_llama(Values& values, const ModelSizes& sizes) {
                     .vocab = sizes.vocab,
                     .tied = sizes.tied};
   if (values.is_null("model.kv_heads")) values.infer("model.kv_heads", sizes.heads);
+  if (even) values.infer("model.head_dim", sizes.hidden / sizes.heads);
   if (values.is_null("model.ffn")) values.infer("model.ffn", llama_ffn(sizes.hidden));
   if (values.is_null("model.rope_theta")) values.infer("model.rope_theta", 10000.0);
   if (values.is_null("model.rms_norm_eps")) values.infer("model.rms_norm_eps", 1e-5);
   llama.kv_heads = values.integer("model.kv_heads", 1, 1 << 20);
+  llama.head_dim = values.integer("model.head_dim", 1, 1 << 16);
   llama.ffn = values.integer("model.ffn", 1, 1 << 22);
   llama.rope_theta = values.real("model.rope_theta", 2, 1e12);
   llama.rms_norm_eps = static_cast<float>(values.real("model.rms_norm_eps", 1e-12, 0.5));
@@ -88,11 +92,12 @@ MakeModel read_llama(Values& values, const ModelSizes& sizes) {
                                             "divisor of " +
                                             heads + ", or leave it out.");
   }
-  if (llama.hidden / llama.heads % 2 != 0) {
-    refuse(values.at("model.heads"), "makes heads of " + std::to_string(llama.hidden / llama.heads) +
-                                         " elements, but rotary positions need an even number. Try another divisor of "
-                                         "model.hidden = " +
-                                         std::to_string(llama.hidden) + ".");
+  if (llama.head_dim % 2 != 0) {
+    const std::string need = "elements, but rotary positions need an even number. ";
+    if (!even) refuse(values.at("model.head_dim"), "makes heads of so many " + need + "Try 64 or 128.");
+    refuse(values.at("model.heads"), "makes heads of " + std::to_string(llama.head_dim) + " " + need +
+                                         "Try another divisor of model.hidden = " + std::to_string(llama.hidden) +
+                                         ", or set model.head_dim.");
   }
   return [llama] { return make_llama(llama); };
 }
@@ -133,13 +138,17 @@ std::vector<Preset> llama_presets() {
   };
 }
 
-constexpr NamePair llama_names[] = {{"layers", "num_hidden_layers"},  {"hidden", "hidden_size"},
-                                    {"heads", "num_attention_heads"}, {"kv_heads", "num_key_value_heads"},
-                                    {"ffn", "intermediate_size"},     {"sequence", "max_position_embeddings"},
-                                    {"vocab", "vocab_size"}};
+constexpr NamePair llama_names[] = {
+    {"layers", "num_hidden_layers"},         {"hidden", "hidden_size"}, {"heads", "num_attention_heads"},
+    {"kv_heads", "num_key_value_heads"},     {"head_dim", "head_dim"},  {"ffn", "intermediate_size"},
+    {"sequence", "max_position_embeddings"}, {"vocab", "vocab_size"}};
 
 void write_llama(const OrderedJson& model, OrderedJson& config) {
-  for (const NamePair& key : llama_names) config[key.theirs] = model.at(key.ours);
+  for (const NamePair& key : llama_names) {
+    const bool given =
+        key.ours != std::string_view("head_dim") || model.contains(key.ours);  // not in older checkpoints
+    if (given) config[key.theirs] = model.at(key.ours);
+  }
   config["rms_norm_eps"] = model.at("rms_norm_eps");
   config["hidden_act"] = "silu";
   config["rope_theta"] = model.at("rope_theta");
@@ -164,15 +173,11 @@ void parse_llama(const OrderedJson& config, const std::string& name, OrderedJson
   only(config, "mlp_bias", false, name);
   only(config, "pretraining_tp", 1, name);
   for (const NamePair& key : llama_names) {
-    if (key.ours == std::string_view("kv_heads") && !config.contains(key.theirs)) continue;
+    const bool open = key.ours == std::string_view("kv_heads") || key.ours == std::string_view("head_dim");
+    if (open && (!config.contains(key.theirs) || config.at(key.theirs).is_null())) continue;
     model[key.ours] = required_size(config, key.theirs, name);
   }
   model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
-  const double heads = model["heads"].get<double>(), hidden = model["hidden"].get<double>();
-  const auto head = config.find("head_dim");
-  if (head != config.end() && !head->is_null() && number(config, "head_dim", 0, name) * heads != hidden) {
-    refuse_config(name, "'head_dim' is not hidden_size / num_attention_heads; zrt's model has no other");
-  }
   const OrderedJson scaling = scaling_of(config);
   model["rope_theta"] = number(scaling.contains("rope_theta") ? scaling : config, "rope_theta", 10000, name);
   const std::string type = text(scaling, "rope_type", text(scaling, "type", "default", name), name);

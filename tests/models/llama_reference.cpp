@@ -95,20 +95,20 @@ struct LlamaReferenceLayer {
   }
 
   void forward(Vec& x) {
-    const int64_t kv = s.kv_heads * s.D;
+    const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
     norm1 = rms_norm(x, at("input_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
-    const Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, s.C);
+    const Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, A);
     const Vec k = project(norm1.y, "self_attn.k_proj.weight", s.C, kv);
     const Vec v = project(norm1.y, "self_attn.v_proj.weight", s.C, kv);
     for (int64_t r = 0; r < s.rows; ++r) {
-      qkv.insert(qkv.end(), q.begin() + r * s.C, q.begin() + (r + 1) * s.C);
+      qkv.insert(qkv.end(), q.begin() + r * A, q.begin() + (r + 1) * A);
       qkv.insert(qkv.end(), k.begin() + r * kv, k.begin() + (r + 1) * kv);
       qkv.insert(qkv.end(), v.begin() + r * kv, v.begin() + (r + 1) * kv);
     }
     rotate(qkv, s, config.rope_theta, 1);
     probs = Attention{s}.probabilities(qkv);
     attended = Attention{s}.forward(qkv, probs);
-    add(x, project(attended, "self_attn.o_proj.weight", s.C, s.C));
+    add(x, project(attended, "self_attn.o_proj.weight", A, s.C));
     norm2 = rms_norm(x, at("post_attention_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
     gate = project(norm2.y, "mlp.gate_proj.weight", s.C, config.ffn);
     up = project(norm2.y, "mlp.up_proj.weight", s.C, config.ffn);
@@ -118,7 +118,7 @@ struct LlamaReferenceLayer {
   }
 
   void backward(Vec& dx, Tensors& g) const {
-    const int64_t kv = s.kv_heads * s.D;
+    const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
     const Vec d_hidden = project_backward(dx, hidden, "mlp.down_proj.weight", config.ffn, s.C, g);
     Vec d_gate = d_hidden, d_up = d_hidden;
     for (size_t i = 0; i < d_hidden.size(); ++i) {
@@ -130,29 +130,34 @@ struct LlamaReferenceLayer {
     add(d, project_backward(d_up, norm2.y, "mlp.up_proj.weight", s.C, config.ffn, g));
     add(dx, rms_norm_backward(d, norm2, at("post_attention_layernorm.weight"), s.rows, s.C,
                               g.at(key("post_attention_layernorm.weight"))));
-    d = project_backward(dx, attended, "self_attn.o_proj.weight", s.C, s.C, g);
+    d = project_backward(dx, attended, "self_attn.o_proj.weight", A, s.C, g);
     Vec d_qkv = Attention{s}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
     rotate(d_qkv, s, config.rope_theta, -1);
-    d = project_backward(columns(d_qkv, 0, s.C), norm1.y, "self_attn.q_proj.weight", s.C, s.C, g);
-    add(d, project_backward(columns(d_qkv, s.C, kv), norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
-    add(d, project_backward(columns(d_qkv, s.C + kv, kv), norm1.y, "self_attn.v_proj.weight", s.C, kv, g));
+    d = project_backward(columns(d_qkv, 0, A), norm1.y, "self_attn.q_proj.weight", s.C, A, g);
+    add(d, project_backward(columns(d_qkv, A, kv), norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
+    add(d, project_backward(columns(d_qkv, A + kv, kv), norm1.y, "self_attn.v_proj.weight", s.C, kv, g));
     add(dx,
         rms_norm_backward(d, norm1, at("input_layernorm.weight"), s.rows, s.C, g.at(key("input_layernorm.weight"))));
   }
 };
 
+int64_t head_dim(const models::LlamaConfig& config) {
+  return config.head_dim > 0 ? config.head_dim : config.hidden / config.heads;
+}
+
 }  // namespace
 
 std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
-  const int64_t C = config.hidden, V = config.vocab, F = config.ffn, kv = C / config.heads * config.kv_heads;
+  const int64_t C = config.hidden, V = config.vocab, F = config.ffn, D = head_dim(config);
+  const int64_t A = D * config.heads, kv = D * config.kv_heads;
   std::vector<TensorShape> list{{"model.embed_tokens.weight", {V, C}}};
   for (int64_t l = 0; l < config.layers; ++l) {
     const std::string layer = "model.layers." + std::to_string(l) + ".";
     list.push_back({layer + "input_layernorm.weight", {C}});
-    list.push_back({layer + "self_attn.q_proj.weight", {C, C}});
+    list.push_back({layer + "self_attn.q_proj.weight", {A, C}});
     list.push_back({layer + "self_attn.k_proj.weight", {kv, C}});
     list.push_back({layer + "self_attn.v_proj.weight", {kv, C}});
-    list.push_back({layer + "self_attn.o_proj.weight", {C, C}});
+    list.push_back({layer + "self_attn.o_proj.weight", {C, A}});
     list.push_back({layer + "post_attention_layernorm.weight", {C}});
     list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
     list.push_back({layer + "mlp.up_proj.weight", {F, C}});
@@ -165,7 +170,7 @@ std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
 
 ReferenceResult reference(const models::LlamaConfig& config, const Tensors& params, const Batch& batch, double scale) {
   const int64_t C = config.hidden;
-  const Sizes s{batch.B, batch.T, C, config.heads, config.kv_heads, C / config.heads, batch.B * batch.T};
+  const Sizes s{batch.B, batch.T, C, config.heads, config.kv_heads, head_dim(config), batch.B * batch.T};
   if (scale == 0) scale = 1.0 / static_cast<double>(s.rows);
   ReferenceResult result;
   result.grads = zeros_of(config);

@@ -46,6 +46,18 @@ TEST_CASE("parameters and FLOPs of Llama 2 7B, Llama 3 8B and Llama 3.2 1B are t
   CHECK(name(145) == "model.norm.weight");
 }
 
+TEST_CASE("heads of any width: the parameters of Qwen3 0.6B's matrices, and FLOPs of what its heads attend with") {
+  LlamaConfig config{.layers = 28, .hidden = 1024, .heads = 16, .kv_heads = 8, .head_dim = 128, .ffn = 3072};
+  config.sequence = 4096, config.vocab = 151936, config.tied = true;
+  const Model model = make_llama(config);
+  constexpr int64_t norms_of_heads = 28 * 2 * 128;  // which Llama has not
+  CHECK(model.parameters() == 596049920 - norms_of_heads);
+  CHECK(model.flops_per_token() == 6.0 * static_cast<double>(model.parameters()) + 6.0 * 28 * 2048 * 4096);
+  double flops = 0;
+  for (const auto& block : model.blocks) flops += block->forward_flops({1, 4096});
+  CHECK(3 * flops / 4096 == Approx(model.flops_per_token()).epsilon(1e-3));
+}
+
 TEST_CASE("rotary frequencies stretched by Llama 3's rule are those of transformers") {
   std::ifstream file(zrt::test::data_folder() + "/llama_goldens.json");
   const nlohmann::json golden = nlohmann::json::parse(file).at("rope_scaling"), &scaling = golden.at("scaling");
@@ -75,6 +87,10 @@ TEST_CASE("contradictory sizes of a Llama are refused by the name of their key")
   CHECK_THAT(message(config), Contains("model.kv_heads is 3") && Contains("model.heads = 4"));
   config = good, config.heads = 8;
   CHECK_THAT(message(config), Contains("model.heads is 8") && Contains("even"));
+  config = good, config.head_dim = 7;
+  CHECK_THAT(message(config), Contains("model.head_dim 7") && Contains("even"));
+  config = good, config.head_dim = -2;
+  CHECK_THAT(message(config), Contains("model.head_dim is -2"));
   config = good, config.heads = 5;
   CHECK_THAT(message(config), Contains("model.heads is 5") && Contains("model.hidden = 24"));
   config = good, config.ffn = -1;

@@ -20,7 +20,7 @@ int64_t p_at(const Sizes& s, int64_t b, int64_t h, int64_t t) {
   return ((b * s.heads + h) * s.T + t) * s.T;
 }
 int64_t out_at(const Sizes& s, int64_t b, int64_t h, int64_t t) {
-  return (b * s.T + t) * s.C + h * s.D;
+  return ((b * s.T + t) * s.heads + h) * s.D;
 }
 
 template <class Body>
@@ -85,7 +85,7 @@ Vec Attention::probabilities(const Vec& qkv) const {
 }
 
 Vec Attention::forward(const Vec& qkv, const Vec& dropped) const {
-  Vec y(s.rows * s.C);
+  Vec y(s.rows * s.heads * s.D);
   each(s, [&](int64_t b, int64_t h, int64_t t) {
     for (int64_t u = 0; u <= t; ++u)
       for (int64_t d = 0; d < s.D; ++d)

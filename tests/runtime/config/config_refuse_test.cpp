@@ -143,6 +143,8 @@ TEST_CASE("model sizes that contradict are refused") {
   };
   CHECK(has(llama(R"("kv_heads": 3,)"), "model.kv_heads = 3 (ds.json:1) does not divide model.heads = 4"));
   CHECK(has(llama(R"("ffn": 0,)"), "model.ffn = 0"));
+  CHECK(has(llama(R"("head_dim": 7,)"), "model.head_dim = 7 (ds.json:1) makes heads of so many elements"));
+  CHECK(model_error(sizes(64, 3, 8, 9, R"("type": "llama", "head_dim": 16,)")).empty());
   CHECK(has(llama(R"("dropout": 0.1,)"), "Llama has no dropout"));
   CHECK(has(llama(R"("rope_theta": 1,)"), "model.rope_theta = 1"));
   CHECK(has(llama(R"("rms_norm_eps": 0,)"), "model.rms_norm_eps = 0"));
@@ -150,8 +152,8 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(llama(R"("rope_scaling": {"factor": 8},)"), "model.rope_scaling.factor = 8"));
   CHECK(has(llama(R"("rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4},)"), "high_freq_factor"));
   CHECK(has(model_error(sizes(64, 64, 8, 9, R"("type": "llama",)")), "heads of 1 elements"));
-  for (const char* key : {R"("kv_heads": 2)", R"("ffn": 9)", R"("rope_theta": 1e4)", R"("rms_norm_eps": 1e-5)",
-                          R"("rope_scaling": {"rope_type": "default"})"}) {
+  for (const char* key : {R"("kv_heads": 2)", R"("head_dim": 8)", R"("ffn": 9)", R"("rope_theta": 1e4)",
+                          R"("rms_norm_eps": 1e-5)", R"("rope_scaling": {"rope_type": "default"})"}) {
     CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
   }
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));

@@ -78,6 +78,7 @@ models::Model tiny_gpt2(bool tied) {
 models::Model tiny_llama(bool tied) {
   models::LlamaConfig config;
   config.layers = 3, config.hidden = 48, config.heads = 4, config.kv_heads = 2, config.ffn = 80;
+  config.head_dim = tied ? 8 : 0;  // less than hidden in all
   config.sequence = 16, config.vocab = 61, config.tied = tied;
   return models::make_llama(config);
 }

@@ -144,7 +144,7 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
   refuse("model_type", "bert");
   refuse("hidden_act", "gelu");
   refuse("attention_bias", true);
-  refuse("head_dim", 5);
+  refuse("head_dim", 0);
   refuse("head_dim", "5");
   refuse("model_type", 5);
   refuse("tie_word_embeddings", "no");
