@@ -31,6 +31,7 @@ struct LlamaConfig {
   RopeScaling rope_scaling = {};
   float rms_norm_eps = 1e-5f;
   bool tied = false;
+  bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {

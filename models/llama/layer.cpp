@@ -16,7 +16,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
       width_(config.head_dim),
       ffn_(config.ffn),
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
-      norm_{NormKind::rms, config.hidden, config.rms_norm_eps} {
+      norm_{NormKind::rms, config.hidden, config.rms_norm_eps},
+      head_norms_(config.head_norms) {
   const int64_t C = config.hidden, A = attended(), kv = kv_heads_ * width_, Q = A + 2 * kv;
   const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {
     return Linear{in, out, Linear::Stored::out_in, false, stride, joined};
@@ -39,6 +40,9 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
   matrix("mlp.gate_proj.weight", gate_, 0.02f);
   matrix("mlp.up_proj.weight", up_, 0.02f);
   matrix("mlp.down_proj.weight", down_, small);
+  if (!head_norms_) return;
+  params_.push_back({prefix + "self_attn.q_norm.weight", {width_}, Init::ones, 0});
+  params_.push_back({prefix + "self_attn.k_norm.weight", {width_}, Init::ones, 0});
 }
 
 AttentionShape LlamaLayer::attention_shape(const Shape& shape) const {
@@ -63,7 +67,11 @@ LlamaLayer::Kept LlamaLayer::kept_in(BumpAllocator& layout, BumpAllocator& recom
   Kept kept{};
   if (shape.mode == Mode::train) {
     kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
-    kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
+    const auto per_head = [&](int64_t heads) {
+      return layout.take<float>(static_cast<uint64_t>(shape.rows() * heads) * 4);
+    };
+    kept.lse = per_head(heads_);
+    if (head_norms_) kept.q_rstd = per_head(heads_), kept.k_rstd = per_head(kv_heads_);
     kept.residual = layout.take(bytes(shape, C));
     kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, attended()));
     BumpAllocator& wide = shape.keep == Keep::all ? layout : recomputed;
@@ -91,7 +99,11 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   space.scratch = layout.take<std::byte>(scratch);
   if (shape.mode != Mode::train) *kept = kept_in(layout, layout, shape);
   BumpAllocator attention = layout.overlay(), hidden = layout.overlay();
-  space.normed = attention.take(bytes(shape, sizes_.hidden));
+  const bool apart = head_norms_ && shape.mode == Mode::train;  // backward needs them as they were
+  BumpAllocator first = attention.overlay();
+  space.normed = first.take(bytes(shape, sizes_.hidden));
+  space.heads = apart ? attention.take(bytes(shape, attention_shape(shape).row())) : kept->qkv;
+  attention.cover(first);
   space.attention =
       attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
                                                            : attention_forward_workspace(attention_shape(shape)));
@@ -156,6 +168,28 @@ void LlamaLayer::rotate(const Call& call, bool backward, void* qkv) const {
   rotary(shape.type, rows, frequencies_.data(), one ? call.position : 0, backward, qkv);
 }
 
+NormRows LlamaLayer::head_rows(const Shape& shape, int64_t heads) const {
+  return {shape.rows() * heads, width_, heads, attention_shape(shape).row()};
+}
+
+void LlamaLayer::turn_heads(const Call& call, const Kept& kept, void* heads) const {
+  const Shape& shape = call.shape;
+  if (head_norms_) {
+    const auto one = [&](size_t weight, const void* from, void* to, float* rstd, int64_t count) {
+      norm(NormKind::rms, shape.type, from, call.weights[weight], nullptr, to, nullptr, rstd, norm_.epsilon,
+           head_rows(shape, count));
+    };
+    one(q_norm_weight, kept.qkv, heads, kept.q_rstd, heads_);
+    one(k_norm_weight, keys(shape, kept.qkv), keys(shape, heads), kept.k_rstd, kv_heads_);
+    const int64_t row = attention_shape(shape).row();
+    if (heads != kept.qkv) {
+      copy_columns(shape.type, values(shape, kept.qkv), row, values(shape, heads), row, shape.rows(),
+                   kv_heads_ * width_);
+    }
+  }
+  rotate(call, false, heads);
+}
+
 void LlamaLayer::forward(const Call& call) const {
   run(call);
 }
@@ -189,11 +223,11 @@ void LlamaLayer::run(const Call& call) const {
   q_.forward(call, q_weight, space.normed, kept.qkv, space.scratch);
   k_.forward(call, k_weight, space.normed, keys(shape, kept.qkv), space.scratch);
   v_.forward(call, v_weight, space.normed, values(shape, kept.qkv), space.scratch);
-  rotate(call, false, kept.qkv);
+  turn_heads(call, kept, space.heads);
   if (shape.mode == Mode::decode) {
-    attention_decode(attention_shape(shape), kept.qkv, kept.attention, call.position, call.cache, space.attention);
+    attention_decode(attention_shape(shape), space.heads, kept.attention, call.position, call.cache, space.attention);
   } else {
-    attention_forward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, {}, call.first_sample,
+    attention_forward(attention_shape(shape), space.heads, kept.attention, kept.lse, {}, call.first_sample,
                       space.attention);
   }
   const bool add = products_add(shape);

@@ -1,9 +1,11 @@
 // A Llama layer (Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023): RMS norm before
 // attention and before the MLP, rotary positions, heads of queries sharing heads of keys and values, SwiGLU, no biases.
 // Parameter names and shapes are Hugging Face's; linear weights are stored (out, in), rotary pairs are the halves of a
-// head. Buffers hold, per token of C = hidden, A = heads · head width, Q = A + 2 · kv_heads · head width and F = ffn
-// elements:
-//   saved: deviations of both norms, log-sum-exp per head (fp32); queries, keys and values after rotation Q, attention
+// head. With LlamaConfig::head_norms each head's queries and keys have an RMS norm in front of the rotation (Henry et
+// al., "Query-Key Normalization for Transformers", 2020). Buffers hold, per token of C = hidden, A = heads · head
+// width, Q = A + 2 · kv_heads · head width and F = ffn elements:
+//   saved: deviations of the norms, log-sum-exp per head (fp32); queries, keys and values Q, rotated or, where they are
+//          normed, as the products made them; attention
 //          output A, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
 //          again.
 //   recomputed, where the block keeps less: gate and up, which cost one product each.
@@ -48,18 +50,21 @@ class LlamaLayer : public TransformerBlock {
     post_attention_norm_weight,
     gate_weight,
     up_weight,
-    down_weight
+    down_weight,
+    q_norm_weight,
+    k_norm_weight
   };
 
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
     Norm::Statistics first_norm, second_norm;  // these and lse: null outside training
-    float* lse;
+    float *lse, *q_rstd, *k_rstd;              // … the latter two also where heads have no norms
     void *qkv, *attention, *residual, *gate, *up;
   };
   struct ForwardSpace {
     std::byte* scratch;    // of the matrix products
     void* normed;          // R C, output of a norm
+    void* heads;           // R Q, what attention reads: over `normed`, or Kept::qkv
     std::byte* attention;  // workspace of attention
     void* hidden;          // R F, output of SwiGLU, over the two above
   };
@@ -68,6 +73,7 @@ class LlamaLayer : public TransformerBlock {
     void* narrow;          // R C or R A
     void *gate, *up;       // R F each: gradients
     void* qkv;             // R Q: gradient, over `gate`
+    void* heads;           // R Q: as forward's, or null
     std::byte* attention;  // over `gate` and `up`
   };
 
@@ -78,6 +84,10 @@ class LlamaLayer : public TransformerBlock {
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
   void rotate(const Call& call, bool backward, void* qkv) const;
+  // From kept.qkv what attention reads, normed and rotated; `heads` may be kept.qkv.
+  void turn_heads(const Call& call, const Kept& kept, void* heads) const;
+  void head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const;
+  NormRows head_rows(const Shape& shape, int64_t heads) const;
   void run(const Call& call) const;
   // Keys and values in a (R, Q) buffer that starts with the queries.
   void* keys(const Shape& shape, void* qkv) const;
@@ -89,6 +99,7 @@ class LlamaLayer : public TransformerBlock {
   int64_t heads_, kv_heads_, width_, ffn_;
   std::vector<double> frequencies_;  // of the rotary pairs, radians per position
   Norm norm_;
+  bool head_norms_;
   Linear q_, k_, v_, o_, gate_, up_, down_;
 };
 

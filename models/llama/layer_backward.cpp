@@ -7,6 +7,9 @@ namespace zrt::models {
 LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, const Shape& shape) const {
   uint64_t scratch = norm_.backward_scratch(shape);
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
+  for (const int64_t heads : {heads_, kv_heads_}) {
+    if (head_norms_) scratch = std::max(scratch, norm_backward_workspace(NormKind::rms, shape.rows() * heads, width_));
+  }
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
   space.narrow = layout.take(bytes(shape, std::max(sizes_.hidden, attended())));
@@ -14,6 +17,7 @@ LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, cons
   space.gate = mlp.take(bytes(shape, ffn_));
   space.up = mlp.take(bytes(shape, ffn_));
   space.qkv = attention.take(bytes(shape, attention_shape(shape).row()));
+  if (head_norms_) space.heads = attention.take(bytes(shape, attention_shape(shape).row()));
   space.attention = attention.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
   layout.cover(mlp);
   layout.cover(attention);
@@ -25,6 +29,17 @@ uint64_t LlamaLayer::backward_workspace_bytes(const Shape& shape) const {
   BumpAllocator layout;
   backward_space(layout, shape);
   return layout.bytes();
+}
+
+// Through the norms of queries and keys, in place.
+void LlamaLayer::head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const {
+  const Shape& shape = call.shape;
+  const auto one = [&](size_t weight, const void* x, void* d, const float* rstd, int64_t count) {
+    norm_backward(NormKind::rms, shape.type, x, call.weights[weight], d, nullptr, rstd, nullptr, d,
+                  grad_target(call, weight), {}, head_rows(shape, count), space.scratch);
+  };
+  one(q_norm_weight, kept.qkv, space.qkv, kept.q_rstd, heads_);
+  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, space.qkv), kept.k_rstd, kv_heads_);
 }
 
 void LlamaLayer::backward(const Call& call) const {
@@ -52,9 +67,12 @@ void LlamaLayer::backward(const Call& call) const {
   // Attention.
   o_.weight_gradients(call, o_weight, kept.attention, call.d_input, space.scratch);
   o_.input_gradient(call, o_weight, call.d_input, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, space.narrow, space.qkv, {},
+  void* heads = head_norms_ ? space.heads : kept.qkv;
+  if (head_norms_) turn_heads(call, kept, heads);
+  attention_backward(attention_shape(shape), heads, kept.attention, kept.lse, space.narrow, space.qkv, {},
                      call.first_sample, space.attention);
   rotate(call, true, space.qkv);
+  if (head_norms_) head_gradients(call, kept, space);
   void *d_keys = keys(shape, space.qkv), *d_values = values(shape, space.qkv);
   norm_.forward(call, input_norm_weight, call.input, space.narrow, {});
   q_.weight_gradients(call, q_weight, space.narrow, space.qkv, space.scratch);

@@ -32,6 +32,7 @@ Config config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t sequence
   if constexpr (std::is_same_v<Config, LlamaConfig>) {
     config.kv_heads = heads == 4 ? 2 : tied ? 1 : heads;         // shared by some, by all, by none
     if (heads % 2 != 0) config.head_dim = heads == 1 ? 40 : 20;  // less and more than hidden in all
+    config.head_norms = heads == 3 || (heads == 4 && tied);
     config.ffn = 2 * hidden + 9;
     config.rope_theta = 3000, config.rms_norm_eps = 1e-4f;
   }

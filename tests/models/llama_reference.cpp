@@ -70,7 +70,7 @@ struct LlamaReferenceLayer {
   const models::LlamaConfig& config;
   int64_t number;
   const Tensors& w;
-  RmsNorm norm1, norm2;
+  RmsNorm norm1, norm2, q_norm, k_norm;
   Vec qkv, probs, attended, gate, up, hidden;
 
   std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
@@ -97,9 +97,15 @@ struct LlamaReferenceLayer {
   void forward(Vec& x) {
     const int64_t A = s.heads * s.D, kv = s.kv_heads * s.D;
     norm1 = rms_norm(x, at("input_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
-    const Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, A);
-    const Vec k = project(norm1.y, "self_attn.k_proj.weight", s.C, kv);
+    Vec q = project(norm1.y, "self_attn.q_proj.weight", s.C, A);
+    Vec k = project(norm1.y, "self_attn.k_proj.weight", s.C, kv);
     const Vec v = project(norm1.y, "self_attn.v_proj.weight", s.C, kv);
+    if (config.head_norms) {
+      const double epsilon = static_cast<double>(config.rms_norm_eps);
+      q_norm = rms_norm(q, at("self_attn.q_norm.weight"), epsilon, s.rows * s.heads, s.D);
+      k_norm = rms_norm(k, at("self_attn.k_norm.weight"), epsilon, s.rows * s.kv_heads, s.D);
+      q = q_norm.y, k = k_norm.y;
+    }
     for (int64_t r = 0; r < s.rows; ++r) {
       qkv.insert(qkv.end(), q.begin() + r * A, q.begin() + (r + 1) * A);
       qkv.insert(qkv.end(), k.begin() + r * kv, k.begin() + (r + 1) * kv);
@@ -133,8 +139,14 @@ struct LlamaReferenceLayer {
     d = project_backward(dx, attended, "self_attn.o_proj.weight", A, s.C, g);
     Vec d_qkv = Attention{s}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
     rotate(d_qkv, s, config.rope_theta, -1);
-    d = project_backward(columns(d_qkv, 0, A), norm1.y, "self_attn.q_proj.weight", s.C, A, g);
-    add(d, project_backward(columns(d_qkv, A, kv), norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
+    Vec d_q = columns(d_qkv, 0, A), d_k = columns(d_qkv, A, kv);
+    if (config.head_norms) {
+      const char *q_gain = "self_attn.q_norm.weight", *k_gain = "self_attn.k_norm.weight";
+      d_q = rms_norm_backward(d_q, q_norm, at(q_gain), s.rows * s.heads, s.D, g.at(key(q_gain)));
+      d_k = rms_norm_backward(d_k, k_norm, at(k_gain), s.rows * s.kv_heads, s.D, g.at(key(k_gain)));
+    }
+    d = project_backward(d_q, norm1.y, "self_attn.q_proj.weight", s.C, A, g);
+    add(d, project_backward(d_k, norm1.y, "self_attn.k_proj.weight", s.C, kv, g));
     add(d, project_backward(columns(d_qkv, A + kv, kv), norm1.y, "self_attn.v_proj.weight", s.C, kv, g));
     add(dx,
         rms_norm_backward(d, norm1, at("input_layernorm.weight"), s.rows, s.C, g.at(key("input_layernorm.weight"))));
@@ -162,6 +174,9 @@ std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
     list.push_back({layer + "mlp.gate_proj.weight", {F, C}});
     list.push_back({layer + "mlp.up_proj.weight", {F, C}});
     list.push_back({layer + "mlp.down_proj.weight", {C, F}});
+    if (!config.head_norms) continue;
+    list.push_back({layer + "self_attn.q_norm.weight", {D}});
+    list.push_back({layer + "self_attn.k_norm.weight", {D}});
   }
   list.push_back({"model.norm.weight", {C}});
   if (!config.tied) list.push_back({"lm_head.weight", {V, C}});
@@ -183,7 +198,8 @@ ReferenceResult reference(const models::LlamaConfig& config, const Tensors& para
     x.insert(x.end(), row, row + C);
   }
   std::vector<LlamaReferenceLayer> layers;
-  for (int64_t l = 0; l < config.layers; ++l) layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}});
+  for (int64_t l = 0; l < config.layers; ++l)
+    layers.push_back({s, config, l, params, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
   for (LlamaReferenceLayer& layer : layers) layer.forward(x);
   const Vec& gain = params.at("model.norm.weight");
   const RmsNorm norm = rms_norm(x, gain, static_cast<double>(config.rms_norm_eps), s.rows, C);
