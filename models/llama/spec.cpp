@@ -1,6 +1,7 @@
 #include "models/spec.h"
 
 #include "models/hugging_face.h"
+#include "models/llama/sizes.h"
 
 namespace zrt::models {
 namespace {
@@ -8,11 +9,6 @@ namespace {
 using namespace core::keys;
 
 constexpr Key llama_keys[] = {
-    {"kv_heads", t_int | t_null, "null", Handling::implemented},
-    {"head_dim", t_int | t_null, "null", Handling::implemented},
-    {"ffn", t_int | t_null, "null", Handling::implemented},
-    {"rope_theta", t_real | t_null, "null", Handling::implemented},
-    {"rms_norm_eps", t_real | t_null, "null", Handling::implemented},
     {"rope_scaling", t_object, "null", Handling::implemented},
 };
 
@@ -26,6 +22,7 @@ constexpr Key rope_scaling_keys[] = {
 };
 
 constexpr Section llama_sections[] = {
+    {"model", "", Parser::own, nullptr, llama_size_keys},
     {"model", "", Parser::own, nullptr, llama_keys},
     {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
 };
@@ -63,42 +60,8 @@ RopeScaling read_rope_scaling(Values& values) {
 }
 
 MakeModel read_llama(Values& values, const ModelSizes& sizes) {
-  const bool even = values.is_null("model.head_dim");
-  if (even) refuse_uneven_heads(values, sizes);
-  LlamaConfig llama{.layers = sizes.layers,
-                    .hidden = sizes.hidden,
-                    .heads = sizes.heads,
-                    .sequence = sizes.sequence,
-                    .vocab = sizes.vocab,
-                    .tied = sizes.tied};
-  if (values.is_null("model.kv_heads")) values.infer("model.kv_heads", sizes.heads);
-  if (even) values.infer("model.head_dim", sizes.hidden / sizes.heads);
-  if (values.is_null("model.ffn")) values.infer("model.ffn", llama_ffn(sizes.hidden));
-  if (values.is_null("model.rope_theta")) values.infer("model.rope_theta", 10000.0);
-  if (values.is_null("model.rms_norm_eps")) values.infer("model.rms_norm_eps", 1e-5);
-  llama.kv_heads = values.integer("model.kv_heads", 1, 1 << 20);
-  llama.head_dim = values.integer("model.head_dim", 1, 1 << 16);
-  llama.ffn = values.integer("model.ffn", 1, 1 << 22);
-  llama.rope_theta = values.real("model.rope_theta", 2, 1e12);
-  llama.rms_norm_eps = static_cast<float>(values.real("model.rms_norm_eps", 1e-12, 0.5));
+  LlamaConfig llama = read_llama_sizes(values, sizes, {});
   values.check([&] { llama.rope_scaling = read_rope_scaling(values); });
-  values.check([&] {
-    if (sizes.dropout != 0) refuse(values.at("model.dropout"), "is not supported; a Llama has no dropout. Legal: 0.");
-  });
-  if (llama.heads % llama.kv_heads != 0) {
-    const std::string heads = std::to_string(llama.heads);
-    refuse(values.at("model.kv_heads"), "does not divide model.heads = " + heads +
-                                            ": every head of keys and values serves as many heads of queries. Try a "
-                                            "divisor of " +
-                                            heads + ", or leave it out.");
-  }
-  if (llama.head_dim % 2 != 0) {
-    const std::string need = "elements, but rotary positions need an even number. ";
-    if (!even) refuse(values.at("model.head_dim"), "makes heads of so many " + need + "Try 64 or 128.");
-    refuse(values.at("model.heads"), "makes heads of " + std::to_string(llama.head_dim) + " " + need +
-                                         "Try another divisor of model.hidden = " + std::to_string(llama.hidden) +
-                                         ", or set model.head_dim.");
-  }
   return [llama] { return make_llama(llama); };
 }
 
@@ -138,59 +101,25 @@ std::vector<Preset> llama_presets() {
   };
 }
 
-constexpr NamePair llama_names[] = {
-    {"layers", "num_hidden_layers"},         {"hidden", "hidden_size"}, {"heads", "num_attention_heads"},
-    {"kv_heads", "num_key_value_heads"},     {"head_dim", "head_dim"},  {"ffn", "intermediate_size"},
-    {"sequence", "max_position_embeddings"}, {"vocab", "vocab_size"}};
-
 void write_llama(const OrderedJson& model, OrderedJson& config) {
-  for (const NamePair& key : llama_names) {
-    const bool given =
-        key.ours != std::string_view("head_dim") || model.contains(key.ours);  // not in older checkpoints
-    if (given) config[key.theirs] = model.at(key.ours);
-  }
-  config["rms_norm_eps"] = model.at("rms_norm_eps");
-  config["hidden_act"] = "silu";
-  config["rope_theta"] = model.at("rope_theta");
+  write_llama_sizes(model, config);
   if (model.value("rope_scaling.rope_type", "default") != "llama3") return;
   for (const Key& key : rope_scaling_keys) {
     config["rope_scaling"][key.name] = model.at(std::string("rope_scaling.") + key.name);
   }
 }
 
-// Where the file has the stretching of rotary positions.
-OrderedJson scaling_of(const OrderedJson& config) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto found = config.find(key);
-    if (found != config.end() && found->is_object()) return *found;
-  }
-  return OrderedJson::object();
-}
-
 void parse_llama(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "hidden_act", "silu", name);
-  only(config, "attention_bias", false, name);
-  only(config, "mlp_bias", false, name);
   only(config, "pretraining_tp", 1, name);
-  for (const NamePair& key : llama_names) {
-    const bool open = key.ours == std::string_view("kv_heads") || key.ours == std::string_view("head_dim");
-    if (open && (!config.contains(key.theirs) || config.at(key.theirs).is_null())) continue;
-    model[key.ours] = required_size(config, key.theirs, name);
-  }
-  model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
-  const OrderedJson scaling = scaling_of(config);
-  model["rope_theta"] = number(scaling.contains("rope_theta") ? scaling : config, "rope_theta", 10000, name);
-  const std::string type = text(scaling, "rope_type", text(scaling, "type", "default", name), name);
+  parse_llama_sizes(config, name, model);
+  const OrderedJson scaling = rope_scaling_of(config);
+  const std::string type = rope_type_of(scaling, name);
   if (type == "default") return;
   if (type != "llama3") refuse_config(name, "'rope_scaling' is of type '" + type + "'; legal are default and llama3");
   model["rope_scaling"]["rope_type"] = "llama3";
   for (const Key& key : rope_scaling_keys) {
     if (scaling.contains(key.name)) model["rope_scaling"][key.name] = scaling[key.name];
   }
-}
-
-std::optional<std::string> llama_parameter_name(const std::string& tensor) {
-  return tensor.ends_with("rotary_emb.inv_freq") ? std::nullopt : std::optional(tensor);
 }
 
 }  // namespace

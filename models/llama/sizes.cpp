@@ -1,0 +1,103 @@
+#include "models/llama/sizes.h"
+
+#include "models/hugging_face.h"
+
+namespace zrt::models {
+namespace {
+
+using namespace core::keys;
+
+constexpr NamePair llama_names[] = {
+    {"layers", "num_hidden_layers"},         {"hidden", "hidden_size"}, {"heads", "num_attention_heads"},
+    {"kv_heads", "num_key_value_heads"},     {"head_dim", "head_dim"},  {"ffn", "intermediate_size"},
+    {"sequence", "max_position_embeddings"}, {"vocab", "vocab_size"}};
+
+}  // namespace
+
+LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const LlamaDefaults& defaults) {
+  const bool given = !values.is_null("model.head_dim");
+  if (!given && defaults.head_dim == 0) refuse_uneven_heads(values, sizes);
+  LlamaConfig llama{.layers = sizes.layers,
+                    .hidden = sizes.hidden,
+                    .heads = sizes.heads,
+                    .sequence = sizes.sequence,
+                    .vocab = sizes.vocab,
+                    .tied = sizes.tied};
+  const auto open = [&](const char* key, const nlohmann::json& fallback) {
+    if (values.is_null(key)) values.infer(key, fallback);
+  };
+  open("model.kv_heads", sizes.heads);
+  open("model.head_dim", defaults.head_dim == 0 ? sizes.hidden / sizes.heads : defaults.head_dim);
+  open("model.ffn", llama_ffn(sizes.hidden));
+  open("model.rope_theta", defaults.rope_theta);
+  open("model.rms_norm_eps", defaults.rms_norm_eps);
+  llama.kv_heads = values.integer("model.kv_heads", 1, 1 << 20);
+  llama.head_dim = values.integer("model.head_dim", 1, 1 << 16);
+  llama.ffn = values.integer("model.ffn", 1, 1 << 22);
+  llama.rope_theta = values.real("model.rope_theta", 2, 1e12);
+  llama.rms_norm_eps = static_cast<float>(values.real("model.rms_norm_eps", 1e-12, 0.5));
+  values.check([&] {
+    if (sizes.dropout == 0) return;
+    refuse(values.at("model.dropout"),
+           "is not supported; a model of type \"" + values.text("model.type") + "\" has no dropout. Legal: 0.");
+  });
+  if (llama.heads % llama.kv_heads != 0) {
+    const std::string heads = std::to_string(llama.heads);
+    refuse(values.at("model.kv_heads"), "does not divide model.heads = " + heads +
+                                            ": every head of keys and values serves as many heads of queries. Try a "
+                                            "divisor of " +
+                                            heads + ", or leave it out.");
+  }
+  if (llama.head_dim % 2 != 0) {
+    const std::string need = "elements, but rotary positions need an even number. ";
+    if (given) refuse(values.at("model.head_dim"), "makes heads of so many " + need + "Try 64 or 128.");
+    refuse(values.at("model.heads"), "makes heads of " + std::to_string(llama.head_dim) + " " + need +
+                                         "Try another divisor of model.hidden = " + std::to_string(llama.hidden) +
+                                         ", or set model.head_dim.");
+  }
+  return llama;
+}
+
+void write_llama_sizes(const OrderedJson& model, OrderedJson& config) {
+  for (const NamePair& key : llama_names) {
+    const bool given =
+        key.ours != std::string_view("head_dim") || model.contains(key.ours);  // not in older checkpoints
+    if (given) config[key.theirs] = model.at(key.ours);
+  }
+  config["rms_norm_eps"] = model.at("rms_norm_eps");
+  config["hidden_act"] = "silu";
+  config["rope_theta"] = model.at("rope_theta");
+}
+
+void parse_llama_sizes(const OrderedJson& config, const std::string& name, OrderedJson& model) {
+  only(config, "hidden_act", "silu", name);
+  only(config, "attention_bias", false, name);
+  only(config, "mlp_bias", false, name);
+  for (const NamePair& key : llama_names) {
+    const bool missing = !config.contains(key.theirs);
+    if (missing && key.ours == std::string_view("kv_heads")) continue;
+    if (key.ours == std::string_view("head_dim") && (missing || config.at(key.theirs).is_null())) continue;
+    model[key.ours] = required_size(config, key.theirs, name);
+  }
+  model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
+  const OrderedJson scaling = rope_scaling_of(config);
+  model["rope_theta"] = number(scaling.contains("rope_theta") ? scaling : config, "rope_theta", 10000, name);
+}
+
+OrderedJson rope_scaling_of(const OrderedJson& config) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_object()) return *found;
+  }
+  return OrderedJson::object();
+}
+
+std::string rope_type_of(const OrderedJson& scaling, const std::string& name) {
+  return text(scaling, "rope_type", text(scaling, "type", "default", name), name);
+}
+
+std::optional<std::string> llama_parameter_name(const std::string& tensor) {
+  return tensor.ends_with("rotary_emb.inv_freq") ? std::nullopt : std::optional(tensor);
+}
+
+}  // namespace zrt::models
