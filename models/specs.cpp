@@ -4,9 +4,10 @@ namespace zrt::models {
 
 const ModelSpec& gpt2_spec();
 const ModelSpec& llama_spec();
+const ModelSpec& qwen3_spec();
 
 const std::vector<const ModelSpec*>& model_specs() {
-  static const std::vector<const ModelSpec*> all{&gpt2_spec(), &llama_spec()};
+  static const std::vector<const ModelSpec*> all{&gpt2_spec(), &llama_spec(), &qwen3_spec()};
   return all;
 }
 

@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2 and Llama directories as transformers writes them, and their logits. Needs torch and transformers.
+"""Tiny GPT-2, Llama and Qwen3 directories as transformers writes them, and their logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py   (writes hugging_face/ beside this file)
+Usage: make_hugging_face_goldens.py [first|qwen3]   (writes hugging_face/ beside this file; without a word, all)
 """
 import json
 import pathlib
+import sys
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 here = pathlib.Path(__file__).parent / "hugging_face"
-torch.manual_seed(3)
+sets = {}
 
-models = {
+torch.manual_seed(3)
+sets["first"] = lambda: {
     "gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=16, n_embd=24, n_layer=2, n_head=3)),
     "gpt2_untied": GPT2LMHeadModel(
         GPT2Config(vocab_size=61, n_positions=16, n_embd=24, n_layer=1, n_head=3, tie_word_embeddings=False)),
@@ -25,9 +27,28 @@ models = {
             "rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0,
             "high_freq_factor": 4.0, "original_max_position_embeddings": 8})),
 }
+
+
+def qwen3(seed, **more):
+    torch.manual_seed(seed)
+    return Qwen3ForCausalLM(Qwen3Config(
+        vocab_size=61, hidden_size=24, intermediate_size=40, head_dim=10, max_position_embeddings=16, **more))
+
+
+# More and less in all heads than in the hidden size.
+sets["qwen3"] = lambda: {
+    "qwen3": qwen3(5, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, rms_norm_eps=1e-6,
+                   rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True),
+    "qwen3_untied": qwen3(6, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, rms_norm_eps=1e-5,
+                          rope_parameters={"rope_type": "default", "rope_theta": 300.0}, tie_word_embeddings=False),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
+wanted = sys.argv[1:] or list(sets)
 goldens = {"tokens": tokens, "logits": {}}
-for name, model in models.items():
+if (here / "logits.json").exists():
+    goldens = json.loads((here / "logits.json").read_text())
+for name, model in (pair for each in wanted for pair in sets[each]().items()):  # a set is made and used, then the next
     model = model.eval()
     # Weights away from their initial values: small ones would hide a missing transpose or norm.
     with torch.no_grad():

@@ -70,11 +70,11 @@ std::string message(const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("GPT-2 and Llama directories of transformers import to the same logits within 1e-5") {
+TEST_CASE("GPT-2, Llama and Qwen3 directories of transformers import to the same logits within 1e-5") {
   std::ifstream in(goldens / "logits.json");
   const auto json = nlohmann::json::parse(in);
   const auto tokens = json["tokens"].get<std::vector<int32_t>>();
-  for (const char* name : {"gpt2", "gpt2_untied", "llama", "llama_tied"}) {
+  for (const char* name : {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied"}) {
     INFO(name);
     const testing::TemporaryFolder folder;
     const HuggingFaceModel from = open_hugging_face(goldens / name);
@@ -153,6 +153,18 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
   refuse("num_key_value_heads", nullptr);
   refuse("hidden_size", "many");
   refuse("rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2}});
+  std::ifstream in_qwen(goldens / "qwen3/config.json");
+  const Json qwen = Json::parse(in_qwen);
+  CHECK(message([&] { models::from_hugging_face(qwen, "c"); }).empty());
+  for (const auto& [key, value] : std::map<std::string, Json>{{"use_sliding_window", true},
+                                                              {"layer_types", {"sliding_attention"}},
+                                                              {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}},
+                                                              {"attention_bias", true}}) {
+    Json bad = qwen;
+    bad[key] = value;
+    INFO(key);
+    CHECK(message([&] { models::from_hugging_face(bad, "c"); }).find(key) != std::string::npos);
+  }
   CHECK(message([&] {
           Json bad = good;
           bad["rope_scaling"] = Json{{"rope_type", nullptr}};
