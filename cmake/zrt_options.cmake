@@ -11,8 +11,11 @@ if(ZRT_WERROR)
   target_compile_options(zrt_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(ZRT_SANITIZE)
+  # The property ZRT_NO_SANITIZE of a target names sanitizers that its own code goes without.
+  set(zrt_without "$<TARGET_PROPERTY:ZRT_NO_SANITIZE>")
   target_compile_options(zrt_options INTERFACE
-                         "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ZRT_SANITIZE};-fno-omit-frame-pointer>")
+                         "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${ZRT_SANITIZE};-fno-omit-frame-pointer>"
+                         "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${zrt_without}>>:-fno-sanitize=${zrt_without}>")
   target_link_options(zrt_options INTERFACE -fsanitize=${ZRT_SANITIZE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # gcc 12 reports false positives of these kinds in sanitized standard headers.
