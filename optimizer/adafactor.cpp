@@ -66,7 +66,8 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
     decision.lr = std::min(params_.warmup_init ? 1e-6 * t : 1e-2, 1 / std::sqrt(t));
   }
 
-  uint32_t rounds() const override { return 2; }
+  uint32_t rounds(const Unit&) const override { return 2; }
+  bool shares_sums() const override { return true; }
   uint64_t work_bytes(const Unit& unit) const override {
     return unit.params.size() * sizeof(AdafactorScale) +
            static_cast<uint64_t>(adafactor_layout(unit).factors) * sizeof(float);

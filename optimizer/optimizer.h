@@ -2,11 +2,14 @@
 // of a rank's part of a unit. Every number it writes must be a function of the element and of exact sums alone, so that
 // shards, units and instruction sets do not show in the result.
 //
-// A step calls decide once; then, for each unit, `rounds` times: sum on every rank's shard, an exchange of what the
-// sums wrote, fold on every rank alike; then update. On a skipped step only the exchanges happen.
+// A step calls decide once for each member; then, for each unit, `rounds` times: sum on every rank's shard, an exchange
+// of what the sums wrote, fold on every rank alike; then update. An optimizer that works on whole matrices has, in
+// place of rounds: propose on every rank's part, an exchange that brings each unit's proposals together on one rank,
+// refine there, and an exchange back. On a skipped step only the exchanges happen, and refine, of numbers that nobody
+// uses.
 //
-// sum, fold and update run at core::place(). On a GPU the decision, like all that a part points to, lies in its memory:
-// the reference is an address that only kernels follow.
+// sum, fold, propose, refine and update run at core::place(). On a GPU the decision, like all that a part points to,
+// lies in its memory: the reference is an address that only kernels follow.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,6 +22,9 @@
 #include "optimizer/state.h"
 
 namespace zrt::optimizer {
+
+// A run may use several side by side, each for parameters of its own (groups.h).
+inline constexpr uint32_t most_members = 4;
 
 // How far training is: part of what a checkpoint keeps.
 struct Progress {
@@ -53,15 +59,28 @@ struct UnitPart {
   core::DType weight_type = core::DType::f32;
   std::span<float* const> states;  // in the order of states(); of one in another form than fp32 its first byte
   std::byte* work = nullptr;       // work_bytes; from the first fold to the update
+  float* proposal = nullptr;       // where the optimizer refines: an element each
+};
+
+// Of a group of parameters, for people.
+struct GroupFacts {
+  const char* optimizer;
+  double weight_decay, lr_scale;
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // Parameters of different groups are never in one unit: Unit::group (groups.h).
-  virtual uint32_t group_of(const models::Param&) const { return 0; }
-  // The same for a group with a learning rate, and perhaps a weight decay, of its own.
+  virtual GroupFacts facts(uint32_t group) const = 0;
+  // Parameters of different groups are never in one unit: Unit::group (groups.h). `hidden`: used by blocks between the
+  // first and the last alone, so neither of an embedding nor of the head.
+  virtual uint32_t group_of(const models::Param&, bool /*hidden*/) const { return 0; }
+  // The same for a group that multiplies the learning rate, and perhaps has a weight decay of its own.
   virtual std::shared_ptr<const Optimizer> regrouped(std::optional<double> weight_decay, double lr_scale) const = 0;
+  // Several side by side decide each for itself.
+  virtual uint32_t members() const { return 1; }
+  virtual const Optimizer& member(uint32_t) const { return *this; }
+  virtual uint32_t member_of(const Unit&) const { return 0; }
 
   // In the order in which StateBuffers and ops name them; may be none. The unit must outlive the result.
   virtual std::vector<UnitState> states(const Unit& unit) const = 0;
@@ -77,7 +96,8 @@ class Optimizer {
   virtual void decide(const Rates& rates, Progress& progress, Decision& decision) const;
 
   // Sums over ranks. What a rank shares in a round has the same size on all of them; it must be written whole.
-  virtual uint32_t rounds() const { return 0; }
+  virtual uint32_t rounds(const Unit&) const { return 0; }
+  virtual bool shares_sums() const { return false; }  // whether any unit has rounds
   virtual uint64_t work_bytes(const Unit&) const { return 0; }
   virtual uint64_t share_bytes(const Unit&, uint32_t) const { return 0; }
   virtual void sum(uint32_t /*round*/, const Decision&, const UnitPart& /*shard*/, std::byte* /*share*/) const {}
@@ -85,7 +105,18 @@ class Optimizer {
   virtual void fold(uint32_t /*round*/, const Decision&, const UnitPart&, const std::byte* /*shares*/,
                     int /*ranks*/) const {}
 
+  // Whether parameters of a group are refined; each is a unit of its own then. propose writes the part's proposal, and
+  // may change its states; refine works on the whole of it, on the device; update finds it in the part again.
+  virtual bool refines(uint32_t /*group*/) const { return false; }
+  virtual void propose(const Decision&, const UnitPart&) const {}
+  virtual uint64_t refine_bytes(const Unit&) const { return 0; }  // of its workspace
+  virtual double refine_flops(const Unit&) const { return 0; }
+  virtual void refine(const Unit&, float* /*proposal*/, std::byte* /*workspace*/) const {}
+
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
+
+  // Whether ranks exchange something for the update of a unit, which they do on the device.
+  bool exchanges(const Unit& unit) const { return rounds(unit) > 0 || refines(unit.group); }
 };
 
 using OptimizerPtr = std::shared_ptr<const Optimizer>;
@@ -102,10 +133,13 @@ class OptimizerWith : public Optimizer {
  public:
   explicit OptimizerWith(const Params& params) : params_(params) {}
   const Params& params() const { return params_; }
+  GroupFacts facts(uint32_t) const override {
+    return {params_.name(), static_cast<double>(params_.weight_decay), params_.lr_scale};
+  }
   OptimizerPtr regrouped(std::optional<double> weight_decay, double lr_scale) const override {
     Params params = params_;
     if (weight_decay) params.weight_decay = static_cast<decltype(params.weight_decay)>(*weight_decay);
-    params.lr_scale = lr_scale;
+    params.lr_scale *= lr_scale;
     return make_optimizer(params);
   }
 

@@ -15,6 +15,7 @@ struct AdamParams {
   bool bias_correction = true;
   Moments moments = Moments::f32;
   double lr_scale = 1;  // of all of them: multiplies the step's learning rate
+  const char* name() const { return decoupled ? "AdamW" : "Adam"; }
 };
 
 // torch.optim.SGD. Keeps a momentum_buffer unless momentum is 0.
@@ -22,12 +23,14 @@ struct SgdParams {
   float momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
   double lr_scale = 1;
+  const char* name() const { return "SGD"; }
 };
 
 // (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023.) Weight decay is decoupled.
 struct LionParams {
   float beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
   double lr_scale = 1;
+  const char* name() const { return "Lion"; }
 };
 
 // transformers.optimization.Adafactor.
@@ -43,6 +46,7 @@ struct AdafactorParams {
   bool relative_step = true;    // the rate follows from the step number; the schedule's is not used
   bool warmup_init = false;
   double lr_scale = 1;
+  const char* name() const { return "Adafactor"; }
 };
 
 }  // namespace zrt::optimizer

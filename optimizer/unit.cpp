@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "optimizer/optimizer.h"
+
 namespace zrt::optimizer {
 namespace {
 
@@ -34,7 +36,7 @@ int64_t UnitTable::padding() const {
 }
 
 UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence,
-                     const GroupOf& group_of) {
+                     const Optimizer* optimizer) {
   UnitTable table;
   const auto param_users = users(model);
   std::map<std::string, ParamPlace> places;
@@ -48,10 +50,13 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     const bool persistent =
         param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
     if (persistent) persistent_elements += param.elements();
-    const uint32_t group = group_of ? group_of(param) : 0;
+    const bool hidden = blocks.front() > 0 && blocks.back() + 1 < model.blocks.size();
+    const uint32_t group = optimizer ? optimizer->group_of(param, hidden) : 0;
+    const bool alone = optimizer && optimizer->refines(group);
     size_t& at = open.try_emplace({persistent, group}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
-    if (at == SIZE_MAX || table.units[at].blocks != blocks || table.units[at].elements + extent > unit_elements) {
+    if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
+        table.units[at].elements + extent > unit_elements) {
       at = table.units.size();
       table.units.push_back(
           Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});

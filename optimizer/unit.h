@@ -2,13 +2,14 @@
 // data-parallel rank owns an equal shard whose boundaries never cut a 64-element chunk (see ExactSum).
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "models/model.h"
 
 namespace zrt::optimizer {
+
+class Optimizer;
 
 inline constexpr int64_t unit_alignment = 64;  // elements; every parameter and shard starts at a multiple at least
 
@@ -55,10 +56,9 @@ struct Persistence {
 
 // Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
 // operator needs its weight in one piece. Persistent parameters with the same users share units of their own, and so do
-// parameters of a group; without `group_of` there is one.
-using GroupOf = std::function<uint32_t(const models::Param&)>;
+// parameters of a group; each that the optimizer refines is one of its own. Without an optimizer there is one group.
 UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {},
-                     const GroupOf& group_of = {});
+                     const Optimizer* optimizer = nullptr);
 inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
   return make_units(model, Cut{.dp = dp}, unit_elements);
 }

@@ -64,7 +64,7 @@ class OverlapMeasurement {
       });
     });
     const double own_cpu = cpu_seconds() - cpu;
-    if (only != Only::communication && session_->executor(0).control().decision.skip) {
+    if (only != Only::communication && session_->executor(0).control().decision[0].skip) {
       throw core::ProgramError("a measured step skipped its update, so its time means nothing");
     }
     double slowest = 0, all_cpu = 0;

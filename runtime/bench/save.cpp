@@ -68,7 +68,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
       manifest.step = step;
       manifest.optimizer = optimizer_type(config);
       manifest.model = model_json(config);
-      manifest.control = control_json(session.executor(0).control().persistent);
+      manifest.control = control_json(session.executor(0).control().persistent, layout.optimizer->members());
       manifest.made_by = checkpoint::Json::object();
       int steps = 0;
       const double beside = seconds_of([&] {

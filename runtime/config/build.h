@@ -21,6 +21,8 @@ bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_
 ModelConfig build_model(Values& values);
 void build_data(const Values& values, DataConfig& data);
 OptimizerConfig build_optimizer(Values& values);
+// `run_rate`: what rates of groups are multiples of; 0: the optimizer makes its own.
+std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double run_rate);
 const MicrobatchOrder* build_microbatch_order(const Values& values);
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states

@@ -23,7 +23,7 @@ void build_update_when(const Values& values, Config& config) {
     contradicted("fp16.loss_scale", "to skip steps that overflow",
                  "Set fp16.loss_scale to a fixed scale, such as 1024, or use bf16");
   }
-  if (config.optimizer.algorithm->rounds() > 0) {
+  if (config.optimizer.algorithm->shares_sums()) {
     contradicted("optimizer.type", "for its sums", "Set optimizer.type to another one");
   }
 }

@@ -8,8 +8,6 @@ namespace {
 constexpr Key optimizer_keys[] = {
     {"type", t_text | t_null, "null", Handling::implemented},
     {"params", t_object | t_null, "null", Handling::implemented},
-    // zrt's own; DeepSpeed reads past it.
-    {"groups", t_list | t_null, "null", Handling::implemented},
     {"legacy_fusion", t_bool, "false", Handling::inert, "a switch of the fp16 wrapper"},
 };
 

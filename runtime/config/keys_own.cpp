@@ -10,9 +10,13 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key own_root_keys[] = {
-    {"model", t_object, "null", Handling::implemented},    {"data", t_object, "null", Handling::implemented},
-    {"parallel", t_object, "null", Handling::implemented}, {"memory", t_object, "null", Handling::implemented},
-    {"run", t_object, "null", Handling::implemented},      {"fp8", t_object, "null", Handling::implemented},
+    {"model", t_object, "null", Handling::implemented},
+    {"data", t_object, "null", Handling::implemented},
+    {"parallel", t_object, "null", Handling::implemented},
+    {"memory", t_object, "null", Handling::implemented},
+    {"run", t_object, "null", Handling::implemented},
+    {"fp8", t_object, "null", Handling::implemented},
+    {"parameter_groups", t_list | t_null, "null", Handling::implemented},
 };
 
 constexpr Key fp8_keys[] = {

@@ -2,6 +2,7 @@
 // kind of op does which work, its row says (runtime/ops/spec.h).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/cost/cluster.h"
@@ -20,10 +21,11 @@ struct OpCost {
 
 // What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
 struct Volume {
-  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
-  double rounds = 1;   // an all-reduce is a reduction and a gather
-  bool copies = true;  // a gather's own part lies elsewhere
-  bool sums = false;   // numbers of the type of local gradients are added up
+  double bytes = 0;                    // what every rank holds at the end of a gather, or hands to a reduction
+  double rounds = 1;                   // an all-reduce is a reduction and a gather
+  bool copies = true;                  // a gather's own part lies elsewhere
+  bool sums = false;                   // numbers of the type of local gradients are added up
+  std::optional<uint64_t> received{};  // by the first rank, where it is no such fraction
 };
 
 // How the ranks of a collective lie on hosts.

@@ -15,9 +15,13 @@ bool on_gpu() {
 }  // namespace
 
 void prepare_step(const Rank& rank, Control& control) {
-  control.next = {control.persistent.progress, {}};
-  control.next.decision.seed = control.inputs.seed;
-  rank.layout->optimizer->decide(control.inputs.rates, control.next.progress, control.next.decision);
+  const optimizer::Optimizer& optimizer = *rank.layout->optimizer;
+  control.next = {};
+  for (uint32_t m = 0; m < optimizer.members(); ++m) {
+    control.next.progress[m] = control.persistent.progress[m];
+    control.next.decision[m].seed = control.inputs.seed;
+    optimizer.member(m).decide(control.inputs.rates, control.next.progress[m], control.next.decision[m]);
+  }
 }
 
 void throw_fault(const Rank& rank, const Control& control) {

@@ -42,8 +42,10 @@ ZRT_HD inline void average_shares(const ControlShare* shares, int ranks, Control
 // What updates follow that do not wait for the gradient's norm: the candidate, with the factor that decide_step takes
 // where it does not clip. Of `decided` the decision alone means something.
 ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
-  decided.decision = control.next.decision;
-  decided.decision.grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+  for (uint32_t m = 0; m < optimizer::most_members; ++m) {
+    decided.decision[m] = control.next.decision[m];
+    decided.decision[m].grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+  }
 }
 
 // Takes the candidate unless the gradient is not finite. The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip,
@@ -59,7 +61,7 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
   if (!update_loss_scale(rules.loss_scale, control.persistent.loss_scale, skip)) {
     control.fault = Fault::loss_scale_at_minimum;
   }
-  control.decision.skip = skip;
+  for (optimizer::Decision& decision : control.decision) decision.skip = skip;
   if (skip && rules.ahead) control.fault = Fault::updated_with_bad_gradient;
   if (skip) return;
   double factor = 1 / scale;
@@ -67,10 +69,12 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
     const double over = (control.grad_norm + 1e-6) / rules.clip;
     if (over > 1) factor /= over;
   }
-  control.persistent.progress = control.next.progress;
-  control.decision = control.next.decision;
-  control.decision.grad_scale = static_cast<float>(factor);
-  control.decision.grad_squares = squares * factor * factor;
+  for (uint32_t m = 0; m < optimizer::most_members; ++m) {
+    control.persistent.progress[m] = control.next.progress[m];
+    control.decision[m] = control.next.decision[m];
+    control.decision[m].grad_scale = static_cast<float>(factor);
+    control.decision[m].grad_squares = squares * factor * factor;
+  }
 }
 
 }  // namespace zrt::runtime

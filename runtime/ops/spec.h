@@ -88,6 +88,8 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
 // For rows. Bytes of the slots that an op's accesses touch; with `use`, of those with this use.
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use = {});
 double role_bytes(const ProgramSet& set, const Op& op, Role role);
+// Of the ranks that share states, the one that refines the op's unit i.
+int owner_of_refined(const Op& op, size_t i, int ranks);
 // What every rank holds in the end.
 Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout& layout);
 OpCost cost_at_memory(const CostCall& call, double bytes);  // of the host on its lane, else of the device
@@ -102,6 +104,7 @@ std::vector<OpSpec> gather_ops();    // gather, gather_grad, gather_state
 std::vector<OpSpec> reduce_ops();    // reduce_grad
 std::vector<OpSpec> control_ops();   // begin, share_control, average, decide, decide_ahead
 std::vector<OpSpec> update_ops();    // norm, sum, share_sums, fold, update
+std::vector<OpSpec> refine_ops();    // propose, collect, refine, hand_out
 std::vector<OpSpec> export_ops();    // export_state, snapshot
 std::vector<OpSpec> transfer_ops();  // fetch, evict
 

@@ -2,59 +2,12 @@
 
 #include "runtime/ops/shard.h"
 #include "runtime/ops/spec.h"
+#include "runtime/ops/update_part.h"
 
 namespace zrt::runtime {
 namespace {
 
 using optimizer::Extent;
-
-// What an optimizer works on in one op. The pointers stay valid as long as this object.
-class UpdatePart {
- public:
-  // Elements [begin, begin + count) of the unit; of each buffer, which holds the whole unit or this rank's shard.
-  UpdatePart(const OpCall& call, Extent extent) {
-    const Layout& layout = *call.rank.layout;
-    const optimizer::Unit& unit = call.unit(0);
-    part_.unit = &unit;
-    part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
-    part_.count = layout.extent(unit, extent);
-    // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
-    // shard where the state's home holds all.
-    auto enter_bytes = [&](const Access* access, uint64_t all, uint64_t skipped) -> std::byte* {
-      if (!access) return nullptr;
-      return call.address(*access) + (call.bytes(*access) >= all ? skipped : 0);
-    };
-    auto enter = [&](const Access* access, core::DType type) {
-      const auto size = core::dtype_size(type);
-      return enter_bytes(access, static_cast<uint64_t>(unit.elements) * size,
-                         static_cast<uint64_t>(part_.begin) * size);
-    };
-    std::byte* weight = enter(call.find(Role::weight), layout.compute);
-    std::byte* master = enter(call.find(Role::master), core::DType::f32);
-    const bool weight_only = layout.compute == core::DType::f32;  // which is the master then
-    part_.master = reinterpret_cast<float*>(weight_only ? weight : master);
-    part_.weight = weight_only ? nullptr : weight;
-    part_.weight_type = layout.compute;
-    part_.grad = enter(call.find(Role::grad), layout.grad);
-    part_.grad_type = layout.grad;
-    part_.work = call.at(Role::work);
-    const auto kinds = layout.optimizer->states(unit);
-    for (size_t k = 0; const Access* state = call.find(Role::state, k); ++k) {
-      const core::Form form = kinds[k].form;
-      std::byte* at = call.address(*state);
-      if (kinds[k].sharded) {
-        at = enter_bytes(state, core::form_bytes(form, unit.elements), core::form_bytes(form, part_.begin));
-      }
-      states_.push_back(reinterpret_cast<float*>(at));
-    }
-    part_.states = states_;
-  }
-  const optimizer::UnitPart& operator*() const { return part_; }
-
- private:
-  optimizer::UnitPart part_;
-  std::vector<float*> states_;
-};
 
 uint64_t share_bytes(const OpCall& call) {
   return call.rank.layout->optimizer->share_bytes(call.unit(0), call.op.round);
@@ -75,8 +28,7 @@ void run_norm(const OpCall& call) {
 
 // Each rank adds up its own shard, whatever it holds: sums are exact, so the split does not show.
 void run_sum(const OpCall& call) {
-  const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.layout->optimizer->sum(call.op.round, decision, *UpdatePart(call, Extent::shard), own_share(call));
+  call.rank.layout->optimizer->sum(call.op.round, decision_of(call), *UpdatePart(call, Extent::shard), own_share(call));
 }
 
 void run_share_sums(const OpCall& call) {
@@ -85,14 +37,13 @@ void run_share_sums(const OpCall& call) {
 }
 
 void run_fold(const OpCall& call) {
-  const auto& decision = call.as<Control>(Role::control)->decision;
   const UpdatePart part(call, call.rank.layout->zero.states);
-  call.rank.layout->optimizer->fold(call.op.round, decision, *part, call.at(Role::sums), call.rank.layout->shards());
+  call.rank.layout->optimizer->fold(call.op.round, decision_of(call), *part, call.at(Role::sums),
+                                    call.rank.layout->shards());
 }
 
 void run_update(const OpCall& call) {
-  const auto& decision = call.as<Control>(Role::control)->decision;
-  call.rank.layout->optimizer->update(decision, *UpdatePart(call, call.rank.layout->zero.states));
+  call.rank.layout->optimizer->update(decision_of(call), *UpdatePart(call, call.rank.layout->zero.states));
 }
 
 core::DType type_of(Role role, const Layout& layout) {
@@ -174,7 +125,8 @@ std::vector<OpSpec> update_ops() {
            .name = "update",
            .phases = {"step"},
            .operands = {decision,
-                        grad,
+                        {Role::grad, Count::optional, may_read},
+                        {Role::proposal, Count::optional, may_read},
                         {Role::weight, Count::each_unit, may_write | may_update},
                         {Role::master, Count::some_units, may_update},
                         {Role::state, Count::any, may_update},

@@ -52,9 +52,13 @@ Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers&
 // the optimizer cannot do that.
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
-// For each of the units the optimizer's rounds of sums, then its update.
+// The updates of units with all that the optimizer needs for them. Of what is refined, ranks own units one after the
+// other, from `first_owner` on.
 void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
-                 const std::vector<uint32_t>& units);
+                 const std::vector<uint32_t>& units, uint32_t first_owner);
+// For each of the units, none of which is refined, the optimizer's rounds of sums, then its update.
+void add_plain_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
+                       const std::vector<uint32_t>& units);
 
 Draft make_init(const Layout& layout, const StateBuffers& state, bool load);
 // Brings every unit's logical fp32 weights together, one unit at a time, and exports them.

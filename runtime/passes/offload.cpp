@@ -30,16 +30,16 @@ LaneKind lane_between(Tier from, Tier to) {
 
 Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state)
     : set_(set), layout_(layout), control_(state.control), decided_(state.decided()) {
-  const bool rounds = layout.optimizer->rounds() > 0;
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     const UnitHomes homes = layout.placement.homes(u);
-    if (homes.update == Tier::nvme || (rounds && homes.update == Tier::host)) {
+    const bool exchanges = layout.optimizer->exchanges(unit);
+    if (homes.update == Tier::nvme || (exchanges && homes.update == Tier::host)) {
       throw core::ConfigError(fmt::format("the update of unit '{}' is to run on the tier {}; {}", unit.name,
                                           core::tier_names[static_cast<size_t>(homes.update)],
-                                          rounds ? "this optimizer shares sums between ranks, which the device "
-                                                   "does: set memory.update to \"auto\" or \"device\""
-                                                 : "legal are device and host"));
+                                          exchanges ? "ranks share sums or whole matrices for it, which the device "
+                                                      "does: set memory.update to \"auto\" or \"device\""
+                                                    : "legal are device and host"));
     }
     auto at_home = [&](BufferId id, Tier tier, core::DType type) {
       if (id == no_buffer) return;

@@ -21,7 +21,7 @@ class UpdatePass {
         work_bytes == 0
             ? no_buffer
             : set_.add({"optimizer work of " + unit.name, Category::workspace, Life::transient, work_bytes});
-    for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
+    for (uint32_t round = 0; round < optimizer->rounds(unit); ++round) {
       const uint64_t bytes = optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.shards());
       const BufferId sums =
           set_.add({fmt::format("sums {} of {}", round, unit.name), Category::comm, Life::transient, bytes});
@@ -86,8 +86,8 @@ class UpdatePass {
 
 }  // namespace
 
-void add_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
-                 const std::vector<uint32_t>& units) {
+void add_plain_updates(DraftSegment& segment, ProgramSet& set, const Layout& layout, const StateBuffers& state,
+                       const std::vector<uint32_t>& units) {
   for (uint32_t u : units) UpdatePass(segment, set, layout, state, u).emit();
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/passes/update_timing.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 
@@ -14,7 +16,7 @@ class AfterNorm : public UpdateTiming {
   void decided(DraftSegment& segment) override {
     std::vector<uint32_t> all;
     for (uint32_t u = 0; u < layout_.units.units.size(); ++u) all.push_back(u);
-    add_updates(segment, set_, layout_, state_, all);
+    add_updates(segment, set_, layout_, state_, all, 0);
   }
 
  private:
@@ -27,7 +29,7 @@ class AsReady : public UpdateTiming {
  public:
   AsReady(ProgramSet& set, const Layout& layout, const StateBuffers& state)
       : set_(set), layout_(layout), state_(state) {
-    if (layout.optimizer->rounds() == 0) return;
+    if (!layout.optimizer->shares_sums()) return;
     throw core::ConfigError(
         "memory.update_when is \"as_ready\", but this optimizer needs the norm of the whole gradient before it updates "
         "anything. Set memory.update_when to \"after_norm\", or choose another optimizer.");
@@ -42,7 +44,10 @@ class AsReady : public UpdateTiming {
   }
   void measured(DraftSegment& segment, const std::vector<uint32_t>& units) override {
     const size_t before = segment.ops.size();
-    add_updates(segment, set_, layout_, state_, units);
+    add_updates(segment, set_, layout_, state_, units, refined_);
+    refined_ += static_cast<uint32_t>(std::count_if(units.begin(), units.end(), [&](uint32_t u) {
+      return layout_.optimizer->refines(layout_.units.units[u].group);
+    }));
     for (size_t i = before; i < segment.ops.size(); ++i) segment.ops[i].row = 1;
   }
 
@@ -50,6 +55,7 @@ class AsReady : public UpdateTiming {
   ProgramSet& set_;
   const Layout& layout_;
   const StateBuffers& state_;
+  uint32_t refined_ = 0;  // units so far; the ranks that refine them take turns
 };
 
 }  // namespace

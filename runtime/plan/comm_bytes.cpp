@@ -13,6 +13,10 @@ CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout
       if (!row.communicates()) continue;
       const Volume volume = row.volume(set, op, layout);
       const auto ranks = static_cast<uint64_t>(set.group(op).size);
+      if (volume.received) {
+        bytes[op.kind] += *volume.received * segment.repeat;
+        continue;
+      }
       bytes[op.kind] += static_cast<uint64_t>(volume.bytes * volume.rounds) / ranks * (ranks - 1) * segment.repeat;
     }
   }

@@ -8,7 +8,7 @@
 
 namespace zrt::runtime {
 
-// Bytes that one rank receives in one run of the program, by kind of op. The counters of a run find the same.
+// Bytes that a rank, the first one, receives in one run of the program, by kind of op. Its counters find the same.
 using CommBytes = std::map<OpKind, uint64_t>;
 CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout& layout);
 uint64_t total(const CommBytes& bytes);

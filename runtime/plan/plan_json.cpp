@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/ops/spec.h"
+#include "runtime/plan/group_summary.h"
 #include "runtime/plan/plan.h"
 #include "runtime/program/memory_json.h"
 
@@ -85,6 +86,7 @@ std::string to_json(const Plan& plan) {
   return Json{{"ranks", ranks},
               {"processes", Json::array()},
               {"parameters", plan.layout->model->parameters()},
+              {"parameter_groups", groups_json(*plan.layout)},
               {"comm_bytes", by_kind(slowest.comm)},
               {"cluster", plan.cluster ? Json(plan.cluster->name) : Json()},
               {"seconds_per_step", seconds(&Simulation::seconds)},

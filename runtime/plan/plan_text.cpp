@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "runtime/ops/spec.h"
+#include "runtime/plan/group_summary.h"
 #include "runtime/plan/placement_text.h"
 #include "runtime/plan/plan.h"
 
@@ -69,6 +70,7 @@ std::string plan_text(const Plan& plan) {
       layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
       core::dtype_name(layout.compute), layout.fp8 ? " with fp8 products" : "", layout.microbatches,
       layout.microbatches == 1 ? "" : "es", layout.micro_batch, layout.sequence);
+  text += groups_text(layout);
   for (const RankGroup& group : plan.groups) {
     text += group_text(group) + placement_text(layout, group.compiled.plan);
     if (group.step) text += time_text(plan, *group.step);

@@ -55,16 +55,20 @@ void use_kernel_table(const Config& config) {
 namespace {
 
 void check_groups(const Config& config, const Layout& layout) {
-  for (size_t g = 0; g < config.optimizer.groups.size(); ++g) {
-    const bool used = std::any_of(layout.units.units.begin(), layout.units.units.end(),
-                                  [&](const optimizer::Unit& unit) { return unit.group == g + 1; });
-    if (used) continue;
+  const std::vector<optimizer::ParamGroup>& groups = config.optimizer.groups;
+  std::vector<uint8_t> used(groups.size());
+  for (const auto& ref : layout.model->canonical_params()) {
+    const auto* group = optimizer::find_group(groups, layout.model->blocks[ref.block]->params()[ref.index]);
+    if (group) used[static_cast<size_t>(group - groups.data())] = 1;
+  }
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (used[g]) continue;
     std::vector<std::string> names;
     for (const models::Param& param : layout.model->blocks[1]->params()) names.push_back(param.name);
     throw core::ConfigError(
-        fmt::format("optimizer.groups[{}] takes no parameter: none that an earlier group leaves matches {}. A {} has "
+        fmt::format("parameter_groups[{}] takes no parameter: none that an earlier group leaves matches {}. A {} has "
                     "parameters such as {}.",
-                    g, fmt::join(config.optimizer.groups[g].match, ", "), layout.model->type, fmt::join(names, ", ")));
+                    g, fmt::join(groups[g].match, ", "), layout.model->type, fmt::join(names, ", ")));
   }
 }
 
@@ -92,8 +96,7 @@ Layout make_layout(const Config& config, const models::Model& model) {
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
   const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
-  layout.units = optimizer::make_units(model, cut, unit_elements, persistence,
-                                       [&](const models::Param& param) { return layout.optimizer->group_of(param); });
+  layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
   check_groups(config, layout);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);

@@ -1,6 +1,7 @@
 // The control block: everything a step decides, in the device tier, so that no op needs the host inside a step.
 #pragma once
 #include <cstdint>
+#include <string>
 
 #include "optimizer/exact_sum.h"
 #include "optimizer/loss_scale.h"
@@ -22,16 +23,20 @@ struct StepInputs {
 };
 
 // All that must survive a restart beside the units' states. `visit_fields` is its list of fields, for checkpoints:
-// visit(name, value&) with values of uint64_t, int64_t and double (which must keep every bit).
+// visit(name, value&) with values of uint64_t, int64_t and double (which must keep every bit). `members` of the
+// optimizer have fields.
 struct Persistent {
-  optimizer::Progress progress;
-  optimizer::LossScale loss_scale;  // of the next backward
+  optimizer::Progress progress[optimizer::most_members];  // by Optimizer::member_of
+  optimizer::LossScale loss_scale;                        // of the next backward
 };
 template <class P, class Visit>
-void visit_fields(P& persistent, Visit visit) {
-  visit("updates", persistent.progress.updates);
-  visit("beta1_power", persistent.progress.beta1_power);
-  visit("beta2_power", persistent.progress.beta2_power);
+void visit_fields(P& persistent, uint32_t members, Visit visit) {
+  for (uint32_t m = 0; m < members; ++m) {
+    const std::string number = m == 0 ? "" : std::string("_").append(std::to_string(m));
+    visit(std::string("updates").append(number), persistent.progress[m].updates);
+    visit(std::string("beta1_power").append(number), persistent.progress[m].beta1_power);
+    visit(std::string("beta2_power").append(number), persistent.progress[m].beta2_power);
+  }
   visit("loss_scale", persistent.loss_scale.scale);
   visit("loss_scale_hysteresis", persistent.loss_scale.hysteresis);
   visit("loss_scale_iteration", persistent.loss_scale.iteration);
@@ -41,8 +46,8 @@ void visit_fields(P& persistent, Visit visit) {
 // What the optimizer decides if the step is taken; made by the host in front of a step, because it depends on the
 // progress alone and takes functions that devices compute differently.
 struct NextStep {
-  optimizer::Progress progress;
-  optimizer::Decision decision;
+  optimizer::Progress progress[optimizer::most_members];
+  optimizer::Decision decision[optimizer::most_members];
 };
 
 // Why a run cannot go on; the executor throws it when a program has ended (throw_fault).
@@ -65,12 +70,12 @@ struct Control {
   optimizer::ExactSum norm;  // squares of this rank's gradient shards
 
   // Decided alike on all ranks.
-  uint32_t requests = 0;     // of any rank
-  double mean_loss = 0;      // nats per token of the global batch
-  uint64_t mean_tokens = 0;  // tokens it is the mean of
-  double loss_scale = 1;     // of this step
-  double grad_norm = 0;      // before clipping, without the loss scale
-  optimizer::Decision decision;
+  uint32_t requests = 0;                                  // of any rank
+  double mean_loss = 0;                                   // nats per token of the global batch
+  uint64_t mean_tokens = 0;                               // tokens it is the mean of
+  double loss_scale = 1;                                  // of this step
+  double grad_norm = 0;                                   // before clipping, without the loss scale
+  optimizer::Decision decision[optimizer::most_members];  // by Optimizer::member_of
   Fault fault = Fault::none;
 
   Persistent persistent;

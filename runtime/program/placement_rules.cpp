@@ -163,13 +163,14 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
 }
 
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
-  // Sums that ranks share are the device's.
-  const bool shares = layout.optimizer->rounds() > 0;
-  for (UnitHomes& homes : placement.units) {
+  for (size_t u = 0; u < placement.units.size(); ++u) {
+    UnitHomes& homes = placement.units[u];
+    // What ranks share for an update is the device's.
+    const bool exchanges = layout.optimizer->exchanges(layout.units.units[u]);
     const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
                                                              [](core::Tier t) { return t != core::Tier::device; });
     const bool weights = (layout.has_master() ? homes.master : homes.weight) != core::Tier::device;
-    const bool host = side == UpdateSide::automatic ? !shares && (states || weights) : side == UpdateSide::host;
+    const bool host = side == UpdateSide::automatic ? !exchanges && (states || weights) : side == UpdateSide::host;
     homes.update = host ? core::Tier::host : core::Tier::device;
   }
 }

@@ -26,11 +26,33 @@ uint64_t Buffer::stride() const {
 }
 
 std::string_view role_name(Role role) {
-  constexpr std::array<std::string_view, role_count> names{
-      "tokens",     "targets",   "input",  "output",      "gradient of output", "gradient of input", "saved",
-      "recomputed", "workspace", "cache",  "weight",      "local gradient",     "gradient",          "master weights",
-      "state",      "sums",      "work",   "whole state", "partial state",      "snapshot",          "staging",
-      "control",    "shares",    "copied", "copy"};
+  constexpr std::array<std::string_view, role_count> names{"tokens",
+                                                           "targets",
+                                                           "input",
+                                                           "output",
+                                                           "gradient of output",
+                                                           "gradient of input",
+                                                           "saved",
+                                                           "recomputed",
+                                                           "workspace",
+                                                           "cache",
+                                                           "weight",
+                                                           "local gradient",
+                                                           "gradient",
+                                                           "master weights",
+                                                           "state",
+                                                           "sums",
+                                                           "work",
+                                                           "whole state",
+                                                           "partial state",
+                                                           "snapshot",
+                                                           "staging",
+                                                           "control",
+                                                           "shares",
+                                                           "copied",
+                                                           "copy",
+                                                           "proposal",
+                                                           "refined"};
   return names[static_cast<size_t>(role)];
 }
 
@@ -88,7 +110,8 @@ std::string ProgramSet::xxh3() const {
     for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
     for (const Op& op : program.ops) {
       text(op.name);
-      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group)}) number(value);
+      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group), uint64_t(op.first_owner)})
+        number(value);
       for (OpId other : op.waits) number(other);
       for (uint32_t unit : op.units) number(unit);
       for (const Access& access : op.accesses) number(access.buffer), number(uint64_t(access.use));

@@ -74,10 +74,12 @@ enum class Role : uint8_t {
   staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
   control,
   shares,
-  copied,  // of a fetch or evict: from
-  copy,    // … and to
+  copied,    // of a fetch or evict: from
+  copy,      // … and to
+  proposal,  // of an optimizer that refines, a rank's part
+  refined,   // … and the whole, on one rank
 };
-inline constexpr size_t role_count = static_cast<size_t>(Role::copy) + 1;
+inline constexpr size_t role_count = static_cast<size_t>(Role::refined) + 1;
 std::string_view role_name(Role role);
 
 // A microbatch's slot of a buffer is its number modulo the buffer's slots.
@@ -116,8 +118,12 @@ enum class OpKind : uint8_t {
   fetch,         // a copy towards where an op needs it, from the tier behind
   evict,         // … back to where it is at home
   decide_ahead,  // what updates follow that do not wait for the norm
+  propose,       // of an optimizer that refines: a rank's part of what it would add
+  collect,       // brings proposals together, each unit's on one rank
+  refine,        // … which works on the whole of it
+  hand_out,      // … and gives all ranks their parts again
 };
-inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::decide_ahead) + 1;
+inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::hand_out) + 1;
 inline bool transfers(OpKind kind) {
   return kind == OpKind::fetch || kind == OpKind::evict;
 }
@@ -156,6 +162,8 @@ struct Op {
   uint32_t block = 0;
   Index microbatch;    // within the step
   uint32_t round = 0;  // of an optimizer's sums
+  // Of what is refined: which of the ranks that share states has the first unit; the next one has the second.
+  uint32_t first_owner = 0;
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,
   // as soon as they can, else 0. Neither row waits for what is moved for the other.
   uint8_t row = 0;

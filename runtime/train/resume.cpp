@@ -123,9 +123,9 @@ std::string optimizer_type(const Config& config) {
 }
 
 // Doubles are kept as their bits: a decimal detour would have to be proved exact in every reader.
-Json control_json(const Persistent& persistent) {
+Json control_json(const Persistent& persistent, uint32_t members) {
   Json json = Json::object();
-  visit_fields(persistent, [&](const char* name, const auto& value) {
+  visit_fields(persistent, members, [&](const std::string& name, const auto& value) {
     if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
       json[name] = {{"value", value}, {"bits", fmt::format("{:016x}", std::bit_cast<uint64_t>(value))}};
     } else {
@@ -135,9 +135,9 @@ Json control_json(const Persistent& persistent) {
   return json;
 }
 
-Persistent parse_control(const Json& json, const std::string& name) {
+Persistent parse_control(const Json& json, uint32_t members, const std::string& name) {
   Persistent persistent;
-  visit_fields(persistent, [&](const char* field, auto& value) {
+  visit_fields(persistent, members, [&](const std::string& field, auto& value) {
     using Value = std::decay_t<decltype(value)>;
     try {
       if constexpr (std::is_same_v<Value, double>) {

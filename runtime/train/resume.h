@@ -26,8 +26,9 @@ void require_tensors(const checkpoint::Reader& reader, const Layout& layout, boo
 checkpoint::Json model_json(const Config& config);
 std::string optimizer_type(const Config& config);
 
-checkpoint::Json control_json(const Persistent& persistent);
-Persistent parse_control(const checkpoint::Json& json, const std::string& name);  // throws DataError
+// `members`: of the run's optimizer.
+checkpoint::Json control_json(const Persistent& persistent, uint32_t members);
+Persistent parse_control(const checkpoint::Json& json, uint32_t members, const std::string& name);  // throws DataError
 
 // The run and the checkpoint that PATH means: a run's folder (its newest valid checkpoint) or a checkpoint in one.
 struct RunPaths {

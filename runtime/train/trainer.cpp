@@ -169,7 +169,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   session_->run(phases.front(), {});
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
-    const Persistent persistent = parse_control(resumed->manifest().control, resumed->folder().string());
+    const Persistent persistent =
+        parse_control(resumed->manifest().control, layout_.optimizer->members(), resumed->folder().string());
     for (int local = 0; local < session_->local_count(); ++local) {
       session_->executor(local).control().persistent = persistent;
     }
@@ -221,7 +222,7 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
 
 void Training::step() {
   // A skipped step does not move the schedule.
-  const uint64_t updates = session_->executor(0).control().persistent.progress.updates;
+  const uint64_t updates = session_->executor(0).control().persistent.progress[0].updates;
   StepInputs inputs{static_cast<uint64_t>(config_.run.seed), static_cast<uint32_t>(step_), 0,
                     config_.schedule.rates(static_cast<int64_t>(updates))};
   if (hooks_.requests) inputs.requests = hooks_.requests();
@@ -276,7 +277,7 @@ void Training::save() {
   manifest.planned_samples = planned_samples_;
   manifest.optimizer = optimizer_type(config_);
   manifest.model = model_json(config_);
-  manifest.control = control_json(session_->executor(0).control().persistent);
+  manifest.control = control_json(session_->executor(0).control().persistent, layout_.optimizer->members());
   manifest.made_by = {{"ranks", layout_.dp},
                       {"stage", layout_.zero.stage},
                       {"type", core::dtype_name(layout_.compute)},

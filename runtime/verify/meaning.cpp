@@ -23,6 +23,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
   ActivationRule activations(walk);
   WeightRule weights(walk);
   GradRule grads(walk);
+  RefineRule refinements(walk);
   CopyRule copies(walk, families);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
     walk.now = {id, turn};
@@ -31,8 +32,10 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     activations.read();
     weights.read();
     grads.read();
+    refinements.read();
     grads.write();
     weights.write();
+    refinements.write();
     copies.write();
     if (transfers(op.kind)) return move_content(walk);
     for (const Access& access : op.accesses) {

@@ -27,8 +27,9 @@ Route route(Walk& walk, size_t i) {
 
 void GradRule::read() {
   const Op& op = walk_.op();
-  const bool whole = op.kind == OpKind::update && walk_.layout.zero.states == optimizer::Extent::full;
-  if (op.kind != OpKind::norm && op.kind != OpKind::sum && op.kind != OpKind::update) return;
+  const bool updates = op.kind == OpKind::update || op.kind == OpKind::propose;
+  const bool whole = updates && walk_.layout.zero.states == optimizer::Extent::full;
+  if (op.kind != OpKind::norm && op.kind != OpKind::sum && !updates) return;
   for (const Access& access : op.accesses) {
     if (access.role == Role::grad) require_sum(access, op.units[0], whole);
   }
@@ -41,7 +42,7 @@ void GradRule::write() {
     if (op.kind == OpKind::reduce_grad) reduce(i);
     if (op.kind == OpKind::gather_grad) gather(i);
   }
-  if (op.kind != OpKind::update) return;
+  if (op.kind != OpKind::update && op.kind != OpKind::propose) return;
   for (const Access& access : op.accesses) {
     if (access.role == Role::grad) walk_.at(access).used = true;
   }

@@ -62,6 +62,20 @@ class GradRule {
   Walk& walk_;
 };
 
+// What an optimizer refines is the whole of one unit, of parts that were proposed for it, and an update reads what was
+// made of its own unit's.
+class RefineRule {
+ public:
+  explicit RefineRule(Walk& walk) : walk_(walk) {}
+  void read();
+  void write();
+
+ private:
+  void require(const Access& access, OpKind by, const std::vector<uint32_t>& units) const;
+
+  Walk& walk_;
+};
+
 // Of a state that lies in several tiers an op reads the copy that was changed last, or one made of it, and that comes
 // home before the program ends. Transfers go from a tier to the next, on the lane of their direction.
 class CopyRule {

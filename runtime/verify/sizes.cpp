@@ -69,12 +69,20 @@ class SizeChecker {
 
   // Copies for an update may be of the shard alone that it works on.
   bool works_on_shard(const Op& op) const {
-    return op.kind == OpKind::sum || (op.kind == OpKind::update && layout_.zero.states == optimizer::Extent::shard);
+    const bool updates = op.kind == OpKind::update || op.kind == OpKind::propose;
+    return op.kind == OpKind::sum || (updates && layout_.zero.states == optimizer::Extent::shard);
   }
 
   core::DType type_of(const Op& op) const {
     const auto type = spec(op.kind).type;
     return type ? type(layout_) : layout_.compute;
+  }
+
+  // One rank works on one of the units.
+  uint64_t refine_bytes(const Op& op) const {
+    uint64_t most = 0;
+    for (uint32_t u : op.units) most = std::max(most, optimizer_->refine_bytes(layout_.units.units[u]));
+    return most;
   }
 
   std::optional<uint64_t> bytes(const Op& op, const Access& access, uint32_t nth) {
@@ -98,7 +106,7 @@ class SizeChecker {
       case Role::recomputed:
         return block_bytes(op).recomputed;
       case Role::workspace:
-        return block_bytes(op).workspace;
+        return op.kind == OpKind::refine ? refine_bytes(op) : block_bytes(op).workspace;
       case Role::cache:
         return block_bytes(op).cache;
       case Role::weight:
@@ -118,6 +126,14 @@ class SizeChecker {
         return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());
       case Role::work:
         return optimizer_->work_bytes(layout_.units.units[u]);
+      case Role::proposal:
+        return unit_bytes(u, layout_.zero.states, core::DType::f32);
+      case Role::refined: {
+        uint64_t most = 0;
+        for (uint32_t each : op.units)
+          most = std::max(most, unit_bytes(each, optimizer::Extent::full, core::DType::f32));
+        return most;
+      }
       case Role::full_state:
         if (op.kind == OpKind::snapshot) return std::nullopt;
         return unit_bytes(u, optimizer::Extent::full, type_of(op));

@@ -18,7 +18,6 @@ class StepChecker {
   StepChecker(const Program& program, const Layout& layout)
       : program_(program),
         layout_(layout),
-        exchanges_(3 * layout.optimizer->rounds()),
         units_(layout.units.units.size()),
         runs_(layout.model->blocks.size() * layout.microbatches),
         batches_(layout.microbatches) {}
@@ -42,7 +41,7 @@ class StepChecker {
  private:
   struct UnitState {
     uint8_t norms = 0, updates = 0;
-    uint32_t exchanges = 0;  // sums, shares and folds so far
+    uint32_t exchanges = 0;  // sums, shares and folds so far, or what a unit that is refined has had
   };
   struct Runs {
     uint8_t forward = 0, recompute = 0, backward = 0;
@@ -93,15 +92,18 @@ class StepChecker {
         require(decisions_ > 0, OpKind::decide);
         for (uint32_t u : op.units) exchange(op, u);
         return;
+      case OpKind::propose:
+      case OpKind::collect:
+      case OpKind::refine:
+      case OpKind::hand_out:
+        require_decided();
+        for (uint32_t u : op.units) exchange(op, u);
+        return;
       case OpKind::update:
-        if (layout_.early_updates) {
-          require(ahead_ > 0, OpKind::decide_ahead);
-        } else {
-          require(decisions_ > 0, OpKind::decide);
-        }
+        require_decided();
         for (uint32_t u : op.units) {
           require(units_[u].norms > 0, OpKind::norm, "before", u);
-          require(units_[u].exchanges == exchanges_, OpKind::fold, "before", u);
+          require(units_[u].exchanges == exchanges(u), refines(u) ? OpKind::hand_out : OpKind::fold, "before", u);
           once(units_[u].updates, "updates its unit");
         }
         return;
@@ -110,17 +112,32 @@ class StepChecker {
     }
   }
 
-  // Sum, share and fold of one round after the other.
+  void require_decided() const {
+    if (layout_.early_updates) return require(ahead_ > 0, OpKind::decide_ahead);
+    require(decisions_ > 0, OpKind::decide);
+  }
+
+  bool refines(uint32_t u) const { return layout_.optimizer->refines(layout_.units.units[u].group); }
+  // Of a unit in a step.
+  uint32_t exchanges(uint32_t u) const {
+    return refines(u) ? 4 : 3 * layout_.optimizer->rounds(layout_.units.units[u]);
+  }
+
+  // Sum, share and fold of one round after the other; or what comes before the update of a unit that is refined.
   void exchange(const Op& op, uint32_t u) {
-    constexpr std::array<OpKind, 3> order{OpKind::sum, OpKind::share_sums, OpKind::fold};
+    constexpr std::array<OpKind, 3> sums{OpKind::sum, OpKind::share_sums, OpKind::fold};
+    constexpr std::array<OpKind, 4> refinement{OpKind::propose, OpKind::collect, OpKind::refine, OpKind::hand_out};
     uint32_t& done = units_[u].exchanges;
-    if (done < exchanges_ && op.kind == order[done % 3] && op.round == done / 3) {
+    const bool next = done < exchanges(u) &&
+                      (refines(u) ? op.kind == refinement[done] : op.kind == sums[done % 3] && op.round == done / 3);
+    if (next) {
       ++done;
       return;
     }
-    throw ProgramError(fmt::format(
-        "op {} is out of order behind {}: '{}' has had {} of the {} sums, shares and folds of a step",
-        name(program_, now_), name(program_, before(program_, now_)), layout_.units.units[u].name, done, exchanges_));
+    throw ProgramError(fmt::format("op {} is out of order behind {}: '{}' has had {} of the {} {} of a step",
+                                   name(program_, now_), name(program_, before(program_, now_)),
+                                   layout_.units.units[u].name, done, exchanges(u),
+                                   refines(u) ? "ops that refine it" : "sums, shares and folds"));
   }
 
   void once(uint8_t& count, const char* what) {
@@ -183,7 +200,6 @@ class StepChecker {
 
   const Program& program_;
   const Layout& layout_;
-  const uint32_t exchanges_;  // of a unit in a step
   Place now_;
   std::vector<UnitState> units_;
   std::vector<Runs> runs_;        // [block][microbatch]

@@ -137,7 +137,7 @@ struct Subject {
     decision.skip = skip;
     const Lents there(arrays);
     const Decision& decided = *there.decision.data();
-    for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
+    for (uint32_t round = 0; round < optimizer->rounds(unit); ++round) {
       const uint64_t bytes = optimizer->share_bytes(unit, round);
       arrays.shares.assign(bytes * ranks, std::byte{0xFB});
       const Lent shares(arrays.shares);

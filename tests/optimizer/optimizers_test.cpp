@@ -63,7 +63,7 @@ struct Run {
     optimizer->decide(rates, progress, decision);
     std::vector<test::Visible<std::byte>> work(static_cast<size_t>(ranks));
     for (auto& of_rank : work) of_rank.resize(optimizer->work_bytes(unit));
-    for (uint32_t round = 0; round < optimizer->rounds(); ++round) {
+    for (uint32_t round = 0; round < optimizer->rounds(unit); ++round) {
       const size_t bytes = optimizer->share_bytes(unit, round);
       test::Visible<std::byte> shares(bytes * static_cast<size_t>(ranks), std::byte{0xFB});
       each_rank(grad, work, true, [&](size_t r, const UnitPart& part) {

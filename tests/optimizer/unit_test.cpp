@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "optimizer/groups.h"
 #include "optimizer/zero.h"
 #include "tests/runtime/toy_model.h"
 
@@ -145,9 +146,10 @@ TEST_CASE("tied and shared parameters are units of their own with all their user
 }
 
 TEST_CASE("a unit holds parameters of one group, in canonical order") {
-  const auto biases = [](const models::Param& param) { return param.name.ends_with(".bias") ? 1u : 0u; };
+  const optimizer::OptimizerPtr biases =
+      optimizer::make_grouped(make_optimizer(optimizer::AdamParams{}), {{{"*.bias"}, {}, 2}});
   const models::Model model = make_toy(2, 12, 17, 5, false, false);
-  const UnitTable table = make_units(model, {.dp = 2}, int64_t{1} << 40, {}, biases);
+  const UnitTable table = make_units(model, {.dp = 2}, int64_t{1} << 40, {}, biases.get());
   std::vector<std::pair<std::string, uint32_t>> units;
   for (const Unit& unit : table.units) units.emplace_back(unit.name, unit.group);
   using Units = std::vector<std::pair<std::string, uint32_t>>;

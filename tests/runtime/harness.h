@@ -72,8 +72,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.dp = s.ranks;
   layout.groups = s.groups;
   const optimizer::Cut cut{s.ranks, layout.shards(), s.optimizer->alignment()};
-  layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX},
-                                       [&](const models::Param& param) { return s.optimizer->group_of(param); });
+  layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());
   layout.compute = s.compute;
   layout.fp8 = s.fp8;
   layout.master = s.master;

@@ -56,7 +56,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   m.loss = control.mean_loss;
   m.grad_norm = control.grad_norm;
   // Adafactor may choose its own.
-  m.lr = control.decision.skip ? control.inputs.rates.lr : control.decision.lr;
+  m.lr = control.decision[0].skip ? control.inputs.rates.lr : control.decision[0].lr;
   m.loss_scale = control.loss_scale;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;

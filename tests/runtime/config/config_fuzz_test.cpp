@@ -18,8 +18,9 @@ const char* const seed_text = R"({ # seed
   "zero_optimization": {"stage": 3, "prefetch_bucket_size": "5_000", "overlap_comm": null, "offload_param": null,
                         "offload_optimizer": {"device": "none"}},
   "bfloat16": {"enabled": "yes"}, 'communication_data_type': "fp32", // types
-  "optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.95]},
-                "groups": [{"match": ["*.bias", "h.*"], "weight_decay": 0.5, "lr_scale": 2}]},
+  "optimizer": {"type": "Adam", "params": {"lr": 1e-3, "betas": [0.9, 0.95]}},
+  "parameter_groups": [{"match": ["*.bias", "h.*"], "weight_decay": 0.5, "lr_scale": 2},
+                       {"match": "wte*", "optimizer": {"type": "Lion", "params": {"lr": 1e-4}}}],
   "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": "auto", "warmup_num_steps": 10,}}
   "model": {"preset": "gpt2-tiny", "sequence": 16, "dropout": 0.1}, "aio": {"thread_count": 2},
   "data": {"train": [[1, "caf\u00e9", "fr"], [2, "\ud83d\ude00"]]}, /* ours */

@@ -214,12 +214,12 @@ TEST_CASE("computation and communication of a step can be run alone, each whole 
       const comm::Counters all = session.communicator(1).counters();
       return std::accumulate(std::begin(all.bytes), std::end(all.bytes), uint64_t{0});
     };
-    const uint64_t before = bytes(), updates = session.executor(1).control().persistent.progress.updates;
+    const uint64_t before = bytes(), updates = session.executor(1).control().persistent.progress[0].updates;
     session.on_all_ranks([&](size_t r) {
       session.executor(static_cast<int>(r)).control().inputs = {7, 5, 0, {1e-2}};
       session.executor(static_cast<int>(r)).run(step, only);
     });
-    return Done{bytes() - before, session.executor(1).control().persistent.progress.updates - updates};
+    return Done{bytes() - before, session.executor(1).control().persistent.progress[0].updates - updates};
   };
   const Done whole = run(runtime::Only::everything);
   CHECK(whole.bytes > 0);

@@ -20,9 +20,9 @@ Control summed(double loss, uint64_t tokens, double squares, uint32_t requests) 
   control.norm.add(squares);
   control.inputs.requests = requests;
   control.persistent.loss_scale = {8, 2, 0, -1};
-  control.next.progress = {5, 0.5, 0.25};
-  control.next.decision.updates = 5;
-  control.next.decision.lr = 0.125;
+  control.next.progress[0] = {5, 0.5, 0.25};
+  control.next.decision[0].updates = 5;
+  control.next.decision[0].lr = 0.125;
   return control;
 }
 
@@ -71,22 +71,22 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
       CHECK(c.loss_scale == 8);
       const double norm = std::sqrt(2 * squares) / 8;
       const bool skip = std::isnan(squares);
-      CHECK(c.decision.skip == (skip ? 1 : 0));
-      CHECK(c.persistent.progress.updates == (skip ? 0u : 5u));
+      CHECK(c.decision[0].skip == (skip ? 1 : 0));
+      CHECK(c.persistent.progress[0].updates == (skip ? 0u : 5u));
       CHECK(c.persistent.loss_scale.scale == (skip ? 4 : 8));
       if (!skip) {
         CHECK(c.grad_norm == Approx(squares == 1e-70 ? 0 : norm));
-        CHECK(c.decision.lr == 0.125);
+        CHECK(c.decision[0].lr == 0.125);
         const double over = clip > 0 ? std::max(1.0, (c.grad_norm + 1e-6) / clip) : 1;
-        CHECK(static_cast<double>(c.decision.grad_scale) == Approx(1 / (8 * over)));
-        CHECK(std::sqrt(c.decision.grad_squares) == Approx(c.grad_norm / over));
+        CHECK(static_cast<double>(c.decision[0].grad_scale) == Approx(1 / (8 * over)));
+        CHECK(std::sqrt(c.decision[0].grad_squares) == Approx(c.grad_norm / over));
       }
       // The host's bits, but for those of a NaN.
       CHECK(std::isnan(host.grad_norm) == std::isnan(c.grad_norm));
       if (!skip) CHECK(host.grad_norm == c.grad_norm);
       CHECK(host.mean_loss == c.mean_loss);
-      CHECK(host.decision.grad_scale == c.decision.grad_scale);
-      CHECK(host.decision.grad_squares == c.decision.grad_squares);
+      CHECK(host.decision[0].grad_scale == c.decision[0].grad_scale);
+      CHECK(host.decision[0].grad_squares == c.decision[0].grad_squares);
     }
   }
 }
@@ -101,7 +101,7 @@ TEST_CASE("a loss scale that cannot fall is a fault, which the host throws") {
   make_share(control.data(), shares.data());
   decide(shares.data(), rules, control.data());
   test::settle();
-  CHECK(control[0].decision.skip == 1);
+  CHECK(control[0].decision[0].skip == 1);
   CHECK(control[0].persistent.loss_scale.iteration == 0);
   Rank rank;
   rank.loss_scale = rules.loss_scale;

@@ -11,8 +11,8 @@ using namespace zrt::runtime;
 namespace {
 
 Config with_groups(const std::string& groups, const std::string& type = "AdamW") {
-  return parsed(R"("optimizer": {"type": ")" + type + R"(", "params": {"weight_decay": 0.1}, "groups": )" + groups +
-                "},");
+  return parsed(R"("optimizer": {"type": ")" + type + R"(", "params": {"weight_decay": 0.1}}, "parameter_groups": )" +
+                groups + ",");
 }
 
 std::string refusal(const std::string& groups) {
@@ -47,15 +47,15 @@ TEST_CASE("groups that say nothing, cannot be meant, or take no parameter are re
         R"([{"match": "", "weight_decay": 0}])", R"([{"match": "*"}])", R"([{"match": "*", "weight_decay": -1}])",
         R"([{"match": "*", "lr_scale": "1"}])", R"([{"match": "*", "lr": 1}])"}) {
     INFO(bad);
-    CHECK(has(refusal(bad), "optimizer.groups"));
+    CHECK(has(refusal(bad), "parameter_groups"));
     CHECK(has(refusal(bad), "legal"));
   }
   CHECK(has(refusal(R"([{"match": "*", "lr": 1}])"), "'lr' is unknown"));
   const std::string none = refusal(R"([{"match": "*", "lr_scale": 2}, {"match": "*.bias", "weight_decay": 0}])");
-  CHECK(has(none, "optimizer.groups[1] takes no parameter"));
+  CHECK(has(none, "parameter_groups[1] takes no parameter"));
   CHECK(has(none, "*.bias"));
   CHECK(has(none, "h.0.ln_1.weight"));
-  CHECK(has(refusal("{}"), "optimizer.groups"));
+  CHECK(has(refusal("{}"), "parameter_groups"));
   CHECK(with_groups("[]").optimizer.groups.empty());
   CHECK(with_groups("null").optimizer.groups.empty());
 }

@@ -30,7 +30,7 @@ Setting setting(unsigned number, int ranks, int stage) {
 void place(Setting& s, const NamedPlacing& placing) {
   s.placement = [place = placing.place](const runtime::Layout& layout) {
     runtime::Placement placement = place(layout);
-    if (layout.optimizer->rounds() == 0) return placement;
+    if (!layout.optimizer->shares_sums()) return placement;
     for (runtime::UnitHomes& homes : placement.units) homes.update = core::Tier::device;
     return placement;
   };

@@ -39,7 +39,8 @@ class SavingRun {
     session_->run(phases.front(), {});
     if (from) {
       step_ = static_cast<uint32_t>(from->manifest().step);
-      const runtime::Persistent persistent = runtime::parse_control(from->manifest().control, "test");
+      const runtime::Persistent persistent =
+          runtime::parse_control(from->manifest().control, layout_.optimizer->members(), "test");
       for (int r = 0; r < s.ranks; ++r) session_->executor(r).control().persistent = persistent;
     }
     checkpointer_ =
@@ -54,7 +55,7 @@ class SavingRun {
     manifest.step = step_;
     manifest.optimizer = "AdamW";
     manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
-    manifest.control = runtime::control_json(session_->executor(0).control().persistent);
+    manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout_.optimizer->members());
     checkpointer_->save(manifest);
   }
   runtime::SaveOutcome saved() {

@@ -1,0 +1,64 @@
+#include "runtime/plan/group_summary.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <vector>
+
+#include "optimizer/optimizer.h"
+
+namespace zrt::runtime {
+namespace {
+
+struct GroupSummary {
+  std::vector<std::string> names;
+  int64_t elements = 0;
+};
+
+std::map<uint32_t, GroupSummary> summarise(const Layout& layout) {
+  std::map<uint32_t, GroupSummary> groups;
+  for (const optimizer::Unit& unit : layout.units.units) {
+    for (const optimizer::UnitParam& place : unit.params) {
+      groups[unit.group].names.push_back(place.param->name);
+      groups[unit.group].elements += place.param->elements();
+    }
+  }
+  return groups;
+}
+
+// The first three, and that there are more.
+std::string some_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 3; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return text + (names.size() > 3 ? ", …" : "");
+}
+
+}  // namespace
+
+std::string groups_text(const Layout& layout) {
+  const auto groups = summarise(layout);
+  if (groups.size() < 2) return "";
+  std::string text;
+  for (const auto& [number, group] : groups) {
+    const optimizer::GroupFacts facts = layout.optimizer->facts(number);
+    text += fmt::format("  {}, weight decay {:g}, rate × {:g}: {} tensor{}, {} elements: {}\n", facts.optimizer,
+                        facts.weight_decay, facts.lr_scale, group.names.size(), group.names.size() == 1 ? "" : "s",
+                        group.elements, some_of(group.names));
+  }
+  return text;
+}
+
+nlohmann::ordered_json groups_json(const Layout& layout) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& [number, group] : summarise(layout)) {
+    const optimizer::GroupFacts facts = layout.optimizer->facts(number);
+    json.push_back({{"optimizer", facts.optimizer},
+                    {"weight_decay", facts.weight_decay},
+                    {"lr_scale", facts.lr_scale},
+                    {"elements", group.elements},
+                    {"parameters", group.names}});
+  }
+  return json;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,16 @@
+// Which parameters have which optimizer, decay and rate (parameter_groups), as `zrt plan` prints it.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "runtime/program/layout.h"
+
+namespace zrt::runtime {
+
+// A line for each group: "AdamW, weight decay 0, rate × 1: 50 tensors, 61440 elements: h.0.ln_1.weight, …". Empty where
+// all parameters are alike.
+std::string groups_text(const Layout& layout);
+// [{"optimizer", "weight_decay", "lr_scale", "elements", "parameters": names}], always.
+nlohmann::ordered_json groups_json(const Layout& layout);
+
+}  // namespace zrt::runtime
