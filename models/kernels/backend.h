@@ -1,10 +1,11 @@
-// The functions of kernels.h, rounding.h and attention.h exist once per back end, in a namespace of the same shape; the
-// free functions call those of core::place().
+// The functions of kernels.h, matrix.h, rounding.h and attention.h exist once per back end, in a namespace of the same
+// shape; the free functions call those of core::place().
 #pragma once
 #include "core/device.h"
 #include "models/kernels/attention.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/kernels.h"
+#include "models/kernels/matrix.h"
 #include "models/kernels/rounding.h"
 
 namespace zrt::models {
@@ -17,7 +18,8 @@ namespace zrt::models {
   X(embed) X(embed_backward) X(embed_backward_workspace)                                                  \
   X(cross_entropy) X(sum_losses) X(split_add) X(cast) X(round_stochastic)                                 \
   X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \
-  X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)
+  X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)              \
+  X(inverse_root_of_trace) X(scale_by) X(scale_and_shift)
 // clang-format on
 
 #define ZRT_DECLARE(name) decltype(models::name) name;

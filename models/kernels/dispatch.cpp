@@ -101,6 +101,18 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
   here().cross_entropy(type, logits, targets, rows, V, stride, gradient_scale, losses);
 }
 
+void inverse_root_of_trace(const float* x, int64_t n, float least, float* scale) {
+  here().inverse_root_of_trace(x, n, least, scale);
+}
+
+void scale_by(const float* x, const float* scale, int power, float* y, int64_t n) {
+  here().scale_by(x, scale, power, y, n);
+}
+
+void scale_and_shift(const float* x, float scale, float shift, float* y, int64_t n) {
+  here().scale_and_shift(x, scale, shift, y, n);
+}
+
 void split_add(const float* x, core::bf16* hi, uint16_t* lo, SumPart part, bool accumulate, int64_t n) {
   here().split_add(x, hi, lo, part, accumulate, n);
 }
