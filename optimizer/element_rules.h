@@ -6,7 +6,9 @@
 #pragma once
 #include "optimizer/adam_rule.h"
 #include "optimizer/lion_rule.h"
+#include "optimizer/muon_rule.h"
 #include "optimizer/sgd_rule.h"
 
 // X(step, name, Name): a back end's function, the tables of kernels NAME_kernels, NameParams and NameRule.
-#define ZRT_ELEMENT_RULES(X) X(adam_step, adam, Adam) X(sgd_step, sgd, Sgd) X(lion_step, lion, Lion)
+#define ZRT_ELEMENT_RULES(X) \
+  X(adam_step, adam, Adam) X(sgd_step, sgd, Sgd) X(lion_step, lion, Lion) X(muon_step, muon, Muon)

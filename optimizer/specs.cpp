@@ -7,9 +7,11 @@ const OptimizerSpec& adam_spec();
 const OptimizerSpec& sgd_spec();
 const OptimizerSpec& lion_spec();
 const OptimizerSpec& adafactor_spec();
+const OptimizerSpec& muon_spec();
 
 const std::vector<const OptimizerSpec*>& optimizer_specs() {
-  static const std::vector<const OptimizerSpec*> all{&adam_spec(), &sgd_spec(), &lion_spec(), &adafactor_spec()};
+  static const std::vector<const OptimizerSpec*> all{&adam_spec(), &sgd_spec(), &lion_spec(), &adafactor_spec(),
+                                                     &muon_spec()};
   return all;
 }
 

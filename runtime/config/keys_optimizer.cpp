@@ -50,17 +50,6 @@ constexpr Key optimizer_params_adagrad_cpu_keys[] = {
     {"weight_decay", t_real, "0.0", Handling::refused, "Adagrad is not supported"},
 };
 
-constexpr Key optimizer_params_muon_keys[] = {
-    {"lr", t_real, "null", Handling::refused, "Muon is not supported"},
-    {"momentum", t_real, "0.95", Handling::refused, "Muon is not supported"},
-    {"weight_decay", t_real, "0.0", Handling::refused, "Muon is not supported"},
-    {"muon_lr", t_real, "null", Handling::refused, "Muon is not supported"},
-    {"adam_lr", t_real, "null", Handling::refused, "Muon is not supported"},
-    {"ns_method", t_text, R"("gram")", Handling::refused, "Muon is not supported"},
-    {"betas", t_list, "[0.9, 0.95]", Handling::refused, "Muon is not supported"},
-    {"eps", t_real, "1e-10", Handling::refused, "Muon is not supported"},
-};
-
 constexpr Key scheduler_keys[] = {
     {"type", t_text | t_null, "null", Handling::implemented},
     {"params", t_object | t_null, "null", Handling::implemented},
@@ -126,7 +115,6 @@ constexpr Section refused_table[] = {
     {"optimizer.params", "zerooneadam", Parser::legacy, nullptr, optimizer_params_zerooneadam_keys},
     {"optimizer.params", "onebitlamb", Parser::legacy, nullptr, optimizer_params_onebitlamb_keys},
     {"optimizer.params", "adagrad, CPU", Parser::legacy, nullptr, optimizer_params_adagrad_cpu_keys},
-    {"optimizer.params", "muon", Parser::legacy, nullptr, optimizer_params_muon_keys},
 };
 
 constexpr Section scheduler_table[] = {
