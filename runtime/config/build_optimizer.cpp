@@ -35,7 +35,7 @@ std::vector<optimizer::ParamGroup> read_groups(const Value& groups) {
     for (const auto& [key, value] : entry.items()) {
       if (key == "match" || key.starts_with('_')) continue;
       if (key != "weight_decay" && key != "lr_scale") refuse_entry(groups, entry, "whose key '" + key + "' is unknown");
-      const bool good = value.is_number() && value >= 0 && value <= largest_rate;
+      const bool good = value.is_number() && value >= 0 && value <= optimizer::largest_rate;
       if (!good) refuse_entry(groups, entry, "whose '" + key + "' is no number from 0 to 1e6");
       if (key == "weight_decay") group.weight_decay = value.get<double>();
       if (key == "lr_scale") group.lr_scale = value.get<double>();
@@ -70,7 +70,7 @@ OptimizerConfig build_optimizer(Values& values) {
     optimizer.groups = read_groups(values.at("optimizer.groups"));
     optimizer.algorithm = optimizer::make_grouped(optimizer.algorithm, optimizer.groups);
   });
-  values.check([&] { optimizer.lr = values.is_null(lr) ? 0 : values.real(lr, 0, largest_rate); });
+  values.check([&] { optimizer.lr = values.is_null(lr) ? 0 : values.real(lr); });
   return optimizer;
 }
 
