@@ -14,15 +14,23 @@ using namespace core::keys;
 
 // Those of Hugging Face's Adafactor.
 constexpr Key adafactor_keys[] = {
-    {"lr", t_real | t_null, "null", Handling::implemented},
-    {"eps", t_list, "[1e-30, 0.001]", Handling::implemented},
-    {"clip_threshold", t_real, "1.0", Handling::implemented},
-    {"decay_rate", t_real, "-0.8", Handling::implemented},
-    {"beta1", t_real | t_null, "null", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"scale_parameter", t_bool, "true", Handling::implemented},
-    {"relative_step", t_bool, "true", Handling::implemented},
-    {"warmup_init", t_bool, "false", Handling::implemented},
+    key("lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+        "The learning rate; null: relative_step makes one."),
+    key("eps", t_list, "[1e-30, 0.001]", between(1e-38, 1), Effect::results,
+        "What is added to squared gradients, and the smallest size of a parameter for its rate."),
+    key("clip_threshold", t_real, "1.0", at_least(1e-6), Effect::results,
+        "The largest root mean square of a parameter's update."),
+    key("decay_rate", t_real, "-0.8", between(-10, 0), Effect::results,
+        "The mean of squares forgets step t to the power of this: nearer to 0 is faster."),
+    key("beta1", t_real | t_null, "null", half_open(0, 1), Effect::results,
+        "How much of its old value the mean of gradients keeps in a step; null: there is no such mean."),
+    key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
+        "How much weights shrink in a step, as a multiple of the rate."),
+    key("scale_parameter", t_bool, "true", Effect::results,
+        "Whether a parameter's rate grows with the root mean square of its weights."),
+    key("relative_step", t_bool, "true", Effect::results,
+        "Whether the rate follows from the step number, in place of lr and a scheduler."),
+    key("warmup_init", t_bool, "false", Effect::results, "With relative_step, whether the rate begins small."),
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
@@ -108,19 +116,15 @@ void check_rate(const Values& values, const AdafactorParams& adafactor) {
 OptimizerPtr read_adafactor(Values& values, const std::string&) {
   AdafactorParams adafactor;
   values.check([&] {
-    const Value& eps = values.at(prefix + "eps");
-    const auto good = [](const nlohmann::json& e) { return e.is_number() && e > 0 && e <= 1; };
-    if (eps.value.size() != 2 || !good(eps.value[0]) || !good(eps.value[1])) {
-      refuse(eps, "must be two numbers above 0 and at most 1; the default is [1e-30, 0.001].");
-    }
-    adafactor.eps1 = eps.value[0].get<double>();
-    adafactor.eps2 = eps.value[1].get<double>();
+    const std::vector<double> eps = values.reals(prefix + "eps", 2);
+    adafactor.eps1 = eps[0];
+    adafactor.eps2 = eps[1];
   });
-  adafactor.clip_threshold = values.real(prefix + "clip_threshold", 1e-6, infinity);
-  adafactor.decay_rate = values.real(prefix + "decay_rate", -10, 0);
+  adafactor.clip_threshold = values.real(prefix + "clip_threshold");
+  adafactor.decay_rate = values.real(prefix + "decay_rate");
   adafactor.momentum = !values.is_null(prefix + "beta1");
-  if (adafactor.momentum) adafactor.beta1 = values.real(prefix + "beta1", 0, 0.9999999);
-  adafactor.weight_decay = values.real(prefix + "weight_decay", 0, infinity);
+  if (adafactor.momentum) adafactor.beta1 = values.real(prefix + "beta1");
+  adafactor.weight_decay = values.real(prefix + "weight_decay");
   adafactor.scale_parameter = values.flag(prefix + "scale_parameter");
   adafactor.relative_step = values.flag(prefix + "relative_step");
   adafactor.warmup_init = values.flag(prefix + "warmup_init");

@@ -11,14 +11,20 @@ namespace {
 using namespace core::keys;
 
 constexpr Key adam_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
-    {"eps", t_real, "1e-08", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"bias_correction", t_bool, "true", Handling::implemented},
+    key("lr", t_real, "0.001", between(0, largest_rate), Effect::results,
+        "The learning rate, which the scheduler changes from step to step."),
+    key("betas", t_list, "[0.9, 0.999]", half_open(0, 1), Effect::results,
+        "How much of their old values the mean of gradients and that of squares keep in a step."),
+    key("eps", t_real, "1e-08", between(0, 1), Effect::results,
+        "What is added to the root of the mean square that updates are divided by."),
+    key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
+        "How much weights shrink in a step, as a multiple of the rate."),
+    key("bias_correction", t_bool, "true", Effect::results,
+        "Whether the means are divided by what they lack in the first steps, in which they begin at 0."),
     {"amsgrad", t_bool, "false", Handling::refused, "AMSGrad is not supported"},
     {"torch_adam", t_bool, "false", Handling::inert, "there is one Adam implementation"},
-    {"adam_w_mode", t_bool, "true", Handling::implemented},
+    key("adam_w_mode", t_bool, "true", Effect::results,
+        "Of Adam: whether weight decay acts on weights, as AdamW has it, rather than on gradients."),
     {"fp32_optimizer_states", t_bool, "true", Handling::refused, "memory.moments chooses the form of moments"},
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
@@ -67,8 +73,8 @@ Moments read_moments(const Values& values) {
 OptimizerPtr read_adam(Values& values, const std::string& type) {
   AdamParams adam;
   values.check([&] { std::tie(adam.beta1, adam.beta2) = read_betas(values); });
-  adam.eps = read_float(values, "eps", 0, 1);
-  adam.weight_decay = read_float(values, "weight_decay", 0, infinity);
+  adam.eps = read_float(values, "eps");
+  adam.weight_decay = read_float(values, "weight_decay");
   adam.bias_correction = values.flag("optimizer.params.bias_correction");
   // AdamW is always decoupled, and so is Adam unless adam_w_mode is false.
   const Value& decoupled = values.at("optimizer.params.adam_w_mode");

@@ -9,9 +9,12 @@ namespace {
 using namespace core::keys;
 
 constexpr Key lion_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"betas", t_list, "[0.9, 0.999]", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
+    key("lr", t_real, "0.001", between(0, largest_rate), Effect::results,
+        "The learning rate, which the scheduler changes from step to step."),
+    key("betas", t_list, "[0.9, 0.999]", half_open(0, 1), Effect::results,
+        "The share of the mean in an update, and of its old value that the mean keeps in a step."),
+    key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
+        "How much weights shrink in a step, as a multiple of the rate."),
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
@@ -37,7 +40,7 @@ class Lion : public OptimizerWith<LionParams> {
 OptimizerPtr read_lion(Values& values, const std::string&) {
   LionParams lion;
   values.check([&] { std::tie(lion.beta1, lion.beta2) = read_betas(values); });
-  lion.weight_decay = read_float(values, "weight_decay", 0, infinity);
+  lion.weight_decay = read_float(values, "weight_decay");
   return make_optimizer(lion);
 }
 

@@ -17,18 +17,29 @@ namespace {
 using namespace core::keys;
 
 constexpr Key muon_keys[] = {
-    {"lr", t_real | t_null, "null", Handling::implemented},
-    {"momentum", t_real, "0.95", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"muon_lr", t_real | t_null, "null", Handling::implemented},
-    {"adam_lr", t_real | t_null, "null", Handling::implemented},
+    key("lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+        "The learning rate, which the scheduler changes from step to step; null: muon_lr."),
+    key("momentum", t_real, "0.95", half_open(0, 1), Effect::results,
+        "How much of its old value the mean of a matrix's gradients keeps in a step."),
+    key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
+        "How much weights shrink in a step, as a multiple of the rate."),
+    key("muon_lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+        "The rate of hidden matrices where lr is that of a schedule for both; null: lr."),
+    key("adam_lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+        "The rate of all that is no hidden matrix, which AdamW updates; null: lr."),
     {"ns_method", t_text, R"("gram")", Handling::inert, "there is one iteration, over the smaller Gram matrix"},
-    {"betas", t_list, "[0.9, 0.95]", Handling::implemented},
-    {"eps", t_real, "1e-10", Handling::implemented},
-    {"nesterov", t_bool, "true", Handling::implemented},
-    {"ns_steps", t_int, "5", Handling::implemented},
-    {"ns_coefficients", t_list, "[3.4445, -4.775, 2.0315]", Handling::implemented},
-    {"adjust_lr_fn", t_text, R"("original")", Handling::implemented},
+    key("betas", t_list, "[0.9, 0.95]", half_open(0, 1), Effect::results,
+        "Of AdamW: how much of their old values the mean of gradients and that of squares keep in a step."),
+    key("eps", t_real, "1e-10", between(0, 1), Effect::results,
+        "Of AdamW: what is added to the root of the mean square that updates are divided by."),
+    key("nesterov", t_bool, "true", Effect::results, "Nesterov's form of momentum."),
+    key("ns_steps", t_int, "5", between(1, 99), Effect::results,
+        "Iterations that bring a matrix's singular values near 1."),
+    key("ns_coefficients", t_list, "[3.4445, -4.775, 2.0315]", between(-100, 100), Effect::results,
+        "Of the iteration's polynomial a x + b x³ + c x⁵ of singular values."),
+    key("adjust_lr_fn", t_text, R"("original")", one_of("original match_rms_adamw"), Effect::results,
+        "How a matrix's rate follows its shape: times sqrt(max(1, rows / columns)), or 0.2 sqrt(the longer side), by "
+        "which steps are as long as AdamW's."),
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
@@ -154,7 +165,7 @@ struct MuonRates {
 MuonRates read_rates(Values& values) {
   const auto rate = [&](const char* key) -> std::optional<double> {
     if (values.is_null(muon_prefix + key)) return std::nullopt;
-    return values.real(muon_prefix + key, 0, infinity);
+    return values.real(muon_prefix + key);
   };
   const auto lr = rate("lr"), muon = rate("muon_lr"), adam = rate("adam_lr");
   const double base = lr ? *lr : muon ? *muon : 0;
@@ -178,26 +189,16 @@ OptimizerPtr read_muon(Values& values, const std::string&) {
     muon.lr_scale = rates.muon, adam.lr_scale = rates.adam;
   });
   values.check([&] { std::tie(adam.beta1, adam.beta2) = read_betas(values); });
-  adam.eps = read_float(values, "eps", 0, 1);
-  muon.momentum = read_float(values, "momentum", 0, 0.9999999);
-  muon.weight_decay = adam.weight_decay = read_float(values, "weight_decay", 0, infinity);
+  adam.eps = read_float(values, "eps");
+  muon.momentum = read_float(values, "momentum");
+  muon.weight_decay = adam.weight_decay = read_float(values, "weight_decay");
   muon.nesterov = values.flag(muon_prefix + "nesterov");
-  muon.steps = static_cast<int>(values.integer(muon_prefix + "ns_steps", 1, 99));
+  muon.steps = static_cast<int>(values.integer(muon_prefix + "ns_steps"));
   values.check([&] {
-    const Value& three = values.at(muon_prefix + "ns_coefficients");
-    const auto number = [](const nlohmann::json& c) { return c.is_number() && c >= -100 && c <= 100; };
-    if (three.value.size() != 3 || !std::all_of(three.value.begin(), three.value.end(), number)) {
-      refuse(three, "must be three numbers from -100 to 100; the default is [3.4445, -4.775, 2.0315].");
-    }
-    muon.a = three.value[0].get<float>(), muon.b = three.value[1].get<float>(), muon.c = three.value[2].get<float>();
+    const std::vector<double> three = values.reals(muon_prefix + "ns_coefficients", 3);
+    muon.a = static_cast<float>(three[0]), muon.b = static_cast<float>(three[1]), muon.c = static_cast<float>(three[2]);
   });
-  values.check([&] {
-    const std::string rule = values.text(muon_prefix + "adjust_lr_fn");
-    muon.match_adamw = rule == "match_rms_adamw";
-    if (!muon.match_adamw && rule != "original") {
-      refuse(values.at(muon_prefix + "adjust_lr_fn"), "is not known; legal: \"original\" and \"match_rms_adamw\".");
-    }
-  });
+  values.check([&] { muon.match_adamw = values.choice(muon_prefix + "adjust_lr_fn") == "match_rms_adamw"; });
   return make_split(make_optimizer(adam), make_optimizer(muon),
                     [](const models::Param& param, bool hidden) { return hidden && param.shape.size() == 2; });
 }

@@ -8,11 +8,15 @@ using namespace core::keys;
 
 // DeepSpeed passes these to torch.optim.SGD.
 constexpr Key sgd_keys[] = {
-    {"lr", t_real, "0.001", Handling::implemented},
-    {"momentum", t_real, "0.0", Handling::implemented},
-    {"dampening", t_real, "0.0", Handling::implemented},
-    {"weight_decay", t_real, "0.0", Handling::implemented},
-    {"nesterov", t_bool, "false", Handling::implemented},
+    key("lr", t_real, "0.001", between(0, largest_rate), Effect::results,
+        "The learning rate, which the scheduler changes from step to step."),
+    key("momentum", t_real, "0.0", at_least(0), Effect::results,
+        "How much of the last update goes into the next; 0: no momentum, and no state."),
+    key("dampening", t_real, "0.0", between(0, 1), Effect::results,
+        "The share of a gradient that does not enter the momentum."),
+    key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
+        "What multiple of a weight is added to its gradient."),
+    key("nesterov", t_bool, "false", Effect::results, "Nesterov's form of momentum."),
     {"maximize", t_bool, "false", Handling::refused, "the loss is minimised"},
     {"foreach", t_bool | t_null, "null", Handling::inert, "there is one implementation"},
     {"differentiable", t_bool, "false", Handling::refused, "there is no autograd"},
@@ -34,8 +38,8 @@ class Sgd : public OptimizerWith<SgdParams> {
 
 OptimizerPtr read_sgd(Values& values, const std::string&) {
   const Value& nesterov = values.at("optimizer.params.nesterov");
-  const SgdParams sgd{read_float(values, "momentum", 0, infinity), read_float(values, "dampening", 0, 1),
-                      read_float(values, "weight_decay", 0, infinity), nesterov.value.get<bool>()};
+  const SgdParams sgd{read_float(values, "momentum"), read_float(values, "dampening"),
+                      read_float(values, "weight_decay"), nesterov.value.get<bool>()};
   if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0)) {
     refuse(nesterov, "needs a momentum above 0 and no dampening.");
   }

@@ -23,13 +23,15 @@ struct OptimizerSpec {
   OptimizerPtr (*read)(core::keys::Values& values, const std::string& type);
 };
 
+inline constexpr double largest_rate = 1e6;           // any larger learning rate is a mistake
 inline constexpr const char* default_type = "AdamW";  // of a run that names none
 const std::vector<const OptimizerSpec*>& optimizer_specs();
 const OptimizerSpec* find_optimizer_spec(std::string_view type);  // in any case; null: there is none
-std::string optimizer_types();                                    // "Adam, AdamW, SGD and Lion", for messages
+std::vector<std::string> optimizer_type_names();
+std::string optimizer_types();  // "Adam, AdamW, SGD and Lion", for messages
 
 // For `read`: keys of optimizer.params.
-float read_float(const core::keys::Values& values, const char* key, double low, double high);
-std::pair<float, float> read_betas(const core::keys::Values& values);  // two numbers in [0, 1)
+float read_float(const core::keys::Values& values, const char* key);
+std::pair<float, float> read_betas(const core::keys::Values& values);  // two numbers
 
 }  // namespace zrt::optimizer

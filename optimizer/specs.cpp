@@ -25,25 +25,26 @@ const OptimizerSpec* find_optimizer_spec(std::string_view type) {
   return nullptr;
 }
 
-std::string optimizer_types() {
+std::vector<std::string> optimizer_type_names() {
   std::vector<std::string> names;
   for (const OptimizerSpec* spec : optimizer_specs()) names.insert(names.end(), spec->types.begin(), spec->types.end());
+  return names;
+}
+
+std::string optimizer_types() {
+  std::vector<std::string> names = optimizer_type_names();
   const std::string last = names.back();
   names.pop_back();
   return core::keys::join(names) + " and " + last;
 }
 
-float read_float(const core::keys::Values& values, const char* key, double low, double high) {
-  return static_cast<float>(values.real(std::string("optimizer.params.") + key, low, high));
+float read_float(const core::keys::Values& values, const char* key) {
+  return static_cast<float>(values.real(std::string("optimizer.params.") + key));
 }
 
 std::pair<float, float> read_betas(const core::keys::Values& values) {
-  const core::keys::Value& betas = values.at("optimizer.params.betas");
-  const auto good = [](const nlohmann::json& beta) { return beta.is_number() && beta >= 0 && beta < 1; };
-  if (betas.value.size() != 2 || !good(betas.value[0]) || !good(betas.value[1])) {
-    core::keys::refuse(betas, "must be two numbers, each at least 0 and below 1; the default is [0.9, 0.999].");
-  }
-  return {static_cast<float>(betas.value[0].get<double>()), static_cast<float>(betas.value[1].get<double>())};
+  const std::vector<double> betas = values.reals("optimizer.params.betas", 2);
+  return {static_cast<float>(betas[0]), static_cast<float>(betas[1])};
 }
 
 }  // namespace zrt::optimizer

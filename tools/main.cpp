@@ -24,6 +24,7 @@ constexpr const char* usage =
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
     "  generate RUN       text from a finished run\n"
     "  report RUN         one page of curves, memory and a step's timeline, from a run's files\n"
+    "  config KEY         what a key of the configuration is: values, default, effect; a section's keys; all sections\n"
     "  bench WHAT         measure: train, offload, save, adam, comm, io, overlap, traffic, calibrate, predict or "
     "tune\n\n"
     "`zrt COMMAND --help` lists a command's options.\n";
@@ -44,10 +45,10 @@ int run(const std::vector<std::string>& args) {
       {"launch", zrt::tools::launch_command},     {"checkpoint", zrt::tools::checkpoint_command},
       {"data", zrt::tools::data_command},         {"eval", zrt::tools::eval_command},
       {"generate", zrt::tools::generate_command}, {"report", zrt::tools::report_command},
-      {"bench", zrt::tools::bench_command}};
+      {"config", zrt::tools::config_command},     {"bench", zrt::tools::bench_command}};
   if (args.empty())
     throw zrt::core::UsageError(
-        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench");
+        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate, report, config and bench");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::cout << usage;
     return 0;
@@ -59,7 +60,7 @@ int run(const std::vector<std::string>& args) {
   const auto found = commands.find(args[0]);
   if (found == commands.end()) {
     throw zrt::core::UsageError(fmt::format(
-        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate, report and bench",
+        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate, report, config and bench",
         args[0]));
   }
   if (args[0] == "data" || args[0] == "generate" || args[0] == "plan" || args[0] == "report")

@@ -93,9 +93,9 @@ std::string in_lower_case(std::string_view text) {
   return result;
 }
 
-std::string join(const std::vector<std::string>& words) {
+std::string join(const std::vector<std::string>& words, std::string_view between) {
   std::string result;
-  for (const std::string& word : words) result += (result.empty() ? "" : ", ") + word;
+  for (const std::string& word : words) result += (result.empty() ? "" : std::string(between)) + word;
   return result;
 }
 

@@ -20,6 +20,6 @@ std::string nearest(std::string_view wanted, const std::vector<std::string>& wor
 std::string in_lower_case(std::string_view text);  // of ASCII
 
 // "a, b, c"
-std::string join(const std::vector<std::string>& words);
+std::string join(const std::vector<std::string>& words, std::string_view between = ", ");
 
 }  // namespace zrt::core::keys

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <sstream>
+#include <tuple>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 
 namespace zrt::core::keys {
 namespace {
@@ -76,6 +80,26 @@ std::optional<json> coerce_number(Types types, const json& value) {
   return std::nullopt;
 }
 
+Legal legal_range(const Key& key) {
+  Legal range = key.legal;
+  if ((key.types & t_natural) != 0) range.low = std::max(range.low, 0.0);
+  return range;
+}
+
+Legal range_of(const Value& value) {
+  return value.key == nullptr ? Legal{} : legal_range(*value.key);
+}
+
+// Whole numbers without a fraction.
+std::string number_text(double number) {
+  return std::trunc(number) == number && std::abs(number) <= 0x1p53 ? std::to_string(static_cast<int64_t>(number))
+                                                                    : printed(number);
+}
+
+[[noreturn]] void refuse_range(const Value& value) {
+  refuse(value, "is out of range; legal: " + range_text(*value.key) + ".");
+}
+
 }  // namespace
 
 std::string_view from_name(From from) {
@@ -112,19 +136,44 @@ std::optional<json> coerce(Types types, bool strict, const json& value) {
 }
 
 std::string types_text(Types types) {
-  std::string text;
-  const auto add = [&](Types bit, const char* name) {
-    if ((types & bit) != 0) text += (text.empty() ? "" : " or ") + std::string(name);
+  return legal_text({.name = "", .types = types, .fallback = nullptr});
+}
+
+std::string range_text(const Key& key) {
+  const Legal range = legal_range(key);
+  const auto [low, high, below] = std::tuple(range.low, range.high, range.below);
+  if (high == infinity) return low == -infinity ? "" : "at least " + number_text(low);
+  if (below) return "at least " + number_text(low) + " and below " + number_text(high);
+  return (low == -infinity ? "at most " : number_text(low) + " to ") + number_text(high);
+}
+
+std::string legal_text(const Key& key) {
+  std::vector<std::string> texts;
+  const auto add = [&](Types bit, const std::string& name) {
+    if ((key.types & bit) != 0) texts.push_back(name);
   };
-  add(t_bool, "true or false");
-  add(t_int, (types & t_natural) != 0 ? "an integer of at least 0" : "an integer");
-  add(t_real, "a number");
-  add(t_text, "a string");
-  add(t_list, "a list");
+  std::string range = range_text(key);
+  if (!range.empty()) range = (range.starts_with("at") ? " of " : " from ") + range;
+  add(t_bool, "true");
+  add(t_bool, "false");
+  add(t_int, "an integer" + range);
+  add(t_real, "a number" + range);
+  if (*key.legal.choices == '\0') add(t_text, "a string");
+  for (const std::string& choice : choices_of(key)) texts.push_back('"' + choice + '"');
+  add(t_list, (key.types & t_real) == 0 && !range.empty() ? "a list of numbers" + range : "a list");
   add(t_object, "an object");
   add(t_auto, "\"auto\"");
   add(t_null, "null");
-  return text.empty() ? "leaving the key out" : text;
+  if (texts.empty()) return (key.types & t_any) != 0 ? "any value" : "leaving the key out";
+  std::string text = texts[0];
+  for (size_t i = 1; i < texts.size(); ++i)
+    text += (i + 1 < texts.size() && texts.size() > 2 ? ", " : " or ") + texts[i];
+  return text;
+}
+
+std::vector<std::string> choices_of(const Key& key) {
+  std::istringstream words(key.legal.choices);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 std::string shown(const Value& value) {
@@ -165,38 +214,65 @@ void Values::gather(const ConfigError& error) const {
   if (const auto* refusal = dynamic_cast<const Refusal*>(&error)) mark_wrong(refusal->path);
 }
 
-int64_t Values::integer(std::string_view path, int64_t low, int64_t high) const {
-  int64_t result = low;
+int64_t Values::integer(std::string_view path) const {
+  const Legal range = range_of(at(path));
+  // -2^63 and 2^63 are doubles; the second is one too many.
+  const int64_t low = range.low == -infinity ? INT64_MIN : static_cast<int64_t>(range.low);
+  const int64_t high = range.high == infinity ? INT64_MAX : static_cast<int64_t>(range.high) - (range.below ? 1 : 0);
+  int64_t result = std::clamp<int64_t>(0, low, high);
   check([&] {
     const Value& value = at(path);
     const auto number = whole(value.value);
     if (!number) refuse(value, "must be an integer.");
     result = std::clamp(*number, low, high);
-    if (result != *number) {
-      refuse(value, "is out of range; legal: " +
-                        (high == INT64_MAX ? "at least " + std::to_string(low)
-                                           : std::to_string(low) + " to " + std::to_string(high)) +
-                        ".");
-    }
+    if (result != *number) refuse_range(value);
   });
   if (wrong(path)) doubtful_ = true;
   return result;
 }
 
-double Values::real(std::string_view path, double low, double high) const {
-  double result = low;
+std::optional<int64_t> Values::optional_integer(std::string_view path) const {
+  return is_null(path) ? std::nullopt : std::optional(integer(path));
+}
+
+double Values::real(std::string_view path) const {
+  const Legal range = range_of(at(path));
+  double result = range.holds(0) ? 0 : range.low;
   check([&] {
     const Value& value = at(path);
     if (!value.value.is_number()) refuse(value, "must be a number.");
     const auto number = value.value.get<double>();
-    if (!(number >= low && number <= high)) {
-      refuse(value, "is out of range; legal: " +
-                        (std::isinf(high) ? "at least " + printed(low) : printed(low) + " to " + printed(high)) + ".");
-    }
+    if (!range.holds(number)) refuse_range(value);
     result = number;
   });
   if (wrong(path)) doubtful_ = true;
   return result;
+}
+
+std::vector<double> Values::reals(std::string_view path, size_t count) const {
+  const Value& value = at(path);
+  const Legal range = range_of(value);
+  std::vector<double> numbers;
+  for (const json& number : value.value) {
+    if (number.is_number() && range.holds(number.get<double>())) numbers.push_back(number.get<double>());
+  }
+  if (numbers.size() != count || value.value.size() != count) {
+    refuse(value, "must be " + std::to_string(count) + " numbers, each " + range_text(*value.key) +
+                      "; the default is " + value.key->fallback + ".");
+  }
+  return numbers;
+}
+
+std::string Values::choice(std::string_view path) const {
+  const Value& value = at(path);
+  const bool any_case = (value.key->types & t_any_case) != 0;
+  if (value.value.is_string()) {
+    const auto text = value.value.get<std::string>();
+    for (const std::string& legal : choices_of(*value.key)) {
+      if (legal == text || (any_case && in_lower_case(legal) == in_lower_case(text))) return legal;
+    }
+  }
+  refuse(value, "is not legal; legal: " + legal_text(*value.key) + ".");
 }
 
 void Values::infer(std::string_view path, json value, const std::string& meaning) {

@@ -2,7 +2,6 @@
 // with a value is gathered, naming the key, the value, its place, what is legal and what to try, and reading goes on.
 #pragma once
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,8 +16,6 @@
 
 namespace zrt::core::keys {
 
-inline constexpr double infinity = std::numeric_limits<double>::infinity();  // as a limit: none
-
 enum class From : uint8_t { file, command_line, fallback, inferred };
 std::string_view from_name(From from);  // "file", "command line", "default", "inferred"
 
@@ -28,6 +25,7 @@ struct Value {
   From from = From::fallback;
   std::string place;  // "ds.json:12", "--set optimizer.params.lr", "--device", "the default", "inferred"
   int line = 0;       // of the file; 0: none
+  const Key* key = nullptr;
 };
 
 // A JSON value for messages, on one line and cut to a readable length.
@@ -36,7 +34,10 @@ std::string printed(const nlohmann::json& value);
 // The value as `types` wants it: 5e8 becomes an integer, and in strict sections "500000000", true as 1, "yes".
 // Empty when it has another type.
 std::optional<nlohmann::json> coerce(Types types, bool strict, const nlohmann::json& value);
-std::string types_text(Types types);  // "an integer or null"
+std::string types_text(Types types);     // "an integer or null"
+std::string range_text(const Key& key);  // "1 to 4096", "at least 0 and below 1"; "" where every number is legal
+std::string legal_text(const Key& key);  // the types with range and choices: "an integer from 1 to 4096 or null"
+std::vector<std::string> choices_of(const Key& key);
 
 std::string shown(const Value& value);                                 // "KEY = VALUE (PLACE)"
 std::string without_effect(const Value& value, std::string_view why);  // "KEY = VALUE (PLACE) has no effect: WHY."
@@ -54,10 +55,13 @@ class Values {
   bool is_null(std::string_view path) const { return at(path).value.is_null(); }
   bool given(std::string_view path) const;  // not a default, and not inferred
   bool flag(std::string_view path) const { return at(path).value.get<bool>(); }
-  // A value out of range is a problem; the nearest legal one is returned.
-  int64_t integer(std::string_view path, int64_t low, int64_t high = INT64_MAX) const;
-  double real(std::string_view path, double low, double high) const;  // low <= value <= high
+  // A value out of the key's range is a problem; the nearest legal one is returned.
+  int64_t integer(std::string_view path) const;
+  std::optional<int64_t> optional_integer(std::string_view path) const;  // of null none
+  double real(std::string_view path) const;
+  std::vector<double> reals(std::string_view path, size_t count) const;  // a list of so many; throws Refusal
   std::string text(std::string_view path) const { return at(path).value.get<std::string>(); }
+  std::string choice(std::string_view path) const;  // as the key's choices spell it; throws Refusal for another text
 
   // Replaces a value that was left open. A value already inferred, as in config.resolved.json, may be replaced too.
   // `meaning` is what the value stands for, where it does not say so itself.

@@ -7,12 +7,29 @@ namespace {
 
 using namespace core::keys;
 
+constexpr Key size_keys[] = {
+    key("kv_heads", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
+        "Heads of keys and values, each shared by several heads of queries; null: model.heads."),
+    key("head_dim", t_int | t_null, "null", between(1, 1 << 16), Effect::results,
+        "Elements of a head; null: model.hidden / model.heads, of Qwen3 128."),
+    key("ffn", t_int | t_null, "null", between(1, 1 << 22), Effect::results,
+        "Elements between the two layers of a block's feed-forward part; null: about 8/3 of model.hidden."),
+    key("rope_theta", t_real | t_null, "null", between(2, 1e12), Effect::results,
+        "Base of the frequencies of rotary positions; null: 10000, of Qwen3 1000000."),
+    key("rms_norm_eps", t_real | t_null, "null", between(1e-12, 0.5), Effect::results,
+        "What norms add to a mean square before they divide by its root; null: 1e-5, of Qwen3 1e-6."),
+};
+
 constexpr NamePair llama_names[] = {
     {"layers", "num_hidden_layers"},         {"hidden", "hidden_size"}, {"heads", "num_attention_heads"},
     {"kv_heads", "num_key_value_heads"},     {"head_dim", "head_dim"},  {"ffn", "intermediate_size"},
     {"sequence", "max_position_embeddings"}, {"vocab", "vocab_size"}};
 
 }  // namespace
+
+std::span<const Key> llama_size_keys() {
+  return size_keys;
+}
 
 LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const LlamaDefaults& defaults) {
   const bool given = !values.is_null("model.head_dim");
@@ -31,11 +48,11 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
   open("model.ffn", llama_ffn(sizes.hidden));
   open("model.rope_theta", defaults.rope_theta);
   open("model.rms_norm_eps", defaults.rms_norm_eps);
-  llama.kv_heads = values.integer("model.kv_heads", 1, 1 << 20);
-  llama.head_dim = values.integer("model.head_dim", 1, 1 << 16);
-  llama.ffn = values.integer("model.ffn", 1, 1 << 22);
-  llama.rope_theta = values.real("model.rope_theta", 2, 1e12);
-  llama.rms_norm_eps = static_cast<float>(values.real("model.rms_norm_eps", 1e-12, 0.5));
+  llama.kv_heads = values.integer("model.kv_heads");
+  llama.head_dim = values.integer("model.head_dim");
+  llama.ffn = values.integer("model.ffn");
+  llama.rope_theta = values.real("model.rope_theta");
+  llama.rms_norm_eps = static_cast<float>(values.real("model.rms_norm_eps"));
   values.check([&] {
     if (sizes.dropout == 0) return;
     refuse(values.at("model.dropout"),

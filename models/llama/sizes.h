@@ -5,14 +5,7 @@
 
 namespace zrt::models {
 
-// Of the section "model".
-inline constexpr core::keys::Key llama_size_keys[] = {
-    {"kv_heads", core::keys::t_int | core::keys::t_null, "null", core::keys::Handling::implemented},
-    {"head_dim", core::keys::t_int | core::keys::t_null, "null", core::keys::Handling::implemented},
-    {"ffn", core::keys::t_int | core::keys::t_null, "null", core::keys::Handling::implemented},
-    {"rope_theta", core::keys::t_real | core::keys::t_null, "null", core::keys::Handling::implemented},
-    {"rms_norm_eps", core::keys::t_real | core::keys::t_null, "null", core::keys::Handling::implemented},
-};
+std::span<const core::keys::Key> llama_size_keys();  // of the section "model"
 
 // Where keys are left out.
 struct LlamaDefaults {

@@ -9,31 +9,29 @@ namespace {
 using namespace core::keys;
 
 constexpr Key llama_keys[] = {
-    {"rope_scaling", t_object, "null", Handling::implemented},
+    key("rope_scaling", t_object, "null",
+        "How rotary positions are stretched beyond the sequences that the network was first trained on; named as "
+        "in Hugging Face's config.json."),
 };
 
 // Named and meant as in Hugging Face's config.json.
 constexpr Key rope_scaling_keys[] = {
-    {"rope_type", t_text | t_null, "null", Handling::implemented},
-    {"factor", t_real | t_null, "null", Handling::implemented},
-    {"low_freq_factor", t_real | t_null, "null", Handling::implemented},
-    {"high_freq_factor", t_real | t_null, "null", Handling::implemented},
-    {"original_max_position_embeddings", t_int | t_null, "null", Handling::implemented},
-};
-
-constexpr Section llama_sections[] = {
-    {"model", "", Parser::own, nullptr, llama_size_keys},
-    {"model", "", Parser::own, nullptr, llama_keys},
-    {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
+    key("rope_type", t_text | t_null, "null", one_of("default llama3"), Effect::results,
+        "How positions are stretched; null or default: not at all."),
+    key("factor", t_real | t_null, "null", between(1, 1e6), Effect::results,
+        "How often the longest waves are stretched; null: 8."),
+    key("low_freq_factor", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
+        "Waves longer than the original positions divided by this are stretched in full; null: 1."),
+    key("high_freq_factor", t_real | t_null, "null", between(1e-6, 1e6), Effect::results,
+        "Waves shorter than the original positions divided by this are not stretched; null: 4."),
+    key("original_max_position_embeddings", t_int | t_null, "null", between(1, 1 << 24), Effect::results,
+        "Tokens of the sequences that the network was first trained on; null: 8192."),
 };
 
 RopeScaling read_rope_scaling(Values& values) {
   const auto key = [](const char* name) { return std::string("model.rope_scaling.") + name; };
   if (values.is_null(key("rope_type"))) values.infer(key("rope_type"), "default");
-  const std::string type = values.text(key("rope_type"));
-  if (type != "default" && type != "llama3") {
-    refuse(values.at(key("rope_type")), "is not supported; legal: \"default\" (none) and \"llama3\".");
-  }
+  const std::string type = values.choice(key("rope_type"));
   const auto open = [&](const char* name, const nlohmann::json& fallback) {
     if (values.is_null(key(name))) {
       if (type == "llama3") values.infer(key(name), fallback);
@@ -48,10 +46,10 @@ RopeScaling read_rope_scaling(Values& values) {
   open("high_freq_factor", scaling.high_freq_factor);
   open("original_max_position_embeddings", scaling.original_positions);
   if (type == "default") return scaling;
-  scaling.factor = values.real(key("factor"), 1, 1e6);
-  scaling.low_freq_factor = values.real(key("low_freq_factor"), 1e-6, 1e6);
-  scaling.high_freq_factor = values.real(key("high_freq_factor"), 1e-6, 1e6);
-  scaling.original_positions = values.integer(key("original_max_position_embeddings"), 1, 1 << 24);
+  scaling.factor = values.real(key("factor"));
+  scaling.low_freq_factor = values.real(key("low_freq_factor"));
+  scaling.high_freq_factor = values.real(key("high_freq_factor"));
+  scaling.original_positions = values.integer(key("original_max_position_embeddings"));
   if (scaling.high_freq_factor <= scaling.low_freq_factor) {
     refuse(values.at(key("high_freq_factor")),
            "must be larger than low_freq_factor = " + printed(scaling.low_freq_factor) + ".");
@@ -125,9 +123,14 @@ void parse_llama(const OrderedJson& config, const std::string& name, OrderedJson
 }  // namespace
 
 const ModelSpec& llama_spec() {
+  static const Section sections[] = {
+      {"model", "", Parser::own, nullptr, llama_size_keys()},
+      {"model", "", Parser::own, nullptr, llama_keys},
+      {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
+  };
   static const ModelSpec spec{
       .type = "llama",
-      .sections = llama_sections,
+      .sections = sections,
       .tied = false,
       .presets = llama_presets(),
       .read = read_llama,

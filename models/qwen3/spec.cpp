@@ -69,8 +69,8 @@ void parse_qwen3(const OrderedJson& config, const std::string& name, OrderedJson
 }  // namespace
 
 const ModelSpec& qwen3_spec() {
-  static constexpr core::keys::Section sections[] = {
-      {"model", "", core::keys::Parser::own, nullptr, llama_size_keys},
+  static const core::keys::Section sections[] = {
+      {"model", "", core::keys::Parser::own, nullptr, llama_size_keys()},
   };
   static const ModelSpec spec{
       .type = "qwen3",

@@ -9,14 +9,8 @@
 namespace zrt::runtime::configuration {
 namespace {
 
-constexpr int64_t most = int64_t{1} << 40;  // samples, microbatches, steps
 constexpr const char* batch_keys[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                       "gradient_accumulation_steps"};
-
-std::optional<int64_t> optional_integer(const Values& values, std::string_view path, int64_t low, int64_t high) {
-  if (values.is_null(path)) return std::nullopt;
-  return values.integer(path, low, high);
-}
 
 std::string optional_text(const Values& values, std::string_view path) {
   return values.is_null(path) ? std::string() : values.text(path);
@@ -27,9 +21,9 @@ int implied_ranks(const Values& values, const ParallelConfig& parallel) {
   for (const char* key : batch_keys) {
     if (values.is_null(key)) values.missing(key, "without it the ranks are not known.");
   }
-  const int64_t train = values.integer("train_batch_size", 1, most);
-  const int64_t micro = values.integer("train_micro_batch_size_per_gpu", 1, most);
-  const int64_t steps = values.integer("gradient_accumulation_steps", 1, most);
+  const int64_t train = values.integer("train_batch_size");
+  const int64_t micro = values.integer("train_micro_batch_size_per_gpu");
+  const int64_t steps = values.integer("gradient_accumulation_steps");
   const int64_t ranks = train / micro / steps;
   return static_cast<int>(std::min<int64_t>(ranks, Mesh::max_ranks)) * parallel.tensor * parallel.pipeline;
 }
@@ -47,9 +41,9 @@ std::string batch_places(const Values& values) {
 }
 
 void build_batch(Values& values, int data_ranks, BatchConfig& batch) {
-  const auto number = [&](const char* key) { return optional_integer(values, key, INT64_MIN, most); };
-  const std::optional<int64_t> train = number("train_batch_size"), micro = number("train_micro_batch_size_per_gpu"),
-                               accumulation = number("gradient_accumulation_steps");
+  const std::optional<int64_t> train = values.optional_integer("train_batch_size"),
+                               micro = values.optional_integer("train_micro_batch_size_per_gpu"),
+                               accumulation = values.optional_integer("gradient_accumulation_steps");
   try {
     batch = resolve_batch(train, micro, accumulation, data_ranks);
   } catch (const core::ConfigError& error) {
@@ -67,7 +61,7 @@ void build_batch(Values& values, int data_ranks, BatchConfig& batch) {
 
 // A group of `key` ranks; `none` and 1 stand for no groups.
 int group_size(const Values& values, const char* key, int64_t none, int data_ranks) {
-  const int64_t size = values.integer(key, std::min<int64_t>(none, 1), Mesh::max_ranks);
+  const int64_t size = values.integer(key);
   if (size == none || size == 1) return 1;
   if (size < 1 || data_ranks % size != 0) {
     refuse(values.at(key), "must divide the " + std::to_string(data_ranks) +
@@ -111,22 +105,22 @@ void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parall
 
 ZeroConfig build_zero(Values& values) {
   ZeroConfig zero;
-  zero.stage = static_cast<int>(values.integer("zero_optimization.stage", 0, 3));
-  zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size", 0);
-  zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size", 0);
-  zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance", 0);
+  zero.stage = static_cast<int>(values.integer("zero_optimization.stage"));
+  zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size");
+  zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size");
+  zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance");
   constexpr const char *prefetch = "zero_optimization.stage3_prefetch_bucket_size",
                        *threshold = "zero_optimization.stage3_param_persistence_threshold";
   if (values.given(prefetch)) {
-    zero.prefetch_bucket_size = values.integer(prefetch, 0);
+    zero.prefetch_bucket_size = values.integer(prefetch);
   } else {
     values.infer(prefetch, nullptr, "the next block, whatever its size");
   }
-  zero.max_live_parameters = values.integer("zero_optimization.stage3_max_live_parameters", 0);
+  zero.max_live_parameters = values.integer("zero_optimization.stage3_max_live_parameters");
   // Stage 3 is chosen for memory: nothing persists unless it is asked for.
   if (!values.given(threshold)) values.infer(threshold, 0);
-  zero.param_persistence_threshold = values.integer(threshold, 0);
-  zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold", 0);
+  zero.param_persistence_threshold = values.integer(threshold);
+  zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold");
   if (values.is_null("zero_optimization.overlap_comm")) {
     values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
   }
@@ -155,7 +149,7 @@ int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrd
     const int64_t usual = optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation);
     values.infer(key, order.reduce_every(accumulation, usual));
   }
-  const int64_t every = values.integer(key, 1, most);
+  const int64_t every = values.integer(key);
   if (steps && accumulation % every != 0) {
     refuse(values.at(key), "must divide gradient_accumulation_steps = " + std::to_string(accumulation) + ". Try 1 or " +
                                std::to_string(accumulation) + ".");
@@ -179,9 +173,7 @@ std::optional<std::pair<int64_t, int64_t>> build_trace_steps(const Values& value
 }
 
 void build_device(const Values& values, RunConfig& run) {
-  const auto device = core::parse_device(values.text("run.device"));
-  if (!device) refuse(values.at("run.device"), "is no device; legal are \"cpu\" and \"cuda\".");
-  run.device = *device;
+  run.device = core::parse_device(values.choice("run.device")).value();
   run.kernel_table = optional_text(values, "run.kernel_table");
   if (!run.kernel_table.empty() && run.device != core::DeviceKind::cuda) {
     refuse(values.at("run.kernel_table"), "is for run.device = \"cuda\": the CPU has no choice of kernels.");
@@ -190,8 +182,8 @@ void build_device(const Values& values, RunConfig& run) {
 
 RunConfig build_run(Values& values, const std::string& name) {
   RunConfig run;
-  run.steps = values.integer("run.steps", 1, most);
-  run.seed = values.integer("run.seed", 0);
+  run.steps = values.integer("run.steps");
+  run.seed = values.integer("run.seed");
   run.out = optional_text(values, "run.out");
   if (values.is_null("run.name")) values.infer("run.name", name);
   run.name = values.text("run.name");
@@ -200,24 +192,24 @@ RunConfig build_run(Values& values, const std::string& name) {
     refuse(values.at("run.name"), "must be a file name: not empty and without '/'.");
   });
   // 2e16 is a way to say never.
-  const auto print = optional_integer(values, "steps_per_print", 1, INT64_MAX);
+  const auto print = values.optional_integer("steps_per_print");
   if (values.is_null("run.log_interval")) values.infer("run.log_interval", print.value_or(10));
-  run.log_interval = values.integer("run.log_interval", 0);
+  run.log_interval = values.integer("run.log_interval");
   run.log_samples = values.flag("run.log_samples");
-  run.eval_interval = values.integer("run.eval_interval", 0, most);
-  run.eval_batches = values.integer("run.eval_batches", 1, most);
+  run.eval_interval = values.integer("run.eval_interval");
+  run.eval_batches = values.integer("run.eval_batches");
   run.save_weights = values.flag("run.save_weights");
   run.trace = values.flag("run.trace");
   values.check([&] { run.trace_steps = build_trace_steps(values); });
-  run.checkpoint_interval = values.integer("run.checkpoint_interval", 0, most);
-  run.keep_last = values.integer("run.keep_last", 2, most);
-  run.keep_every = values.integer("run.keep_every", 0, most);
+  run.checkpoint_interval = values.integer("run.checkpoint_interval");
+  run.keep_last = values.integer("run.keep_last");
+  run.keep_every = values.integer("run.keep_every");
   run.resume = optional_text(values, "run.resume");
   run.load_module_only = values.flag("run.load_module_only");
-  run.timeout_seconds = values.integer("run.timeout_seconds", 1, 1000000);
-  run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank", 1, 4096));
+  run.timeout_seconds = values.integer("run.timeout_seconds");
+  run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank"));
   values.check([&] { build_device(values, run); });
-  run.stress_seed = values.integer("run.stress_seed", 0);
+  run.stress_seed = values.integer("run.stress_seed");
   return run;
 }
 
@@ -226,9 +218,9 @@ RunConfig build_run(Values& values, const std::string& name) {
 Config build_config(Values& values, int ranks, const std::string& name) {
   Config config;
   const bool meshed = values.check([&] {
-    config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor", 1, Mesh::max_ranks));
+    config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor"));
     config.parallel.cluster = optional_text(values, "parallel.cluster");
-    config.parallel.pipeline = static_cast<int>(values.integer("parallel.pipeline", 1, Mesh::max_ranks));
+    config.parallel.pipeline = static_cast<int>(values.integer("parallel.pipeline"));
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
     config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
   });
@@ -236,12 +228,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   // What depends on the batch is judged when that is known.
   const bool batched = meshed && values.check([&] { build_batch(values, data_ranks, config.batch); });
 
-  values.check([&] {
-    const Value& op = values.at("gradient_allreduce_op");
-    if (op.value != "mean" && op.value != "MEAN" && op.value != "Mean") {
-      refuse(op, "is not supported; legal: \"mean\".");
-    }
-  });
+  values.check([&] { values.choice("gradient_allreduce_op"); });
   values.check([&] { config.zero = build_zero(values); });
   if (meshed) build_groups(values, config.zero, config.parallel, data_ranks);
   values.check([&] { check_prescale(values, config.zero.stage); });
@@ -256,7 +243,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.tensorboard = build_monitor(values, "tensorboard");
   config.csv_monitor = build_monitor(values, "csv_monitor");
   const bool optimized = values.check([&] { config.optimizer = build_optimizer(values); });
-  config.optimizer.gradient_clipping = values.real("gradient_clipping", 0, infinity);
+  config.optimizer.gradient_clipping = values.real("gradient_clipping");
   values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   values.check([&] { config.model = build_model(values); });
   build_data(values, config.data);

@@ -10,8 +10,6 @@ namespace zrt::runtime::configuration {
 // returns is of no use.
 Config build_config(Values& values, int ranks, const std::string& name);
 
-inline constexpr double largest_rate = 1e6;  // any larger learning rate is a mistake
-
 // `accumulation`: microbatches of a step, where the batch is known; `every`: of them that are summed before a
 // reduction. Whether the type of weights is known.
 bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);

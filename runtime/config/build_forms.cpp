@@ -9,11 +9,7 @@ namespace zrt::runtime::configuration {
 
 void build_forms(const Values& values, Config& config) {
   constexpr const char *moments = "memory.moments", *master = "memory.master";
-  const std::string form = values.text(moments), kept = values.text(master), type = values.text("optimizer.type");
-  if (form != "fp32" && form != "bf16" && form != "int8") {
-    refuse(values.at(moments), "is no form of moments; legal are \"fp32\", \"bf16\" and \"int8\".");
-  }
-  if (kept != "fp32" && kept != "none") refuse(values.at(master), "is not legal; legal are \"fp32\" and \"none\".");
+  const std::string form = values.choice(moments), kept = values.choice(master), type = values.text("optimizer.type");
   for (const char* key : {moments, master}) {
     if (values.text(key) == "fp32" || optimizer::find_optimizer_spec(type)->forms) continue;
     std::vector<std::string> able;

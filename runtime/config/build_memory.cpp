@@ -20,18 +20,6 @@ std::string in_json(const std::vector<std::string>& words) {
   return text;
 }
 
-std::optional<int64_t> optional_bytes(const Values& values, std::string_view path) {
-  if (values.is_null(path)) return std::nullopt;
-  return values.integer(path, 1);
-}
-
-// One of `words`, as its index.
-size_t choice(const Value& value, const std::vector<std::string>& words, const std::string& also = "") {
-  const auto found = std::find(words.begin(), words.end(), value.value);
-  if (found != words.end()) return static_cast<size_t>(found - words.begin());
-  refuse(value, "is not known; legal: " + in_json(words) + also + ".");
-}
-
 // A layer, or the first and the last of several.
 std::optional<LayerRange> layer_range(const json& value) {
   const auto layer = [](const json& number) { return number.is_number_integer() && number >= 0; };
@@ -99,21 +87,22 @@ void read_placement(const Values& values, const Value& value, MemoryConfig& memo
     }
     return;
   }
-  const size_t chosen = choice(value, {"auto", "device", "host", "nvme"}, ", or a list of rules");
-  if (chosen < 2) return;
+  const std::string chosen = values.choice(value.path);
+  if (chosen != "host" && chosen != "nvme") return;
   PlacementRule rule;
   rule.from = shown(value);
   rule.states = {"weight", "grad", "master", "moments"};
-  rule.tier = chosen == 2 ? Tier::host : Tier::nvme;
+  rule.tier = chosen == "host" ? Tier::host : Tier::nvme;
   memory.rules.push_back(rule);
 }
 
-void read_recompute(const Value& value, MemoryConfig& memory) {
+void read_recompute(const Values& values, MemoryConfig& memory) {
+  const Value& value = values.at("memory.recompute");
   memory.recompute_from = shown(value);
   memory.open_recompute = value.value == "auto";
   if (!value.value.is_array()) {
-    constexpr Recompute kinds[] = {Recompute::none, Recompute::none, Recompute::selective, Recompute::full};
-    memory.recompute = kinds[choice(value, {"auto", "none", "selective", "full"}, ", or a list of layers")];
+    const std::string kind = values.choice(value.path);
+    memory.recompute = kind == "full" ? Recompute::full : kind == "selective" ? Recompute::selective : Recompute::none;
     return;
   }
   for (const json& entry : value.value) {
@@ -164,22 +153,22 @@ void read_nvme_path(Values& values, int stage, MemoryConfig& memory) {
 }  // namespace
 
 const MicrobatchOrder* build_microbatch_order(const Values& values) {
-  const MicrobatchOrder* const orders[] = {MicrobatchOrder::automatic, MicrobatchOrder::microbatch_major,
-                                           MicrobatchOrder::layer_major};
-  std::vector<std::string> names;
-  for (const MicrobatchOrder* order : orders) names.emplace_back(order->name());
-  return orders[choice(values.at("memory.microbatch_order"), names)];
+  const std::string name = values.choice("memory.microbatch_order");
+  for (const MicrobatchOrder* order : {MicrobatchOrder::microbatch_major, MicrobatchOrder::layer_major}) {
+    if (order->name() == name) return order;
+  }
+  return MicrobatchOrder::automatic;
 }
 
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory) {
   values.check([&] {
-    memory.device_budget_bytes = optional_bytes(values, "memory.device_budget_bytes");
-    memory.host_budget_bytes = optional_bytes(values, "memory.host_budget_bytes");
-    memory.nvme_budget_bytes = optional_bytes(values, "memory.nvme_budget_bytes");
-    memory.unit_bytes = values.integer("memory.unit_bytes", 64, int64_t{1} << 40);
+    memory.device_budget_bytes = values.optional_integer("memory.device_budget_bytes");
+    memory.host_budget_bytes = values.optional_integer("memory.host_budget_bytes");
+    memory.nvme_budget_bytes = values.optional_integer("memory.nvme_budget_bytes");
+    memory.unit_bytes = values.integer("memory.unit_bytes");
   });
   values.check([&] {
-    memory.link_bytes_per_second = optional_bytes(values, "memory.link_bytes_per_second");
+    memory.link_bytes_per_second = values.optional_integer("memory.link_bytes_per_second");
     if (!memory.link_bytes_per_second || run.device != core::DeviceKind::cuda) return;
     refuse(
         values.at("memory.link_bytes_per_second"),
@@ -198,10 +187,10 @@ void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, 
   memory.rules.insert(memory.rules.end(), offload.begin(), offload.end());
   values.check([&] { read_nvme_path(values, zero.stage, memory); });
   values.check([&] {
-    constexpr UpdateSide sides[] = {UpdateSide::automatic, UpdateSide::device, UpdateSide::host};
-    memory.update = sides[choice(values.at("memory.update"), {"auto", "device", "host"})];
+    const std::string side = values.choice("memory.update");
+    memory.update = side == "device" ? UpdateSide::device : side == "host" ? UpdateSide::host : UpdateSide::automatic;
   });
-  values.check([&] { read_recompute(values.at("memory.recompute"), memory); });
+  values.check([&] { read_recompute(values, memory); });
 }
 
 }  // namespace zrt::runtime::configuration

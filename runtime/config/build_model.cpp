@@ -12,14 +12,12 @@ namespace {
 struct Size {
   const char* key;
   int64_t models::ModelSizes::*field;
-  int64_t low, high;
 };
 
-// Token ids are 32-bit integers. The other limits keep every product of sizes inside 64 bits.
 constexpr Size sizes[] = {
-    {"model.layers", &ModelConfig::layers, 1, 100000},  {"model.hidden", &ModelConfig::hidden, 1, 1 << 20},
-    {"model.heads", &ModelConfig::heads, 1, 1 << 20},   {"model.sequence", &ModelConfig::sequence, 2, 1 << 24},
-    {"model.vocab", &ModelConfig::vocab, 1, INT32_MAX},
+    {"model.layers", &ModelConfig::layers}, {"model.hidden", &ModelConfig::hidden},
+    {"model.heads", &ModelConfig::heads},   {"model.sequence", &ModelConfig::sequence},
+    {"model.vocab", &ModelConfig::vocab},
 };
 
 // A key that types of models own and that has a value.
@@ -125,15 +123,12 @@ DataSource validation_source(const Value& whole, const nlohmann::json& entry) {
 
 ModelConfig build_model(Values& values) {
   ModelConfig model;
+  if (!values.is_null("model.type")) values.choice("model.type");
   model.preset = use_preset(values);
   if (values.is_null("model.type")) values.infer("model.type", models::model_specs().front()->type);
   model.type = values.text("model.type");
-  values.check([&] {
-    model.dropout = values.real("model.dropout", 0, 1);
-    if (model.dropout >= 1) refuse(values.at("model.dropout"), "drops everything; legal: 0 up to, not including, 1.");
-  });
-  const models::ModelSpec* spec = models::find_model_spec(model.type);
-  if (spec == nullptr) refuse(values.at("model.type"), "is not supported; legal: " + models::model_types() + ".");
+  model.dropout = values.real("model.dropout");
+  const models::ModelSpec* spec = models::find_model_spec(values.choice("model.type"));
   std::vector<std::string> missing;
   for (const Size& size : sizes) {
     if (values.is_null(size.key)) missing.push_back(size.key);
@@ -142,7 +137,7 @@ ModelConfig build_model(Values& values) {
     throw core::ConfigError("the model has no size for " + join(missing) +
                             ". Give them, or name a model.preset: " + join(models::preset_names()) + ".");
   }
-  for (const Size& size : sizes) model.*size.field = values.integer(size.key, size.low, size.high);
+  for (const Size& size : sizes) model.*size.field = values.integer(size.key);
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);
   model.tied = values.flag("model.tied");
   refuse_keys_of_others(values, model.type);

@@ -6,11 +6,10 @@ namespace {
 using core::Tier;
 
 // None: states stay where they are.
-std::optional<Tier> offload_tier(const Value& device) {
-  if (device.value == "none") return std::nullopt;
-  if (device.value == "cpu") return Tier::host;
-  if (device.value == "nvme") return Tier::nvme;
-  refuse(device, R"(is not known; legal: "none", "cpu" and "nvme".)");
+std::optional<Tier> offload_tier(const Values& values, const Value& device) {
+  const std::string name = values.choice(device.path);
+  if (name == "none") return std::nullopt;
+  return name == "cpu" ? Tier::host : Tier::nvme;
 }
 
 PlacementRule rule_of(const Value& key, std::vector<std::string> states, Tier tier) {
@@ -25,8 +24,8 @@ PlacementRule rule_of(const Value& key, std::vector<std::string> states, Tier ti
 void offload_optimizer(const Values& values, int stage, std::vector<PlacementRule>& rules) {
   const std::string section = "zero_optimization.offload_optimizer";
   const Value& device = values.at(section + ".device");
-  const double share = values.real(section + ".ratio", 0, 1);
-  const auto tier = offload_tier(device);
+  const double share = values.real(section + ".ratio");
+  const auto tier = offload_tier(values, device);
   if (!tier) return;
   if (stage == 0) {
     refuse(device,
@@ -43,7 +42,7 @@ void offload_optimizer(const Values& values, int stage, std::vector<PlacementRul
 void offload_param(Values& values, int stage, std::vector<PlacementRule>& rules) {
   const std::string section = "zero_optimization.offload_param";
   const Value& device = values.at(section + ".device");
-  const auto tier = offload_tier(device);
+  const auto tier = offload_tier(values, device);
   if (!tier) return;
   if (stage != 3) return warn_without_effect(values, device);
   rules.push_back(rule_of(device, {"weight"}, *tier));
@@ -52,7 +51,7 @@ void offload_param(Values& values, int stage, std::vector<PlacementRule>& rules)
   if (*tier != Tier::nvme) return;
   if (!values.given(in_cpu.path)) return values.infer(in_cpu.path, 0);
   rules.push_back(rule_of(in_cpu, {"weight"}, Tier::host));
-  rules.back().elements = values.integer(in_cpu.path, 0);
+  rules.back().elements = values.integer(in_cpu.path);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ OptimizerConfig build_optimizer(Values& values) {
   if (const optimizer::OptimizerSpec* spec = optimizer::find_optimizer_spec(type)) {
     values.check([&] { optimizer.algorithm = spec->read(values, in_lower_case(type)); });
   }
-  values.check([&] { optimizer.lr = values.is_null(lr) ? 0 : values.real(lr, 0, largest_rate); });
+  values.check([&] { optimizer.lr = values.is_null(lr) ? 0 : values.real(lr); });
   values.check([&] {
     optimizer.groups = build_parameter_groups(values, optimizer.lr);
     optimizer.algorithm = optimizer::make_grouped(optimizer.algorithm, optimizer.groups);

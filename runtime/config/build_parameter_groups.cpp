@@ -72,7 +72,7 @@ class GroupReader {
   }
 
   double number(const std::string& key, const json& value) const {
-    const bool good = value.is_number() && value >= 0 && value <= largest_rate;
+    const bool good = value.is_number() && value >= 0 && value <= optimizer::largest_rate;
     if (!good) refuse_entry("whose '" + key + "' is no number from 0 to 1e6");
     return value.get<double>();
   }
@@ -117,14 +117,14 @@ class GroupReader {
       const std::string name = std::string("optimizer.params.") + key.name;
       const auto given = params.find(key.name);
       if (given == params.end()) {
-        if (key.fallback) own.add({name, fallback, From::fallback, "the default"});
+        if (key.fallback) own.add({name, fallback, From::fallback, "the default", 0, &key});
         continue;
       }
       const auto value = coerce(fallback.is_null() ? key.types | t_null : key.types, false, *given);
       if ((key.types & t_never) != 0 || !value || (key.handling == Handling::refused && !harmless(key, *value))) {
         refuse_entry("whose optimizer's '" + name + "' is not legal" + (*key.note ? std::string(": ") + key.note : ""));
       }
-      own.add({name, *value, list_.from, std::string(path) + ", " + list_.place, list_.line});
+      own.add({name, *value, list_.from, std::string(path) + ", " + list_.place, list_.line, &key});
     }
     optimizer::OptimizerPtr optimizer;
     own.check([&] { optimizer = spec.read(own, in_lower_case(type)); });

@@ -13,22 +13,21 @@ using core::DType;
 // "fp32", "fp16" or "bf16", in any case; no value for null.
 std::optional<DType> optional_type(const Values& values, std::string_view path) {
   if (values.is_null(path)) return std::nullopt;
-  const std::string name = in_lower_case(values.text(path));
-  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
-    if (name == core::dtype_name(type)) return type;
-  }
-  refuse(values.at(path), "is no type; legal: null, \"fp32\", \"bf16\" and \"fp16\".");
+  const std::string name = values.choice(path);
+  return name == core::dtype_name(DType::bf16)  ? DType::bf16
+         : name == core::dtype_name(DType::f16) ? DType::f16
+                                                : DType::f32;
 }
 
 void build_loss_scale(const Values& values, optimizer::LossScaleParams& scale) {
-  scale.initial = values.real("fp16.loss_scale", 0, 0x1p127);
+  scale.initial = values.real("fp16.loss_scale");
   scale.dynamic = scale.initial == 0;
   if (!scale.dynamic) return;
-  scale.initial = std::ldexp(1.0, static_cast<int>(values.integer("fp16.initial_scale_power", 0, 127)));
-  scale.window = values.integer("fp16.loss_scale_window", 1);
-  scale.hysteresis = values.integer("fp16.hysteresis", 1);
+  scale.initial = std::ldexp(1.0, static_cast<int>(values.integer("fp16.initial_scale_power")));
+  scale.window = values.integer("fp16.loss_scale_window");
+  scale.hysteresis = values.integer("fp16.hysteresis");
   scale.consecutive = values.flag("fp16.consecutive_hysteresis");
-  scale.minimum = static_cast<double>(values.integer("fp16.min_loss_scale", 1, int64_t{1} << 53));
+  scale.minimum = static_cast<double>(values.integer("fp16.min_loss_scale"));
   if (scale.minimum > scale.initial) {
     refuse(values.at("fp16.min_loss_scale"), "is above the first scale, 2^fp16.initial_scale_power = " +
                                                  printed(scale.initial) + ". Choose a smaller minimum.");

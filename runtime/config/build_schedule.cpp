@@ -9,7 +9,6 @@ namespace {
 using optimizer::ScheduleType;
 using optimizer::WarmupType;
 
-constexpr int64_t most_steps = int64_t{1} << 40;  // steps
 const std::string schedule_params = "scheduler.params.";
 
 // DeepSpeed takes a list of rates, one per parameter group; there is one group here.
@@ -21,7 +20,7 @@ double rate(Values& values, const std::string& path) {
     }
     values.infer(path, value[0]);
   }
-  return values.real(path, 0, largest_rate);
+  return values.real(path);
 }
 
 // A rate of OneCycle, which has no default.
@@ -45,22 +44,19 @@ int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
                              ", which \"auto\" stands for.");
   }
   if (value->value == "auto") values.infer(path, steps);
-  return values.integer(path, 1, most_steps);
+  return values.integer(path);
 }
 
 void build_warmup(Values& values, const std::string& type, int64_t steps, LearningRate& schedule) {
-  schedule.warmup_num_steps = values.integer(schedule_params + "warmup_num_steps", 1, most_steps);
+  schedule.warmup_num_steps = values.integer(schedule_params + "warmup_num_steps");
   values.check([&] {
-    const std::string shape = values.text(schedule_params + "warmup_type");
-    if (shape != "log" && shape != "linear") {
-      refuse(values.at(schedule_params + "warmup_type"), "is no warm-up; legal: \"log\" and \"linear\".");
-    }
-    schedule.warmup_type = shape == "log" ? WarmupType::log : WarmupType::linear;
+    schedule.warmup_type =
+        values.choice(schedule_params + "warmup_type") == "log" ? WarmupType::log : WarmupType::linear;
   });
   if (type == "WarmupCosineLR") {
     schedule.type = ScheduleType::warmup_cosine;
-    schedule.warmup_min_ratio = values.real(schedule_params + "warmup_min_ratio", 0, 1);
-    schedule.cos_min_ratio = values.real(schedule_params + "cos_min_ratio", 0, 1);
+    schedule.warmup_min_ratio = values.real(schedule_params + "warmup_min_ratio");
+    schedule.cos_min_ratio = values.real(schedule_params + "cos_min_ratio");
   } else {
     schedule.type = type == "WarmupLR" ? ScheduleType::warmup : ScheduleType::warmup_decay;
     infer_open(values, schedule_params + "warmup_max_lr", schedule.lr);
@@ -87,15 +83,9 @@ void build_cycle_momentum(Values& values, const OptimizerConfig& optimizer, int6
                               values.text("optimizer.type") + " has no betas.");
   }
   if (!cycle.momentum) return;
-  for (const char* key : {"cycle_min_mom", "cycle_max_mom"}) {
-    values.check([&] {
-      if (values.real(schedule_params + key, 0, 1) < 1) return;
-      refuse(values.at(schedule_params + key), "is out of range; legal: at least 0 and below 1.");
-    });
-  }
-  cycle.min_mom = values.real(schedule_params + "cycle_min_mom", 0, 1);
-  cycle.max_mom = values.real(schedule_params + "cycle_max_mom", 0, 1);
-  cycle.decay_mom_rate = values.real(schedule_params + "decay_mom_rate", 0, infinity);
+  cycle.min_mom = values.real(schedule_params + "cycle_min_mom");
+  cycle.max_mom = values.real(schedule_params + "cycle_max_mom");
+  cycle.decay_mom_rate = values.real(schedule_params + "decay_mom_rate");
   // The momentum only grows in the decay.
   const double last = schedule.rates(steps).beta1;
   if (last >= 1) {
@@ -109,20 +99,20 @@ void build_one_cycle(Values& values, const OptimizerConfig& optimizer, int64_t s
   optimizer::OneCycle& cycle = schedule.one_cycle;
   values.check([&] { cycle.min_lr = cycle_rate(values, "cycle_min_lr"); });
   values.check([&] { cycle.max_lr = cycle_rate(values, "cycle_max_lr"); });
-  cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate", 0, infinity);
-  cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size", 1, most_steps);
+  cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate");
+  cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size");
   const std::string second = schedule_params + "cycle_second_step_size";
   if (values.is_null(second)) values.infer(second, cycle.first_step_size);
-  cycle.second_step_size = values.integer(second, 0, most_steps);
-  cycle.decay_step_size = values.integer(schedule_params + "decay_step_size", 0, most_steps);
+  cycle.second_step_size = values.integer(second);
+  cycle.decay_step_size = values.integer(schedule_params + "decay_step_size");
   build_cycle_momentum(values, optimizer, steps, schedule);
 }
 
 void build_range_test(Values& values, LearningRate& schedule) {
   schedule.type = ScheduleType::lr_range_test;
   schedule.range_test.min_lr = rate(values, schedule_params + "lr_range_test_min_lr");
-  schedule.range_test.step_size = values.integer(schedule_params + "lr_range_test_step_size", 1, most_steps);
-  schedule.range_test.step_rate = values.real(schedule_params + "lr_range_test_step_rate", 0, infinity);
+  schedule.range_test.step_size = values.integer(schedule_params + "lr_range_test_step_size");
+  schedule.range_test.step_rate = values.real(schedule_params + "lr_range_test_step_rate");
   schedule.range_test.staircase = values.flag(schedule_params + "lr_range_test_staircase");
 }
 

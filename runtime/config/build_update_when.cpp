@@ -5,10 +5,7 @@ namespace zrt::runtime::configuration {
 
 void build_update_when(const Values& values, Config& config) {
   const Value& when = values.at("memory.update_when");
-  if (when.value != "after_norm" && when.value != "as_ready") {
-    refuse(when, "is not known; legal: \"after_norm\" and \"as_ready\".");
-  }
-  config.memory.early_updates = when.value == "as_ready";
+  config.memory.early_updates = values.choice(when.path) == "as_ready";
   if (!config.memory.early_updates) return;
   const auto contradicted = [&](const char* key, const std::string& why, const std::string& advice) {
     const Value& other = values.at(key);

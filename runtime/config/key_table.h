@@ -13,6 +13,10 @@ namespace zrt::runtime::configuration {
 
 using namespace core::keys;
 
+inline constexpr double most = 0x1p40;  // samples, microbatches, steps, bytes of a unit
+
+inline constexpr const char* dtypes = "fp32 bf16 fp16";
+
 const std::vector<Section>& sections();
 
 // Null when there is none.

@@ -5,29 +5,40 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key fp16_keys[] = {
-    {"enabled", t_bool, "false", Handling::implemented},
-    {"auto_cast", t_bool, "false", Handling::implemented},
-    {"loss_scale", t_real, "0.0", Handling::implemented},
-    {"initial_scale_power", t_int, "16", Handling::implemented},
-    {"loss_scale_window", t_int, "1000", Handling::implemented},
-    {"hysteresis", t_int, "2", Handling::implemented},
-    {"consecutive_hysteresis", t_bool, "false", Handling::implemented},
-    {"min_loss_scale", t_int, "1", Handling::implemented},
-    {"fp16_master_weights_and_grads", t_bool, "false", Handling::implemented},
+    key("enabled", t_bool, "false", Effect::results, "Weights and activations are fp16."),
+    key("auto_cast", t_bool, "false", Effect::nothing, "Whether inputs are converted to fp16; token ids are not."),
+    key("loss_scale", t_real, "0.0", between(0, 0x1p127), Effect::results,
+        "The factor of the loss that keeps small gradients above 0; 0: it follows overflows."),
+    key("initial_scale_power", t_int, "16", between(0, 127), Effect::results,
+        "The first factor is 2 to this power, where it follows overflows."),
+    key("loss_scale_window", t_int, "1000", at_least(1), Effect::results,
+        "Steps without an overflow after which the factor doubles."),
+    key("hysteresis", t_int, "2", at_least(1), Effect::results, "Overflows after which the factor halves."),
+    key("consecutive_hysteresis", t_bool, "false", Effect::results,
+        "Whether a step without an overflow makes the count of hysteresis begin anew."),
+    key("min_loss_scale", t_int, "1", between(1, 0x1p53), Effect::results, "The smallest factor."),
+    key("fp16_master_weights_and_grads", t_bool, "false", Effect::nothing,
+        "Whether optimizers work on fp16 copies; they work on fp32 ones."),
 };
 
 constexpr Key bf16_keys[] = {
-    {"enabled", t_bool, "false", Handling::implemented},
+    key("enabled", t_bool, "false", Effect::results, "Weights and activations are bf16."),
     {"immediate_grad_update", t_bool, "false", Handling::inert,
      "gradients enter the accumulator as soon as they are reduced"},
     {"check_grad_overflow", t_bool, "true", Handling::refused, "a step with a non-finite gradient is always skipped"},
-    {"bf16_master_weights_and_grads", t_bool, "false", Handling::refused, "master weights are always fp32"},
-    {"bf16_optimizer_states", t_bool, "false", Handling::refused, "moments are always fp32"},
+    {"bf16_master_weights_and_grads", t_bool, "false", Handling::refused,
+     "memory.master says whether there are fp32 master weights"},
+    {"bf16_optimizer_states", t_bool, "false", Handling::refused, "memory.moments chooses the form of moments"},
 };
 
 constexpr Key data_types_keys[] = {
-    {"grad_accum_dtype", t_text | t_null, "null", Handling::implemented,
-     "with one microbatch in a step nothing is accumulated"},
+    {.name = "grad_accum_dtype",
+     .types = t_text | t_null | t_any_case,
+     .fallback = "null",
+     .note = "with one microbatch in a step nothing is accumulated",
+     .legal = one_of(dtypes),
+     .effect = Effect::nothing,
+     .help = "The type in which gradients of microbatches are summed; null: fp32 where there are several."},
     {"param_dtype", t_text | t_null, "null", Handling::refused,
      "bf16.enabled and fp16.enabled set the type of the weights"},
     {"buffer_dtype", t_text | t_null, "null", Handling::refused,
@@ -54,7 +65,7 @@ constexpr Key activation_checkpointing_keys[] = {
     {"synchronize_checkpoint_boundary", t_bool, "false", Handling::inert, "the step's program orders recomputation"},
     {"profile", t_bool, "false", Handling::inert,
      "its timers are not printed; run.trace draws every operation of a step"},
-    {"cpu_checkpointing", t_bool, "false", Handling::implemented},
+    key("cpu_checkpointing", t_bool, "false", Effect::cost, "Keep activations for the backward on the host."),
 };
 
 constexpr const char* own_io = "the nvme tier has one way of reading and writing";
@@ -86,7 +97,11 @@ constexpr Key checkpoint_keys[] = {
     {"tag_validation", t_text, R"("WARN")", Handling::inert, "there are no checkpoint tags"},
     {"load_universal", t_bool, "false", Handling::refused, "universal checkpoints are not read"},
     {"use_node_local_storage", t_bool, "false", Handling::refused, "weights are written once, by one rank"},
-    {"parallel_write", t_object, "{}", Handling::inert},
+    {.name = "parallel_write",
+     .types = t_object,
+     .fallback = "{}",
+     .handling = Handling::inert,
+     .help = "Checkpoints written by several ranks."},
     {"checkpoint_serialization", t_bool, "true", Handling::inert, "weights are always written to a file"},
     {"writer", t_object | t_null, "null", Handling::refused, "the writer cannot be chosen"},
 };
@@ -106,7 +121,11 @@ constexpr Key checkpoint_writer_keys[] = {
 };
 
 constexpr Key timers_keys[] = {
-    {"throughput", t_object, "{}", Handling::inert},
+    {.name = "throughput",
+     .types = t_object,
+     .fallback = "{}",
+     .handling = Handling::inert,
+     .help = "Tokens in a second."},
 };
 
 constexpr Key timers_throughput_keys[] = {
@@ -140,7 +159,12 @@ constexpr Key tensor_parallel_keys[] = {
     {"preset_model", t_text | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
     {"partition_config", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
     {"dtype", t_text, R"("torch.float16")", Handling::inert, "tensor parallelism is not supported"},
-    {"tp", t_object, "{}", Handling::inert, "", nullptr, "tensor_parallel"},
+    {.name = "tp",
+     .types = t_object,
+     .fallback = "{}",
+     .handling = Handling::inert,
+     .alias = "tensor_parallel",
+     .help = "The groups of ranks."},
     {"injection_policy_tuple", t_list | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
     {"keep_module_on_host", t_bool, "false", Handling::inert, "tensor parallelism is not supported"},
     {"kernel_inject", t_bool, "false", Handling::inert, "tensor parallelism is not supported", nullptr,

@@ -1,13 +1,17 @@
 // Optimizers, whose parameters stand in their specs, those that zrt does not have, and learning-rate schedules.
+#include "core/keys/text.h"
 #include "optimizer/spec.h"
 #include "runtime/config/key_table.h"
 
 namespace zrt::runtime::configuration {
 namespace {
 
+constexpr Legal rates = between(0, optimizer::largest_rate);
+
 constexpr Key optimizer_keys[] = {
-    {"type", t_text | t_null, "null", Handling::implemented},
-    {"params", t_object | t_null, "null", Handling::implemented},
+    key("type", t_text | t_null | t_any_case, "null", Effect::results,
+        "The rule, in any case; null: AdamW, with a warning."),
+    key("params", t_object | t_null, "null", "The rule's own numbers, which depend on optimizer.type."),
     {"legacy_fusion", t_bool, "false", Handling::inert, "a switch of the fp16 wrapper"},
 };
 
@@ -51,60 +55,76 @@ constexpr Key optimizer_params_adagrad_cpu_keys[] = {
 };
 
 constexpr Key scheduler_keys[] = {
-    {"type", t_text | t_null, "null", Handling::implemented},
-    {"params", t_object | t_null, "null", Handling::implemented},
+    key("type", t_text | t_null, "null", one_of("WarmupLR WarmupDecayLR WarmupCosineLR OneCycle LRRangeTest"),
+        Effect::results, "The shape of the schedule; null: optimizer.params.lr at every step."),
+    key("params", t_object | t_null, "null", "The shape's numbers, which depend on scheduler.type."),
 };
 
 constexpr const char* from_the_start =
     "a run starts its schedule with its first step; run.resume goes on where a checkpoint was";
 
 constexpr Key scheduler_params_warmuplr_keys[] = {
-    {"warmup_min_lr", t_real | t_list, "0.0", Handling::implemented},
-    {"warmup_max_lr", t_real | t_list | t_null | t_auto, "null", Handling::implemented},
-    {"warmup_num_steps", t_int, "1000", Handling::implemented},
-    {"warmup_type", t_text, R"("log")", Handling::implemented},
+    key("warmup_min_lr", t_real | t_list, "0.0", rates, Effect::results, "The rate at which the warm-up begins."),
+    key("warmup_max_lr", t_real | t_list | t_null | t_auto, "null", rates, Effect::results,
+        "The rate at which the warm-up ends; null or auto: optimizer.params.lr."),
+    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,
+        "Whether the rate grows with the logarithm of the step or with the step."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupdecaylr_keys[] = {
-    {"total_num_steps", t_int | t_auto, nullptr, Handling::implemented},
-    {"warmup_min_lr", t_real | t_list, "0.0", Handling::implemented},
-    {"warmup_max_lr", t_real | t_list | t_auto, "0.001", Handling::implemented},
-    {"warmup_num_steps", t_int, "1000", Handling::implemented},
-    {"warmup_type", t_text, R"("log")", Handling::implemented},
+    key("total_num_steps", t_int | t_auto, nullptr, between(1, most), Effect::results,
+        "The step at which the schedule ends; auto: run.steps."),
+    key("warmup_min_lr", t_real | t_list, "0.0", rates, Effect::results, "The rate at which the warm-up begins."),
+    key("warmup_max_lr", t_real | t_list | t_auto, "0.001", rates, Effect::results,
+        "The rate at which the warm-up ends; auto: optimizer.params.lr."),
+    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,
+        "Whether the rate grows with the logarithm of the step or with the step."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupcosinelr_keys[] = {
-    {"total_num_steps", t_int | t_auto, nullptr, Handling::implemented},
-    {"warmup_min_ratio", t_real, "0.0", Handling::implemented},
-    {"warmup_num_steps", t_int, "1000", Handling::implemented},
-    {"cos_min_ratio", t_real, "0.0001", Handling::implemented},
-    {"warmup_type", t_text, R"("log")", Handling::implemented},
+    key("total_num_steps", t_int | t_auto, nullptr, between(1, most), Effect::results,
+        "The step at which the schedule ends; auto: run.steps."),
+    key("warmup_min_ratio", t_real, "0.0", between(0, 1), Effect::results,
+        "The share of optimizer.params.lr at which the warm-up begins."),
+    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("cos_min_ratio", t_real, "0.0001", between(0, 1), Effect::results,
+        "The share of optimizer.params.lr at which the schedule ends."),
+    key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,
+        "Whether the rate grows with the logarithm of the step or with the step."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_onecycle_keys[] = {
-    {"cycle_min_lr", t_real | t_list, nullptr, Handling::implemented},
-    {"cycle_max_lr", t_real | t_list, nullptr, Handling::implemented},
-    {"decay_lr_rate", t_real, "0.0", Handling::implemented},
-    {"cycle_first_step_size", t_int, "2000", Handling::implemented},
-    {"cycle_second_step_size", t_int | t_null, "null", Handling::implemented},
+    key("cycle_min_lr", t_real | t_list, nullptr, rates, Effect::results, "The rate at both ends of the cycle."),
+    key("cycle_max_lr", t_real | t_list, nullptr, rates, Effect::results, "The rate in the middle of the cycle."),
+    key("decay_lr_rate", t_real, "0.0", at_least(0), Effect::results, "How fast the rate decays after the cycle."),
+    key("cycle_first_step_size", t_int, "2000", between(1, most), Effect::results, "Steps in which the rate rises."),
+    key("cycle_second_step_size", t_int | t_null, "null", between(0, most), Effect::results,
+        "Steps in which the rate falls again; null: as many as it rises."),
     {"cycle_first_stair_count", t_int, "0", Handling::inert, "DeepSpeed stores it and has no stairs"},
     {"cycle_second_stair_count", t_int | t_null, "null", Handling::inert, "DeepSpeed stores it and has no stairs"},
-    {"decay_step_size", t_int, "0", Handling::implemented},
-    {"cycle_momentum", t_bool, "true", Handling::implemented},
-    {"cycle_min_mom", t_real, "0.8", Handling::implemented},
-    {"cycle_max_mom", t_real, "0.9", Handling::implemented},
-    {"decay_mom_rate", t_real, "0.0", Handling::implemented},
+    key("decay_step_size", t_int, "0", between(0, most), Effect::results,
+        "Steps from one decay after the cycle to the next; 0: there is none."),
+    key("cycle_momentum", t_bool, "true", Effect::results,
+        "Whether the first beta falls while the rate rises, and the other way round."),
+    key("cycle_min_mom", t_real, "0.8", half_open(0, 1), Effect::results, "The first beta in the middle of the cycle."),
+    key("cycle_max_mom", t_real, "0.9", half_open(0, 1), Effect::results, "The first beta at both ends of the cycle."),
+    key("decay_mom_rate", t_real, "0.0", at_least(0), Effect::results,
+        "How fast the first beta grows after the cycle."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_lrrangetest_keys[] = {
-    {"lr_range_test_min_lr", t_real | t_list, "0.001", Handling::implemented},
-    {"lr_range_test_step_size", t_int, "2000", Handling::implemented},
-    {"lr_range_test_step_rate", t_real, "1.0", Handling::implemented},
-    {"lr_range_test_staircase", t_bool, "false", Handling::implemented},
+    key("lr_range_test_min_lr", t_real | t_list, "0.001", rates, Effect::results, "The rate of the first step."),
+    key("lr_range_test_step_size", t_int, "2000", between(1, most), Effect::results,
+        "Steps in which the rate grows by lr_range_test_step_rate times the first one."),
+    key("lr_range_test_step_rate", t_real, "1.0", at_least(0), Effect::results, "How fast the rate grows."),
+    key("lr_range_test_staircase", t_bool, "false", Effect::results,
+        "Whether the rate grows in stairs of lr_range_test_step_size steps."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
@@ -130,7 +150,10 @@ constexpr Section scheduler_table[] = {
 
 std::span<const Section> optimizer_sections() {
   static const std::vector<Section> table = [] {
-    std::vector<Section> all{{"optimizer", "", Parser::legacy, nullptr, optimizer_keys}};
+    static const std::string types = join(optimizer::optimizer_type_names(), " ");
+    static std::vector<Key> keys(std::begin(optimizer_keys), std::end(optimizer_keys));
+    keys[0].legal.choices = types.c_str();
+    std::vector<Section> all{{"optimizer", "", Parser::legacy, nullptr, keys}};
     for (const optimizer::OptimizerSpec* spec : optimizer::optimizer_specs()) {
       all.push_back({"optimizer.params", spec->variant, Parser::legacy, nullptr, spec->keys});
     }

@@ -3,42 +3,59 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 #include "models/spec.h"
 #include "runtime/config/key_table.h"
+#include "runtime/config/mesh.h"
 
 namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key own_root_keys[] = {
-    {"model", t_object, "null", Handling::implemented},
-    {"data", t_object, "null", Handling::implemented},
-    {"parallel", t_object, "null", Handling::implemented},
-    {"memory", t_object, "null", Handling::implemented},
-    {"run", t_object, "null", Handling::implemented},
-    {"fp8", t_object, "null", Handling::implemented},
-    {"parameter_groups", t_list | t_null, "null", Handling::implemented},
+    key("model", t_object, "null", "The network: a preset, or a type and its sizes."),
+    key("data", t_object, "null", "The tokens to train and to evaluate on."),
+    key("parallel", t_object, "null", "How the work is divided among ranks."),
+    key("memory", t_object, "null",
+        "Where states live, what is computed again, and the budgets that they must fit (docs/memory.md)."),
+    key("run", t_object, "null", "How long a run is, what it writes, and what it runs on."),
+    key("fp8", t_object, "null", "Products of 8-bit floats (docs/gpu.md)."),
+    key("parameter_groups", t_list | t_null, "null", Effect::results,
+        "A weight decay, a factor of the rate or an optimizer for parameters by name; of the list the first entry that "
+        "matches counts (docs/deepspeed.md)."),
 };
 
 constexpr Key fp8_keys[] = {
-    {"enabled", t_bool, "false", Handling::implemented},
+    key("enabled", t_bool, "false", Effect::results,
+        "Beside bf16, linear layers of blocks round the operands of their products to e4m3."),
 };
 
 // Of every model; what only some types have stands in their specs.
 constexpr Key model_keys[] = {
-    {"type", t_text | t_null, "null", Handling::implemented},
-    {"preset", t_text | t_null, "null", Handling::implemented},
-    {"layers", t_int | t_null, "null", Handling::implemented},
-    {"hidden", t_int | t_null, "null", Handling::implemented},
-    {"heads", t_int | t_null, "null", Handling::implemented},
-    {"sequence", t_int | t_null, "null", Handling::implemented},
-    {"vocab", t_int | t_null, "null", Handling::implemented},
-    {"dropout", t_real, "0.0", Handling::implemented},
-    {"tied", t_bool | t_null, "null", Handling::implemented},
+    key("type", t_text | t_null, "null", Effect::results, "The kind of network; null: that of the preset, or gpt2."),
+    key("preset", t_text | t_null, "null", Effect::results,
+        "A network by name; keys that are given beside it replace its sizes. null: the sizes are given."),
+    key("layers", t_int | t_null, "null", between(1, 100000), Effect::results,
+        "Transformer blocks; null: those of the preset."),
+    key("hidden", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
+        "Elements of a token's vector between blocks; null: those of the preset."),
+    key("heads", t_int | t_null, "null", between(1, 1 << 20), Effect::results,
+        "Heads of attention in a block; null: those of the preset."),
+    key("sequence", t_int | t_null, "null", between(2, 1 << 24), Effect::results,
+        "Tokens of a sample; null: those of the preset."),
+    key("vocab", t_int | t_null, "null", between(1, INT32_MAX), Effect::results,
+        "Token ids that the network knows, at least the data's; null: those of the preset."),
+    key("dropout", t_real, "0.0", half_open(0, 1), Effect::results,
+        "The share of activations that training sets to zero at random; Llama and Qwen3 have none."),
+    key("tied", t_bool | t_null, "null", Effect::results,
+        "Whether the output layer shares the weights of the token embedding; null: as the type or the preset has it."),
 };
 
 constexpr Key data_keys[] = {
-    {"train", t_text | t_list | t_null, "null", Handling::implemented},
-    {"validation", t_text | t_list | t_null, "null", Handling::implemented},
+    key("train", t_text | t_list | t_null, "null", Effect::results,
+        "Prefix of a .bin/.idx pair, an llm.c file or pattern, or a list of [weight, prefix, language]; zrt train "
+        "needs it."),
+    key("validation", t_text | t_list | t_null, "null", Effect::reports,
+        "Held-out data: a prefix, or a list of [prefix, language], each of which is evaluated by itself. null: none."),
 };
 
 constexpr Key parallel_keys[] = {
@@ -47,49 +64,88 @@ constexpr Key parallel_keys[] = {
     {"virtual_pipeline", t_int, "1", Handling::refused, "pipeline parallelism is not supported"},
     {"sequence", t_bool, "false", Handling::refused, "sequence parallelism is not supported"},
     {"schedule", t_text, R"("1f1b")", Handling::refused, "with one pipeline stage there is no other schedule"},
-    {"reduce_every", t_int | t_null, "null", Handling::implemented},
-    {"hierarchical_ranks", t_int, "1", Handling::implemented},
-    {"cluster", t_text | t_null, "null", Handling::implemented},
+    key("reduce_every", t_int | t_null, "null", between(1, most), Effect::results,
+        "Microbatches that a rank sums before gradients are reduced; null: at stage 0 and 1 all of a step, at 2 "
+        "and 3 one."),
+    key("hierarchical_ranks", t_int, "1", between(1, Mesh::max_ranks), Effect::results,
+        "Consecutive ranks, such as those of a host, inside which collectives run first; 1: no such groups."),
+    key("cluster", t_text | t_null, "null", Effect::cost,
+        "File or name of the cluster for which the lead of gathers is chosen; null: none."),
 };
 
 constexpr Key memory_keys[] = {
-    {"device_budget_bytes", t_int | t_null, "null", Handling::implemented},
-    {"host_budget_bytes", t_int | t_null, "null", Handling::implemented},
-    {"unit_bytes", t_int, "67108864", Handling::implemented},
-    {"moments", t_text, R"("fp32")", Handling::implemented},
-    {"master", t_text, R"("fp32")", Handling::implemented},
-    {"nvme_budget_bytes", t_int | t_null, "null", Handling::implemented},
-    {"nvme_path", t_text | t_null, "null", Handling::implemented},
-    {"placement", t_text | t_list, R"("auto")", Handling::implemented},
-    {"update", t_text, R"("auto")", Handling::implemented},
-    {"update_when", t_text, R"("after_norm")", Handling::implemented},
-    {"recompute", t_text | t_list, R"("auto")", Handling::implemented},
-    {"microbatch_order", t_text, R"("auto")", Handling::implemented},
-    {"link_bytes_per_second", t_int | t_null, "null", Handling::implemented},
+    key("device_budget_bytes", t_int | t_null, "null", at_least(1), Effect::cost,
+        "Bytes that a rank may use on its device; null: no limit."),
+    key("host_budget_bytes", t_int | t_null, "null", at_least(1), Effect::cost,
+        "Bytes that a rank may use of the host's memory; null: no limit."),
+    key("unit_bytes", t_int, "67108864", between(64, most), Effect::cost,
+        "The largest piece of weights that is gathered, reduced or moved at once."),
+    key("moments", t_text, R"("fp32")", one_of("fp32 bf16 int8"), Effect::results,
+        "The form of Adam's moments; in the smaller ones values are rounded at random."),
+    key("master", t_text, R"("fp32")", one_of("fp32 none"), Effect::results,
+        "Whether fp32 copies of bf16 weights are kept; none: updates round the weights at random."),
+    key("nvme_budget_bytes", t_int | t_null, "null", at_least(1), Effect::cost,
+        "Bytes that a rank may use in its file on NVMe; null: no limit."),
+    key("nvme_path", t_text | t_null, "null", Effect::cost,
+        "Folder of the files that hold states on NVMe; null: that of the offload keys."),
+    key("placement", t_text | t_list, R"("auto")", one_of("auto device host nvme"), Effect::cost,
+        "Where states live: one place for all, a list of rules, or auto: the device, save what offload keys and "
+        "budgets move."),
+    key("update", t_text, R"("auto")", one_of("auto device host"), Effect::cost,
+        "Where weights are updated whose states live on the host; auto: there."),
+    key("update_when", t_text, R"("after_norm")", one_of("after_norm as_ready"), Effect::results,
+        "When weights are updated: after the norm of the whole gradient is known, or each as soon as its gradient "
+        "is."),
+    key("recompute", t_text | t_list, R"("auto")", one_of("auto none selective full"), Effect::cost,
+        "Which activations the backward computes again: of all layers, of a list of layers, or auto: what the "
+        "budgets need."),
+    key("microbatch_order", t_text, R"("auto")", one_of("auto microbatch_major layer_major"), Effect::cost,
+        "Whether a step takes microbatch by microbatch or layer by layer; auto: layer by layer where gradients "
+        "are sharded."),
+    key("link_bytes_per_second", t_int | t_null, "null", at_least(1), Effect::cost,
+        "Speed of the link to the host that the CPU imitates as a device; null: it is not slowed down."),
 };
 
 constexpr Key run_keys[] = {
-    {"steps", t_int, "1000", Handling::implemented},
-    {"seed", t_int, "1", Handling::implemented},
-    {"out", t_text | t_null, "null", Handling::implemented},
-    {"name", t_text | t_null, "null", Handling::implemented},
-    {"log_interval", t_int | t_null, "null", Handling::implemented},
-    {"log_samples", t_bool, "false", Handling::implemented},
-    {"eval_interval", t_int, "0", Handling::implemented},
-    {"eval_batches", t_int, "8", Handling::implemented},
-    {"checkpoint_interval", t_int, "0", Handling::implemented},
-    {"keep_last", t_int, "2", Handling::implemented},
-    {"keep_every", t_int, "0", Handling::implemented},
-    {"resume", t_text | t_null, "null", Handling::implemented},
-    {"load_module_only", t_bool, "false", Handling::implemented},
-    {"save_weights", t_bool, "true", Handling::implemented},
-    {"timeout_seconds", t_int, "120", Handling::implemented},
-    {"threads_per_rank", t_int, "1", Handling::implemented},
-    {"device", t_text, R"("cpu")", Handling::implemented},
-    {"kernel_table", t_text | t_null, "null", Handling::implemented},
-    {"trace", t_bool, "false", Handling::implemented},
-    {"trace_steps", t_list | t_null, "null", Handling::implemented},
-    {"stress_seed", t_int, "0", Handling::implemented},
+    key("steps", t_int, "1000", between(1, most), Effect::results,
+        "Steps of the run, those before it was resumed included."),
+    key("seed", t_int, "1", at_least(0), Effect::results,
+        "Start of all random numbers: initial weights, order of samples, dropout, rounding."),
+    key("out", t_text | t_null, "null", Effect::reports, "Folder of what the run writes; null: runs/NAME-TIME."),
+    key("name", t_text | t_null, "null", Effect::reports,
+        "Name of the run, for its folder; null: that of the configuration's file."),
+    key("log_interval", t_int | t_null, "null", at_least(0), Effect::reports,
+        "Steps from one printed line to the next; 0: none. null: steps_per_print."),
+    key("log_samples", t_bool, "false", Effect::reports,
+        "Write which samples each rank reads in each step to samples.jsonl."),
+    key("eval_interval", t_int, "0", between(0, most), Effect::reports,
+        "Steps from one evaluation on data.validation to the next; 0: only after the last step."),
+    key("eval_batches", t_int, "8", between(1, most), Effect::reports, "Batches of an evaluation during the run."),
+    key("checkpoint_interval", t_int, "0", between(0, most), Effect::reports,
+        "Steps from one checkpoint to the next; 0: one after the last step."),
+    key("keep_last", t_int, "2", between(2, most), Effect::reports,
+        "The newest checkpoints, so many of which are kept."),
+    key("keep_every", t_int, "0", between(0, most), Effect::reports,
+        "Checkpoints of every so many steps are kept for good; 0: of none."),
+    key("resume", t_text | t_null, "null", Effect::results,
+        "Checkpoint to go on from: its folder, that of its run, or auto: the newest of this run, if any. null: "
+        "start anew."),
+    key("load_module_only", t_bool, "false", Effect::results,
+        "Of the checkpoint to resume take the weights alone, and begin with step 1."),
+    key("save_weights", t_bool, "true", Effect::reports, "Write a checkpoint after the last step."),
+    key("timeout_seconds", t_int, "120", between(1, 1000000), Effect::cost,
+        "Seconds that a rank waits for another before the run ends with an error."),
+    key("threads_per_rank", t_int, "1", between(1, 4096), Effect::results,
+        "Threads with which a rank computes; with another number sums may be rounded otherwise."),
+    key("device", t_text, R"("cpu")", one_of("cpu cuda"), Effect::results, "What a rank computes on."),
+    key("kernel_table", t_text | t_null, "null", Effect::results,
+        "File of zrt bench tune with the fastest GPU kernel of each size; null: built-in choices."),
+    key("trace", t_bool, "false", Effect::reports,
+        "Write when each operation of some steps began and ended to trace.json."),
+    key("trace_steps", t_list | t_null, "null", Effect::reports,
+        "The first and the last step that run.trace draws, such as [100, 103]; null: the first four."),
+    key("stress_seed", t_int, "0", at_least(0), Effect::cost,
+        "Other than 0: operations start late at random, to find what only luck orders. No result may change."),
 };
 
 // Sections in the order of config.resolved.json; those of models may have keys of several types.
@@ -97,6 +153,15 @@ std::vector<Section> own_table() {
   static const std::vector<std::pair<std::string, std::vector<Key>>> model_sections = [] {
     std::vector<std::pair<std::string, std::vector<Key>>> all{
         {"model", {std::begin(model_keys), std::end(model_keys)}}};
+    static const std::string presets = join(models::preset_names(), " "), types = [] {
+      std::vector<std::string> names;
+      for (const models::ModelSpec* spec : models::model_specs()) names.emplace_back(spec->type);
+      return join(names, " ");
+    }();
+    for (Key& key : all[0].second) {
+      if (key.name == std::string_view("type")) key.legal.choices = types.c_str();
+      if (key.name == std::string_view("preset")) key.legal.choices = presets.c_str();
+    }
     for (const models::ModelSpec* spec : models::model_specs()) {
       for (const Section& section : spec->sections) {
         auto at = std::find_if(all.begin(), all.end(), [&](const auto& known) { return known.first == section.path; });

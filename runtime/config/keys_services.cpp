@@ -16,15 +16,19 @@ constexpr Key flops_profiler_keys[] = {
 };
 
 constexpr Key tensorboard_keys[] = {
-    {"enabled", t_bool, "false", Handling::implemented},
-    {"output_path", t_text, R"("")", Handling::implemented},
-    {"job_name", t_text, R"("DeepSpeedJobName")", Handling::implemented},
+    key("enabled", t_bool, "false", Effect::reports,
+        "Write the numbers of each step for TensorBoard too (docs/report.md)."),
+    key("output_path", t_text, R"("")", Effect::reports,
+        "Folder of the files; a relative one lies below the working folder."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it."),
 };
 
 constexpr Key csv_monitor_keys[] = {
-    {"enabled", t_bool, "false", Handling::implemented},
-    {"output_path", t_text, R"("")", Handling::implemented},
-    {"job_name", t_text, R"("DeepSpeedJobName")", Handling::implemented},
+    key("enabled", t_bool, "false", Effect::reports,
+        "Write the numbers of each step for spreadsheets, as CSV, too (docs/report.md)."),
+    key("output_path", t_text, R"("")", Effect::reports,
+        "Folder of the files; a relative one lies below the working folder."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it."),
 };
 
 constexpr Key wandb_keys[] = {
@@ -104,10 +108,10 @@ constexpr Key autotuning_keys[] = {
 };
 
 constexpr Key autotuning_model_info_keys[] = {
-    {"profile", t_bool, "false", Handling::inert},
-    {"num_params", t_int | t_null, "null", Handling::inert},
-    {"hidden_size", t_int | t_null, "null", Handling::inert},
-    {"num_layers", t_int | t_null, "null", Handling::inert},
+    {"profile", t_bool, "false", Handling::inert, "there is no autotuner"},
+    {"num_params", t_int | t_null, "null", Handling::inert, "there is no autotuner"},
+    {"hidden_size", t_int | t_null, "null", Handling::inert, "there is no autotuner"},
+    {"num_layers", t_int | t_null, "null", Handling::inert, "there is no autotuner"},
 };
 
 constexpr Key hybrid_engine_keys[] = {

@@ -85,7 +85,7 @@ class Resolver {
       }
       return "none";
     }
-    const std::vector<std::string> supported{"WarmupLR", "WarmupDecayLR", "WarmupCosineLR", "OneCycle", "LRRangeTest"};
+    const std::vector<std::string> supported = choices_of(*find_key(*find_section("scheduler"), "type"));
     const std::string name = type->get<std::string>();
     if (std::find(supported.begin(), supported.end(), name) == supported.end()) {
       const std::string near = nearest(name, supported);
@@ -185,8 +185,10 @@ class Resolver {
     // A number that was inferred may be null: no limit.
     const bool inferred = tree_.origin(path) == From::inferred && (types & (t_int | t_real)) != 0;
     if (inferred || (key.fallback != nullptr && fallback(key).is_null())) types |= t_null;
+    Key wanted = key;
+    wanted.types = types;
     const std::optional<json> coerced = coerce(types, section.parser == Parser::strict, value);
-    if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + types_text(types) + ".");
+    if (!coerced) refuse(value_at(path, value), "has the wrong type; legal: " + legal_text(wanted) + ".");
     if (key.handling != Handling::implemented && !told.off && !harmless(key, *coerced)) {
       if (key.handling == Handling::refused) refuse_request(key, path, value);
       if (!told.quiet) result_.warnings.push_back(without_effect(value_at(path, value), key.note));
@@ -218,10 +220,11 @@ class Resolver {
       for (const Key& key : section.keys) {
         const std::string path = key_path(section, key.name);
         if (const auto found = given_.find(path); found != given_.end()) {
+          found->second.key = &key;
           result_.add(std::move(found->second));
         } else if (key.fallback != nullptr && (key.types & t_old) == 0 && section_at(path) == nullptr &&
                    !variants_.contains(path)) {
-          result_.add({path, fallback(key), From::fallback, "the default"});
+          result_.add({path, fallback(key), From::fallback, "the default", 0, &key});
         }
       }
     }

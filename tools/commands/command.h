@@ -17,5 +17,6 @@ int eval_command(const Args& args);
 int generate_command(const Args& args);
 int bench_command(const Args& args);
 int report_command(const Args& args);
+int config_command(const Args& args);
 
 }  // namespace zrt::tools

@@ -74,8 +74,8 @@ TEST_CASE("a placement by name moves all states or none") {
   REQUIRE(nvme.rules.size() == 1);
   CHECK(nvme.rules[0].tier == Tier::nvme);
   CHECK(has(memory_error(R"("placement": "nvme")"), "memory.placement = \"nvme\" (ds.json:1) needs a folder"));
-  CHECK(has(memory_error(R"("placement": "hots")"), "legal: \"auto\", \"device\", \"host\" and \"nvme\", or a list"));
-  CHECK(has(memory_error(R"("placement": null)"), "a string or a list"));
+  CHECK(has(memory_error(R"("placement": "hots")"), "legal: \"auto\", \"device\", \"host\", \"nvme\" or a list"));
+  CHECK(has(memory_error(R"("placement": null)"), "\"nvme\" or a list"));
   CHECK(parsed("", {"memory.placement=host"}).memory.rules.size() == 1);
 }
 
@@ -134,7 +134,7 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(has(memory_error(R"("update": "nvme")"), "memory.update = \"nvme\" (ds.json:1)"));
 
   CHECK(!memory(R"("update_when": "after_norm")").early_updates);
-  CHECK(has(memory_error(R"("update_when": "early")"), "legal: \"after_norm\" and \"as_ready\""));
+  CHECK(has(memory_error(R"("update_when": "early")"), "legal: \"after_norm\" or \"as_ready\""));
 
   CHECK(memory(R"("recompute": "none")").recompute == Recompute::none);
   CHECK(!memory(R"("recompute": "none")").open_recompute);
@@ -148,7 +148,7 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(memory(R"("recompute": [])").recompute == Recompute::none);
   CHECK(has(memory_error(R"("recompute": [[3, 2]])"), "memory.recompute = [[3,2]] (ds.json:1)"));
   CHECK(has(memory_error(R"("recompute": ["0"])"), "must list layers"));
-  CHECK(has(memory_error(R"("recompute": "some")"), "\"selective\" and \"full\", or a list of layers"));
+  CHECK(has(memory_error(R"("recompute": "some")"), "\"selective\", \"full\" or a list"));
 
   CHECK(memory(R"("microbatch_order": "layer_major")").order == MicrobatchOrder::layer_major);
   CHECK(memory(R"("microbatch_order": "microbatch_major")").order == MicrobatchOrder::microbatch_major);
@@ -199,7 +199,7 @@ TEST_CASE("offload_optimizer keeps master and moments in its tier and gradients 
   CHECK(stage(0, R"("offload_optimizer": {"device": "none"})").memory.rules.empty());
   CHECK(has(stage_error(0, R"("offload_optimizer": {"device": "cpu"})"),
             "zero_optimization.offload_optimizer.device = \"cpu\" (ds.json:1) belongs to"));
-  CHECK(has(stage_error(1, R"("offload_optimizer": {"device": "gpu"})"), "\"none\", \"cpu\" and \"nvme\""));
+  CHECK(has(stage_error(1, R"("offload_optimizer": {"device": "gpu"})"), "\"none\", \"cpu\" or \"nvme\""));
   CHECK(has(stage_error(1, R"("offload_optimizer": {"device": "cpu", "ratio": 1.5})"), "ratio = 1.5"));
   CHECK(has(stage_error(1, R"("offload_optimizer": {"device": "nvme"})"), "needs a folder for the nvme tier"));
 }

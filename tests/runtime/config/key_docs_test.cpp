@@ -1,0 +1,154 @@
+// What the key table says of keys: it says something of each, and what it calls legal is what is accepted.
+#include "runtime/config/key_docs.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "runtime/config/key_table.h"
+#include "runtime/config/tree.h"
+#include "tests/runtime/config/config_helpers.h"
+
+namespace zrt::key_docs_test {
+
+using namespace zrt::runtime;
+using namespace zrt::runtime::configuration;
+using nlohmann::json;
+
+namespace {
+
+// A configuration in which the keys of `section` are read.
+json base(const Section& section, const Key& key) {
+  json text = {{"train_micro_batch_size_per_gpu", 2}, {"model", {{"preset", "gpt2-tiny"}}}};
+  const std::string path = section.path, variant = section.variant, name = key.name;
+  if (name == "train_micro_batch_size_per_gpu") text = {{"model", text["model"]}, {"train_batch_size", 4}};
+  if (path == "fp16") text["fp16"]["enabled"] = true;
+  if (path == "optimizer.params") text["optimizer"]["type"] = variant == "adam, adamw" ? "Adam" : variant;
+  if (variant == "adafactor" && name == "lr") text["optimizer"]["params"]["relative_step"] = false;
+  if (path == "scheduler.params") text["scheduler"] = {{"type", variant}, {"params", json::object()}};
+  if (variant == "WarmupDecayLR" || variant == "WarmupCosineLR") text["scheduler"]["params"]["total_num_steps"] = 2000;
+  if (variant == "OneCycle") text["scheduler"]["params"] = {{"cycle_min_lr", 1e-4}, {"cycle_max_lr", 1e-3}};
+  if (path.starts_with("model") && find_key(*find_section("model"), name) == nullptr) {
+    text["model"] = {{"preset", "llama-tiny"}, {"rope_scaling", {{"rope_type", "llama3"}}}};
+  }
+  for (const char* llama : {"kv_heads", "head_dim", "ffn", "rope_theta", "rms_norm_eps"}) {
+    if (path == "model" && name == llama) text["model"]["preset"] = "llama-tiny";
+  }
+  return text;
+}
+
+// What is said about a value; "": nothing.
+std::string said(const Section& section, const Key& key, const json& value) {
+  json text = base(section, key);
+  json* node = &text;
+  if (*section.path != '\0') {
+    for (const std::string& part : split_path(section.path)) node = &(*node)[part];
+  }
+  (*node)[key.name] = value;
+  std::string error;
+  try {
+    parse_config(text.dump(), "ds.json", {}, 1);
+  } catch (const core::ConfigError& thrown) {
+    error = thrown.what();
+  }
+  const std::string start = key_path(section, key.name) + " = " + value.dump() + " (ds.json:1) ";
+  const size_t at = error.find(start);
+  return at == std::string::npos ? "" : error.substr(at + start.size(), error.find('\n', at) - at - start.size());
+}
+
+bool refused_as_illegal(const std::string& text) {
+  for (const char* start : {"is out of range", "has the wrong type", "must be 2 numbers", "is not legal",
+                            "is no preset", "is not supported; legal"}) {
+    if (text.starts_with(start)) return true;
+  }
+  return false;
+}
+
+template <class Check>
+void for_every_key(Check check) {
+  for (const Section& section : sections()) {
+    for (const Key& key : section.keys) {
+      INFO(section.path << " " << section.variant << " " << key.name);
+      check(section, key);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every key has a sentence about it, and every implemented one says what it changes") {
+  size_t implemented_keys = 0;
+  for (const SectionDoc& section : key_docs()) {
+    INFO(section.path << " " << section.of);
+    CHECK(section.help.ends_with("."));
+    for (const KeyDoc& key : section.keys) {
+      INFO(key.path);
+      CHECK(key.help.size() > 10);
+      CHECK(key.help.ends_with("."));
+      CHECK_FALSE(key.legal.empty());
+      if (key.handling != "implemented" || key.section) continue;
+      CHECK_FALSE(key.changes.empty());
+      ++implemented_keys;
+    }
+  }
+  CHECK(implemented_keys > 140);
+  // A note alone says why, not what for.
+  for_every_key(
+      [](const Section&, const Key& key) { CHECK((key.handling != Handling::implemented || *key.help != '\0')); });
+}
+
+TEST_CASE("of numbers those are refused that the table calls illegal, and no others for their size") {
+  size_t tried = 0;
+  for_every_key([&](const Section& section, const Key& key) {
+    const bool whole = (key.types & t_int) != 0;
+    const double low = (key.types & t_natural) != 0 ? 0 : key.legal.low, high = key.legal.high;
+    if (key.handling != Handling::implemented || low == -infinity) return;
+    const auto value = [&](double number, int step) {
+      const json one = whole ? json(static_cast<int64_t>(number) + step)
+                             : json(step == 0 ? number : std::nextafter(number, step * infinity));
+      return (key.types & t_list) != 0 && (key.types & t_real) == 0 ? json::array({one, one}) : one;
+    };
+    const auto refused = [&](double number, int step) {
+      const std::string text = said(section, key, value(number, step));
+      INFO(value(number, step).dump() << " " << text);
+      return refused_as_illegal(text);
+    };
+    CHECK(refused(low, -1));
+    CHECK_FALSE(refused(low, 0));
+    ++tried;
+    if (high == infinity) return;
+    CHECK(refused(high, key.legal.below ? 0 : 1));
+    CHECK_FALSE(refused(high, key.legal.below ? -1 : 0));
+  });
+  CHECK(tried > 70);
+}
+
+TEST_CASE("of texts those are refused that the table does not list, and the message lists them") {
+  size_t tried = 0;
+  for_every_key([&](const Section& section, const Key& key) {
+    if (*key.legal.choices == '\0') return;
+    const std::string text = said(section, key, "nonsense");
+    INFO(text);
+    CHECK(refused_as_illegal(text));
+    for (const std::string& choice : choices_of(key)) {
+      INFO(choice);
+      CHECK(has(text, choice));
+      CHECK_FALSE(refused_as_illegal(said(section, key, choice)));
+    }
+    ++tried;
+  });
+  CHECK(tried >= 20);
+}
+
+TEST_CASE("a key is found by its path and its other name, and what is misspelt by its neighbours") {
+  CHECK(find_key_docs("run.steps").size() == 1);
+  CHECK(find_key_docs("optimizer.params.lr").size() >= 4);
+  REQUIRE(find_key_docs("zero_optimization.max_live_parameters").size() == 1);
+  CHECK(find_key_docs("zero_optimization.max_live_parameters")[0].name == "stage3_max_live_parameters");
+  CHECK(find_key_docs("steps").empty());
+  CHECK(has(suggest_path("steps"), "run.steps"));
+  CHECK(has(suggest_path("run.stesp"), "run.steps"));
+  CHECK(find_key_docs("model.kv_heads").at(0).of == "model.type llama, qwen3");
+  CHECK(find_key_docs("model.layers").at(0).of.empty());
+}
+
+}  // namespace zrt::key_docs_test
