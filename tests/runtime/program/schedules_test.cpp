@@ -255,12 +255,12 @@ TEST_CASE("each work stands once in the list of its stage, whatever the schedule
 
 TEST_CASE("without a pipeline microbatches go one by one, side by side, or with the first block's backwards behind") {
   const auto text = [](const BlockOrder& blocks) {
-    std::string text;
+    std::string words;
     for (const Work& work : order(blocks)) {
       const char kind = work.kind == WorkKind::load ? 'L' : work.kind == WorkKind::forward ? 'F' : 'B';
-      text += fmt::format("{}{}.{} ", kind, work.chunk, work.microbatch);
+      words += fmt::format("{}{}.{} ", kind, work.chunk, work.microbatch);
     }
-    return text;
+    return words;
   };
   CHECK(text({2, 2, 1, false}) == "L0.0 F0.0 F1.0 B1.0 B0.0 L0.1 F0.1 F1.1 B1.1 B0.1 ");
   CHECK(text({2, 2, 2, false}) == "L0.0 L0.1 F0.0 F0.1 F1.0 F1.1 B1.0 B1.1 B0.0 B0.1 ");
