@@ -89,7 +89,7 @@ struct RunConfig {
   std::optional<std::pair<int64_t, int64_t>> trace_steps;  // first and last; none: the first few
   int64_t checkpoint_interval = 0;                         // steps between checkpoints; 0: none but the last
   int64_t keep_last = 2, keep_every = 0;  // newest checkpoints kept; and those of every so many steps, 0: none
-  std::string resume;                     // "": start from scratch; "auto"; or a run's or checkpoint's folder
+  std::string resume;                     // "": start from scratch; "auto"; or the folder of a run, checkpoint or model
   bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/form.h"
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "runtime/ops/call.h"
@@ -10,6 +11,10 @@ namespace zrt::runtime {
 namespace {
 
 using optimizer::Extent;
+
+// A part of a unit that is on its way: as fp32 and in the form that it is kept in, which is no larger.
+constexpr int64_t load_chunk = load_buffer_bytes / 2 / sizeof(float);
+static_assert(load_chunk % core::form_block == 0);
 
 // Elements [begin, begin + out.size()) of a parameter as initialisation makes them, on whatever rank.
 void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t begin, std::span<float> out) {
@@ -50,6 +55,27 @@ void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin,
   });
 }
 
+// Elements [first, first + out.size()) of what the rank holds of a state, as the checkpoint has them.
+void state_values(const OpCall& call, const optimizer::Unit& unit, const optimizer::UnitState& kind, int64_t first,
+                  std::span<float> out) {
+  const Layout& layout = *call.rank.layout;
+  if (kind.sharded) {
+    const int64_t shard = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
+    return for_each_param(unit, shard + first, out,
+                          [&](const optimizer::UnitParam& place, int64_t begin, std::span<float> part) {
+                            call.rank.load(state_name(kind.kind, place.param->name), begin, part);
+                          });
+  }
+  std::fill(out.begin(), out.end(), 0.0f);
+  const int64_t end = first + static_cast<int64_t>(out.size());
+  for (const optimizer::StateTensor& tensor : kind.tensors) {
+    const int64_t from = std::max(first, tensor.offset), to = std::min(end, tensor.offset + tensor.elements());
+    if (from >= to) continue;
+    call.rank.load(state_name(kind.kind, tensor.param->param->name), from - tensor.offset,
+                   out.subspan(static_cast<size_t>(from - first), static_cast<size_t>(to - from)));
+  }
+}
+
 // States start at zero, or go on as they were.
 void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const Layout& layout = *call.rank.layout;
@@ -59,22 +85,16 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
     const optimizer::UnitState& kind = kinds[k];
     core::fill_bytes(call.address(*access), 0, layout.bytes(unit, kind));  // zero in every form
     if (!load) continue;
-    std::vector<float> values(static_cast<size_t>(layout.extent(unit, kind)));
-    if (kind.sharded) {
-      const int64_t begin = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
-      for_each_param(unit, begin, values, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
-        call.rank.load(state_name(kind.kind, place.param->name), first, part);
-      });
-    } else {
-      for (const optimizer::StateTensor& tensor : kind.tensors) {
-        call.rank.load(
-            state_name(kind.kind, tensor.param->param->name), 0,
-            std::span(values).subspan(static_cast<size_t>(tensor.offset), static_cast<size_t>(tensor.elements())));
-      }
+    const int64_t count = layout.extent(unit, kind);
+    std::vector<float> values;
+    std::vector<std::byte> formed;
+    for (int64_t done = 0; done < count; done += load_chunk) {
+      values.resize(static_cast<size_t>(std::min(load_chunk, count - done)));
+      state_values(call, unit, kind, done, values);
+      formed.resize(core::form_bytes(kind.form, static_cast<int64_t>(values.size())));
+      core::write_form(kind.form, values.data(), static_cast<int64_t>(values.size()), formed.data());
+      core::copy_bytes(call.address(*access) + core::form_bytes(kind.form, done), formed.data(), formed.size());
     }
-    std::vector<std::byte> formed(layout.bytes(unit, kind));
-    core::write_form(kind.form, values.data(), static_cast<int64_t>(values.size()), formed.data());
-    core::copy_bytes(call.address(*access), formed.data(), formed.size());
   }
 }
 
@@ -111,10 +131,9 @@ void run_init(const OpCall& call) {
   };
   auto fill = [&](Extent extent, std::vector<Target> targets) {
     const auto [begin, count] = range(extent);
-    constexpr int64_t chunk = 1 << 16;
     std::vector<float> values;
-    for (int64_t done = 0; done < count; done += chunk) {
-      values.resize(static_cast<size_t>(std::min(chunk, count - done)));
+    for (int64_t done = 0; done < count; done += load_chunk) {
+      values.resize(static_cast<size_t>(std::min(load_chunk, count - done)));
       unit_values(call, unit, begin + done, values);
       for (const Target& target : targets) {
         round_into(values, target.type, target.data + static_cast<size_t>(done) * core::dtype_size(target.type));

@@ -21,6 +21,10 @@ inline std::string state_name(const std::string& kind, const std::string& parame
   return kind + "." + parameter;
 }
 
+// Host memory in which the `load` program holds a part of a unit on its way, at most; what `Rank::load` needs to fill
+// it comes on top.
+inline constexpr uint64_t load_buffer_bytes = 1 << 19;
+
 struct Rank {
   int number = 0;  // within the data-parallel group
   const Layout* layout = nullptr;

@@ -6,8 +6,10 @@
 
 #include "core/error.h"
 #include "core/keys/text.h"
+#include "models/hugging_face.h"
 #include "optimizer/state.h"
 #include "runtime/ops/rank.h"
+#include "runtime/train/checkpoint/hugging_face.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime {
@@ -32,8 +34,12 @@ std::string choose(const Config& config, const std::function<void(const std::str
           "{} holds {} checkpoint(s), none of them whole; `zrt checkpoint verify` says why. Remove them to start again",
           store.string(), broken.size()));
     }
-    const fs::path chosen = automatic ? newest->folder : checkpoint::find_checkpoint(config.run.resume);
-    const int64_t step = config.run.load_module_only ? 0 : checkpoint::verify_checkpoint(chosen, false).step;
+    const bool plain = !automatic && checkpoint::is_hugging_face(config.run.resume);
+    const fs::path chosen = automatic ? newest->folder
+                            : plain   ? fs::path(config.run.resume)
+                                      : checkpoint::find_checkpoint(config.run.resume);
+    const bool at_start = plain || config.run.load_module_only;
+    const int64_t step = at_start ? 0 : checkpoint::verify_checkpoint(chosen, false).step;
     if (!newest || newest->step <= step) return chosen.string();
     throw core::ConfigError(
         fmt::format("run.out {} holds a whole checkpoint of step {}, newer than step {} where this run would start: a "
@@ -51,20 +57,29 @@ std::string choose(const Config& config, const std::function<void(const std::str
 
 void require_same_model(const Config& config, const Reader& reader) {
   const Json wanted = model_json(config);
-  for (const auto& [key, value] : reader.manifest().model.items()) {
+  const Json found = reader.plain() ? model_json(hugging_face_config(reader, {})) : reader.manifest().model;
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : found.items()) {
     if (key == "preset" || key == "dropout" || !wanted.contains(key) || wanted[key] == value) continue;
-    throw core::ConfigError(fmt::format("model.{} is {} but the checkpoint {} was made with {}", key,
-                                        wanted[key].dump(), reader.folder().string(), value.dump()));
+    // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
+    if (reader.plain() && key == "sequence" && wanted[key] < value) continue;
+    differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
+                                      reader.plain() ? "its config.json" : "it", value.dump()));
   }
+  if (differences.empty()) return;
+  throw core::ConfigError(fmt::format("{}: the weights are of another model than the configuration's: {}",
+                                      reader.folder().string(), fmt::join(differences, "; ")));
 }
 
+// `alias`: what the files call it, where they do otherwise.
 void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, const std::string& name,
-                    const std::vector<int64_t>& shape) {
+                    const std::string& alias, const std::vector<int64_t>& shape) {
   if (set && set->has(name) && set->shape(name) == shape) return;
-  const std::string found =
-      !set || !set->has(name) ? "has no such tensor" : fmt::format("has [{}]", fmt::join(set->shape(name), ", "));
-  throw core::DataError(fmt::format("checkpoint {}: the model needs tensor '{}' of shape [{}]; the checkpoint {}",
-                                    reader.folder().string(), name, fmt::join(shape, ", "), found));
+  throw core::DataError(
+      fmt::format("{}: the model needs tensor '{}'{} of shape [{}]; {}", reader.folder().string(), name,
+                  alias == name ? "" : fmt::format(" ('{}' in the files)", alias), fmt::join(shape, ", "),
+                  !set || !set->has(name) ? "there is no such tensor"
+                                          : fmt::format("it is [{}]", fmt::join(set->shape(name), ", "))));
 }
 
 }  // namespace
@@ -78,7 +93,8 @@ std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, 
     if (config.run.load_module_only) warn("run.load_module_only has no effect: there is no checkpoint to load");
     return nullptr;
   }
-  auto reader = std::make_unique<Reader>(folder, false);
+  auto reader = std::make_unique<Reader>(checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder)
+                                                                             : Reader(folder, false));
 
   require_same_model(config, *reader);
   const std::string& made_with = reader->manifest().optimizer;
@@ -93,18 +109,36 @@ std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, 
   return reader;
 }
 
+void require_weights(const Reader& reader, const models::Model& model) {
+  for (const auto& ref : model.canonical_params()) {
+    const models::Param& param = model.blocks[ref.block]->params()[ref.index];
+    const std::string alias =
+        reader.plain() ? models::hugging_face_name(reader.manifest().model["type"].get<std::string>(), param.name)
+                       : param.name;
+    require_tensor(&reader.weights(), reader, param.name, alias, param.shape);
+  }
+}
+
 void require_tensors(const Reader& reader, const Layout& layout, bool states) {
+  require_weights(reader, *layout.model);
+  if (!states) return;
   for (const optimizer::Unit& unit : layout.units.units) {
-    for (const optimizer::UnitParam& place : unit.params) {
-      require_tensor(&reader.weights(), reader, place.param->name, place.param->shape);
-    }
-    if (!states) continue;
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
-        require_tensor(reader.states(), reader, state_name(kind.kind, tensor.param->param->name), tensor.shape);
+        const std::string name = state_name(kind.kind, tensor.param->param->name);
+        require_tensor(reader.states(), reader, name, name, tensor.shape);
       }
     }
   }
+}
+
+uint64_t load_host_bytes(const Reader& reader) {
+  return reader.table_bytes() + load_buffer_bytes + checkpoint::read_buffer_bytes;
+}
+
+Config hugging_face_config(const Reader& reader, const Settings& sets) {
+  return parse_config(Json{{"train_batch_size", 1}, {"model", reader.manifest().model}}.dump(),
+                      (reader.folder() / "config.json").string(), sets, 1);
 }
 
 Json model_json(const Config& config) {

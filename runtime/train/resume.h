@@ -1,4 +1,5 @@
-// Where a run starts: from scratch or from a checkpoint, which must fit the configuration.
+// Where a run starts: from scratch, from a checkpoint or from the weights of a Hugging Face folder. Both must fit the
+// configuration.
 #pragma once
 #include <functional>
 #include <memory>
@@ -13,14 +14,22 @@
 namespace zrt::runtime {
 
 // Opens what run.resume names; null where the run starts from scratch: run.resume is not set, or "auto" and there is no
-// valid checkpoint in run.out. The process of rank 0 chooses and verifies every byte for all. `warn` hears about
-// checkpoints that are passed over. Throws ConfigError when run.out holds checkpoints that a new run would mix with its
-// own, or when the checkpoint is of another model or optimizer; DataError when it is corrupt. Collective.
+// valid checkpoint in run.out. The process of rank 0 chooses for all, and verifies every byte of a checkpoint. `warn`
+// hears about checkpoints that are passed over. Throws ConfigError when run.out holds checkpoints that a new run would
+// mix with its own, or when the checkpoint is of another model or optimizer; DataError when it is corrupt. Collective.
 std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
                                                 const std::function<void(const std::string&)>& warn);
 
-// Throws DataError unless every parameter (with `states`, every optimizer state too) is there in the right shape.
+// Throws DataError unless every parameter of the model is there in the right shape.
+void require_weights(const checkpoint::Reader& reader, const models::Model& model);
+// … unless every parameter (with `states`, every optimizer state too) is there in the right shape.
 void require_tensors(const checkpoint::Reader& reader, const Layout& layout, bool states);
+
+// Host memory that a rank holds to load what the reader opened, at most, beside its arenas.
+uint64_t load_host_bytes(const checkpoint::Reader& reader);
+
+// The configuration of the model in a Hugging Face folder; `sets` overrides its keys. Throws ConfigError.
+Config hugging_face_config(const checkpoint::Reader& reader, const Settings& sets);
 
 // The model's sizes as a manifest holds them: the section `model` as it was resolved.
 checkpoint::Json model_json(const Config& config);

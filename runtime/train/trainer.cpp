@@ -167,6 +167,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     sample_log_.emplace(out_ / "samples.jsonl", step_, transport_, options.timeout, session_->first_local(),
                         session_->local_count());
   }
+  if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string(), load_host_bytes(*resumed));
   session_->run(phases.front(), {});
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
     const Persistent persistent =
@@ -340,7 +341,6 @@ TrainResult Training::nothing_to_do() {
 TrainResult Training::run() {
   const auto resumed = open_resume(config_, layout_, transport_, [this](const std::string& text) { warn(text); });
   start(resumed.get());
-  if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string());
   result_.summary.exit_reason = "finished";
   if (step_ >= config_.run.steps) return nothing_to_do();
   start_trace();

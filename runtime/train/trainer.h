@@ -19,7 +19,8 @@ struct TrainHooks {
   std::function<void(const Layout& layout, const Compiled& compiled)> planned;
   std::function<void(const StepMetrics& metrics)> step;
   std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
-  std::function<void(int64_t step, const std::string& folder)> resumed;
+  // Before the run loads what a folder holds; `host_bytes`: see load_host_bytes.
+  std::function<void(int64_t step, const std::string& folder, uint64_t host_bytes)> resumed;
   std::function<void(const SaveOutcome& outcome)> saved;
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.

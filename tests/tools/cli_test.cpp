@@ -236,13 +236,32 @@ TEST_CASE("A run is saved on its way, listed, inspected, verified, exported, imp
 
   ok("checkpoint export " + (folder / "run") + " --out " + (folder / "plain"));
   CHECK(run_zrt("checkpoint export " + (folder / "run") + " --out " + (folder / "plain")).code == 1);
-  ok("checkpoint import " + (folder / "plain") + " --out " + (folder / "imported"));
+  const std::string importing = ok("checkpoint import " + (folder / "plain") + " --out " + (folder / "imported"));
+  CHECK(importing.find(" MiB of host memory at once\n") != std::string::npos);
   const std::string data = " --json --data " + (folder / "corpus/validation");
   const double imported = nlohmann::json::parse(ok("eval " + (folder / "imported") + data))["loss"];
   CHECK(imported == Approx(nlohmann::json::parse(ok("eval " + (folder / "run/checkpoints/step_6") + data))["loss"]
                                .get<double>()));  // on other numbers of ranks
   // Weights alone start a new run at step 0; states of another optimizer are refused.
   ok(train + "--resume " + (folder / "imported") + " --out " + (folder / "tuned"));
+  // The same without an import: the folder is read where it lies.
+  for (const char* alone : {"false", "true"}) {
+    const std::string straight = folder / (std::string("straight_") + alone);
+    const std::string text =
+        ok(train + "--resume " + (folder / "plain") + " --set run.load_module_only=" + alone + " --out " + straight);
+    CHECK(text.find("starting with the weights of " + (folder / "plain") + "; to load them a rank holds at most 1.") !=
+          std::string::npos);
+    CHECK(read_json(straight + "/summary.json")["state_xxh3"] ==
+          read_json(folder / "tuned/summary.json")["state_xxh3"]);
+  }
+  const Result larger = run_zrt(train + "--set model.layers=3 --set model.sequence=64 --resume " + (folder / "plain") +
+                                " --out " + (folder / "larger"));
+  CHECK(larger.code == 2);
+  CHECK(larger.text.find("model.sequence is 64 but its config.json has 32") != std::string::npos);
+  CHECK(larger.text.find("model.layers is 3 but its config.json has 2") != std::string::npos);
+  fs::rename(folder.path / "plain/config.json", folder.path / "plain/config");
+  CHECK(run_zrt(train + "--resume " + (folder / "plain") + " --out " + (folder / "none"))
+            .text.find("plain: has no config.json") != std::string::npos);
   const Result other =
       run_zrt(train + "--set optimizer.type=Lion --resume " + (folder / "run") + " --out " + (folder / "lion"));
   CHECK(other.code == 2);

@@ -159,22 +159,14 @@ int import_from(const Args& args) {
   if (!values.count("out")) throw core::UsageError("--out is missing; it names the folder of the new run");
   const std::string from = values["DIR"].as<std::string>();
   const fs::path out = values["out"].as<std::string>();
-  const HuggingFaceModel model = open_hugging_face(from);
-  const runtime::Settings sets = config_settings(values);
-  runtime::Config config = runtime::parse_config(Json{{"train_batch_size", 1}, {"model", model.model}}.dump(),
-                                                 (fs::path(from) / "config.json").string(), sets, 1);
+  const Reader model = open_hugging_face(from);
+  runtime::Config config = runtime::hugging_face_config(model, config_settings(values));
   runtime::record_inferred(config, "run.out", out.string());
-  const models::Model made = config.model.make();
-  for (const auto& ref : made.canonical_params()) {
-    const models::Param& param = made.blocks[ref.block]->params()[ref.index];
-    const auto found = std::find_if(model.names.begin(), model.names.end(),
-                                    [&](const auto& names) { return names.first == param.name; });
-    if (found != model.names.end() && model.tensors.shape(found->second) == param.shape) continue;
-    throw core::DataError(fmt::format(
-        "{}: the model needs tensor '{}' of shape [{}]; the files {}", from, param.name, fmt::join(param.shape, ", "),
-        found == model.names.end() ? "do not have it"
-                                   : fmt::format("have [{}]", fmt::join(model.tensors.shape(found->second), ", "))));
-  }
+  runtime::require_weights(model, config.model.make());
+  const ImportPlan plan = plan_import(model);
+  std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
+                           model.weights().names().size(), core::format_bytes(plan.disk_bytes),
+                           core::format_bytes(plan.host_bytes));
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
   std::cout << checkpoint.string() << "\n";

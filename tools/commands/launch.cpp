@@ -84,7 +84,8 @@ int launch_command(const Args& all) {
   if (!config.run.resume.empty() && config.run.resume != "auto") {
     throw core::ConfigError(fmt::format(
         "run.resume is {}, but zrt launch goes on from the checkpoints of run.out; name that run with --out, "
-        "or copy the checkpoint to checkpoints/ of a new one",
+        "or copy the checkpoint to checkpoints/ of a new one; `zrt checkpoint import` makes a run of a Hugging Face "
+        "folder",
         config.run.resume));
   }
 

@@ -64,9 +64,11 @@ void Reporter::evaluated(int64_t step, const runtime::Evaluation& evaluation) {
   std::cerr << fmt::format("step {}: {}\n", step, evaluation_text(evaluation));
 }
 
-void Reporter::resumed(int64_t step, const std::string& folder) {
+void Reporter::resumed(int64_t step, const std::string& folder, uint64_t host_bytes) {
   first_step_ = step;
-  std::cerr << fmt::format("going on after step {} from {}\n", step, folder);
+  std::cerr << (step > 0 ? fmt::format("going on after step {} from {}", step, folder)
+                         : fmt::format("starting with the weights of {}", folder))
+            << fmt::format("; to load them a rank holds at most {} of host memory\n", core::format_bytes(host_bytes));
 }
 
 void Reporter::saved(const runtime::SaveOutcome& outcome) {

@@ -14,7 +14,7 @@ class Reporter {
   void planned(const runtime::Layout& layout, const runtime::Compiled& compiled);
   void step(const runtime::StepMetrics& metrics);
   void evaluated(int64_t step, const runtime::Evaluation& evaluation);
-  void resumed(int64_t step, const std::string& folder);
+  void resumed(int64_t step, const std::string& folder, uint64_t host_bytes);
   void saved(const runtime::SaveOutcome& outcome);
   void warn(const std::string& text);
   void end_line();

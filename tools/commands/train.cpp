@@ -77,7 +77,9 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
   };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
-  hooks.resumed = [&](int64_t step, const std::string& folder) { reporter.resumed(step, folder); };
+  hooks.resumed = [&](int64_t step, const std::string& folder, uint64_t host_bytes) {
+    reporter.resumed(step, folder, host_bytes);
+  };
   hooks.saved = [&](const runtime::SaveOutcome& outcome) { reporter.saved(outcome); };
   hooks.warn = [&](const std::string& text) { reporter.warn(text); };
   const runtime::TrainResult result = runtime::train(config, hooks, transport);
@@ -107,8 +109,9 @@ int train_command(const Args& args) {
                         "a.b.c=value: override a key; may be repeated")("steps", po::value<int64_t>(), "run.steps")(
       "out", po::value<std::string>(), "run.out: folder of the run")(
       "resume", po::value<std::string>(),
-      "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run or "
-      "checkpoint")("json", "print summary.json and memory.json to stdout instead of the tables");
+      "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run, a "
+      "checkpoint or a Hugging Face model")("json",
+                                            "print summary.json and memory.json to stdout instead of the tables");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/ledger.h"
 #include "models/hugging_face.h"
 #include "runtime/train/checkpoint/shard.h"
 #include "runtime/train/checkpoint/store.h"
@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* index_name = "model.safetensors.index.json";
 constexpr size_t chunk = 1 << 18;  // elements on their way
 
 int64_t elements_of(const std::vector<int64_t>& shape) {
@@ -103,82 +102,75 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
 
 namespace {
 
-// The weight files that a folder's index names, or its only one.
-std::vector<fs::path> weight_files(const fs::path& folder) {
-  const fs::path index = folder / index_name;
-  if (!fs::exists(index)) {
-    if (fs::exists(folder / "model.safetensors")) return {folder / "model.safetensors"};
-    throw core::DataError(fmt::format("{}: holds neither model.safetensors nor {}", folder.string(), index_name));
+// What each file of an import will hold. The runs read `from` when they are written.
+std::vector<std::vector<Run>> import_files(const Reader& from) {
+  constexpr int64_t most = int64_t{1} << 28;  // elements of a file, unless one tensor has more
+  std::vector<std::vector<Run>> files;
+  int64_t held = 0;
+  for (const std::string& name : from.weights().names()) {
+    const std::vector<int64_t>& shape = from.weights().shape(name);
+    const int64_t count = elements_of(shape);
+    if (files.empty() || held + count > most) files.emplace_back(), held = 0;
+    held += count;
+    Run run{name, shape, 0, count};
+    run.read = [&from, name](uint64_t skip, std::byte* to, uint64_t bytes) {
+      from.read(name, static_cast<int64_t>(skip / sizeof(float)),
+                {reinterpret_cast<float*>(to), static_cast<size_t>(bytes / sizeof(float))});
+    };
+    files.back().push_back(std::move(run));
   }
-  const Json json = parse_strict_json(core::read_text(index, max_header_bytes), index.string());
-  const auto map = json.find("weight_map");
-  if (map == json.end() || !map->is_object()) throw core::DataError(index.string() + ": has no 'weight_map'");
-  std::set<fs::path> files;
-  for (const auto& [tensor, file] : map->items()) {
-    // Names come from outside and must not lead elsewhere.
-    const std::string name = file.is_string() ? file.get<std::string>() : "";
-    if (name.empty() || name.front() == '.' || name.find_first_of(std::string_view("/\\\0", 3)) != std::string::npos) {
-      throw core::DataError(
-          fmt::format("{}: tensor '{}' lies in {}, which is no plain file name", index.string(), tensor, file.dump()));
-    }
-    files.insert(folder / name);
-  }
-  return {files.begin(), files.end()};
+  return files;
+}
+
+ImportPlan plan_of(const Reader& from, const std::vector<std::vector<Run>>& files) {
+  // Headers of the files to be written are about as long as those that are read. The rest is for the manifest.
+  ImportPlan plan{2 * from.table_bytes() + write_buffer_bytes + read_buffer_bytes, 1 << 20};
+  for (const std::vector<Run>& runs : files) plan.disk_bytes += shard_bytes(runs);
+  return plan;
+}
+
+// The folders that must be made for `path` to be one, innermost first.
+std::vector<fs::path> missing_folders(const fs::path& path) {
+  std::vector<fs::path> missing;
+  for (fs::path at = fs::absolute(path); !fs::exists(at); at = at.parent_path()) missing.push_back(at);
+  return missing;
+}
+
+void require_room(const fs::path& store, const std::vector<fs::path>& missing, uint64_t needed) {
+  const fs::path there = missing.empty() ? store : missing.back().parent_path();
+  const uint64_t free = core::free_bytes(there);
+  if (free >= needed) return;
+  throw core::DataError(
+      fmt::format("{}: the checkpoint needs {} bytes ({}) but {} ({}) are free; make room, or name a folder on another "
+                  "disk",
+                  store.string(), needed, core::format_bytes(needed), free, core::format_bytes(free)));
 }
 
 }  // namespace
 
-HuggingFaceModel open_hugging_face(const fs::path& folder) {
-  const fs::path config = folder / "config.json";
-  const Json json = parse_strict_json(core::read_text(config, 16u << 20), config.string(), 16);
-  HuggingFaceModel result{
-      models::from_hugging_face(json, config.string()), TensorSet(folder, weight_files(folder)), {}};
-  const std::string type = result.model["type"].get<std::string>();
-  const bool tied = result.model["tied"].get<bool>();
-  for (const std::string& name : result.tensors.names()) {
-    if (const auto ours = models::parameter_name(type, tied, name)) result.names.emplace_back(*ours, name);
-  }
-  return result;
+ImportPlan plan_import(const Reader& from) {
+  return plan_of(from, import_files(from));
 }
 
-fs::path import_hugging_face(const HuggingFaceModel& from, const Json& model, const fs::path& store) {
-  core::make_folder(store);
+fs::path import_hugging_face(const Reader& from, const Json& model, const fs::path& store) {
   if (!list_checkpoints(store).empty()) {
     throw core::DataError(fmt::format("{}: holds checkpoints already; name a new folder", store.string()));
   }
-  const fs::path folder = begin_checkpoint(store, 0);
+  const std::vector<std::vector<Run>> files = import_files(from);
+  const std::vector<fs::path> missing = missing_folders(store);
+  require_room(store, missing, plan_of(from, files).disk_bytes);
+  fs::path folder;
   try {
+    folder = begin_checkpoint(store, 0);
     Manifest manifest;
     manifest.model = model;
     manifest.made_by = {{"imported", true}};
-    // A file at a time is held in memory.
-    constexpr int64_t most = int64_t{1} << 28;  // elements
-    std::vector<std::vector<float>> values;
-    std::vector<Run> runs;
-    int64_t held = 0;
-    int shard = 0;
-    const auto flush = [&] {
-      for (const auto& [name, record] : write_shard(folder, shard, runs)) manifest.files[name] = record;
-      ++shard;
-      values.clear();
-      runs.clear();
-      held = 0;
-    };
-    for (const auto& [ours, theirs] : from.names) {
-      const std::vector<int64_t>& shape = from.tensors.shape(theirs);
-      const int64_t count = elements_of(shape);
-      if (held > 0 && held + count > most) flush();
-      values.emplace_back(static_cast<size_t>(count));
-      from.tensors.read(theirs, 0, values.back());
-      runs.push_back(
-          {ours, shape, 0, count, core::Form::f32, reinterpret_cast<const std::byte*>(values.back().data())});
-      held += count;
-    }
-    if (!runs.empty()) flush();
+    for (size_t k = 0; k < files.size(); ++k) manifest.files.merge(write_shard(folder, static_cast<int>(k), files[k]));
     commit_checkpoint(store, folder, manifest);
   } catch (...) {
     std::error_code ignored;
-    fs::remove_all(folder, ignored);
+    if (!folder.empty()) fs::remove_all(folder, ignored);
+    for (const fs::path& made : missing) fs::remove(made, ignored);
     throw;
   }
   return list_checkpoints(store).front().folder;

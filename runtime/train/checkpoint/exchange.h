@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/dtype.h"
-#include "runtime/train/checkpoint/reader.h"
+#include "runtime/train/checkpoint/hugging_face.h"
 
 namespace zrt::runtime::checkpoint {
 
@@ -21,16 +21,16 @@ struct ExportOptions {
 std::vector<std::string> export_hugging_face(const Reader& reader, const std::filesystem::path& out,
                                              const ExportOptions& options);
 
-// A Hugging Face folder: its weights by our names, and the section `model` of its configuration.
-struct HuggingFaceModel {
-  Json model;
-  TensorSet tensors;
-  std::vector<std::pair<std::string, std::string>> names;  // ours, the file's
+// What an import takes.
+struct ImportPlan {
+  uint64_t host_bytes = 0;  // of host memory at any moment, at most, the tables of the opened folder included
+  uint64_t disk_bytes = 0;  // of the checkpoint, rounded up
 };
-HuggingFaceModel open_hugging_face(const std::filesystem::path& folder);
+ImportPlan plan_import(const Reader& from);
 
-// Writes the weights as checkpoint step_0 of a store. `model` is the resolved section. Returns the checkpoint's folder.
-std::filesystem::path import_hugging_face(const HuggingFaceModel& from, const Json& model,
-                                          const std::filesystem::path& store);
+// Writes the weights as checkpoint step_0 of a store, a part of a tensor at a time. `model` is the resolved section.
+// Returns the checkpoint's folder. Throws DataError, before it writes anything where the disk has too little room, and
+// leaves nothing behind.
+std::filesystem::path import_hugging_face(const Reader& from, const Json& model, const std::filesystem::path& store);
 
 }  // namespace zrt::runtime::checkpoint

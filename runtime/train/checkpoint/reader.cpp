@@ -25,6 +25,16 @@ Reader::Reader(const std::filesystem::path& folder, bool hashes)
   if (!states.empty()) states_.emplace(folder, states);
 }
 
+Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weights)
+    : folder_(folder), plain_(true), weights_(std::move(weights)) {
+  manifest_.model = std::move(model);
+  manifest_.made_by = {{"imported", true}};
+}
+
+uint64_t Reader::table_bytes() const {
+  return weights_.table_bytes() + (states_ ? states_->table_bytes() : 0);
+}
+
 void Reader::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const bool state = !weights_.has(tensor) && states_ && states_->has(tensor);
   (state ? *states_ : weights_).read(tensor, begin, out);

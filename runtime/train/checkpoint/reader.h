@@ -1,4 +1,5 @@
-// A checkpoint opened for reading: any rank reads any part of any logical tensor, whatever wrote it.
+// A checkpoint, or a folder of Hugging Face, opened for reading: any rank reads any part of any logical tensor,
+// whatever wrote it.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,16 +15,21 @@ class Reader {
  public:
   // Checks sizes, headers and that every tensor is whole; with `hashes` every byte too. Throws DataError.
   Reader(const std::filesystem::path& folder, bool hashes);
+  // Plain weights, by our names, of the model whose section of the configuration is given: a start at step 0.
+  Reader(const std::filesystem::path& folder, Json model, TensorSet weights);
 
+  bool plain() const { return plain_; }  // no checkpoint but a folder of Hugging Face
   const std::filesystem::path& folder() const { return folder_; }
   const Manifest& manifest() const { return manifest_; }
   const TensorSet& weights() const { return weights_; }
   const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
+  uint64_t table_bytes() const;                                              // of both
   // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
 
  private:
   std::filesystem::path folder_;
+  bool plain_ = false;
   Manifest manifest_;
   TensorSet weights_;
   std::optional<TensorSet> states_;

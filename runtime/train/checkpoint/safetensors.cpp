@@ -78,6 +78,10 @@ TensorEntry parse_tensor(const std::string& tensor, const Json& json, const std:
 
 }  // namespace
 
+bool is_weight_type(std::string_view dtype) {
+  return dtype == "F32" || dtype == "BF16" || dtype == "F16" || dtype == "F64";
+}
+
 int64_t TensorEntry::elements() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
@@ -108,8 +112,10 @@ SafetensorsHeader parse_header(std::string_view json, uint64_t data_bytes, const
     }
     end = tensor.end;
   }
-  if (end != data_bytes)
-    refuse_file(name, fmt::format("holds {} bytes of data where its header says {}", data_bytes, end));
+  if (end != data_bytes) {
+    refuse_file(name, fmt::format("holds {} bytes of data where its header says {}{}", data_bytes, end,
+                                  data_bytes < end ? "; it is truncated" : ""));
+  }
   return header;
 }
 
@@ -164,7 +170,7 @@ void SafetensorsFile::read(const TensorEntry& tensor, int64_t first, std::span<f
   const auto at = [&](uint64_t size) { return data_ + tensor.begin + static_cast<uint64_t>(first) * size; };
   if (tensor.dtype == "F32") return file_.read(at(4), out.data(), out.size_bytes());
   const auto convert = [&](auto zero, auto to_float) {
-    std::vector<decltype(zero)> values(std::min<size_t>(out.size(), 1 << 16));
+    std::vector<decltype(zero)> values(std::min<size_t>(out.size(), read_buffer_bytes / sizeof(double)));
     for (size_t done = 0; done < out.size(); done += values.size()) {
       const size_t count = std::min(values.size(), out.size() - done);
       file_.read(at(sizeof zero) + done * sizeof zero, values.data(), count * sizeof zero);
@@ -175,7 +181,7 @@ void SafetensorsFile::read(const TensorEntry& tensor, int64_t first, std::span<f
   if (tensor.dtype == "F16") return convert(uint16_t{}, [](uint16_t v) { return core::to_float(core::f16{v}); });
   if (tensor.dtype == "F64") return convert(double{}, [](double v) { return static_cast<float>(v); });
   refuse_file(path().string(),
-              fmt::format("tensor '{}' has dtype {}; weights are F32, BF16, F16 or F64", tensor.name, tensor.dtype));
+              fmt::format("tensor '{}' has dtype {}; legal are {}", tensor.name, tensor.dtype, weight_types));
 }
 
 }  // namespace zrt::runtime::checkpoint

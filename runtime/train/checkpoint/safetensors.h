@@ -13,6 +13,10 @@
 namespace zrt::runtime::checkpoint {
 
 inline constexpr uint64_t max_header_bytes = 100'000'000;
+inline constexpr uint64_t read_buffer_bytes = 1 << 19;  // of host memory that SafetensorsFile::read holds, at most
+
+inline constexpr const char* weight_types = "F32, BF16, F16 and F64";
+bool is_weight_type(std::string_view dtype);  // one of those: SafetensorsFile::read takes it
 
 struct TensorEntry {
   std::string name, dtype;  // dtype as in the file: "F32", "BF16", …
@@ -40,7 +44,8 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::filesystem::path& path);
   const SafetensorsHeader& header() const { return header_; }
   const std::filesystem::path& path() const { return file_.path(); }
-  // Elements [first, first + out.size()) of a tensor of floating-point type.
+  uint64_t header_bytes() const { return data_; }
+  // Elements [first, first + out.size()) of a tensor whose type is_weight_type.
   void read(const TensorEntry& tensor, int64_t first, std::span<float> out) const;
 
  private:

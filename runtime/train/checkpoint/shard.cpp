@@ -56,7 +56,7 @@ void write_values(core::NewFile& file, const Piece& piece) {
   if (!run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
     return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
   }
-  constexpr int64_t part = 1 << 20;  // elements
+  constexpr int64_t part = write_buffer_bytes / 2 / sizeof(float);  // elements, in their form and as fp32
   const int64_t block = core::form_alignment(run.form), end = piece.first + piece.elements;
   std::vector<std::byte> kept;
   std::vector<float> values;

@@ -34,6 +34,9 @@ struct Run {
 // Returns name → size and hash. Nothing is written for no runs. Throws DataError; files written until then stay.
 std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folder, int rank, std::span<const Run> runs);
 
+// Host memory in which write_shard holds a part of a run, at most.
+inline constexpr uint64_t write_buffer_bytes = 8 << 20;
+
 // Bytes that write_shard will write, headers rounded up.
 uint64_t shard_bytes(std::span<const Run> runs);
 

@@ -2,8 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,10 +21,16 @@ class TensorSet {
   // Throws DataError.
   TensorSet(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
 
+  // Gives every tensor another name, and drops those that `to` has no name for. Throws DataError where two tensors get
+  // the same.
+  void rename(const std::function<std::optional<std::string>(const std::string&)>& to);
+
   bool has(const std::string& tensor) const { return tensors_.count(tensor) != 0; }
   std::vector<std::string> names() const;  // sorted
   const std::vector<int64_t>& shape(const std::string& tensor) const;
   const std::string& dtype(const std::string& tensor) const;
+  // Host memory that the names and places of the tensors take while the files are opened and from then on, at most.
+  uint64_t table_bytes() const;
   // Elements [begin, begin + out.size()) of the whole tensor, as fp32. Thread safe. Throws DataError.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
 
@@ -41,6 +49,7 @@ class TensorSet {
 
   std::filesystem::path folder_;
   std::map<std::string, Tensor> tensors_;
+  uint64_t header_bytes_ = 0;  // of all files
 };
 
 }  // namespace zrt::runtime::checkpoint
