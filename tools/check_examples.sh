@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 copy=build/examples
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
-git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -c | tar -x -C "$copy"
+git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -c | tar -x -m -C "$copy"
 git apply --directory="$copy" docs/examples/model_nope.diff docs/examples/optimizer_signum.diff
 (
   cd "$copy"
@@ -18,6 +18,7 @@ git apply --directory="$copy" docs/examples/model_nope.diff docs/examples/optimi
   ctest --preset release -R '^(models/nope|optimizer/signum)$' --no-tests=error
 )
 
+rm -rf runs/examples0 runs/examples3
 for stage in 0 3; do
   "$copy/build/release/zrt" train tools/examples/quickstart.json --ranks 2 --steps 12 --out "runs/examples$stage" \
     --set model.preset=nope-tiny --set parallel.reduce_every=1 --set zero_optimization.stage=$stage \

@@ -22,5 +22,6 @@ mapfile -t sources < <(tools/changed_files.sh "$base" '*.cpp' | while IFS= read 
   grep -qF "\"file\": \"$PWD/$file\"" build/develop/compile_commands.json && printf '%s\n' "$file"
 done | head -n "$most")
 [ "${#sources[@]}" -eq 0 ] || printf '%s\0' "${sources[@]}" |
-  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 -p build/develop --quiet --extra-arg=-Wno-unknown-warning-option
+  xargs -0 -n 1 -P "$(nproc)" clang-tidy-14 -p build/develop --quiet --extra-arg=-Wno-unknown-warning-option \
+    2> >(grep -v "warnings generated" >&2)
 echo "${#sources[@]} sources checked"
