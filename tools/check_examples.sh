@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The changes that docs/extending.md walks through, docs/examples/*.diff, still do what the page says: makes them in a copy
 # of the tree below build/examples, builds it, runs their tests and trains the model with the optimizer. The loss must
-# fall, and stage 3 must end with the bits of stage 0. Of the op, for which every file would be built anew, the two
+# fall, and stage 3, which the pass is for, must end with the bits of stage 0. Of the op, for which every file would be built anew, the two
 # libraries are compiled that it is part of. Needs the corpus of the quick start.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,9 @@ copy=build/examples
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -c | tar -x -m -C "$copy"
-git apply --directory="$copy" docs/examples/model_nope.diff docs/examples/optimizer_signum.diff
+for change in model_nope optimizer_signum pass_late_gathers policy_activations_only; do
+  git apply --directory="$copy" "docs/examples/$change.diff"
+done
 (
   cd "$copy"
   cmake --preset release -DZRT_CUDA=OFF >/dev/null
@@ -34,6 +36,14 @@ if hashes[0] != hashes[1]:
     raise SystemExit(f"stages 0 and 3 end with other weights: {hashes}")
 print(f"loss {losses[0]:.3f} to {losses[-1]:.3f}, the same bits at stages 0 and 3")
 PYTHON
+
+plan=("plan" tools/examples/quickstart.json --ranks 2 --set zero_optimization.overlap_comm=true)
+late() { sed -n 's/.*device: peak \([0-9]*\).*/\1/p' <<<"$("$1" "${plan[@]}")"; }
+if [ "$(late "$copy/build/release/zrt")" -ge "$(late build/release/zrt)" ]; then
+  echo "the pass saves no memory" >&2
+  exit 1
+fi
+"$copy/build/release/zrt" "${plan[@]}" --program --phase step --after "late gathers" | grep -q '^ *[0-9]* comm:dp *gather'
 
 git apply --directory="$copy" docs/examples/op_note_skips.diff
 (cd "$copy" && cmake --build --preset release --target zrt_ops zrt_passes)
