@@ -6,9 +6,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 most=40
-base=${1:-$(git rev-list --first-parent --max-count=11 HEAD | tail -n 1)}
 cmake --preset develop -DZRT_CUDA=OFF >/dev/null
-mapfile -t changed < <(git log --first-parent --diff-merges=first-parent --format= --name-only "$base..HEAD" -- '*.cpp' | awk '!seen[$0]++')
+mapfile -t changed < <(tools/changed_files.sh "${1:-}" '*.cpp')
 list=$(mktemp)
 trap 'rm -f "$list"' EXIT
 python3 - "${changed[@]}" >"$list" <<'PYTHON'

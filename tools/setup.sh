@@ -17,6 +17,8 @@ packages=(
 [ "${1:-}" = "--multilingual" ] && packages+=(debian-reference-{de,en,es,fr,id,it,ja,pt,pt-br,zh-cn,zh-tw} debian-faq-ru)
 # zrt bench train measures its products beside this library's; zrt itself never uses it.
 [ "${1:-}" = "--bench" ] && packages+=(libopenblas0-serial)
+# tools/format.sh and tools/lint.sh run these.
+[ "${1:-}" = "--lint" ] && packages+=(catch2 python3 clang-format-14 clang-tidy-14 shellcheck)
 # The preset asan and the fuzzers are built with these.
 [ "${1:-}" = "--fuzz" ] && packages+=(catch2 clang-14 libclang-rt-14-dev libfuzzer-14-dev libomp-14-dev)
 

@@ -1,3 +1,5 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154  # `here` is the caller's
 # Sourced by run.sh and first_contact.sh with `here`, the folder of the bundle: unpacks its programs and finds the GPU's
 # libraries. Sets ZRT_PROGRAMS, ZRT_TEST_DATA, ZRT_LIBRARIES and ZRT_MISSING for the Python behind them.
 if ! command -v python3 >/dev/null; then

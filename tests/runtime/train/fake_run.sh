@@ -11,7 +11,7 @@ for word in $(sed -n "${attempt}p" "$run/plan"); do
   case $word in
     step:*) echo "{\"step\":$value,\"tokens\":$attempt,\"step_seconds\":0.25}" >>"$run/metrics.jsonl" ;;
     save:*) mkdir -p "$run/checkpoints/step_$value" ;;
-    beats:*) for i in $(seq "$value"); do touch "$run/heartbeat"; sleep 0.1; done ;;
+    beats:*) for _ in $(seq "$value"); do touch "$run/heartbeat"; sleep 0.1; done ;;
     keep:*) head -n "$value" "$run/metrics.jsonl" >"$run/kept"; mv "$run/kept" "$run/metrics.jsonl" ;;
     exit:*) exit "$value" ;;
     kill:*) kill "-$value" $$ ;;
