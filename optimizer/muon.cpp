@@ -17,15 +17,15 @@ namespace {
 using namespace core::keys;
 
 constexpr Key muon_keys[] = {
-    key("lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+    key("lr", t_real, "null", between(0, largest_rate), Effect::results,
         "The learning rate, which the scheduler changes from step to step; null: muon_lr."),
     key("momentum", t_real, "0.95", half_open(0, 1), Effect::results,
         "How much of its old value the mean of a matrix's gradients keeps in a step."),
     key("weight_decay", t_real, "0.0", at_least(0), Effect::results,
         "How much weights shrink in a step, as a multiple of the rate."),
-    key("muon_lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+    key("muon_lr", t_real, "null", between(0, largest_rate), Effect::results,
         "The rate of hidden matrices where lr is that of a schedule for both; null: lr."),
-    key("adam_lr", t_real | t_null, "null", between(0, largest_rate), Effect::results,
+    key("adam_lr", t_real, "null", between(0, largest_rate), Effect::results,
         "The rate of all that is no hidden matrix, which AdamW updates; null: lr."),
     {"ns_method", t_text, R"("gram")", Handling::inert, "there is one iteration, over the smaller Gram matrix"},
     key("betas", t_list, "[0.9, 0.95]", half_open(0, 1), Effect::results,

@@ -257,8 +257,10 @@ std::vector<double> Values::reals(std::string_view path, size_t count) const {
     if (number.is_number() && range.holds(number.get<double>())) numbers.push_back(number.get<double>());
   }
   if (numbers.size() != count || value.value.size() != count) {
-    refuse(value, "must be " + std::to_string(count) + " numbers, each " + range_text(*value.key) +
-                      "; the default is " + value.key->fallback + ".");
+    const std::string range_of_each = range_text(*value.key);
+    refuse(value, "must be " + std::to_string(count) + " numbers, each " +
+                      (range_of_each.starts_with("at") ? "" : "from ") + range_of_each + "; the default is " +
+                      value.key->fallback + ".");
   }
   return numbers;
 }

@@ -67,6 +67,16 @@ void check_units(const ProgramSet& set, const Program& program, const Op& op, co
     throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
+  if (op.kind == OpKind::update && !op.units.empty()) {
+    const bool refined = layout.optimizer->refines(layout.units.units[op.units[0]].group);
+    const Role from = refined ? Role::proposal : Role::grad;
+    const auto named = std::count_if(op.accesses.begin(), op.accesses.end(),
+                                     [&](const Access& access) { return access.role == from; });
+    if (named != 1) {
+      throw ProgramError(fmt::format("op '{}' (update) of '{}' names {} buffers as its {}, for 1 units; it needs 1",
+                                     op.name, program.phase, named, role_name(from)));
+    }
+  }
   if (spec(op.kind).of_microbatch) {
     if (op.block >= layout.model->blocks.size())
       throw ProgramError(fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));

@@ -56,8 +56,8 @@ std::string said(const Section& section, const Key& key, const json& value) {
 }
 
 bool refused_as_illegal(const std::string& text) {
-  for (const char* start : {"is out of range", "has the wrong type", "must be 2 numbers", "is not legal",
-                            "is no preset", "is not supported; legal"}) {
+  for (const char* start : {"is out of range", "has the wrong type", "must be 2 numbers", "must be 3 numbers",
+                            "is not legal", "is no preset", "is not supported; legal"}) {
     if (text.starts_with(start)) return true;
   }
   return false;
@@ -105,7 +105,8 @@ TEST_CASE("of numbers those are refused that the table calls illegal, and no oth
     const auto value = [&](double number, int step) {
       const json one = whole ? json(static_cast<int64_t>(number) + step)
                              : json(step == 0 ? number : std::nextafter(number, step * infinity));
-      return (key.types & t_list) != 0 && (key.types & t_real) == 0 ? json::array({one, one}) : one;
+      if ((key.types & t_list) == 0 || (key.types & t_real) != 0) return one;
+      return json(json::parse(key.fallback).size(), one);
     };
     const auto refused = [&](double number, int step) {
       const std::string text = said(section, key, value(number, step));
