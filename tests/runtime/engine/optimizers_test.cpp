@@ -172,6 +172,31 @@ TEST_CASE("a step gives each parameter the bits of a run with the decay and the 
   }
 }
 
+TEST_CASE("a step gives each parameter the bits of a run with the optimizer of its group alone") {
+  const std::vector<OptimizerPtr> all = optimizers();
+  for (size_t first = 0; first < all.size(); ++first) {
+    const OptimizerPtr &one = all[first], &two = all[(first + 1) % all.size()];
+    INFO(zrt::testing::kind_of(*one) + " beside " + zrt::testing::kind_of(*two));
+    for (int stage : {1, 3}) {
+      const auto choice = static_cast<unsigned>(first + static_cast<size_t>(stage));
+      const models::Model model = model_of(choice % 2 == 0);
+      const auto weights = [&](const OptimizerPtr& with) {
+        Setting s = setting(with, core::DType::f32, 3, 1, stage, choice % 8);
+        s.steps = 1;
+        return by_parameter(model, s);
+      };
+      const auto rest = weights(one), other = weights(two);
+      const auto mixed = weights(optimizer::make_grouped(one, {{{"*.bias", "embed*"}, {}, 1, two}}));
+      CHECK(mixed.size() == rest.size());
+      for (const auto& [name, values] : mixed) {
+        CAPTURE(choice, stage, name);
+        const bool own = name.ends_with(".bias") || name.starts_with("embed");
+        CHECK(values == (own ? other : rest).at(name));
+      }
+    }
+  }
+}
+
 TEST_CASE("states take the bytes per parameter that the optimizer declares, divided as the stage says") {
   const models::Model model = make_toy(5, 24, 40, 4, false, false);
   for (int ranks : {1, 2, 4}) {
