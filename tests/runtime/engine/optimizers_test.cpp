@@ -176,7 +176,7 @@ TEST_CASE("a step gives each parameter the bits of a run with the optimizer of i
   const std::vector<OptimizerPtr> all = optimizers();
   for (size_t first = 0; first < all.size(); ++first) {
     const OptimizerPtr &one = all[first], &two = all[(first + 1) % all.size()];
-    INFO(zrt::testing::kind_of(*one) + " beside " + zrt::testing::kind_of(*two));
+    INFO(zrt::testing::kind_of(*one) << " beside " << zrt::testing::kind_of(*two));
     for (int stage : {1, 3}) {
       const auto choice = static_cast<unsigned>(first + static_cast<size_t>(stage));
       const models::Model model = model_of(choice % 2 == 0);
