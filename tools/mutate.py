@@ -154,4 +154,5 @@ def main():
     sys.exit(1 if counts["survived"] or counts["broken"] or few else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
