@@ -92,18 +92,25 @@ class GroupReader {
       if (spec->forms || values_.text(form) == "fp32") continue;
       refuse_entry("whose optimizer keeps fp32 alone, while " + shown(values_.at(form)));
     }
-    if (const auto lr = params.find("lr"); lr != params.end() && !lr->is_null()) {
-      if (!(run_rate_ > 0)) refuse_entry("whose optimizer has a rate, while optimizer.params.lr, its unit, is none");
-      lr_scale *= number("lr", *lr) / run_rate_;
+    auto known = std::find_if(made_.begin(), made_.end(), [&](const Made& one) { return one.from == object; });
+    if (known == made_.end()) known = made_.insert(known, make(object, *spec, type, params));
+    // Rates of groups are multiples of the run's, which a schedule moves.
+    if (!(run_rate_ > 0)) refuse_entry("whose optimizer needs a rate, while optimizer.params.lr, its unit, is none");
+    if (const char* own = known->optimizer->rate_setting()) {
+      refuse_entry(std::string("whose optimizer makes its rate itself, by ") + own + "; set that to false and give lr");
     }
-    const auto known = std::find_if(made_.begin(), made_.end(), [&](const auto& one) { return one.first == object; });
-    if (known != made_.end()) return known->second;
-    made_.emplace_back(object, make(*spec, type, params));
-    return made_.back().second;
+    if (known->rate) lr_scale *= *known->rate / run_rate_;
+    return known->optimizer;
   }
 
+  struct Made {
+    json from;
+    optimizer::OptimizerPtr optimizer;
+    std::optional<double> rate;  // where it has one of its own
+  };
+
   // By the keys of its spec, read as if they stood in the section `optimizer`.
-  optimizer::OptimizerPtr make(const OptimizerSpec& spec, const std::string& type, const json& params) const {
+  Made make(const json& from, const OptimizerSpec& spec, const std::string& type, const json& params) const {
     Values own;
     own.add(values_.at("memory.moments"));
     own.add({"optimizer.type", type, list_.from, list_.place, list_.line});
@@ -136,14 +143,16 @@ class GroupReader {
       }
     }
     values_.warnings.insert(values_.warnings.end(), own.warnings.begin(), own.warnings.end());
-    return optimizer;
+    const Value* lr = own.find("optimizer.params.lr");
+    const bool rated = lr && lr->from != From::fallback && lr->value.is_number();
+    return {from, optimizer, rated ? std::optional(lr->value.get<double>()) : std::nullopt};
   }
 
   Values& values_;
   const Value& list_;
   const double run_rate_;
   const json* entry_ = nullptr;
-  std::vector<std::pair<json, optimizer::OptimizerPtr>> made_;
+  std::vector<Made> made_;
 };
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "runtime/passes/update_timing.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 
@@ -44,10 +42,8 @@ class AsReady : public UpdateTiming {
   }
   void measured(DraftSegment& segment, const std::vector<uint32_t>& units) override {
     const size_t before = segment.ops.size();
-    add_updates(segment, set_, layout_, state_, units, refined_);
-    refined_ += static_cast<uint32_t>(std::count_if(units.begin(), units.end(), [&](uint32_t u) {
-      return layout_.optimizer->refines(layout_.units.units[u].group);
-    }));
+    add_updates(segment, set_, layout_, state_, units, first_owner_);
+    ++first_owner_;
     for (size_t i = before; i < segment.ops.size(); ++i) segment.ops[i].row = 1;
   }
 
@@ -55,7 +51,7 @@ class AsReady : public UpdateTiming {
   ProgramSet& set_;
   const Layout& layout_;
   const StateBuffers& state_;
-  uint32_t refined_ = 0;  // units so far; the ranks that refine them take turns
+  uint32_t first_owner_ = 0;  // of what is refined: ranks take turns at the costliest matrix
 };
 
 }  // namespace

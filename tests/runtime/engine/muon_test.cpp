@@ -209,6 +209,23 @@ TEST_CASE("each matrix is refined once, and the ranks' shares of the work differ
   }
 }
 
+TEST_CASE("updates as soon as they can be give each rank as much of unequal matrices, over as many layers as ranks") {
+  const models::Model model = models::make_gpt2({.layers = 4, .hidden = 32, .heads = 2, .sequence = 8, .vocab = 40});
+  Setting s = setting(core::DType::f32, 4, 2);
+  s.early_updates = true, s.clip = 0;
+  const runtime::Layout layout = make_layout(model, s);
+  const runtime::Compiled compiled = compiled_for(layout);
+  std::vector<double> work(4);
+  for (const runtime::Op& op : compiled.set.program("step").ops) {
+    for (size_t i = 0; op.kind == OpKind::refine && i < op.units.size(); ++i) {
+      work[static_cast<size_t>(runtime::owner_of_refined(op, i, 4))] +=
+          layout.optimizer->refine_flops(layout.units.units[op.units[i]]);
+    }
+  }
+  CHECK(work[0] > 0);
+  for (const double each : work) CHECK(each == work[0]);
+}
+
 TEST_CASE("what ranks exchange for matrices is counted, planned, and equals its closed form") {
   for (int ranks : {1, 2, 3}) {
     for (int stage : {0, 1, 3}) {

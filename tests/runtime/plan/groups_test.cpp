@@ -60,4 +60,42 @@ TEST_CASE("groups that say nothing, cannot be meant, or take no parameter are re
   CHECK(with_groups("null").optimizer.groups.empty());
 }
 
+TEST_CASE("a rate inside a group's optimizer is its own, as a multiple of the run's") {
+  const auto facts = [](const std::string& groups, uint32_t group) {
+    return with_groups(groups).optimizer.algorithm->facts(group);
+  };
+  // The run's rate is AdamW's default, 0.001.
+  CHECK(facts(R"([{"match": "wte*", "optimizer": {"type": "Lion", "params": {"lr": 0.0005}}}])", 1).lr_scale ==
+        Approx(0.5));
+  CHECK(facts(R"([{"match": "wte*", "lr_scale": 4, "optimizer": "Lion"}])", 1).lr_scale == Approx(4));
+  const std::string muon =
+      R"([{"match": "*", "optimizer": {"type": "Muon", "params": {"muon_lr": 0.02, "adam_lr": 3e-4}}}])";
+  CHECK(facts(muon, 1).optimizer == std::string("AdamW"));
+  CHECK(facts(muon, 1).lr_scale == Approx(0.3));
+  CHECK(facts(muon, 2).optimizer == std::string("Muon"));
+  CHECK(facts(muon, 2).lr_scale == Approx(20));
+}
+
+TEST_CASE("a group's optimizer that makes its rate itself, or has none, is refused") {
+  CHECK(has(refusal(R"([{"match": "wte*", "optimizer": "Adafactor"}])"), "makes its rate itself"));
+  CHECK(has(refusal(R"([{"match": "wte*", "optimizer": "Muon"}])"), "optimizer.params.lr is missing"));
+  CHECK(has(refusal(R"([{"match": "wte*", "optimizer": {"type": "Lion", "params": {"beta": 1}}}])"),
+            "no parameter 'beta'"));
+  CHECK(has(refusal(R"([{"match": "wte*", "optimizer": {"type": "Lion", "params": {"betas": [2, 0]}}}])"), "betas"));
+  CHECK(has(refusal(R"([{"match": "wte*", "optimizer": "Lionel"}])"), "is none of Adam"));
+  CHECK(has(
+      error_of([] {
+        parsed(R"("optimizer": {"type": "Adafactor"}, "parameter_groups": [{"match": "wte*", "optimizer": "AdamW"}],)");
+      }),
+      "needs a rate"));
+  std::string five = "[";
+  for (const char* type : {"Adam", "SGD", "Lion", "Adam"}) {
+    const std::string decay = five.size() < 40 ? "0.5" : "0.25";
+    five += R"({"match": "wte*", "optimizer": {"type": ")" + std::string(type) + R"(", "params": {"weight_decay": )" +
+            decay + "}}},";
+  }
+  five.back() = ']';
+  CHECK(has(refusal(five), "at most 4 optimizers side by side"));
+}
+
 }  // namespace zrt::groups_test
