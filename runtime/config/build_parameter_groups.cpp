@@ -114,10 +114,10 @@ class GroupReader {
     Values own;
     own.add(values_.at("memory.moments"));
     own.add({"optimizer.type", type, list_.from, list_.place, list_.line});
-    for (const auto& [name, value] : params.items()) {
-      const auto known =
-          std::find_if(spec.keys.begin(), spec.keys.end(), [&](const Key& key) { return key.name == name; });
-      if (known == spec.keys.end()) refuse_entry("whose optimizer has no parameter '" + name + "'");
+    for (const auto& item : params.items()) {
+      const bool known =
+          std::any_of(spec.keys.begin(), spec.keys.end(), [&](const Key& key) { return key.name == item.key(); });
+      if (!known) refuse_entry("whose optimizer has no parameter '" + item.key() + "'");
     }
     for (const Key& key : spec.keys) {
       const json fallback = key.fallback ? json::parse(key.fallback) : json();

@@ -1,5 +1,7 @@
 #include "runtime/passes/update_timing.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 
@@ -43,7 +45,8 @@ class AsReady : public UpdateTiming {
   void measured(DraftSegment& segment, const std::vector<uint32_t>& units) override {
     const size_t before = segment.ops.size();
     add_updates(segment, set_, layout_, state_, units, first_owner_);
-    ++first_owner_;
+    first_owner_ += std::any_of(units.begin(), units.end(),
+                                [&](uint32_t u) { return layout_.optimizer->refines(layout_.units.units[u].group); });
     for (size_t i = before; i < segment.ops.size(); ++i) segment.ops[i].row = 1;
   }
 
