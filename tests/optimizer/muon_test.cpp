@@ -60,6 +60,7 @@ class Matrix {
     const test::Lent work(workspace);
     optimizer_->refine(unit_, proposal.data(), work.data());
     test::settle();
+    proposal.fetch();
   }
   Floats update() {
     call([&](const Decision& decision, const UnitPart& part) { optimizer_->update(decision, part); });
@@ -78,6 +79,7 @@ class Matrix {
     part.master = weights.data(), part.grad = grad.data(), part.proposal = proposal.data(), part.states = states;
     work(*decision.data(), part);
     test::settle();
+    weights.fetch(), momentum.fetch(), proposal.fetch();
   }
 
   OptimizerPtr optimizer_;

@@ -162,7 +162,8 @@ TEST_CASE("states take 4 bytes for each element of a hidden matrix and 8 for all
     for (int stage = 0; stage < 4; ++stage) {
       Setting s = setting(core::DType::bf16, ranks, stage);
       const runtime::Layout layout = make_layout(model, s);
-      const auto& states = compiled_for(layout).plan.device().model_states;
+      const runtime::Compiled compiled = compiled_for(layout);
+      const auto& states = compiled.plan.device().model_states;
       uint64_t all = 0, others = 0;
       for (const optimizer::Unit& unit : layout.units.units) {
         const auto held = static_cast<uint64_t>(stage == 0 ? unit.elements : unit.shard);
