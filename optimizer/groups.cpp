@@ -119,8 +119,7 @@ class Assembly {
     if (members_.size() == most_members) {
       throw core::ConfigError(
           fmt::format("a run uses at most {} optimizers side by side, those that an optimizer uses itself included; "
-                      "let some groups "
-                      "of parameters share one",
+                      "let some groups of parameters share one",
                       most_members));
     }
     members_.push_back(optimizer);

@@ -25,10 +25,9 @@ using runtime::OpKind;
 
 namespace {
 
-OptimizerPtr muon(double lr_scale = 1) {
+OptimizerPtr muon() {
   optimizer::MuonParams matrices;
   matrices.weight_decay = 0.1f;
-  matrices.lr_scale = lr_scale;
   return make_split(make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f}), make_optimizer(matrices),
                     [](const models::Param& param, bool hidden) { return hidden && param.shape.size() == 2; });
 }
