@@ -1,8 +1,8 @@
 #include <cmath>
 #include <tuple>
 
-#include "optimizer/adam_forms.h"
 #include "optimizer/backend.h"
+#include "optimizer/forms.h"
 #include "optimizer/spec.h"
 
 namespace zrt::optimizer {
@@ -29,17 +29,14 @@ constexpr Key adam_keys[] = {
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
-class Adam : public OptimizerWith<AdamParams> {
+class Adam : public ElementWise<AdamParams> {
  public:
-  using OptimizerWith::OptimizerWith;
+  using ElementWise::ElementWise;
 
   std::vector<UnitState> states(const Unit& unit) const override {
-    const auto [first, second] = moment_forms(params_.moments);
-    return {element_wise(unit, "exp_avg", core::Category::moment1, first),
-            element_wise(unit, "exp_avg_sq", core::Category::moment2, second)};
+    return {state(unit, "exp_avg", 0), state(unit, "exp_avg_sq", 1)};
   }
 
-  int64_t alignment() const override { return params_.moments == Moments::int8 ? core::form_block : unit_alignment; }
   bool has_betas() const override { return true; }
 
   void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
@@ -59,16 +56,8 @@ class Adam : public OptimizerWith<AdamParams> {
     decision.bias_correction2 = params_.bias_correction ? static_cast<float>(1 - progress.beta2_power) : 1.0f;
   }
 
-  void update(const Decision& decision, const UnitPart& part) const override {
-    (has_forms(params_, part) ? adam_forms_step : adam_step)(params_, decision, part);
-  }
+  void update(const Decision& decision, const UnitPart& part) const override { adam_step(params_, decision, part); }
 };
-
-// The form of memory.moments; what is none is told by what reads that key's section.
-Moments read_moments(const Values& values) {
-  const std::string form = values.text("memory.moments");
-  return form == "bf16" ? Moments::bf16 : form == "int8" ? Moments::int8 : Moments::f32;
-}
 
 OptimizerPtr read_adam(Values& values, const std::string& type) {
   AdamParams adam;
@@ -84,7 +73,7 @@ OptimizerPtr read_adam(Values& values, const std::string& type) {
     values.warnings.push_back(shown(decoupled) + " has no effect with optimizer.type = " +
                               values.text("optimizer.type") + "; Adam reads it.");
   }
-  values.check([&] { adam.moments = read_moments(values); });
+  adam.moments = read_moments(values);
   return make_optimizer(adam);
 }
 

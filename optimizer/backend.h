@@ -10,13 +10,12 @@
 
 namespace zrt::optimizer {
 
-// Optimizer::update, sum and fold; they do nothing on a skipped step.
+// Optimizer::update, sum and fold; they do nothing on a skipped step. Of parts that has_forms() names (forms.h) the
+// unit is used.
 #define ZRT_DECLARE_STEP(step, name, Name) \
   void step(const Name##Params& params, const Decision& decision, const UnitPart& part);
 ZRT_ELEMENT_RULES(ZRT_DECLARE_STEP)
 #undef ZRT_DECLARE_STEP
-// For parts that has_forms() names; the part's unit is used.
-void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part);
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part);
 void adafactor_sum(const AdafactorParams& params, uint32_t round, const Decision& decision, const UnitPart& shard,
                    std::byte* share);  // which is zero
@@ -25,7 +24,6 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
 
 #define ZRT_OPTIMIZER_KERNELS(X) \
   ZRT_ELEMENT_RULES(X)           \
-  X(adam_forms_step)             \
   X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
 #define ZRT_OPTIMIZER_DECLARE(name, ...) decltype(optimizer::name) name;
 #define ZRT_OPTIMIZER_POINTER(name, ...) decltype(&optimizer::name) name;

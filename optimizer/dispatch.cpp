@@ -31,10 +31,6 @@ void require_float(const char* who, const char* what, DType type) {
   }
 ZRT_ELEMENT_RULES(ZRT_DISPATCH)
 
-void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
-  here().adam_forms_step(params, decision, part);
-}
-
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part) {
   here().adafactor_step(params, decision, part);
 }

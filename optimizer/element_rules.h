@@ -1,7 +1,8 @@
 // The element-wise optimizers. A rule says once what all back ends do with one element:
-//   Params, Scalars: its hyperparameters, and the numbers of a step that come of them and of the decision;
+//   Params: its hyperparameters, weight_decay, moments and lr_scale among them;
+//   Scalars, scalars(params, decision): the numbers of a step that come of them and of the decision;
 //   variants, variant(params): loops of their own;  states(variant): fp32 numbers it keeps of an element, at most 2;
-//   scalars(params, decision);  apply<variant>(scalars, gradient, weight, state 0, state 1).
+//   apply<variant>(scalars, gradient, weight, state 0, state 1).
 // Rules have internal linkage: they are compiled once per instruction set (element_kernels.h) and for the GPU.
 #pragma once
 #include "optimizer/adam_rule.h"

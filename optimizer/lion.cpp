@@ -1,6 +1,7 @@
 #include <tuple>
 
 #include "optimizer/backend.h"
+#include "optimizer/forms.h"
 #include "optimizer/spec.h"
 
 namespace zrt::optimizer {
@@ -18,13 +19,11 @@ constexpr Key lion_keys[] = {
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
-class Lion : public OptimizerWith<LionParams> {
+class Lion : public ElementWise<LionParams> {
  public:
-  using OptimizerWith::OptimizerWith;
+  using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
-    return {element_wise(unit, "exp_avg", core::Category::moment1)};
-  }
+  std::vector<UnitState> states(const Unit& unit) const override { return {state(unit, "exp_avg", 0)}; }
 
   bool has_betas() const override { return true; }
 
@@ -41,6 +40,7 @@ OptimizerPtr read_lion(Values& values, const std::string&) {
   LionParams lion;
   values.check([&] { std::tie(lion.beta1, lion.beta2) = read_betas(values); });
   lion.weight_decay = read_float(values, "weight_decay");
+  lion.moments = read_moments(values);
   return make_optimizer(lion);
 }
 
@@ -51,7 +51,7 @@ OptimizerPtr make_optimizer(const LionParams& params) {
 }
 
 const OptimizerSpec& lion_spec() {
-  static const OptimizerSpec spec{{"Lion"}, "lion", lion_keys, false, read_lion};
+  static const OptimizerSpec spec{{"Lion"}, "lion", lion_keys, true, read_lion};
   return spec;
 }
 

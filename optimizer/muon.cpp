@@ -7,6 +7,7 @@
 #include "models/kernels/gemm.h"
 #include "models/kernels/matrix.h"
 #include "optimizer/backend.h"
+#include "optimizer/forms.h"
 #include "optimizer/groups.h"
 #include "optimizer/muon_rule.h"
 #include "optimizer/spec.h"
@@ -117,13 +118,11 @@ class Orthogonaliser {
   const bool wide_;
 };
 
-class Muon : public OptimizerWith<MuonParams> {
+class Muon : public ElementWise<MuonParams> {
  public:
-  using OptimizerWith::OptimizerWith;
+  using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
-    return {element_wise(unit, "momentum_buffer", core::Category::moment1)};
-  }
+  std::vector<UnitState> states(const Unit& unit) const override { return {state(unit, "momentum_buffer", 0)}; }
 
   bool refines(uint32_t) const override { return true; }
   void propose(const Decision& decision, const UnitPart& part) const override {
@@ -192,6 +191,7 @@ OptimizerPtr read_muon(Values& values, const std::string&) {
   adam.eps = read_float(values, "eps");
   muon.momentum = read_float(values, "momentum");
   muon.weight_decay = adam.weight_decay = read_float(values, "weight_decay");
+  muon.moments = adam.moments = read_moments(values);
   muon.nesterov = values.flag(muon_prefix + "nesterov");
   muon.steps = static_cast<int>(values.integer(muon_prefix + "ns_steps"));
   values.check([&] {
@@ -210,7 +210,7 @@ OptimizerPtr make_optimizer(const MuonParams& params) {
 }
 
 const OptimizerSpec& muon_spec() {
-  static const OptimizerSpec spec{{"Muon"}, "muon", muon_keys, false, read_muon};
+  static const OptimizerSpec spec{{"Muon"}, "muon", muon_keys, true, read_muon};
   return spec;
 }
 

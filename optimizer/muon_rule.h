@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "core/host_device.h"
+#include "optimizer/params.h"
 
 namespace zrt::optimizer {
 
@@ -21,7 +22,8 @@ struct MuonParams {
   int steps = 5;                                // of the Newton–Schulz iteration
   float a = 3.4445f, b = -4.775f, c = 2.0315f;  // X becomes a X + b X Xᵀ X + c (X Xᵀ)² X
   float least_norm = 1e-7f;                     // a proposal of a smaller one is not scaled to norm 1
-  bool match_adamw = false;                     // rate · 0.2 sqrt(the longer side), not sqrt(max(1, rows / columns))
+  Moments moments = Moments::f32;
+  bool match_adamw = false;  // rate · 0.2 sqrt(the longer side), not sqrt(max(1, rows / columns))
   double lr_scale = 1;
   const char* name() const { return "Muon"; }
   float matrix_rate = 0;  // of one matrix, when it is updated: what multiplies the rate

@@ -4,8 +4,9 @@
 
 namespace zrt::optimizer {
 
-// The form of Adam's moments (core/form.h): int8 is signed for the first and unsigned for the second. bf16 and int8 are
-// rounded at random, or a moment that changes by less than half of its last place a step would never change.
+// The form of states of element-wise optimizers (core/form.h): int8 is signed for the first, unsigned for the second.
+// bf16 and int8 are rounded at random, or a state that changes by less than half of its last place a step would never
+// change.
 enum class Moments : uint8_t { f32, bf16, int8 };
 
 // (Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.)
@@ -22,6 +23,7 @@ struct AdamParams {
 struct SgdParams {
   float momentum = 0, dampening = 0, weight_decay = 0;
   bool nesterov = false;
+  Moments moments = Moments::f32;
   double lr_scale = 1;
   const char* name() const { return "SGD"; }
 };
@@ -29,6 +31,7 @@ struct SgdParams {
 // (Chen et al., "Symbolic Discovery of Optimization Algorithms", 2023.) Weight decay is decoupled.
 struct LionParams {
   float beta1 = 0.9f, beta2 = 0.99f, weight_decay = 0;
+  Moments moments = Moments::f32;
   double lr_scale = 1;
   const char* name() const { return "Lion"; }
 };

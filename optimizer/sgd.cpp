@@ -1,4 +1,5 @@
 #include "optimizer/backend.h"
+#include "optimizer/forms.h"
 #include "optimizer/spec.h"
 
 namespace zrt::optimizer {
@@ -24,13 +25,13 @@ constexpr Key sgd_keys[] = {
     {"max_grad_norm", t_never, nullptr, Handling::refused, "use the top-level key gradient_clipping"},
 };
 
-class Sgd : public OptimizerWith<SgdParams> {
+class Sgd : public ElementWise<SgdParams> {
  public:
-  using OptimizerWith::OptimizerWith;
+  using ElementWise::ElementWise;
 
   std::vector<UnitState> states(const Unit& unit) const override {
     if (params_.momentum == 0) return {};
-    return {element_wise(unit, "momentum_buffer", core::Category::moment1)};
+    return {state(unit, "momentum_buffer", 0)};
   }
 
   void update(const Decision& decision, const UnitPart& part) const override { sgd_step(params_, decision, part); }
@@ -39,7 +40,7 @@ class Sgd : public OptimizerWith<SgdParams> {
 OptimizerPtr read_sgd(Values& values, const std::string&) {
   const Value& nesterov = values.at("optimizer.params.nesterov");
   const SgdParams sgd{read_float(values, "momentum"), read_float(values, "dampening"),
-                      read_float(values, "weight_decay"), nesterov.value.get<bool>()};
+                      read_float(values, "weight_decay"), nesterov.value.get<bool>(), read_moments(values)};
   if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0)) {
     refuse(nesterov, "needs a momentum above 0 and no dampening.");
   }
@@ -53,7 +54,7 @@ OptimizerPtr make_optimizer(const SgdParams& params) {
 }
 
 const OptimizerSpec& sgd_spec() {
-  static const OptimizerSpec spec{{"SGD"}, "sgd", sgd_keys, false, read_sgd};
+  static const OptimizerSpec spec{{"SGD"}, "sgd", sgd_keys, true, read_sgd};
   return spec;
 }
 

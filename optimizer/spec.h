@@ -33,5 +33,7 @@ std::string optimizer_types();  // "Adam, AdamW, SGD and Lion", for messages
 // For `read`: keys of optimizer.params.
 float read_float(const core::keys::Values& values, const char* key);
 std::pair<float, float> read_betas(const core::keys::Values& values);  // two numbers
+// Of memory.moments; what is none is told by what reads that key's section.
+Moments read_moments(const core::keys::Values& values);
 
 }  // namespace zrt::optimizer

@@ -47,4 +47,9 @@ std::pair<float, float> read_betas(const core::keys::Values& values) {
   return {static_cast<float>(betas[0]), static_cast<float>(betas[1])};
 }
 
+Moments read_moments(const core::keys::Values& values) {
+  const std::string form = values.text("memory.moments");
+  return form == "bf16" ? Moments::bf16 : form == "int8" ? Moments::int8 : Moments::f32;
+}
+
 }  // namespace zrt::optimizer

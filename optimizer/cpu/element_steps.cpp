@@ -1,6 +1,6 @@
 // The element-wise optimizers on the CPU: pieces for threads, and the kernel table of this processor.
 #include "optimizer/backend.h"
-#include "optimizer/element_kernels.h"
+#include "optimizer/cpu/form_step.h"
 #include "optimizer/pieces.h"
 
 namespace zrt::optimizer {
@@ -18,15 +18,26 @@ void run_rule(const Kernels& kernels, const typename Rule::Params& params, const
   });
 }
 
+template <class Rule, class Kernels>
+void run_step(const Kernels& kernels, const typename Rule::Params& params, const Decision& decision,
+              const UnitPart& part) {
+  if (decision.skip) return;
+  if (has_forms(params.moments, part)) return cpu::FormStep<Rule, Kernels>(kernels, params, decision, part).run();
+  run_rule<Rule>(kernels, params, Rule::scalars(params, decision), part);
+}
+
 }  // namespace
 
-#define ZRT_STEP(step, name, Name)                                                                               \
-  const Name##Kernels& name##_kernels(core::Isa isa) {                                                           \
-    return core::choose_isa(isa, name##_kernels_v3, name##_kernels_v4);                                          \
-  }                                                                                                              \
-  void cpu::step(const Name##Params& params, const Decision& decision, const UnitPart& part) {                   \
-    if (decision.skip) return;                                                                                   \
-    run_rule<Name##Rule>(name##_kernels(core::best_isa()), params, Name##Rule::scalars(params, decision), part); \
+const FormKernels& form_kernels(core::Isa isa) {
+  return core::choose_isa(isa, form_kernels_v3, form_kernels_v4);
+}
+
+#define ZRT_STEP(step, name, Name)                                                             \
+  const Name##Kernels& name##_kernels(core::Isa isa) {                                         \
+    return core::choose_isa(isa, name##_kernels_v3, name##_kernels_v4);                        \
+  }                                                                                            \
+  void cpu::step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
+    run_step<Name##Rule>(name##_kernels(core::best_isa()), params, decision, part);            \
   }
 ZRT_ELEMENT_RULES(ZRT_STEP)
 

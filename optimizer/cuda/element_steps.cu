@@ -1,12 +1,16 @@
 #include "optimizer/backend.h"
 #include "optimizer/cuda/element_step.cuh"
+#include "optimizer/cuda/form_step.cuh"
 
 namespace zrt::optimizer::cuda {
 namespace {
 
 template <class Rule, int variant = 0>
 void run_rule(const typename Rule::Params& params, const Decision& decision, const UnitPart& part) {
-  if (Rule::variant(params) == variant) return run_step(AtDecision<Rule, variant>{params, &decision}, part);
+  if (Rule::variant(params) == variant) {
+    const AtDecision<Rule, variant> step{params, &decision};
+    return has_forms(params.moments, part) ? run_forms(step, params.moments, part) : run_step(step, part);
+  }
   if constexpr (variant + 1 < Rule::variants) run_rule<Rule, variant + 1>(params, decision, part);
 }
 

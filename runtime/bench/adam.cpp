@@ -4,7 +4,7 @@
 #include "core/arena.h"
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "optimizer/adam_forms.h"
+#include "optimizer/forms.h"
 #include "optimizer/optimizer.h"
 #include "runtime/bench/bench.h"
 #include "runtime/bench/triad.h"
@@ -15,11 +15,11 @@ namespace {
 // Where a rank's numbers lie in its arena: the fp32 weights, moments, gradient, copy of the weights.
 struct Places {
   uint64_t first, second, grad, weight, end;
-  Places(const AdamBenchSetting& s, optimizer::MomentForms forms) {
+  explicit Places(const AdamBenchSetting& s) {
     const auto n = static_cast<uint64_t>(s.parameters);
     first = 4 * n;
-    second = first + core::form_bytes(forms.first, s.parameters);
-    grad = second + core::form_bytes(forms.second, s.parameters);
+    second = first + core::form_bytes(optimizer::state_form(s.moments, 0), s.parameters);
+    grad = second + core::form_bytes(optimizer::state_form(s.moments, 1), s.parameters);
     weight = grad + (s.bf16 ? 2 : 4) * n;
     end = weight + (s.bf16 ? 2 * n : 0);
   }
@@ -42,7 +42,7 @@ AdamBench bench_adam(const AdamBenchSetting& s, const Progress& progress) {
   decision.updates = 10, decision.lr = 1e-4, decision.beta1 = params.beta1, decision.beta2 = params.beta2;
   decision.bias_correction1 = 0.6f, decision.bias_correction2 = 0.4f;
 
-  const Places places(s, optimizer::moment_forms(s.moments));
+  const Places places(s);
   std::vector<std::unique_ptr<core::Arena>> arenas(static_cast<size_t>(s.ranks));
   auto adam = [&](int rank) {
     std::byte* data = arenas[static_cast<size_t>(rank)]->data();

@@ -81,7 +81,7 @@ constexpr Key memory_keys[] = {
     key("unit_bytes", t_int, "67108864", between(64, most), Effect::cost,
         "The largest piece of weights that is gathered, reduced or moved at once."),
     key("moments", t_text, R"("fp32")", one_of("fp32 bf16 int8"), Effect::results,
-        "The form of Adam's moments; in the smaller ones values are rounded at random."),
+        "The form of moments and momenta; in the smaller ones values are rounded at random."),
     key("master", t_text, R"("fp32")", one_of("fp32 none"), Effect::results,
         "Whether fp32 copies of bf16 weights are kept; none: updates round the weights at random."),
     key("nvme_budget_bytes", t_int | t_null, "null", at_least(1), Effect::cost,

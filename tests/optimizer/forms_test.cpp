@@ -1,14 +1,16 @@
-// Adam with moments in fewer bytes and without master weights: the documented rule, whatever computes it.
+// Element-wise optimizers with states in fewer bytes and without master weights: the documented rule, whatever computes
+// it.
+#include "optimizer/forms.h"
+
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "catch.h"
 #include "core/kernel_form.h"
 #include "core/parallel.h"
 #include "isa_levels.h"
-#include "optimizer/adam_forms.h"
-#include "optimizer/backend.h"
-#include "optimizer/element_kernels.h"
+#include "optimizer/element_rules.h"
 #include "optimizer/form_kernels.h"
 #include "optimizer/rounding_word.h"
 #include "thread_counts.h"
@@ -33,19 +35,66 @@ struct State {
   }
 };
 
+// What a step does with one element's gradient, weight and states.
+using Apply = std::function<void(const Decision&, float, float&, float&, float&)>;
+struct Rule {
+  OptimizerPtr optimizer;
+  size_t states;
+  Apply apply;
+};
+
+template <class Of, int variant>
+Rule plain_rule(const typename Of::Params& params) {
+  return {make_optimizer(params), Of::states(variant),
+          [params](const Decision& d, float g, float& w, float& m, float& v) {
+            Of::template apply<variant>(Of::scalars(params, d), g, w, m, v);
+          }};
+}
+// Without what happens to the whole matrix, which is 5000 x 1.
+Rule muon_rule(MuonParams params) {
+  MuonParams updating = params;
+  updating.matrix_rate = std::sqrt(5000.0f);
+  return {make_optimizer(params), 1, [params, updating](const Decision& d, float g, float& w, float& m, float& v) {
+            float proposal = 0;
+            MuonRule::apply<MuonRule::nesterov>(MuonRule::scalars(params, d), g, proposal, m, v);
+            MuonRule::apply<MuonRule::updating>(MuonRule::scalars(updating, d), proposal, w, m, v);
+          }};
+}
+
+AdamParams adam_params(Moments moments, bool decoupled = true) {
+  return {0.9f, 0.999f, 1e-8f, 0.1f, decoupled, true, moments};
+}
+// The optimizers in turn.
+Rule make_rule(size_t number, Moments moments) {
+  switch (number % 6) {
+    case 0:
+      return plain_rule<AdamRule, 1>(adam_params(moments));
+    case 1:
+      return plain_rule<AdamRule, 0>(adam_params(moments, false));
+    case 2:
+      return plain_rule<LionRule, 0>({0.9f, 0.99f, 0.1f, moments});
+    case 3:
+      return plain_rule<SgdRule, SgdRule::nesterov>({0.9f, 0, 0.1f, true, moments});
+    case 4:
+      return muon_rule({.weight_decay = 0.1f, .moments = moments});
+    default:
+      return plain_rule<SgdRule, SgdRule::plain>({0, 0, 0.1f, false, moments});
+  }
+}
+
 struct Subject {
-  AdamParams params{0.9f, 0.999f, 1e-8f, 0.1f, true, true, Moments::f32};
+  Moments moments;
   bool master = true;
+  Rule rule;
   DType grad_type = DType::bf16;
   std::vector<models::Param> tensors;
   Unit unit;
 
-  Subject(Moments moments, bool keeps_master, bool decoupled = true) : master(keeps_master) {
-    params.moments = moments, params.decoupled = decoupled;
+  Subject(Moments form, bool keeps_master, Rule of) : moments(form), master(keeps_master), rule(std::move(of)) {
     for (int64_t n : {int64_t{5000}, int64_t{70}, 3 * block}) {
-      tensors.push_back({"p" + std::to_string(tensors.size()), {n}, {}, 0});
+      tensors.push_back({"p" + std::to_string(tensors.size()), {n, 1}, {}, 0});
     }
-    const int64_t alignment = make_optimizer(params)->alignment();
+    const int64_t alignment = rule.optimizer->alignment();
     uint32_t number = 7;
     for (const models::Param& param : tensors) {
       unit.params.push_back({&param, unit.elements, number++});
@@ -54,14 +103,14 @@ struct Subject {
     unit.elements += alignment;  // padding of a shard
     unit.shard = unit.elements;
   }
-  MomentForms forms() const { return moment_forms(params.moments); }
+  Form form(size_t state) const { return state_form(moments, state); }
 
   State start() const {
     State s;
     const auto n = static_cast<size_t>(unit.elements);
     s.master.resize(n);
-    s.first.resize(core::form_bytes(forms().first, unit.elements));
-    s.second.resize(core::form_bytes(forms().second, unit.elements));
+    s.first.resize(core::form_bytes(form(0), unit.elements));
+    s.second.resize(core::form_bytes(form(1), unit.elements));
     s.weight.resize(2 * n), s.grad.resize(2 * n);
     for (const UnitParam& place : unit.params) {
       for (int64_t i = 0; i < place.param->elements(); ++i) {
@@ -77,7 +126,7 @@ struct Subject {
   }
   void decide(State& s, uint64_t step) const {
     Decision& d = s.decision[0];
-    d.updates = step, d.seed = 11, d.lr = 1e-2, d.grad_scale = 0.5f, d.beta1 = params.beta1, d.beta2 = params.beta2;
+    d.updates = step, d.seed = 11, d.lr = 1e-2, d.grad_scale = 0.5f, d.beta1 = 0.9f, d.beta2 = 0.999f;
     d.bias_correction1 = static_cast<float>(1 - std::pow(0.9, static_cast<double>(step)));
     d.bias_correction2 = static_cast<float>(1 - std::pow(0.999, static_cast<double>(step)));
     for (const UnitParam& place : unit.params) {
@@ -95,15 +144,20 @@ struct Subject {
     const test::Lent whole(s.master);
     const test::Lent first(s.first), second(s.second), weight(s.weight), grad(s.grad);
     const test::Lent decision(s.decision);
-    float* states[] = {reinterpret_cast<float*>(first.data() + core::form_bytes(forms().first, begin)),
-                       reinterpret_cast<float*>(second.data() + core::form_bytes(forms().second, begin))};
+    float* states[] = {reinterpret_cast<float*>(first.data() + core::form_bytes(form(0), begin)),
+                       reinterpret_cast<float*>(second.data() + core::form_bytes(form(1), begin))};
     UnitPart part;
     part.unit = &unit, part.begin = begin, part.count = count;
     part.master = master ? whole.data() + begin : nullptr;
     part.weight = weight.data() + 2 * at, part.weight_type = DType::bf16;
     part.grad = grad.data() + 2 * at, part.grad_type = grad_type;
-    part.states = states;
-    make_optimizer(params)->update(*decision.data(), part);
+    part.states = std::span<float* const>(states).first(rule.states);
+    test::Visible<float> proposals(rule.optimizer->refines(0) ? static_cast<size_t>(count) : 0);
+    const test::Lent proposal(proposals);
+    part.proposal = proposal.data();
+    if (rule.optimizer->refines(0)) rule.optimizer->propose(*decision.data(), part);
+    rule.optimizer->update(*decision.data(), part);
+    test::settle();
     whole.fetch(), first.fetch(), second.fetch(), weight.fetch();
   }
 
@@ -111,29 +165,33 @@ struct Subject {
   void reference(State& s) const {
     const Decision& d = s.decision[0];
     for (const UnitParam& place : unit.params) {
-      const int64_t alignment = make_optimizer(params)->alignment();
+      const int64_t alignment = rule.optimizer->alignment();
       const int64_t n = (place.param->elements() + alignment - 1) / alignment * alignment;
       const auto at = static_cast<size_t>(place.offset);
-      std::vector<float> w(static_cast<size_t>(n)), m = w, v = w;
-      std::byte *first = s.first.data() + core::form_bytes(forms().first, place.offset),
-                *second = s.second.data() + core::form_bytes(forms().second, place.offset);
-      core::read_form(forms().first, first, 0, n, m.data());
-      core::read_form(forms().second, second, 0, n, v.data());
+      std::vector<float> w(static_cast<size_t>(n)), m = w, v = w, g = w;
+      std::byte *first = s.first.data() + core::form_bytes(form(0), place.offset),
+                *second = s.second.data() + core::form_bytes(form(1), place.offset);
+      core::read_form(form(0), first, 0, n, m.data());
+      core::read_form(form(1), second, 0, n, v.data());
+      core::read_form(Form::bf16, s.grad.data() + 2 * at, 0, n, g.data());
       if (master) {
         std::copy_n(s.master.data() + at, n, w.data());
       } else {
         core::read_form(Form::bf16, s.weight.data() + 2 * at, 0, n, w.data());
       }
-      adam_kernels_v3.step[params.decoupled][1][no_weight_copy](AdamRule::scalars(params, d), n, w.data(), m.data(),
-                                                                v.data(), s.grad.data() + 2 * at, nullptr);
+      for (size_t i = 0; i < w.size(); ++i) rule.apply(d, g[i], w[i], m[i], v[i]);
       const auto word = [&](bool states, int64_t i) {
         const RoundingBases bases = rounding_bases(d, place.number, i / block);
         return rounding_word(states ? bases.states : bases.weights, static_cast<uint32_t>(i % block));
       };
-      write(
-          forms().first, m, [&](int64_t i) { return word(true, i) & 0xffff; }, first);
-      write(
-          forms().second, v, [&](int64_t i) { return word(true, i) >> 16; }, second);
+      if (rule.states > 0) {
+        write(
+            form(0), m, [&](int64_t i) { return word(true, i) & 0xffff; }, first);
+      }
+      if (rule.states > 1) {
+        write(
+            form(1), v, [&](int64_t i) { return word(true, i) >> 16; }, second);
+      }
       if (!master) {
         write(
             Form::bf16, w, [&](int64_t i) { return word(false, i) & 0xffff; }, s.weight.data() + 2 * at);
@@ -167,13 +225,15 @@ struct Subject {
   }
 };
 
+// Every form with every optimizer.
 std::vector<Subject> subjects() {
   std::vector<Subject> all;
-  all.reserve(8);  // units point into subjects
+  all.reserve(30);  // units point into subjects
+  size_t turn = 0;
   for (const Moments moments : {Moments::f32, Moments::bf16, Moments::int8}) {
     for (const bool master : {true, false}) {
       if (moments == Moments::f32 && master) continue;
-      all.emplace_back(moments, master, all.size() % 2 == 0);
+      for (size_t i = 0; i < 6; ++i) all.emplace_back(moments, master, make_rule(turn++, moments));
     }
   }
   return all;
@@ -183,9 +243,9 @@ std::vector<Subject> subjects() {
 
 TEST_CASE("any split into shards and any number of threads follow the documented rule to the bit, on every device") {
   for (const Subject& subject : subjects()) {
-    CAPTURE(static_cast<int>(subject.params.moments), subject.master);
+    CAPTURE(static_cast<int>(subject.moments), subject.master, subject.rule.optimizer->facts(0).optimizer);
     State expected = subject.start();
-    const int64_t unit = make_optimizer(subject.params)->alignment();
+    const int64_t unit = subject.rule.optimizer->alignment();
     std::vector<State> split;
     const std::vector<int64_t> shards{unit, 3 * unit, subject.unit.elements};
     for (size_t i = 0; i < shards.size(); ++i) split.push_back(expected);
@@ -250,7 +310,7 @@ TEST_CASE("every instruction set gives the bits of the scalar functions", "[cpu]
 
 TEST_CASE("random rounding keeps the mean: a moment that decays by less than its last place a step does decay") {
   for (const Moments moments : {Moments::bf16, Moments::int8}) {
-    const Subject subject(moments, true);
+    const Subject subject(moments, true, make_rule(0, moments));
     State s = subject.start();
     for (uint64_t step = 1; step <= 1000; ++step) {
       subject.decide(s, step);
@@ -261,7 +321,7 @@ TEST_CASE("random rounding keeps the mean: a moment that decays by less than its
     // v = 0.001 g² 0.999^999 where g is of the first step.
     const int64_t n = subject.tensors[0].elements();
     std::vector<float> kept(static_cast<size_t>(block));
-    core::read_form(subject.forms().second, s.second.data(), 0, block, kept.data());
+    core::read_form(subject.form(1), s.second.data(), 0, block, kept.data());
     double sum = 0, expected = 0;
     for (int64_t i = 0; i < std::min(n, block); i += 30) {  // the largest ones
       const float g = 0.5f * core::to_float(core::to_bf16(core::random_normal({2, 1, 7}, static_cast<uint64_t>(i))));
@@ -274,7 +334,7 @@ TEST_CASE("random rounding keeps the mean: a moment that decays by less than its
 }
 
 TEST_CASE("a weight without a master moves by its mean, though steps are far below its last place") {
-  const Subject subject(Moments::f32, false);
+  const Subject subject(Moments::f32, false, make_rule(0, Moments::f32));
   State s = subject.start();
   for (float& w : s.master) w = 1;
   core::write_form(Form::bf16, s.master.data(), subject.unit.elements, s.weight.data());

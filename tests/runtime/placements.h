@@ -26,6 +26,17 @@ inline runtime::Placement uniform(const runtime::Layout& layout, core::Tier weig
   return placement;
 }
 
+// The same, but what ranks exchange something for is updated on the device.
+inline Placing with_exchanges_on_the_device(const Placing& place) {
+  return [place](const runtime::Layout& layout) {
+    runtime::Placement placement = place(layout);
+    for (size_t u = 0; u < placement.units.size(); ++u) {
+      if (layout.optimizer->exchanges(layout.units.units[u])) placement.units[u].update = core::Tier::device;
+    }
+    return placement;
+  };
+}
+
 struct NamedPlacing {
   std::string name;
   Placing place;

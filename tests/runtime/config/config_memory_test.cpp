@@ -2,6 +2,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "models/model.h"
+#include "optimizer/unit.h"
 #include "tests/runtime/config/config_helpers.h"
 
 namespace zrt::config_memory_test {
@@ -294,6 +296,28 @@ TEST_CASE("keys of offload that steer DeepSpeed's own machinery are named in a w
     CHECK(warned(config, key));
   }
   CHECK(stage(3, R"("offload_optimizer": {"device": "none", "fast_init": true})").warnings.empty());
+}
+
+TEST_CASE("memory.moments is the form of every state of the optimizers that work element by element") {
+  const models::Model model = models::make_gpt2({.layers = 1, .hidden = 8, .heads = 1, .sequence = 4, .vocab = 9});
+  for (const char* type : {"Adam", "AdamW", "SGD", "Lion", "Muon"}) {
+    for (const bool one : {false, true}) {
+      const Config config = parsed(R"("memory": {"moments": ")" + std::string(one ? "int8" : "bf16") +
+                                   R"("}, "optimizer": {"type": ")" + type + R"(", "params": {"lr": 0.1)" +
+                                   (type == std::string("SGD") ? R"(, "momentum": 0.9)" : "") + "}},");
+      const optimizer::OptimizerPtr optimizer = config.optimizer.algorithm;
+      size_t states = 0;
+      for (const optimizer::Unit& unit : optimizer::make_units(model, {}, 4096, {}, optimizer.get()).units) {
+        for (const optimizer::UnitState& state : optimizer->states(unit)) {
+          const bool first = state.category == core::Category::moment1;
+          CAPTURE(type, unit.name, state.kind);
+          CHECK(state.form == (!one ? core::Form::bf16 : first ? core::Form::signed8 : core::Form::unsigned8));
+          ++states;
+        }
+      }
+      CHECK(states > 0);
+    }
+  }
 }
 
 TEST_CASE("a run's placement is re-created from its resolved file") {

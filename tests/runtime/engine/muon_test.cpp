@@ -48,17 +48,6 @@ models::Model model_of(bool tied = false) {
   return make_toy(5, 12, 17, 5, tied, false);
 }
 
-// Matrices are updated on the device, wherever their states are.
-Placing with_updates_of_matrices_on_the_device(const Placing& place) {
-  return [place](const runtime::Layout& layout) {
-    runtime::Placement placement = place(layout);
-    for (size_t u = 0; u < placement.units.size(); ++u) {
-      if (layout.optimizer->exchanges(layout.units.units[u])) placement.units[u].update = core::Tier::device;
-    }
-    return placement;
-  };
-}
-
 runtime::Compiled compiled_for(const runtime::Layout& layout) {
   return runtime::compile(layout, {"init", "step"});
 }
@@ -77,7 +66,7 @@ TEST_CASE("Muon has one hash over stages, placements, overlap and unit sizes, on
         for (const NamedPlacing& placing : placings()) {
           if (!full_tests() && ++turn % 4 != 0) continue;
           Setting s = setting(type, ranks, stage, turn / 4 + static_cast<unsigned>(stage));
-          s.placement = with_updates_of_matrices_on_the_device(placing.place);
+          s.placement = with_exchanges_on_the_device(placing.place);
           const Outcome outcome = run(model, s);
           CAPTURE(core::dtype_name(type), ranks, stage, placing.name, turn);
           CHECK(outcome.state == reference.state);

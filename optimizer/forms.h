@@ -1,4 +1,5 @@
-// Adam where its moments are not fp32, or the weights have no fp32 master: what kernels of all back ends share.
+// Element-wise optimizers whose states are not fp32, or whose weights have no fp32 master: what kernels of all back
+// ends share.
 #pragma once
 #include <algorithm>
 
@@ -9,22 +10,21 @@
 
 namespace zrt::optimizer {
 
-struct MomentForms {
-  core::Form first, second;
-};
-inline MomentForms moment_forms(Moments moments) {
-  if (moments == Moments::f32) return {core::Form::f32, core::Form::f32};
-  if (moments == Moments::bf16) return {core::Form::bf16, core::Form::bf16};
-  return {core::Form::signed8, core::Form::unsigned8};
+// The form of an optimizer's first or second state; the second is never negative.
+constexpr core::Form state_form(Moments moments, size_t state) {
+  if (moments == Moments::f32) return core::Form::f32;
+  if (moments == Moments::bf16) return core::Form::bf16;
+  return state == 0 ? core::Form::signed8 : core::Form::unsigned8;
 }
 
-// Whether a part needs adam_forms_step.
-inline bool has_forms(const AdamParams& params, const UnitPart& part) {
-  return params.moments != Moments::f32 || !part.master;
+// Whether a part's step must write something in another form than fp32, or round weights at random.
+inline bool has_forms(Moments moments, const UnitPart& part) {
+  return !part.master || (moments != Moments::f32 && !part.states.empty());
 }
 
-// A state's bytes from element `i` of the part on.
+// A state's bytes from element `i` of the part on; null where the part has no such state.
 inline std::byte* form_at(const UnitPart& part, size_t state, core::Form form, int64_t i) {
+  if (state >= part.states.size()) return nullptr;
   return reinterpret_cast<std::byte*>(part.states[state]) + core::form_bytes(form, i);
 }
 
@@ -51,5 +51,21 @@ void for_parameters(const UnitPart& part, const Body& body) {
     if (from < to) body(params[p].number, from - begin, from - part.begin, to - from);
   }
 }
+
+// An optimizer with hyperparameters whose states, a number for each element, take the form of `moments`.
+template <class Params>
+class ElementWise : public OptimizerWith<Params> {
+ public:
+  using OptimizerWith<Params>::OptimizerWith;
+  int64_t alignment() const override {
+    return this->params_.moments == Moments::int8 ? core::form_block : unit_alignment;
+  }
+
+ protected:
+  UnitState state(const Unit& unit, const char* kind, size_t number) const {
+    return element_wise(unit, kind, number == 0 ? core::Category::moment1 : core::Category::moment2,
+                        state_form(this->params_.moments, number));
+  }
+};
 
 }  // namespace zrt::optimizer

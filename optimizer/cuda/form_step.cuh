@@ -1,16 +1,14 @@
-// Adam with states in other forms than fp32: a block of threads updates a block of form_block elements, each thread two
-// quads. The bits are those of cpu/adam_forms.cpp.
+// Steps of element-wise optimizers with states in other forms than fp32: a block of threads updates a block of
+// form_block elements, each thread two quads. The bits are those of cpu/form_step.h.
+#pragma once
 #include "core/kernel_form.h"
-#include "optimizer/adam_forms.h"
-#include "optimizer/backend.h"
 #include "optimizer/cuda/element_step.cuh"
+#include "optimizer/forms.h"
 #include "optimizer/pieces.h"
 #include "optimizer/rounding_word.h"
 
 namespace zrt::optimizer::cuda {
 namespace {
-
-using core::Form;
 
 constexpr int64_t form_block = core::form_block;
 constexpr int quads = form_block / (step_threads * quad);  // of a thread
@@ -20,11 +18,11 @@ constexpr int warps = step_threads / 32;
 struct FormArrays {
   uint32_t number;
   int64_t element, count;
-  float* master;
-  std::byte *first, *second;
+  float* master;  // null: `weight` is bf16 and all there is
+  std::byte* states[2];
   const void* grad;
   void* weight;
-  core::DType grad_type, weight_type;
+  core::DType grad_type, weight_type, state_type;  // the last one where states are no 8-bit blocks
 };
 
 __device__ inline void store_noisy(const float (&from)[quad], const uint32_t (&words)[quad], int shift, int64_t i,
@@ -34,7 +32,7 @@ __device__ inline void store_noisy(const float (&from)[quad], const uint32_t (&w
   reinterpret_cast<uint2*>(to)[i] = __builtin_bit_cast(uint2, x);
 }
 
-// Of an 8-bit block: codes in fours, the scale behind them.
+// Of an 8-bit block: codes in fours, the scale behind them. The first state is signed, the second is not.
 template <bool is_signed>
 __device__ inline void load_codes(const std::byte* block, int at, float (&to)[quad]) {
   const uint32_t codes = reinterpret_cast<const uint32_t*>(block)[at];
@@ -81,14 +79,15 @@ __device__ inline uint32_t most_bits(const float (&x)[quads][quad]) {
   return most;
 }
 
-template <Moments moments, class Step>
-__global__ void __launch_bounds__(step_threads) forms_kernel(Step step, FormArrays arrays) {
+template <bool blocks, class Step>
+__global__ void __launch_bounds__(step_threads) form_kernel(Step step, FormArrays arrays) {
+  constexpr int states = Step::states;
   if (step.skip()) return;
   const int64_t block = arrays.element / form_block + blockIdx.x, origin = block * form_block - arrays.element;
   const int64_t bytes = origin / form_block * (form_block + 4);  // where an 8-bit block lies
-  const AdamScalars scalars = step.scalars();
+  const auto scalars = step.scalars();
   const RoundingBases bases = rounding_bases(*step.decision, arrays.number, block);
-  float m[quads][quad], v[quads][quad];
+  float kept[2][quads][quad];
 #pragma unroll
   for (int q = 0; q < quads; ++q) {
     const int within = (q * step_threads + static_cast<int>(threadIdx.x)) * quad;
@@ -102,15 +101,15 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Step step, FormArra
     } else {
       load_quad(static_cast<const bf16*>(arrays.weight), i, w);
     }
-    if constexpr (moments == Moments::int8) {
-      load_codes<true>(arrays.first + bytes, within / quad, m[q]);
-      load_codes<false>(arrays.second + bytes, within / quad, v[q]);
+    if constexpr (blocks) {
+      load_codes<true>(arrays.states[0] + bytes, within / quad, kept[0][q]);
+      if constexpr (states > 1) load_codes<false>(arrays.states[1] + bytes, within / quad, kept[1][q]);
     } else {
-      constexpr core::DType type = moments == Moments::f32 ? core::DType::f32 : core::DType::bf16;
-      load_typed(arrays.first, type, i, m[q]);
-      load_typed(arrays.second, type, i, v[q]);
+      for (int s = 0; s < states; ++s) load_typed(arrays.states[s], arrays.state_type, i, kept[s][q]);
     }
-    for (int k = 0; k < quad; ++k) AdamRule::apply<Step::variant>(scalars, g[k], w[k], m[q][k], v[q][k]);
+    for (int k = 0; k < quad; ++k) {
+      Step::Rule::template apply<Step::variant>(scalars, g[k], w[k], kept[0][q][k], kept[1][q][k]);
+    }
     if (arrays.master) {
       store_quad(w, i, arrays.master);
       if (arrays.weight) store_typed(w, arrays.weight_type, i, arrays.weight);
@@ -118,68 +117,64 @@ __global__ void __launch_bounds__(step_threads) forms_kernel(Step step, FormArra
       for (int k = 0; k < quad; ++k) words[k] = rounding_word(bases.weights, static_cast<uint32_t>(within + k));
       store_noisy(w, words, 0, i, arrays.weight);
     }
-    if constexpr (moments == Moments::f32) {
-      store_quad(m[q], i, reinterpret_cast<float*>(arrays.first));
-      store_quad(v[q], i, reinterpret_cast<float*>(arrays.second));
-    } else if constexpr (moments == Moments::bf16) {
-      for (int k = 0; k < quad; ++k) words[k] = rounding_word(bases.states, static_cast<uint32_t>(within + k));
-      store_noisy(m[q], words, 0, i, arrays.first);
-      store_noisy(v[q], words, 16, i, arrays.second);
+    if constexpr (!blocks && states > 0) {
+      if (arrays.state_type == core::DType::f32) {
+        for (int s = 0; s < states; ++s) store_quad(kept[s][q], i, reinterpret_cast<float*>(arrays.states[s]));
+      } else {
+        for (int k = 0; k < quad; ++k) words[k] = rounding_word(bases.states, static_cast<uint32_t>(within + k));
+        for (int s = 0; s < states; ++s) store_noisy(kept[s][q], words, 16 * s, i, arrays.states[s]);
+      }
     }
   }
-  if constexpr (moments == Moments::int8) {  // all blocks are whole
+  if constexpr (blocks) {  // all of which are whole
     __shared__ uint32_t shared[2][warps];
-    const uint32_t first = core::scale_bits(block_most(most_bits(m), shared[0]));
-    const uint32_t second = core::scale_bits(block_most(most_bits(v), shared[1]));
+    uint32_t scales[2];
+    for (int s = 0; s < states; ++s) scales[s] = core::scale_bits(block_most(most_bits(kept[s]), shared[s]));
 #pragma unroll
     for (int q = 0; q < quads; ++q) {
       const int at = q * step_threads + static_cast<int>(threadIdx.x);
       uint32_t words[quad];
       for (int k = 0; k < quad; ++k) words[k] = rounding_word(bases.states, static_cast<uint32_t>(at * quad + k));
-      store_codes<true>(m[q], words, first, at, arrays.first + bytes);
-      store_codes<false>(v[q], words, second, at, arrays.second + bytes);
+      store_codes<true>(kept[0][q], words, scales[0], at, arrays.states[0] + bytes);
+      if constexpr (states > 1) store_codes<false>(kept[1][q], words, scales[1], at, arrays.states[1] + bytes);
     }
     if (threadIdx.x == 0) {
-      *reinterpret_cast<uint32_t*>(arrays.first + bytes + form_block) = first;
-      *reinterpret_cast<uint32_t*>(arrays.second + bytes + form_block) = second;
+      for (int s = 0; s < states; ++s) {
+        *reinterpret_cast<uint32_t*>(arrays.states[s] + bytes + form_block) = scales[s];
+      }
     }
   }
 }
 
-template <Moments moments>
-void run(const AdamParams& params, const Decision& decision, const UnitPart& part) {
-  const MomentForms forms = moment_forms(moments);
+template <bool blocks, class Step>
+void launch_forms(const Step& step, Moments moments, const UnitPart& part) {
   for_parameters(part, [&](uint32_t number, int64_t element, int64_t at, int64_t count) {
-    const FormArrays arrays{number,
-                            element,
-                            count,
-                            part.master ? part.master + at : nullptr,
-                            form_at(part, 0, forms.first, at),
-                            form_at(part, 1, forms.second, at),
-                            grad_at(part, at),
-                            weight_at(part, at),
-                            part.grad_type,
-                            part.weight_type};
-    const auto blocks = static_cast<unsigned>((element + count - 1) / form_block - element / form_block + 1);
-    if (params.decoupled) {
-      core::cuda::launch(forms_kernel<moments, AtDecision<AdamRule, 1>>, blocks, step_threads, 0,
-                         AtDecision<AdamRule, 1>{params, &decision}, arrays);
-    } else {
-      core::cuda::launch(forms_kernel<moments, AtDecision<AdamRule, 0>>, blocks, step_threads, 0,
-                         AtDecision<AdamRule, 0>{params, &decision}, arrays);
-    }
+    const FormArrays arrays{
+        number,
+        element,
+        count,
+        part.master ? part.master + at : nullptr,
+        {form_at(part, 0, state_form(moments, 0), at), form_at(part, 1, state_form(moments, 1), at)},
+        grad_at(part, at),
+        weight_at(part, at),
+        part.grad_type,
+        part.weight_type,
+        moments == Moments::bf16 ? core::DType::bf16 : core::DType::f32};
+    const auto count_of_blocks = static_cast<unsigned>((element + count - 1) / form_block - element / form_block + 1);
+    core::cuda::launch(form_kernel<blocks, Step>, count_of_blocks, step_threads, 0, step, arrays);
   });
 }
 
-}  // namespace
-
-void adam_forms_step(const AdamParams& params, const Decision& decision, const UnitPart& part) {
+template <class Step>
+void run_forms(const Step& step, Moments moments, const UnitPart& part) {
   for (const void* array : {static_cast<const void*>(part.master), part.grad, static_cast<const void*>(part.weight)}) {
     require_aligned(array);
   }
-  if (params.moments == Moments::f32) return run<Moments::f32>(params, decision, part);
-  if (params.moments == Moments::bf16) return run<Moments::bf16>(params, decision, part);
-  run<Moments::int8>(params, decision, part);
+  if constexpr (Step::states > 0) {
+    if (moments == Moments::int8) return launch_forms<true>(step, moments, part);
+  }
+  launch_forms<false>(step, moments, part);
 }
 
+}  // namespace
 }  // namespace zrt::optimizer::cuda
