@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "catch.h"
+#include "optimizer/groups.h"
 #include "runtime/toy_model.h"
 #include "runtime/train/checkpoint/reader.h"
 #include "runtime/train/saving_run.h"
@@ -204,6 +205,34 @@ TEST_CASE("States of any form and weights without a master go on as if they had 
       }
     }
   }
+}
+
+TEST_CASE("A checkpoint of other parameter groups is refused with the parameter, its optimizer and what to do") {
+  const models::Model model = toy();
+  const testing::TemporaryFolder folder;
+  const auto grouped = [](const optimizer::OptimizerPtr& of_biases) {
+    Setting s = setting(2, 3);
+    s.optimizer = make_grouped(make_optimizer(optimizer::AdamParams{}), {{{"*.bias"}, {}, 1, of_biases}});
+    return s;
+  };
+  Run lion(model, grouped(make_optimizer(optimizer::LionParams{})), folder.path, false);
+  lion.steps(1);
+  lion.save();
+  REQUIRE(lion.saved().error.empty());
+  const runtime::checkpoint::Reader reader(folder.path / "step_1", true);
+  CHECK_THROWS_WITH(Run(model, grouped(nullptr), folder.path / "again", false, &reader),
+                    Catch::Contains(".bias' is to be updated by AdamW, which keeps 'exp_avg_sq'") &&
+                        Catch::Contains("parameter_groups") && Catch::Contains("run.load_module_only"));
+  // The same states, but AdamW twice where there was one.
+  const testing::TemporaryFolder other;
+  Run one(model, grouped(nullptr), other.path, false);
+  one.steps(1);
+  one.save();
+  REQUIRE(one.saved().error.empty());
+  const runtime::checkpoint::Reader of_one(other.path / "step_1", true);
+  const Setting two = grouped(make_optimizer(optimizer::AdamParams{.beta1 = 0.8f}));
+  CHECK_THROWS_WITH(Run(model, two, other.path / "again", false, &of_one),
+                    Catch::Contains("updates_1") && Catch::Contains("parameter_groups"));
 }
 
 }  // namespace zrt::checkpoint_resume_test
