@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <type_traits>
 
 #include "core/error.h"
@@ -14,6 +15,14 @@ using core::DataError;
 namespace {
 
 constexpr const char* rebuild = "Build the dataset again, or copy both files again.";
+
+std::string index_of(const std::string& prefix) {
+  const std::string path = idx_path(prefix);
+  if (std::filesystem::exists(path)) return path;
+  throw DataError(fmt::format(
+      "{}: there is no such file. `zrt data build --out {} FILE…` makes a dataset of that prefix from text.", path,
+      prefix));
+}
 
 template <class T>
 void convert(const std::byte* source, int64_t count, int32_t* out) {
@@ -54,7 +63,7 @@ int64_t raw_token(TokenType type, const std::byte* source) {
 }  // namespace
 
 IndexedDataset::IndexedDataset(const std::string& prefix)
-    : prefix_(prefix), idx_(idx_path(prefix)), bin_(bin_path(prefix)) {
+    : prefix_(prefix), idx_(index_of(prefix)), bin_(bin_path(prefix)) {
   read_header();
   check_sequences();
   check_documents();

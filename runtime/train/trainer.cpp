@@ -26,6 +26,16 @@ namespace {
 
 namespace data = models::data;
 
+// A dataset that a key names; what is wrong with it is said with the key.
+template <class Open>
+auto open_of(const char* key, const Open& open) {
+  try {
+    return open();
+  } catch (const core::DataError& error) {
+    throw core::DataError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
 // `samples`: of the whole run, from its first step.
 std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const Layout& layout, int64_t samples) {
   if (config.data.train.empty()) {
@@ -45,7 +55,7 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
   common.sequence = layout.sequence;
   common.vocabulary = layout.model->vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
-  return data::open_training_data(prefixes, samples, common);
+  return open_of("data.train", [&] { return data::open_training_data(prefixes, samples, common); });
 }
 
 double median(std::vector<double> values) {
@@ -131,7 +141,9 @@ void Training::start(const checkpoint::Reader* resumed) {
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, layout_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
-  if (!config_.data.validation.empty()) validation_ = open_eval_data(config_.data.validation, config_.model);
+  if (!config_.data.validation.empty()) {
+    validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, config_.model); });
+  }
   Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
   options.warn = [this](const std::string& text) { warn(text); };

@@ -49,7 +49,7 @@ TEST_CASE("a missing file is named", "[data]") {
   std::filesystem::create_directory(bin_path(pair.prefix));
   CHECK(contains(message(), bin_path(pair.prefix) + ": it is not a regular file"));
   std::filesystem::remove(idx_path(pair.prefix));
-  CHECK(contains(message(), idx_path(pair.prefix)));
+  CHECK(contains(message(), idx_path(pair.prefix) + ": there is no such file. `zrt data build"));
 }
 
 TEST_CASE("every truncation of the index or of the tokens is refused by name", "[data]") {

@@ -86,7 +86,11 @@ TEST_CASE("Bad input is one paragraph that names the key or file and the value")
        "--set model.preset=null --set model.layers=1 --set model.hidden=32 --set "
        "model.heads=2 --set model.sequence=16 --set model.vocab=100",
        {"vocab", "100", "257"}},
-      {"missing dataset", good, "--set data.train=/nonexistent/corpus", {"/nonexistent/corpus"}, 1},
+      {"missing dataset",
+       good,
+       "--set data.train=/nonexistent/corpus",
+       {"data.train: /nonexistent/corpus.idx", "zrt data build --out /nonexistent/corpus"},
+       1},
       {"no dataset", good, "--set data.train=null", {"data.train"}},
       {"budget", good, "--set memory.device_budget_bytes=100000", {"memory.device_budget_bytes", "100000"}, 1},
       {"unwritable folder", good, "--out /proc/nothing", {"/proc/nothing"}, 1},
