@@ -11,6 +11,11 @@
 
 namespace zrt::runtime {
 
+// The first type of optimizer that reads the keys of a variant: "adam" of "adam, adamw".
+inline std::string type_of_variant(const std::string& variant) {
+  return variant.substr(0, variant.find(','));
+}
+
 // A configuration with a model and a batch, and `more` members before them: R"("bf16": {"enabled": true},)".
 inline std::string with(const std::string& more) {
   return "{" + more + R"("model": {"preset": "gpt2-tiny"}})";

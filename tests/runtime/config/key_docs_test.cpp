@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/spec.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/tree.h"
 #include "tests/runtime/config/config_helpers.h"
@@ -16,23 +17,29 @@ using nlohmann::json;
 
 namespace {
 
+// The first type of model that a key is of alone; null: every type has it, or it is no model's.
+const models::ModelSpec* owner_of(const std::string& path, const std::string& name) {
+  for (const models::ModelSpec* spec : models::model_specs()) {
+    for (const Section& own : spec->sections) {
+      if (own.path == path && find_key(own, name) != nullptr) return spec;
+    }
+  }
+  return nullptr;
+}
+
 // A configuration in which the keys of `section` are read.
 json base(const Section& section, const Key& key) {
   json text = {{"train_micro_batch_size_per_gpu", 2}, {"model", {{"preset", "gpt2-tiny"}}}};
   const std::string path = section.path, variant = section.variant, name = key.name;
   if (name == "train_micro_batch_size_per_gpu") text = {{"model", text["model"]}, {"train_batch_size", 4}};
   if (path == "fp16") text["fp16"]["enabled"] = true;
-  if (path == "optimizer.params") text["optimizer"]["type"] = variant == "adam, adamw" ? "Adam" : variant;
+  if (path == "optimizer.params") text["optimizer"]["type"] = type_of_variant(variant);
   if (variant == "adafactor" && name == "lr") text["optimizer"]["params"]["relative_step"] = false;
   if (path == "scheduler.params") text["scheduler"] = {{"type", variant}, {"params", json::object()}};
   if (variant == "WarmupDecayLR" || variant == "WarmupCosineLR") text["scheduler"]["params"]["total_num_steps"] = 2000;
   if (variant == "OneCycle") text["scheduler"]["params"] = {{"cycle_min_lr", 1e-4}, {"cycle_max_lr", 1e-3}};
-  if (path.starts_with("model") && find_key(*find_section("model"), name) == nullptr) {
-    text["model"] = {{"preset", "llama-tiny"}, {"rope_scaling", {{"rope_type", "llama3"}}}};
-  }
-  for (const char* llama : {"kv_heads", "head_dim", "ffn", "rope_theta", "rms_norm_eps"}) {
-    if (path == "model" && name == llama) text["model"]["preset"] = "llama-tiny";
-  }
+  if (const models::ModelSpec* owner = owner_of(path, name)) text["model"]["preset"] = owner->presets.at(0).name;
+  if (path == "model.rope_scaling") text["model"]["rope_scaling"]["rope_type"] = "llama3";
   return text;
 }
 
@@ -148,7 +155,7 @@ TEST_CASE("a key is found by its path and its other name, and what is misspelt b
   CHECK(find_key_docs("steps").empty());
   CHECK(has(suggest_path("steps"), "run.steps"));
   CHECK(has(suggest_path("run.stesp"), "run.steps"));
-  CHECK(find_key_docs("model.kv_heads").at(0).of == "model.type llama, qwen3");
+  CHECK(find_key_docs("model.kv_heads").at(0).of.starts_with("model.type llama, qwen3"));
   CHECK(find_key_docs("model.layers").at(0).of.empty());
 }
 
