@@ -141,6 +141,7 @@ void register_pass(PassSpec pass, std::string_view behind) {
   const auto place = called(behind);
   if (place == all.end()) {
     std::vector<std::string_view> names;
+    names.reserve(all.size());
     for (const PassSpec& other : all) names.push_back(other.name);
     throw core::ConfigError(fmt::format("there is no pass '{}' that '{}' could stand behind; the passes are {}", behind,
                                         pass.name, fmt::join(names, ", ")));
