@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "core/philox.h"
 #include "optimizer/backend.h"
+#include "optimizer/forms.h"
 #include "tests/optimizer/kind_of.h"
 
 namespace zrt::optimizer::backends_test {
@@ -210,6 +211,37 @@ std::vector<OptimizerPtr> element_wise_optimizers() {
           make_optimizer(LionParams{0.9f, 0.99f, 0.1f})};
 }
 
+// The step of a rule alone, whatever else its optimizer does.
+template <class Rule, auto step>
+class OfRule : public ElementWise<typename Rule::Params> {
+ public:
+  using ElementWise<typename Rule::Params>::ElementWise;
+
+  std::vector<UnitState> states(const Unit& unit) const override {
+    std::vector<UnitState> all;
+    const int count = Rule::states(Rule::variant(this->params_));
+    for (size_t number = 0; number < static_cast<size_t>(count); ++number) {
+      all.push_back(this->state(unit, "state", number));
+    }
+    return all;
+  }
+
+  void decide(const Rates& rates, Progress& progress, Decision& decision) const override {
+    Optimizer::decide(rates, progress, decision);
+    decision.beta1 = 0.9f, decision.beta2 = 0.95f;
+    decision.bias_correction1 = 0.5f, decision.bias_correction2 = 0.25f;
+  }
+
+  void update(const Decision& decision, const UnitPart& part) const override { step(this->params_, decision, part); }
+};
+
+template <class Rule, auto step>
+OptimizerPtr of_rule() {
+  typename Rule::Params params;
+  params.weight_decay = 0.1f;
+  return std::make_shared<OfRule<Rule, step>>(params);
+}
+
 void compare(const Subject& subject, float (*value)(uint32_t tensor, uint64_t i)) {
   Arrays here = subject.start(value), host = here;
   Progress here_progress, host_progress;
@@ -242,6 +274,17 @@ TEST_CASE("element-wise optimizers give the host's bits at every device, for all
         compare({optimizer, {{count}}, grad, weight, copy}, extreme);
       });
     }
+  }
+}
+
+TEST_CASE("every registered rule gives the host's bits at every device, with the parameters of its defaults") {
+#define ZRT_OF_RULE(step, name, Name) of_rule<Name##Rule, step>(),
+  for (const OptimizerPtr& rule : {ZRT_ELEMENT_RULES(ZRT_OF_RULE)}) {
+    INFO(zrt::testing::kind_of(*rule));
+    each_type([&](DType grad, DType weight, bool copy) {
+      compare({rule, {{64 * 37}}, grad, weight, copy}, usual);
+      compare({rule, {{64 * 37}}, grad, weight, copy}, extreme);
+    });
   }
 }
 

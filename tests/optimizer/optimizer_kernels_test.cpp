@@ -1,4 +1,4 @@
-// The loops of SGD, Lion and Adafactor: every instruction set gives the bits of plain scalar code.
+// The loops of optimizers: every instruction set gives the bits of plain scalar code.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -9,6 +9,7 @@
 #include "isa_levels.h"
 #include "optimizer/adafactor_kernels.h"
 #include "optimizer/element_kernels.h"
+#include "optimizer/optimizer.h"
 
 namespace zrt::optimizer::optimizer_kernels_test {
 namespace {
@@ -72,6 +73,58 @@ void each_table(const Body& body) {
 float times(float a, float b) {
   volatile float product = a * b;
   return product;
+}
+
+// Each variant of a rule, with the parameters of its defaults and some decay, against the rule itself.
+template <class Rule, int variant = 0, class Kernels>
+void check_rule(const Kernels& (*kernels)(core::Isa)) {
+  constexpr int states = Rule::states(variant);
+  typename Rule::Params params;
+  params.weight_decay = 0.01f;
+  Decision decision;
+  decision.lr = 0.01, decision.grad_scale = 0.37f, decision.beta1 = 0.9f, decision.beta2 = 0.95f;
+  decision.bias_correction1 = 0.5f, decision.bias_correction2 = 0.25f;
+  const auto scalars = Rule::scalars(params, decision);
+  const auto second = [] {
+    std::vector<float> values = make(4);
+    for (float& value : values) value = std::abs(value);
+    return values;
+  };
+  for (size_t type = 0; type < 3; ++type) {
+    const Grad grad = make_grad(type);
+    std::vector<float> master = make(2), a = make(3), b = second();
+    for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
+      float state0 = states > 0 ? a[i] : 0, state1 = states > 1 ? b[i] : 0;
+      Rule::template apply<variant>(scalars, grad.values[i], master[i], state0, state1);
+      if (states > 0) a[i] = state0;
+      if (states > 1) b[i] = state1;
+    }
+    each_table([&](core::Isa isa) {
+      for (size_t copy = 0; copy < 4; ++copy) {
+        CAPTURE(variant, type, copy);
+        std::vector<float> w = make(2), first = make(3), other = second();
+        std::vector<uint8_t> weight = copy_of(make(5), copy);
+        kernels(isa).step[variant][type][copy](scalars, n, w.data(), first.data(), other.data(), grad.bytes.data(),
+                                               weight.data());
+        CHECK(same(w, master));
+        CHECK(same(first, a));
+        CHECK(same(other, b));
+        CHECK(weight == copy_of(master, copy));
+      }
+    });
+  }
+  if constexpr (variant + 1 < Rule::variants) check_rule<Rule, variant + 1>(kernels);
+}
+
+TEST_CASE("the kernels of every registered rule give the bits of its scalar code, for all variants and types",
+          "[cpu]") {
+  ZRT_ONLY_ON_CPU();
+#define ZRT_CHECK_RULE(step, name, Name) \
+  { \
+    INFO(#name); \
+    check_rule<Name##Rule>(name##_kernels); \
+  }
+  ZRT_ELEMENT_RULES(ZRT_CHECK_RULE)
 }
 
 TEST_CASE("SGD kernels give the bits of the documented scalar order, for all kinds and types", "[cpu]") {
