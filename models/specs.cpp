@@ -2,12 +2,19 @@
 
 namespace zrt::models {
 
-const ModelSpec& gpt2_spec();
-const ModelSpec& llama_spec();
-const ModelSpec& qwen3_spec();
+// Every type of model, each on a line of its own: of NAME the function NAME_spec(). The first is the type of a model
+// that names none.
+#define ZRT_MODELS(X) \
+  X(gpt2) \
+  X(llama) \
+  X(qwen3)
+
+#define ZRT_DECLARE_SPEC(name) const ModelSpec& name##_spec();
+ZRT_MODELS(ZRT_DECLARE_SPEC)
 
 const std::vector<const ModelSpec*>& model_specs() {
-  static const std::vector<const ModelSpec*> all{&gpt2_spec(), &llama_spec(), &qwen3_spec()};
+#define ZRT_SPEC_ADDRESS(name) &name##_spec(),
+  static const std::vector<const ModelSpec*> all{ZRT_MODELS(ZRT_SPEC_ADDRESS)};
   return all;
 }
 

@@ -23,7 +23,7 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
                     const std::byte* shares, int ranks);
 
 #define ZRT_OPTIMIZER_KERNELS(X) \
-  ZRT_ELEMENT_RULES(X)           \
+  ZRT_ELEMENT_RULES(X) \
   X(adafactor_step) X(adafactor_sum) X(adafactor_fold) X(adam_update) X(add_squares)
 #define ZRT_OPTIMIZER_DECLARE(name, ...) decltype(optimizer::name) name;
 #define ZRT_OPTIMIZER_POINTER(name, ...) decltype(&optimizer::name) name;

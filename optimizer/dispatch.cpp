@@ -25,9 +25,9 @@ void require_float(const char* who, const char* what, DType type) {
 
 }  // namespace
 
-#define ZRT_DISPATCH(step, name, Name)                                                    \
+#define ZRT_DISPATCH(step, name, Name) \
   void step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
-    here().step(params, decision, part);                                                  \
+    here().step(params, decision, part); \
   }
 ZRT_ELEMENT_RULES(ZRT_DISPATCH)
 

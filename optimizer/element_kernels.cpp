@@ -49,7 +49,7 @@ constexpr Table make_table() {
 
 }  // namespace
 
-#define ZRT_TABLE(step, name, Name)                              \
+#define ZRT_TABLE(step, name, Name) \
   extern const Name##Kernels ZRT_JOIN(name##_kernels_, ZRT_ISA); \
   constexpr Name##Kernels ZRT_JOIN(name##_kernels_, ZRT_ISA) = make_table<Name##Kernels, Name##Rule>();
 ZRT_ELEMENT_RULES(ZRT_TABLE)

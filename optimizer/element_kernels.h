@@ -16,9 +16,9 @@ struct ElementKernels {
 };
 inline constexpr int no_weight_copy = 3;
 
-#define ZRT_DECLARE_TABLES(step, name, Name)                                 \
+#define ZRT_DECLARE_TABLES(step, name, Name) \
   using Name##Kernels = ElementKernels<Name##Scalars, Name##Rule::variants>; \
-  extern const Name##Kernels name##_kernels_v3, name##_kernels_v4;           \
+  extern const Name##Kernels name##_kernels_v3, name##_kernels_v4; \
   const Name##Kernels& name##_kernels(core::Isa isa);
 ZRT_ELEMENT_RULES(ZRT_DECLARE_TABLES)
 #undef ZRT_DECLARE_TABLES

@@ -12,4 +12,7 @@
 
 // X(step, name, Name): a back end's function, the tables of kernels NAME_kernels, NameParams and NameRule.
 #define ZRT_ELEMENT_RULES(X) \
-  X(adam_step, adam, Adam) X(sgd_step, sgd, Sgd) X(lion_step, lion, Lion) X(muon_step, muon, Muon)
+  X(adam_step, adam, Adam) \
+  X(sgd_step, sgd, Sgd) \
+  X(lion_step, lion, Lion) \
+  X(muon_step, muon, Muon)

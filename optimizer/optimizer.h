@@ -121,7 +121,7 @@ class Optimizer {
 
 using OptimizerPtr = std::shared_ptr<const Optimizer>;
 
-// One maker per optimizer, each in its own file.
+// One maker per optimizer, each in its own file. A new optimizer declares its own in NAME_rule.h, as Muon does.
 OptimizerPtr make_optimizer(const AdamParams& params);
 OptimizerPtr make_optimizer(const SgdParams& params);
 OptimizerPtr make_optimizer(const LionParams& params);

@@ -3,15 +3,20 @@
 
 namespace zrt::optimizer {
 
-const OptimizerSpec& adam_spec();
-const OptimizerSpec& sgd_spec();
-const OptimizerSpec& lion_spec();
-const OptimizerSpec& adafactor_spec();
-const OptimizerSpec& muon_spec();
+// Every optimizer, each on a line of its own: of NAME the function NAME_spec().
+#define ZRT_OPTIMIZERS(X) \
+  X(adam) \
+  X(sgd) \
+  X(lion) \
+  X(adafactor) \
+  X(muon)
+
+#define ZRT_DECLARE_SPEC(name) const OptimizerSpec& name##_spec();
+ZRT_OPTIMIZERS(ZRT_DECLARE_SPEC)
 
 const std::vector<const OptimizerSpec*>& optimizer_specs() {
-  static const std::vector<const OptimizerSpec*> all{&adam_spec(), &sgd_spec(), &lion_spec(), &adafactor_spec(),
-                                                     &muon_spec()};
+#define ZRT_SPEC_ADDRESS(name) &name##_spec(),
+  static const std::vector<const OptimizerSpec*> all{ZRT_OPTIMIZERS(ZRT_SPEC_ADDRESS)};
   return all;
 }
 

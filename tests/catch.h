@@ -10,8 +10,8 @@ using Catch::Approx;
 
 // For tests about what only the CPU has (its instruction sets, threads, libraries, memory that ops read on the host):
 // first in the test, which then also has the tag [cpu].
-#define ZRT_ONLY_ON_CPU()                                       \
+#define ZRT_ONLY_ON_CPU() \
   if (zrt::test::test_device() != zrt::core::DeviceKind::cpu) { \
-    WARN("skipped: this test is about the CPU");                \
-    return;                                                     \
+    WARN("skipped: this test is about the CPU"); \
+    return; \
   }

@@ -11,13 +11,14 @@ mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
 git ls-files -co --exclude-standard -z | tar --null --ignore-failed-read -T - -c | tar -x -m -C "$copy"
 for change in model_nope optimizer_signum pass_late_gathers policy_activations_only; do
-  git apply --directory="$copy" "docs/examples/$change.diff"
+  git apply --unidiff-zero --directory="$copy" "docs/examples/$change.diff"
 done
 (
   cd "$copy"
   cmake --preset release -DZRT_CUDA=OFF >/dev/null
-  cmake --build --preset release --target zrt test_models test_optimizer
-  ctest --preset release -R '^(models/nope|optimizer/signum)$' --no-tests=error
+  cmake --build --preset release --target zrt test_models test_optimizer test_runtime
+  ctest --preset release --no-tests=error \
+    -R '^(models/nope|optimizer/(signum|backends|optimizer_kernels)|runtime/engine/optimizers)$'
 )
 
 rm -rf runs/examples0 runs/examples3
@@ -44,5 +45,5 @@ echo "a rank's device memory: $before bytes, with late gathers $after"
 [ "$after" -lt "$before" ] || { echo "the pass saves no memory" >&2; exit 1; }
 "$copy/build/release/zrt" "${plan[@]}" --program --phase step --after "late gathers" | grep '^ *[0-9]* comm:dp *gather' >/dev/null
 
-git apply --directory="$copy" docs/examples/op_note_skips.diff
+git apply --unidiff-zero --directory="$copy" docs/examples/op_note_skips.diff
 (cd "$copy" && cmake --build --preset release --target zrt_ops zrt_passes)

@@ -32,12 +32,12 @@ const FormKernels& form_kernels(core::Isa isa) {
   return core::choose_isa(isa, form_kernels_v3, form_kernels_v4);
 }
 
-#define ZRT_STEP(step, name, Name)                                                             \
-  const Name##Kernels& name##_kernels(core::Isa isa) {                                         \
-    return core::choose_isa(isa, name##_kernels_v3, name##_kernels_v4);                        \
-  }                                                                                            \
+#define ZRT_STEP(step, name, Name) \
+  const Name##Kernels& name##_kernels(core::Isa isa) { \
+    return core::choose_isa(isa, name##_kernels_v3, name##_kernels_v4); \
+  } \
   void cpu::step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
-    run_step<Name##Rule>(name##_kernels(core::best_isa()), params, decision, part);            \
+    run_step<Name##Rule>(name##_kernels(core::best_isa()), params, decision, part); \
   }
 ZRT_ELEMENT_RULES(ZRT_STEP)
 

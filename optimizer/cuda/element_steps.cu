@@ -16,9 +16,9 @@ void run_rule(const typename Rule::Params& params, const Decision& decision, con
 
 }  // namespace
 
-#define ZRT_STEP(step, name, Name)                                                        \
+#define ZRT_STEP(step, name, Name) \
   void step(const Name##Params& params, const Decision& decision, const UnitPart& part) { \
-    run_rule<Name##Rule>(params, decision, part);                                         \
+    run_rule<Name##Rule>(params, decision, part); \
   }
 ZRT_ELEMENT_RULES(ZRT_STEP)
 

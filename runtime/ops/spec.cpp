@@ -7,8 +7,18 @@ namespace {
 
 std::vector<OpSpec> all_rows() {
   std::vector<OpSpec> all;
-  for (auto* rows : {init_ops, batch_ops, block_ops, gather_ops, reduce_ops, control_ops, update_ops, refine_ops,
-                     export_ops, transfer_ops}) {
+  for (auto* rows : {
+           init_ops,
+           batch_ops,
+           block_ops,
+           gather_ops,
+           reduce_ops,
+           control_ops,
+           update_ops,
+           refine_ops,
+           export_ops,
+           transfer_ops,
+       }) {
     for (OpSpec& row : rows()) all.push_back(std::move(row));
   }
   std::sort(all.begin(), all.end(), [](const OpSpec& a, const OpSpec& b) { return a.kind < b.kind; });

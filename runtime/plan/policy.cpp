@@ -11,10 +11,14 @@
 namespace zrt::runtime {
 namespace {
 
+std::vector<Layout> depart(const FitProblem& problem, const Layout& start) {
+  return {cheapest_departures(problem, start)};
+}
+
 std::vector<PlacementPolicy>& registered() {
-  static std::vector<PlacementPolicy> all{{"cheapest departures", [](const FitProblem& problem, const Layout& start) {
-                                             return std::vector<Layout>{cheapest_departures(problem, start)};
-                                           }}};
+  static std::vector<PlacementPolicy> all{
+      {"cheapest departures", depart},
+  };
   return all;
 }
 

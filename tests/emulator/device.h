@@ -27,8 +27,8 @@ struct uint3 {
 };
 
 #define ZRT_VECTOR(name, type, count, align) \
-  struct alignas(align) name {               \
-    type ZRT_VECTOR_##count;                 \
+  struct alignas(align) name { \
+    type ZRT_VECTOR_##count; \
   };
 #define ZRT_VECTOR_2 x, y
 #define ZRT_VECTOR_4 x, y, z, w
@@ -39,13 +39,13 @@ ZRT_VECTOR(int2, int, 2, 8)
 ZRT_VECTOR(int4, int, 4, 16)
 ZRT_VECTOR(uint2, unsigned, 2, 8)
 ZRT_VECTOR(uint4, unsigned, 4, 16)
-#define ZRT_MAKE2(name, type)               \
+#define ZRT_MAKE2(name, type) \
   inline name make_##name(type x, type y) { \
-    return {x, y};                          \
+    return {x, y}; \
   }
-#define ZRT_MAKE4(name, type)                               \
+#define ZRT_MAKE4(name, type) \
   inline name make_##name(type x, type y, type z, type w) { \
-    return {x, y, z, w};                                    \
+    return {x, y, z, w}; \
   }
 ZRT_MAKE2(float2, float)
 ZRT_MAKE4(float4, float)
