@@ -128,7 +128,8 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
         const std::string &param = tensor.param->param->name, name = state_name(kind.kind, param);
         if (reader.states() && !reader.states()->has(name)) {
           throw core::ConfigError(fmt::format(
-              "{}: '{}' is to be updated by {}, which keeps '{}', and the checkpoint has none of it. Give the optimizer "
+              "{}: '{}' is to be updated by {}, which keeps '{}', and the checkpoint has none of it. Give the "
+              "optimizer "
               "and parameter_groups that it was saved with, which are in config.resolved.json of its run, or set "
               "run.load_module_only to start from its weights alone",
               reader.folder().string(), param, layout.optimizer->facts(unit.group).optimizer, kind.kind));
@@ -188,12 +189,12 @@ Persistent parse_control(const Json& json, uint32_t members, const std::string& 
         value = json.at(field).get<Value>();
       }
     } catch (const std::exception&) {
-      throw core::DataError(
-          fmt::format("{}: 'control' has no usable '{}'{}", name, field,
-                      members > 1 && !json.contains(field)
-                          ? "; it was saved with fewer optimizers side by side: give the parameter_groups of its run, or "
-                            "set run.load_module_only to start from its weights alone"
-                          : ""));
+      throw core::DataError(fmt::format(
+          "{}: 'control' has no usable '{}'{}", name, field,
+          members > 1 && !json.contains(field)
+              ? "; it was saved with fewer optimizers side by side: give the parameter_groups of its run, or "
+                "set run.load_module_only to start from its weights alone"
+              : ""));
     }
   });
   return persistent;
