@@ -45,7 +45,7 @@ constexpr Key model_keys[] = {
     key("vocab", t_int | t_null, "null", between(1, INT32_MAX), Effect::results,
         "Token ids that the network knows, at least the data's; null: those of the preset."),
     key("dropout", t_real, "0.0", half_open(0, 1), Effect::results,
-        "The share of activations that training sets to zero at random; Llama and Qwen3 have none."),
+        "The share of activations that training sets to zero at random; types made of Llama's layers have none."),
     key("tied", t_bool | t_null, "null", Effect::results,
         "Whether the output layer shares the weights of the token embedding; null: as the type or the preset has it."),
 };
