@@ -1,5 +1,6 @@
 #include "models/model.h"
 
+#include <algorithm>
 #include <string_view>
 #include <unordered_set>
 
@@ -15,6 +16,54 @@ std::vector<Model::ParamRef> Model::canonical_params() const {
     }
   }
   return refs;
+}
+
+Model Model::part(const std::vector<size_t>& numbers) const {
+  Model result = *this;
+  result.blocks.clear(), result.places.clear();
+  for (size_t number : numbers) {
+    result.blocks.push_back(blocks[number]);
+    result.places.push_back({number, number == 0 ? 0 : blocks[number - 1]->output_width()});
+  }
+  auto all = std::make_shared<Whole>();
+  all->blocks = blocks.size();
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (const Param& param : blocks[block]->params()) {
+      const Whole::Users fresh{static_cast<uint32_t>(all->params.size()), {}};
+      all->params.try_emplace(param.name, fresh).first->second.blocks.push_back(block);
+    }
+  }
+  result.whole = std::move(all);
+  return result;
+}
+
+bool Model::receives(size_t block) const {
+  if (embeds(block)) return false;
+  return block == 0 || whole_number(block) != whole_number(block - 1) + 1;
+}
+
+bool Model::sends(size_t block) const {
+  if (predicts(block)) return false;
+  return block + 1 == blocks.size() || whole_number(block) + 1 != whole_number(block + 1);
+}
+
+uint32_t Model::number(const Param& param) const {
+  return whole->params.at(param.name).number;
+}
+
+bool Model::used_elsewhere(const Param& param) const {
+  if (!whole) return false;
+  const std::vector<size_t>& users = whole->params.at(param.name).blocks;
+  const auto here = std::count_if(users.begin(), users.end(), [&](size_t user) {
+    return std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.number == user; });
+  });
+  return static_cast<size_t>(here) < users.size();
+}
+
+bool Model::used_first_elsewhere(const Param& param) const {
+  if (!whole) return false;
+  const size_t first = whole->params.at(param.name).blocks.front();
+  return std::none_of(places.begin(), places.end(), [&](const Place& place) { return place.number == first; });
 }
 
 int64_t Model::parameters() const {

@@ -1,5 +1,6 @@
 // A model is an ordered list of blocks with the facts the runtime needs about them.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,14 +44,47 @@ struct Model {
   int64_t hidden = 0, sequence = 0, vocab = 0, layers = 0;
   int64_t attended = 0;  // elements of a token that all heads of a layer attend with; 0: hidden
   bool tied = false;
-  std::vector<std::unique_ptr<Block>> blocks;  // first: embedding; last: head
+  std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 
   // Distinct parameters in canonical order (first use), as (block, index into its params()).
   struct ParamRef {
     size_t block, index;
   };
   std::vector<ParamRef> canonical_params() const;
-  int64_t parameters() const;      // elements of the distinct parameters
+  int64_t parameters() const;  // elements of the distinct parameters
+
+  // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage
+  // of a pipeline has. `numbers` ascend.
+  Model part(const std::vector<size_t>& numbers) const;
+  size_t whole_number(size_t block) const { return places.empty() ? block : places[block].number; }
+  bool embeds(size_t block) const { return whole_number(block) == 0; }
+  bool predicts(size_t block) const { return whole_number(block) + 1 == (whole ? whole->blocks : blocks.size()); }
+  bool has_embedding() const { return embeds(0); }
+  bool has_head() const { return predicts(blocks.size() - 1); }
+  // Whether what a block is given comes from another part, or what it makes goes to one.
+  bool receives(size_t block) const;
+  bool sends(size_t block) const;
+  int64_t input_width(size_t block) const { return places[block].input_width; }  // C, of one that receives
+  // Of a parameter: its canonical position in the whole, whether another part has a copy of it, and whether that part
+  // uses it first.
+  uint32_t number(const Param& param) const;
+  bool used_elsewhere(const Param& param) const;
+  bool used_first_elsewhere(const Param& param) const;
+
+  struct Whole {
+    size_t blocks = 0;
+    struct Users {
+      uint32_t number = 0;
+      std::vector<size_t> blocks;
+    };
+    std::map<std::string, Users> params;
+  };
+  std::shared_ptr<const Whole> whole;  // null: this is the whole
+  struct Place {
+    size_t number = 0;
+    int64_t input_width = 0;
+  };
+  std::vector<Place> places;       // of a part, by block
   double flops_per_token() const;  // 6 N + 6 · layers · attended · T, N without position embeddings
 };
 

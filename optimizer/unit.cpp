@@ -50,9 +50,10 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     const bool persistent =
         param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
     if (persistent) persistent_elements += param.elements();
-    const bool hidden = blocks.front() > 0 && blocks.back() + 1 < model.blocks.size();
+    const bool hidden = !model.embeds(blocks.front()) && !model.predicts(blocks.back());
     const uint32_t group = optimizer ? optimizer->group_of(param, hidden) : 0;
-    const bool alone = optimizer && optimizer->refines(group);
+    const bool copied = model.used_elsewhere(param);
+    const bool alone = copied || (optimizer && optimizer->refines(group));
     size_t& at = open.try_emplace({persistent, group}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
@@ -60,10 +61,13 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
       at = table.units.size();
       table.units.push_back(
           Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});
+      table.units.back().copied = copied, table.units.back().spoken_for = model.used_first_elsewhere(param);
     }
-    Unit& unit = table.units[at];
-    unit.params.push_back(UnitParam{&param, unit.elements, number++});
-    places[param.name] = ParamPlace{static_cast<uint32_t>(at), unit.elements};
+    const size_t here = at;
+    if (copied) at = SIZE_MAX;  // nothing else joins it
+    Unit& unit = table.units[here];
+    unit.params.push_back(UnitParam{&param, unit.elements, model.whole ? model.number(param) : number++});
+    places[param.name] = ParamPlace{static_cast<uint32_t>(here), unit.elements};
     unit.elements += extent;
   }
   for (Unit& unit : table.units) {

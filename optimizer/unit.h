@@ -27,6 +27,9 @@ struct Unit {
   int64_t shard = 0;             // elements per rank that shares the states
   bool persistent = false;       // of small parameters that stay whole even where weights are sharded
   uint32_t group = 0;            // of its parameters: Optimizer::group_of
+  // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
+  // stage that uses it first speaks for it, in norms and checkpoints.
+  bool copied = false, spoken_for = false;
   int64_t parameters() const;    // elements without padding
 };
 

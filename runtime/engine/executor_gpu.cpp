@@ -42,9 +42,10 @@ void Executor::fill_batches(const Program& program) {
     const OpCall call(rank_, set_, arenas_, op, iteration);
     if (!call.find(Role::staging) || leaves_out(op)) return;
     const Access& staging = *call.find(Role::staging);
-    const uint64_t rows = call.bytes(*call.find(Role::tokens)) / sizeof(int32_t);
+    const Access* either = call.find(Role::tokens) ? call.find(Role::tokens) : call.find(Role::targets);
+    const uint64_t rows = call.bytes(*either) / sizeof(int32_t);
     auto* tokens = reinterpret_cast<int32_t*>(call.address(staging));
-    int32_t* targets = call.find(Role::targets) ? tokens + rows : nullptr;
+    int32_t* targets = call.bytes(staging) > call.bytes(*either) ? tokens + rows : nullptr;
     rank_.batch(op.microbatch.at(iteration), tokens, targets);
     check_batch(*rank_.layout->model, tokens, targets, static_cast<int64_t>(rows));
   });

@@ -15,60 +15,72 @@ namespace zrt::runtime {
 namespace {
 
 comm::Partition partition(const Group& group, int world) {
-  comm::Partition parts(static_cast<size_t>(world / group.size));
+  comm::Partition parts;
+  std::map<std::pair<int, int>, size_t> found;
   for (int rank = 0; rank < world; ++rank) {
-    parts[static_cast<size_t>(rank / (group.size * group.stride) * group.stride + rank % group.stride)].push_back(rank);
+    const int at = rank - group.first;
+    const std::pair<int, int> key =
+        at < 0 ? std::pair{-1, rank} : std::pair{at / (group.size * group.stride), at % group.stride};
+    const auto [part, inserted] = found.try_emplace(key, parts.size());
+    if (inserted) parts.emplace_back();
+    parts[part->second].push_back(rank);
   }
   return parts;
 }
 
-// Whether any op of a run communicates in a group.
+// Whether an op of a run may communicate in a group.
 bool used(const ProgramSet& set, GroupId group) {
   return std::any_of(set.lanes.begin(), set.lanes.end(), [&](const Lane& lane) {
     return lane.kind == LaneKind::comm && lane.group == set.groups[group].name;
   });
 }
 
+std::vector<StagePrograms> one_stage(const Layout& layout, Compiled compiled) {
+  std::vector<StagePrograms> stages;
+  stages.push_back({&layout, std::move(compiled)});
+  return stages;
+}
+
 }  // namespace
+
+Session::Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks,
+                 comm::Transport& transport)
+    : stages_(std::move(stages)), transport_(transport), timeout_(options.timeout), hooks_(std::move(hooks)) {
+  make_ranks(options);
+}
 
 Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
                  comm::Transport& transport)
-    : layout_(layout),
-      transport_(transport),
+    : Session(one_stage(layout, std::move(compiled)), std::move(options), std::move(hooks), transport) {}
+
+Session::Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks)
+    : stages_(std::move(stages)),
+      own_transport_(comm::make_thread_transport(stages_.front().layout->world())),
+      transport_(*own_transport_),
       timeout_(options.timeout),
-      compiled_(std::move(compiled)),
       hooks_(std::move(hooks)) {
   make_ranks(options);
 }
 
 Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks)
-    : layout_(layout),
-      own_transport_(comm::make_thread_transport(layout.dp)),
-      transport_(*own_transport_),
-      timeout_(options.timeout),
-      compiled_(std::move(compiled)),
-      hooks_(std::move(hooks)) {
-  make_ranks(options);
-}
+    : Session(one_stage(layout, std::move(compiled)), std::move(options), std::move(hooks)) {}
 
 void Session::make_ranks(const SessionOptions& options) {
-  if (transport_.world() != layout_.dp) {
+  if (transport_.world() != layout().world()) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
-                                        layout_.dp, transport_.world(), transport_.world()));
+                                        layout().world(), transport_.world(), transport_.world()));
   }
-  if (layout_.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
+  if (layout().early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
     throw core::ConfigError(fmt::format(
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
   }
-  const ProgramSet& set = compiled_.set;
+  const ProgramSet& set = compiled().set;  // all stages have the same groups and lanes
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> groups(set.groups.size());
   for (GroupId g = 0; g < groups.size(); ++g) {
     const Group& group = set.groups[g];
-    if (g == 0) {
-      groups[g] = transport_.make_group(group.name, options.timeout);  // of all ranks: the session itself uses it
-    } else if (used(set, g)) {
-      groups[g] = transport_.make_groups(group.name, partition(group, layout_.dp), options.timeout);
+    if (g == 0 || used(set, g)) {  // the first one is there in any case
+      groups[g] = transport_.make_groups(group.name, partition(group, layout().world()), options.timeout);
     }
   }
   ranks_.resize(groups[0].size());
@@ -83,14 +95,17 @@ void Session::make_ranks(const SessionOptions& options) {
   on_all_ranks([&](size_t local) {
     Member& member = ranks_[local];
     const int number = first_local() + static_cast<int>(local);
+    const StagePrograms& mine = stage(static_cast<int>(local));
+    const Layout& layout = *mine.layout;
+    const ProgramSet& programs = mine.compiled.set;
     core::Arenas arenas{};
     for (size_t t = 0; t < core::tier_count; ++t) {
-      if (compiled_.set.arena_bytes[t] == 0 || static_cast<core::Tier>(t) == core::Tier::nvme) continue;
+      if (programs.arena_bytes[t] == 0 || static_cast<core::Tier>(t) == core::Tier::nvme) continue;
       member.arenas[t] =
-          transport_.make_arena(number, static_cast<core::Tier>(t), compiled_.set.arena_bytes[t], layout_.device);
+          transport_.make_arena(number, static_cast<core::Tier>(t), programs.arena_bytes[t], layout.device);
       arenas[t] = member.arenas[t].get();
     }
-    if (const uint64_t bytes = compiled_.set.bytes(core::Tier::nvme); bytes > 0) {
+    if (const uint64_t bytes = programs.bytes(core::Tier::nvme); bytes > 0) {
       offload::BlockFileOptions file;
       file.folder = options.nvme_path;
       file.rank = number;
@@ -101,13 +116,14 @@ void Session::make_ranks(const SessionOptions& options) {
       const core::Arena& host = *member.arenas[static_cast<size_t>(core::Tier::host)];
       member.file->register_memory(host.data(), host.bytes());
     }
-    member.up = member.down = offload::PacedLink(layout_.link_bytes_per_second);
+    member.up = member.down = offload::PacedLink(layout.link_bytes_per_second);
     Rank rank;
     rank.file = member.file.get();
     rank.up = &member.up;
     rank.down = &member.down;
     rank.number = number;
-    rank.layout = &layout_;
+    rank.data = layout.data_rank(number);
+    rank.layout = &layout;
     for (auto& group : groups) {
       member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));
       rank.groups.push_back(member.groups.back().get());
@@ -115,15 +131,15 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;
-    rank.batch = [this, number](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      hooks_.batch(number, microbatch, tokens, targets);
+    rank.batch = [this, data = rank.data](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      hooks_.batch(data, microbatch, tokens, targets);
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states;
-    if (number == 0) {
+    if (rank.data == 0) {
       rank.export_unit = [this](const optimizer::Unit& unit, const float* weights) { export_unit_(unit, weights); };
     }
-    member.executor = std::make_unique<Executor>(std::move(rank), compiled_.set, arenas, options.executor);
+    member.executor = std::make_unique<Executor>(std::move(rank), programs, arenas, options.executor);
   });
 }
 
@@ -150,12 +166,16 @@ void Session::on_all_ranks(const std::function<void(size_t)>& body) {
   if (chosen) std::rethrow_exception(chosen);
 }
 
-void Session::run_on_ranks(const Program& program, const StepInputs& inputs) {
-  const bool makes_control = program.phase == "init" || program.phase == "load";
+// On all ranks, or those of one stage. A stage that has nothing to refresh has no program for it.
+void Session::run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only) {
+  const bool makes_control = phase == "init" || phase == "load";
   on_all_ranks([&](size_t r) {
+    const StagePrograms& mine = stage(static_cast<int>(r));
+    if (only && &mine != &stages_[*only]) return;
+    if (phase == "refresh" && !mine.compiled.set.has(phase)) return;
     Executor& executor = *ranks_[r].executor;
     if (!makes_control) executor.control().inputs = inputs;
-    executor.run(program);
+    executor.run(mine.compiled.set.program(phase));
   });
 }
 
@@ -163,10 +183,13 @@ void Session::run(std::string_view phase, StepInputs inputs) {
   const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
   const bool makes = phase == "init" || phase == "load";
   if (stale_ && !step && !saves && !makes && phase != "refresh") {
-    run_on_ranks(compiled_.set.program("refresh"), inputs);
+    run_on_ranks("refresh", inputs);
   }
-  stale_ = step ? compiled_.set.has("refresh") : stale_ && saves;
-  run_on_ranks(compiled_.set.program(phase), inputs);
+  const bool refreshes = std::any_of(stages_.begin(), stages_.end(),
+                                     [](const StagePrograms& each) { return each.compiled.set.has("refresh"); });
+  stale_ = step ? refreshes : stale_ && saves;
+  if (phase != "export") return run_on_ranks(phase, inputs);
+  for (size_t s = 0; s < stages_.size(); ++s) run_on_ranks(phase, inputs, s);  // in the order of parameters
 }
 
 void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
@@ -186,11 +209,15 @@ std::string Session::state_xxh3() {
     hashes[param.name] = hash.hex();
   });
   if (!transport_.leads()) return "";
-  core::Hash whole;
-  for (const auto& ref : layout_.model->canonical_params()) {
-    const std::string& hash = hashes.at(layout_.model->blocks[ref.block]->params()[ref.index].name);
-    whole.update(hash.data(), hash.size());
+  std::map<uint32_t, const std::string*> ordered;
+  for (const StagePrograms& each : stages_) {
+    for (const optimizer::Unit& unit : each.layout->units.units) {
+      if (unit.spoken_for) continue;
+      for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &hashes.at(place.param->name);
+    }
   }
+  core::Hash whole;
+  for (const auto& [number, hash] : ordered) whole.update(hash->data(), hash->size());
   return whole.hex();
 }
 

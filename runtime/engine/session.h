@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,20 @@ struct SessionOptions {
       warn;  // why something is slower than it could be; one at a time, from any thread
 };
 
+// What the ranks of one stage of a pipeline run; without a pipeline there is one stage.
+struct StagePrograms {
+  const Layout* layout;
+  Compiled compiled;  // of that layout
+};
+
 class Session {
  public:
-  // The layout and the transport must outlive the session; `compiled` must be of that layout.
+  // Layouts and the transport must outlive the session. Stages in order.
+  Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks, comm::Transport& transport);
   Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
           comm::Transport& transport);
   // The same with all ranks as threads of this process.
+  Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks);
   Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks);
   ~Session();
 
@@ -53,7 +62,8 @@ class Session {
   // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
-  // Runs "export" and calls `take` where rank 0 lives with each parameter in canonical order: its logical fp32 weights.
+  // Runs "export" and calls `take` where rank 0 lives with each parameter: its logical fp32 weights. In canonical order,
+  // of a pipeline stage by stage.
   void export_weights(const std::function<void(const models::Param& param, const float* weights)>& take);
   std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
 
@@ -78,8 +88,12 @@ class Session {
     return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5));
   }
   const StuckHook& stuck() const { return hooks_.stuck; }
-  const Compiled& compiled() const { return compiled_; }
-  const Layout& layout() const { return layout_; }
+  // Of the first stage, and of that of a local rank.
+  const Compiled& compiled() const { return stages_.front().compiled; }
+  const Layout& layout() const { return *stages_.front().layout; }
+  const StagePrograms& stage(int local) const {
+    return stages_[static_cast<size_t>((first_local() + local) / layout().dp)];
+  }
 
  private:
   struct Member {
@@ -90,13 +104,12 @@ class Session {
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
-  void run_on_ranks(const Program& program, const StepInputs& inputs);
+  void run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only = {});
 
-  const Layout& layout_;
+  std::vector<StagePrograms> stages_;
   std::unique_ptr<comm::Transport> own_transport_;
   comm::Transport& transport_;
   const std::chrono::milliseconds timeout_;
-  Compiled compiled_;
   SessionHooks hooks_;
   std::function<void(const optimizer::Unit&, const float*)> export_unit_;
   std::vector<Member> ranks_;

@@ -13,16 +13,20 @@ namespace {
 void run_load_batch(const OpCall& call) {
   const Access* staging = call.find(Role::staging);
   if (!staging) {
-    call.rank.batch(call.op.microbatch.at(call.iteration), call.as<int32_t>(Role::tokens),
-                    call.as<int32_t>(Role::targets));
+    auto* tokens = call.as<int32_t>(Role::tokens);
+    std::vector<int32_t> not_needed;  // of a batch whose tokens another stage of a pipeline reads
+    if (!tokens) {
+      not_needed.resize(call.bytes(*call.find(Role::targets)) / sizeof(int32_t));
+      tokens = not_needed.data();
+    }
+    call.rank.batch(call.op.microbatch.at(call.iteration), tokens, call.as<int32_t>(Role::targets));
     return;
   }
-  const std::byte* from = call.address(*staging);
   for (const Role role : {Role::tokens, Role::targets}) {
     const Access* to = call.find(role);
     if (!to) continue;
-    core::copy_bytes(call.address(*to), from, call.bytes(*to));
-    from += call.bytes(*to);
+    const uint64_t bytes = call.bytes(*to);  // of either
+    core::copy_bytes(call.address(*to), call.address(*staging) + (role == Role::targets ? bytes : 0), bytes);
   }
 }
 
@@ -50,7 +54,7 @@ std::vector<OpSpec> batch_ops() {
   return {{.kind = OpKind::load_batch,
            .name = "load_batch",
            .phases = {"step", "eval", "decode"},
-           .operands = {{Role::tokens, Count::one, may_write},
+           .operands = {{Role::tokens, Count::optional, may_write},
                         {Role::targets, Count::optional, may_write},
                         {Role::staging, Count::optional, may_write}},
            .run = run_load_batch,

@@ -20,7 +20,7 @@ void run_block(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const models::Block& block = *layout.model->blocks[call.op.block];
   const bool backward = call.op.kind == OpKind::backward;
-  const bool head = call.op.block + 1 == layout.model->blocks.size();
+  const bool head = layout.model->predicts(call.op.block);
   auto* control = call.as<Control>(Role::control);
 
   models::Call c;
@@ -61,7 +61,7 @@ void run_block(const OpCall& call) {
 
   const uint32_t microbatch = call.op.microbatch.at(call.iteration);
   c.first_sample =
-      (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(call.rank.number)) *
+      (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(call.rank.data)) *
       static_cast<uint64_t>(c.shape.B);
   const StepInputs& inputs = call.rank.control->inputs;
   c.rng = {inputs.seed, inputs.step, 0};
@@ -85,7 +85,7 @@ void run_block(const OpCall& call) {
 double block_seconds(const CostCall& call) {
   const models::Block& block = *call.layout.model->blocks[call.op.block];
   const models::Shape shape = call.layout.shape(*spec(call.op.kind).block, call.op.block);
-  const bool last = call.op.block + 1 == call.layout.model->blocks.size();
+  const bool last = call.layout.model->predicts(call.op.block);
   const Cluster& cluster = call.cluster;
   const BlockCost cost =
       block_cost(block, shape, last, cluster.rates(call.layout.compute), cluster.memory_bytes_per_second);

@@ -35,8 +35,8 @@ void throw_fault(const Rank& rank, const Control& control) {
 }
 
 DecideRules decide_rules(const Rank& rank) {
-  return {rank.layout->dp, static_cast<int>(rank.layout->shards()), rank.loss_scale, rank.clip,
-          rank.layout->early_updates};
+  return {rank.layout->world(), rank.layout->dp, rank.layout->shards(),
+          rank.loss_scale,      rank.clip,       rank.layout->early_updates};
 }
 
 void begin_step(Control* control) {

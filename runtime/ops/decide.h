@@ -8,8 +8,9 @@
 namespace zrt::runtime {
 
 struct DecideRules {
-  int ranks = 1;
-  int shards = 1;  // the first ranks' gradients are all there are; where groups have equal shards, others repeat them
+  int ranks = 1;   // of the run
+  int dp = 1;      // of them, those of a stage
+  int shards = 1;  // a stage's first ranks' gradients are all it has; where groups have equal shards, others repeat them
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
@@ -53,7 +54,9 @@ ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
   average_shares(shares, rules.ranks, control);
   optimizer::ExactSum sum;
-  for (int r = 0; r < rules.shards; ++r) sum.add(shares[r].norm);
+  for (int r = 0; r < rules.ranks; ++r) {
+    if (r % rules.dp < rules.shards) sum.add(shares[r].norm);
+  }
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
   control.loss_scale = scale;
   control.grad_norm = std::sqrt(squares) / scale;

@@ -14,7 +14,7 @@ void run_snapshot(const OpCall& call) {
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
     const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
-    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    const int64_t skip = layout.piece_offset(unit, call.rank.data, k);
     core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
   }
 }

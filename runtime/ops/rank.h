@@ -26,7 +26,8 @@ inline std::string state_name(const std::string& kind, const std::string& parame
 inline constexpr uint64_t load_buffer_bytes = 1 << 19;
 
 struct Rank {
-  int number = 0;  // within the data-parallel group
+  int number = 0;  // in the run
+  int data = 0;    // among the data-parallel ranks of its stage
   const Layout* layout = nullptr;
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates
   optimizer::LossScaleParams loss_scale;

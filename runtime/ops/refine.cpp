@@ -16,7 +16,7 @@ using optimizer::Extent;
 class Exchange {
  public:
   explicit Exchange(const OpCall& call)
-      : call_(call), layout_(*call.rank.layout), ranks_(layout_.shards()), self_(layout_.shard_of(call.rank.number)) {}
+      : call_(call), layout_(*call.rank.layout), ranks_(layout_.shards()), self_(layout_.shard_of(call.rank.data)) {}
 
   int owner(size_t i) const { return owner_of_refined(call_.op, i, ranks_); }
   bool owns(size_t i) const { return owner(i) == self_; }

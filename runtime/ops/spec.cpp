@@ -18,6 +18,7 @@ std::vector<OpSpec> all_rows() {
            refine_ops,
            export_ops,
            transfer_ops,
+           link_ops,
        }) {
     for (OpSpec& row : rows()) all.push_back(std::move(row));
   }

@@ -14,7 +14,7 @@ uint64_t share_bytes(const OpCall& call) {
 }
 
 std::byte* own_share(const OpCall& call) {
-  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * share_bytes(call);
+  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.data)) * share_bytes(call);
 }
 
 // Each rank adds up its own shard only, whatever it holds: the sum is exact, so the split does not show.

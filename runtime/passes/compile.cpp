@@ -42,6 +42,10 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   // Others follow where an op needs them; these few have the same numbers in all programs.
   c.set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
   c.set.groups = layout.group_table();
+  // Stages have the same lanes, though not all of them use each.
+  for (const Group& group : c.set.groups) {
+    if (layout.stage.pipelined()) c.set.lane(LaneKind::comm, group.name);
+  }
   std::vector<std::pair<const PassSpec*, std::unique_ptr<Pass>>> made;
   for (const PassSpec& pass : passes()) {
     if (pass.applies(layout)) made.emplace_back(&pass, pass.make(c));

@@ -1,13 +1,19 @@
 #include "runtime/passes/emitter.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/passes/collectives.h"
+
 namespace zrt::runtime {
 
 using core::Category;
 using models::Block;
 using models::Mode;
 
-Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode, uint32_t slots,
-                 uint32_t first_slots)
+Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode,
+                 const std::vector<AliveSlots>& alive)
     : set_(set),
       blocks_(layout.model->blocks),
       state_(state),
@@ -19,9 +25,11 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
       buffers_(blocks_.size()),
       recomputes_(blocks_.size(), Recompute::none) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
-  tokens_ = add("tokens", Category::staging, rows * 4, first_slots);
-  if (mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, slots);
-  if (layout.device != core::DeviceKind::cpu) {
+  const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
+  if (begins)
+    tokens_ = add("tokens", Category::staging, rows * 4, std::max(alive.front().first, alive.front().batches));
+  if (ends && mode != Mode::decode) targets_ = add("targets", Category::staging, rows * 4, alive.back().batches);
+  if (layout.device != core::DeviceKind::cpu && (begins || ends)) {
     // The host fills all batches of a program before it starts.
     Buffer staging{std::string(phase_) + "batches", Category::staging, Life::reserved,
                    rows * (mode == Mode::decode ? 4 : 8), mode == Mode::train ? layout.microbatches : 1};
@@ -30,20 +38,30 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
   }
   for (size_t b = 0; b < blocks_.size(); ++b) {
     const Block& block = *blocks_[b];
-    const bool last = b + 1 == blocks_.size();
+    const bool last = layout.model->predicts(b);
+    const AliveSlots& here = alive[alive.size() == 1 ? 0 : b];
     const uint64_t logits = mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout.model->vocab) : 0;
-    buffers_[b].output = add("output of " + block.name(), Category::activations, last ? logits : width_bytes(b), slots);
+    buffers_[b].output = add("output of " + block.name(), Category::activations, last ? logits : width_bytes(b),
+                             layout.model->sends(b) ? here.handed : here.activations);
     buffers_[b].forward_workspace = add("forward workspace of " + block.name(), Category::workspace,
                                         block.forward_workspace_bytes(layout.shape(mode, b)), 1);
     if (mode == Mode::decode) {
       buffers_[b].cache =
           add("cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried);
     }
-    if (mode == Mode::train) add_training(b, b == 0 ? first_slots : slots);
+    if (layout.model->receives(b)) {
+      const uint64_t bytes = rows * static_cast<uint64_t>(layout.model->input_width(b)) * core::dtype_size(shape_.type);
+      buffers_[b].received = add("input of " + block.name(), Category::activations, bytes, here.received);
+      if (mode == Mode::train) {
+        buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
+      }
+    }
+    if (mode == Mode::train) add_training(b, here);
   }
 }
 
-void Emitter::add_training(size_t b, uint32_t slots) {
+void Emitter::add_training(size_t b, AliveSlots alive) {
+  const uint32_t slots = layout_.model->embeds(b) ? std::max(alive.first, alive.activations) : alive.activations;
   const Block& block = *blocks_[b];
   const models::Shape shape = layout_.shape(Mode::train, b);
   const Recompute how = recomputes_[b] = layout_.recompute(b);
@@ -55,14 +73,34 @@ void Emitter::add_training(size_t b, uint32_t slots) {
   if (how == Recompute::selective) {
     buffers_[b].recomputed = add("recompute of " + block.name(), Category::recompute, block.recomputed_bytes(shape), 1);
   }
-  const bool last = b + 1 == blocks_.size();
-  buffers_[b].d_output =
-      add("gradient of output of " + block.name(), Category::activations, last ? 0 : width_bytes(b), slots);
+  const bool last = layout_.model->predicts(b);
+  buffers_[b].d_output = add("gradient of output of " + block.name(), Category::activations, last ? 0 : width_bytes(b),
+                             layout_.model->sends(b)    ? alive.returned
+                             : layout_.model->embeds(b) ? std::max(alive.first, alive.gradients)
+                                                        : alive.gradients);
   buffers_[b].backward_workspace =
       add("backward workspace of " + block.name(), Category::workspace, block.backward_workspace_bytes(shape), 1);
 }
 
+void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role,
+                   Index microbatch) const {
+  const bool before = role == Role::input || role == Role::d_input;
+  const bool forward = role == Role::input || role == Role::output;
+  const int last = layout_.stage.schedule.stages - 1, boundary = layout_.stage.index - (before ? 1 : 0);
+  Op op = make(kind, 0, fmt::format("{} {} of {}", op_kind_name(kind), role_name(role), blocks_[block]->name()), block,
+               microbatch);
+  op.units.clear();
+  const bool wraps = boundary < 0 || boundary == last;
+  place_in(set_, op,
+           !wraps    ? link_over(boundary, forward)
+           : forward ? GroupKind::wrap_forward
+                     : GroupKind::wrap_backward);
+  access(op, buffer, role, kind == OpKind::send ? Use::read : Use::write);
+  segment.ops.push_back(std::move(op));
+}
+
 void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
+  if (!layout_.model->has_embedding() && !layout_.model->has_head()) return;
   Op op = make(OpKind::load_batch, set_.lane(LaneKind::to_device), "batch", 0, microbatch);
   access(op, tokens_, Role::tokens, Use::write);
   access(op, targets_, Role::targets, Use::write);
@@ -73,13 +111,13 @@ void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
 void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   const Mode mode = shape_.mode;
   const OpKind kind = mode == Mode::train ? OpKind::forward : mode == Mode::eval ? OpKind::evaluate : OpKind::decode;
-  Op op = make(kind, compute_lane, "forward " + blocks_[b]->name(), b, microbatch);
-  const bool last = b + 1 == blocks_.size();
-  if (b == 0) {
-    access(op, tokens_, Role::tokens, Use::read);
-  } else {
-    access(op, buffers_[b - 1].output, Role::input, Use::read);
+  if (layout_.model->receives(b)) {
+    link(segment, OpKind::receive, b, buffers_[b].received, Role::input, microbatch);
   }
+  Op op = make(kind, compute_lane, "forward " + blocks_[b]->name(), b, microbatch);
+  const bool last = layout_.model->predicts(b);
+  if (layout_.model->embeds(b)) access(op, tokens_, Role::tokens, Use::read);
+  access(op, input_of(b), Role::input, Use::read);
   access(op, buffers_[b].output, Role::output, Use::write);
   access(op, buffers_[b].saved, Role::saved, Use::write);
   access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
@@ -90,11 +128,12 @@ void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   }
   access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
+  if (layout_.model->sends(b)) link(segment, OpKind::send, b, buffers_[b].output, Role::output, microbatch);
 }
 
 void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   Op op = make(OpKind::recompute, compute_lane, "recompute " + blocks_[b]->name(), b, microbatch);
-  access(op, buffers_[b - 1].output, Role::input, Use::read);
+  access(op, input_of(b), Role::input, Use::read);
   if (blocks_[b]->recompute_writes_output()) access(op, buffers_[b].output, Role::output, Use::write);
   const Use saved = recomputes_[b] == Recompute::full ? Use::write : Use::read;
   access(op, buffers_[b].saved, Role::saved, saved);
@@ -104,15 +143,13 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
 }
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
+  if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (recomputes_[b] != Recompute::none) recompute(segment, b, microbatch);
   Op op = make(OpKind::backward, compute_lane, "backward " + blocks_[b]->name(), b, microbatch);
-  if (b == 0) {
-    access(op, tokens_, Role::tokens, Use::read);
-  } else {
-    if (blocks_[b]->backward_reads_input()) access(op, buffers_[b - 1].output, Role::input, Use::read);
-    access(op, buffers_[b - 1].d_output, Role::d_input, Use::write);
-  }
-  if (b + 1 == blocks_.size()) {
+  if (layout_.model->embeds(b)) access(op, tokens_, Role::tokens, Use::read);
+  if (blocks_[b]->backward_reads_input()) access(op, input_of(b), Role::input, Use::read);
+  access(op, d_input_of(b), Role::d_input, Use::write);
+  if (layout_.model->predicts(b)) {
     access(op, targets_, Role::targets, Use::read);
     access(op, state_.control, Role::control, Use::update);
   } else {
@@ -122,6 +159,9 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
+  if (layout_.model->receives(b)) {
+    link(segment, OpKind::send, b, buffers_[b].d_received, Role::d_input, microbatch);
+  }
 }
 
 void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {

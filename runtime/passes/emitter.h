@@ -8,11 +8,22 @@
 
 namespace zrt::runtime {
 
+// Microbatches of which something is alive at a time.
+struct AliveSlots {
+  uint32_t activations = 1;  // from forward to backward
+  uint32_t first = 1;        // … of the embedding, whose backwards may stand behind all others
+  uint32_t gradients = 1;    // of outputs
+  uint32_t batches = 1;
+  uint32_t received = 1;  // by a stage of a pipeline: inputs
+  uint32_t handed = 1;    // … outputs that are sent, and gradients of inputs
+  uint32_t returned = 1;  // … gradients of such outputs
+};
+
 class Emitter {
  public:
-  // slots: microbatches whose activations are alive at a time; first_slots: of the first block's backward.
-  Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, models::Mode mode, uint32_t slots,
-          uint32_t first_slots);
+  // `alive`: by block, or for all.
+  Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, models::Mode mode,
+          const std::vector<AliveSlots>& alive);
 
   void load_batch(DraftSegment& segment, Index microbatch);
   void forward(DraftSegment& segment, size_t b, Index microbatch);
@@ -23,10 +34,17 @@ class Emitter {
  private:
   struct Buffers {  // of one block
     BufferId output = no_buffer, saved = no_buffer, recomputed = no_buffer, d_output = no_buffer;
+    BufferId received = no_buffer, d_received = no_buffer;  // input from another stage, and its gradient
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
   };
 
-  void add_training(size_t b, uint32_t slots);
+  void add_training(size_t b, AliveSlots alive);
+  // Between stages of a pipeline: what a block is given or makes, or the gradient of it.
+  void link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role, Index microbatch) const;
+  // Of an embedding there is none.
+  BufferId input_of(size_t b) const { return at_border(b) ? buffers_[b].received : buffers_[b - 1].output; }
+  BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
+  bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
   void recompute(DraftSegment& segment, size_t b, Index microbatch);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
   uint64_t width_bytes(size_t b) const;
@@ -35,7 +53,7 @@ class Emitter {
   Op make(OpKind kind, uint8_t lane, std::string name, size_t block, Index microbatch) const;
 
   ProgramSet& set_;
-  const std::vector<std::unique_ptr<models::Block>>& blocks_;
+  const std::vector<std::shared_ptr<const models::Block>>& blocks_;
   const StateBuffers& state_;
   models::Shape shape_;
   const Layout& layout_;

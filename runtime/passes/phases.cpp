@@ -41,6 +41,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
   DraftSegment& segment = draft.segments.emplace_back();
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
+    if (unit.spoken_for) continue;
     const bool master = state.master[u] != no_buffer;
     const Extent extent = master ? layout.zero.states : layout.weights(unit);
     BufferId full = state.logical(u);

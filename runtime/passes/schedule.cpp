@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <numeric>
+
 #include "runtime/passes/collectives.h"
 #include "runtime/passes/emitter.h"
 #include "runtime/program/roll.h"
@@ -32,13 +35,84 @@ void add_works(Emitter& emit, Draft& draft, const std::vector<Work>& list, uint3
   }
 }
 
+// The blocks of a stage's chunks: those between what comes from other stages and what goes to them.
+struct ChunkBlocks {
+  size_t first = 0, end = 0;
+};
+std::vector<ChunkBlocks> chunks_of(const models::Model& model) {
+  std::vector<ChunkBlocks> chunks;
+  for (size_t b = 0; b < model.blocks.size(); ++b) {
+    if (b == 0 || model.receives(b)) chunks.push_back({b, b});
+    chunks.back().end = b + 1;
+  }
+  return chunks;
+}
+
+// How many microbatches a chunk has between their forwards and backwards, at most.
+uint32_t most_alive(const std::vector<Work>& list, int32_t chunk) {
+  uint32_t alive = 0, most = 0;
+  for (const Work& work : list) {
+    if (work.chunk != chunk) continue;
+    work.kind == WorkKind::forward ? ++alive : --alive;
+    most = std::max(most, alive);
+  }
+  return most;
+}
+
+// Of each block. Of what is handed on there are two: one on its way, one that a block works on. From the first stage to
+// the last gradients come back earlier the more microbatches go through a chunk in a row beyond one for each stage.
+std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work>& list,
+                                    const std::vector<ChunkBlocks>& chunks) {
+  const Schedule& schedule = layout.stage.schedule;
+  std::vector<AliveSlots> slots;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const uint32_t alive = most_alive(list, static_cast<int32_t>(c)), ahead = std::min(alive + 1, layout.microbatches);
+    const bool wraps = layout.stage.index + 1 == schedule.stages && c + 1 < chunks.size();
+    const uint32_t early = wraps ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0;
+    const AliveSlots of_chunk{
+        alive, 1, 1, ahead, ahead, std::min(2u, layout.microbatches), std::min(2 + early, layout.microbatches)};
+    slots.insert(slots.end(), chunks[c].end - chunks[c].first, of_chunk);
+  }
+  return slots;
+}
+
+// What a stage of a pipeline does in a step. Turns are of two microbatches at least: a wait for the other one of a pair
+// of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
+Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  const Schedule& schedule = layout.stage.schedule;
+  const std::vector<Work> list = order(schedule, layout.stage.index);
+  const std::vector<ChunkBlocks> chunks = chunks_of(*layout.model);
+  Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks));
+  const uint32_t period =
+      std::lcm(std::lcm(2u, static_cast<uint32_t>(schedule.group)), layout.windows() == 1 ? 1 : layout.reduce_every);
+  Draft draft{"step", {}};
+  draft.segments.emplace_back().ops.push_back(begin_op(state));
+  for (const Turns& part : cut(roll(list, static_cast<int32_t>(period)), static_cast<int32_t>(period))) {
+    DraftSegment& segment = draft.segments.emplace_back();
+    segment.repeat = part.repeat;
+    for (const Work& work : part.works) {
+      const Index microbatch{static_cast<uint32_t>(work.microbatch), part.repeat > 1 ? period : 0};
+      const auto [first, end] = chunks[static_cast<size_t>(work.chunk)];
+      if (work.kind == WorkKind::forward) {
+        const bool reads = layout.model->embeds(first) || layout.model->predicts(end - 1);
+        if (reads) emit.load_batch(segment, microbatch);
+        for (size_t b = first; b < end; ++b) emit.forward(segment, b, microbatch);
+      } else {
+        for (size_t b = end; b-- > first;) emit.backward(segment, b, microbatch);
+      }
+    }
+  }
+  return draft;
+}
+
 }  // namespace
 
 Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+  if (layout.stage.pipelined()) return schedule_stage(set, layout, state);
   const uint32_t window = layout.reduce_every, windows = layout.windows();
   const uint32_t together = layout.together();
   const bool defer = window > 1 && together == 1 && layout.sharing() == Sharing::first_block;
-  Emitter emit(set, layout, state, Mode::train, together, defer ? window : together);
+  Emitter emit(set, layout, state, Mode::train, {{together, defer ? window : together, together, together}});
 
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
@@ -55,7 +129,7 @@ Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& s
 }
 
 Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Emitter emit(set, layout, state, Mode::eval, 1, 1);
+  Emitter emit(set, layout, state, Mode::eval, {{}});
   Draft draft{"eval", {}};
   DraftSegment& segment = draft.segments.emplace_back();
   segment.ops.push_back(begin_op(state));
@@ -63,7 +137,7 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
   for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {});
   Op share;
   share.kind = OpKind::share_control;
-  place_in(set, share, GroupKind::data);
+  place_in(set, share, layout.everyone());
   share.name = "share control";
   share.accesses = {{state.control, Role::control, Use::read, {}}, {state.shares, Role::shares, Use::write, {}}};
   Op average;
@@ -76,7 +150,7 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
 }
 
 Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Emitter emit(set, layout, state, Mode::decode, 1, 1);
+  Emitter emit(set, layout, state, Mode::decode, {{}});
   Draft draft{"decode", {}};
   DraftSegment& segment = draft.segments.emplace_back();
   emit.load_batch(segment, {});

@@ -23,7 +23,7 @@ class Bounds {
         only_gathers_(std::none_of(program.ops.begin(), program.ops.end(), works)) {}
 
   void add() {
-    for_each_execution(program_, checked_turns, [&](OpId id, uint32_t) {
+    for_each_execution(program_, checked_turns(set_, program_), [&](OpId id, uint32_t) {
       const Op& op = program_.ops[id];
       const OpSpec& kind = spec(op.kind);
       if (works(op) || (only_gathers_ && op.kind == OpKind::gather)) return work(id);
@@ -150,7 +150,7 @@ void order_accesses(Program& program, const ProgramSet& set) {
   std::vector<std::vector<Slot>> slots(set.buffers.size());
   for (size_t b = 0; b < slots.size(); ++b) slots[b].resize(set.buffers[b].slots);
   TimelineBuilder timeline(program.ops.size());
-  for_each_execution(program, checked_turns, [&](OpId id, uint32_t iteration) {
+  for_each_execution(program, checked_turns(set, program), [&](OpId id, uint32_t iteration) {
     Op& op = program.ops[id];
     for (OpId other : op.waits) timeline.wait_latest(op.lane, other);
     auto need = [&](size_t earlier) {

@@ -170,12 +170,11 @@ class ZeroPass {
       }
       collectives_.reduce(current_->ops, reduce);
     }
-    if (layout_.zero.states == Extent::full && last) {
-      for (const auto& bucket : buckets(layout_, pending_, layout_.gather_bucket)) {
-        collectives_.gather(current_->ops, gather_in_place(layout_, OpKind::gather_grad, "gather grad ", bucket,
-                                                           state_.grad, layout_.grad));
-      }
-    }
+    // Stages come to what both have copies of at different times: nobody waits for another one in the middle of a step.
+    const auto copied = [&](uint32_t u) { return last && layout_.units.units[u].copied; };
+    std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(copied_), copied);
+    std::erase_if(pending_, copied);
+    if (last) gather_grads(pending_);
     // What goes home to another tier is measured before it does, while the next block computes; so is what is updated
     // then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
     for (uint32_t u : pending_) {
@@ -187,8 +186,29 @@ class ZeroPass {
     pending_elements_ = 0;
   }
 
+  // Where ranks update everything.
+  void gather_grads(const std::vector<uint32_t>& units) {
+    if (layout_.zero.states != Extent::full) return;
+    for (const auto& bucket : buckets(layout_, units, layout_.gather_bucket)) {
+      collectives_.gather(current_->ops, gather_in_place(layout_, OpKind::gather_grad, "gather grad ", bucket,
+                                                         state_.grad, layout_.grad));
+    }
+  }
+
+  // Of a unit that another stage of a pipeline has a copy of.
+  void add_copies(uint32_t u) {
+    Op op;
+    op.kind = OpKind::reduce_grad;
+    place_in(collectives_.set(), op, GroupKind::copies);
+    op.name = "reduce copies of " + layout_.units.units[u].name;
+    op.units = {u};
+    op.accesses = {{state_.grad[u], Role::grad, Use::update, {}}};
+    current_->ops.push_back(std::move(op));
+  }
+
   void add_norms(DraftSegment& segment, const std::vector<uint32_t>& units) {
     for (uint32_t u : units) {
+      if (layout_.units.units[u].spoken_for) continue;
       Op op;
       op.kind = OpKind::norm;
       op.name = "norm " + layout_.units.units[u].name;
@@ -208,7 +228,7 @@ class ZeroPass {
   void push(DraftSegment& segment, OpKind kind, std::string name, std::vector<Access> accesses) {
     Op op;
     op.kind = kind;
-    if (spec(kind).communicates()) place_in(collectives_.set(), op, GroupKind::data);
+    if (spec(kind).communicates()) place_in(collectives_.set(), op, layout_.everyone());
     op.name = std::move(name);
     op.accesses = std::move(accesses);
     segment.ops.push_back(std::move(op));
@@ -217,6 +237,13 @@ class ZeroPass {
   // What is left of norms, the decision, and what is left of updates.
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
+    current_ = &segment;
+    for (uint32_t u : copied_) add_copies(u);
+    gather_grads(copied_);
+    if (timing_->measures_at_once()) {
+      reduced_ = copied_;
+      finish_reduced(segment);
+    }
     std::vector<uint32_t> unmeasured;
     for (uint32_t u = 0; u < measured_.size(); ++u) {
       if (!measured_[u]) unmeasured.push_back(u);
@@ -245,6 +272,7 @@ class ZeroPass {
   std::vector<BufferId> local_;           // by unit
   std::vector<uint8_t> fresh_;            // by unit: brought up to date in this step
   std::vector<uint8_t> measured_;         // by unit: its norm has been taken
+  std::vector<uint32_t> copied_;          // reduced, of which another stage has a copy
   std::vector<uint32_t> reduced_;         // since the last backward, to be measured (and updated) behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;

@@ -1,6 +1,7 @@
 // Events: at any time each lane runs at most one execution. What is left of it shrinks at a speed that depends on what
-// the other lanes run; the next event is the first completion. There always is one: an execution waits for earlier ones
-// only, so the earliest that has not ended can run.
+// the rank's other lanes run; the next event is the first completion. There always is one: an execution waits for
+// earlier ones only, so the earliest that has not ended can run; and programs of several stages have been checked for
+// circles (verify_collectives).
 #include "runtime/plan/simulator.h"
 
 #include <algorithm>
@@ -37,34 +38,84 @@ struct Executions {
   }
 };
 
-class Simulator {
+// One rank: its lanes on the common clock.
+class SimulatedRank {
  public:
-  Simulator(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster)
-      : set_(set),
-        program_(program),
+  SimulatedRank(const SimulatedStage& stage, const Cluster& cluster, const CostOf& cost, bool keep_timeline)
+      : set_(*stage.set),
+        program_(*stage.program),
         cluster_(cluster),
-        beside_host_(cluster.beside_host(layout.device)),
-        all_(program, set.lanes.size()),
-        lanes_(set.lanes.size()) {
-    for (const Op& op : program.ops) costs_.push_back(op_cost(set, op, layout, cluster));
+        beside_host_(cluster.beside_host(stage.layout->device)),
+        all_(program_, set_.lanes.size()),
+        lanes_(set_.lanes.size()) {
+    for (const Op& op : program_.ops) {
+      costs_.push_back(cost ? cost(stage, op) : op_cost(set_, op, *stage.layout, cluster));
+    }
     ends_.assign(all_.op.size(), -1);
-    result_.busy_seconds.resize(set.lanes.size());
+    result_.busy_seconds.resize(set_.lanes.size());
+    if (keep_timeline) starts_.resize(all_.op.size());
   }
 
-  Simulation run(bool keep_timeline) {
-    if (keep_timeline) starts_.resize(all_.op.size());
-    size_t left = all_.op.size();
-    start_ready();
-    while (left > 0) {
-      left -= advance();
-      start_ready();
+  size_t executions() const { return all_.op.size(); }
+  size_t lanes() const { return lanes_.size(); }
+
+  // The op that a lane can start now; null: none.
+  const Op* ready(size_t l) const {
+    const Lane& lane = lanes_[l];
+    if (lane.current != none || lane.next == all_.of_lane[l].size()) return nullptr;
+    const uint32_t execution = all_.of_lane[l][lane.next];
+    for (size_t w = all_.first_wait[execution]; w < all_.first_wait[execution + 1]; ++w) {
+      if (ends_[all_.waits[w]] < 0) return nullptr;
     }
-    result_.seconds = now_;
+    return &program_.ops[all_.op[execution]];
+  }
+  double seconds_of_next(size_t l) const { return costs_[all_.op[all_.of_lane[l][lanes_[l].next]]].seconds; }
+
+  void start(size_t l, double seconds, double now) {
+    Lane& lane = lanes_[l];
+    const uint32_t execution = all_.of_lane[l][lane.next];
+    if (computing(set_.lanes[l].kind)) {
+      note_waits(lane, set_.lanes[l].kind, all_.first_wait[execution], all_.first_wait[execution + 1]);
+    }
+    lane.current = execution, lane.left = seconds, lane.resource = costs_[all_.op[execution]].resource;
+    ++lane.next;
+    if (!starts_.empty()) starts_[execution] = now;
+  }
+
+  // Until the first of what runs ends.
+  double next_end() {
+    double step = std::numeric_limits<double>::infinity();
+    speeds_.assign(lanes_.size(), 0);
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      if (lanes_[l].current == none) continue;
+      speeds_[l] = speed(lanes_[l]);
+      step = std::min(step, lanes_[l].left / speeds_[l]);
+    }
+    return step;
+  }
+
+  // By at most next_end(); returns how many executions end there.
+  size_t advance(double step, double now) {
+    size_t ended = 0;
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      Lane& lane = lanes_[l];
+      if (lane.current == none) continue;
+      result_.busy_seconds[l] += step;
+      const bool ends = lane.left / speeds_[l] <= step * (1 + 1e-12);
+      lane.left -= step * speeds_[l];
+      if (!ends) continue;
+      ends_[lane.current] = lane.free_since = now;
+      lane.current = none;
+      ++ended;
+    }
+    return ended;
+  }
+
+  Simulation finish(double now) {
+    result_.seconds = now;
     count_exposed();
-    if (keep_timeline) {
-      for (size_t i = 0; i < all_.op.size(); ++i) {
-        result_.timeline.push_back({all_.op[i], all_.iteration[i], starts_[i], ends_[i]});
-      }
+    for (size_t i = 0; i < starts_.size(); ++i) {
+      result_.timeline.push_back({all_.op[i], all_.iteration[i], starts_[i], ends_[i]});
     }
     return std::move(result_);
   }
@@ -82,24 +133,6 @@ class Simulator {
     double free_since = 0;    // when the execution before ended
     Resource resource = Resource::compute;
   };
-
-  void start_ready() {
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      Lane& lane = lanes_[l];
-      if (lane.current != none || lane.next == all_.of_lane[l].size()) continue;
-      const uint32_t execution = all_.of_lane[l][lane.next];
-      const size_t first = all_.first_wait[execution], last = all_.first_wait[execution + 1];
-      const bool ready = std::all_of(all_.waits.begin() + static_cast<std::ptrdiff_t>(first),
-                                     all_.waits.begin() + static_cast<std::ptrdiff_t>(last),
-                                     [&](uint32_t other) { return ends_[other] >= 0; });
-      if (!ready) continue;
-      if (computing(set_.lanes[l].kind)) note_waits(lane, set_.lanes[l].kind, first, last);
-      const OpCost& cost = costs_[all_.op[execution]];
-      lane.current = execution, lane.left = cost.seconds, lane.resource = cost.resource;
-      ++lane.next;
-      if (!starts_.empty()) starts_[execution] = now_;
-    }
-  }
 
   // As the executor does (Executor::account): a lane waits for one event after the other, and what it spends on each
   // counts for the lane that the event is of.
@@ -161,32 +194,6 @@ class Simulator {
     return 1;
   }
 
-  // To the next completion; returns how many executions end there.
-  size_t advance() {
-    double step = std::numeric_limits<double>::infinity();
-    std::vector<double>& speeds = speeds_;
-    speeds.assign(lanes_.size(), 0);
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      if (lanes_[l].current == none) continue;
-      speeds[l] = speed(lanes_[l]);
-      step = std::min(step, lanes_[l].left / speeds[l]);
-    }
-    now_ += step;
-    size_t ended = 0;
-    for (size_t l = 0; l < lanes_.size(); ++l) {
-      Lane& lane = lanes_[l];
-      if (lane.current == none) continue;
-      result_.busy_seconds[l] += step;
-      const bool ends = lane.left / speeds[l] <= step * (1 + 1e-12);
-      lane.left -= step * speeds[l];
-      if (!ends) continue;
-      ends_[lane.current] = lane.free_since = now_;
-      lane.current = none;
-      ++ended;
-    }
-    return ended;
-  }
-
   const ProgramSet& set_;
   const Program& program_;
   const Cluster& cluster_;
@@ -195,17 +202,92 @@ class Simulator {
   std::vector<OpCost> costs_;  // by op
   std::vector<Lane> lanes_;
   std::vector<double> starts_, ends_;  // by execution; ends: -1 before
-  std::vector<double> speeds_;
+  std::vector<double> speeds_;         // by lane; of what runs now
   std::vector<Wait> waits_;
-  double now_ = 0;
   Simulation result_;
+};
+
+class Simulator {
+ public:
+  Simulator(std::span<const SimulatedStage> stages, const Cluster& cluster, bool keep_timeline, const CostOf& cost)
+      : stages_(stages) {
+    for (const SimulatedStage& stage : stages) {
+      ranks_.emplace_back(stage, cluster, cost, keep_timeline);
+      left_ += ranks_.back().executions();
+    }
+    changed_.assign(ranks_.size(), 1);
+  }
+
+  std::vector<Simulation> run() {
+    start_ready();
+    while (left_ > 0) {
+      double step = std::numeric_limits<double>::infinity();
+      for (SimulatedRank& rank : ranks_) step = std::min(step, rank.next_end());
+      now_ += step;
+      for (size_t r = 0; r < ranks_.size(); ++r) {
+        const size_t ended = ranks_[r].advance(step, now_);
+        left_ -= ended;
+        changed_[r] = ended > 0;
+      }
+      start_ready();
+    }
+    std::vector<Simulation> all;
+    for (SimulatedRank& rank : ranks_) all.push_back(rank.finish(now_));
+    return all;
+  }
+
+ private:
+  // An execution can become ready only where another one has ended, or a rank that takes part in it has come.
+  void start_ready() {
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (!changed_[r]) continue;
+      for (size_t l = 0; l < ranks_[r].lanes(); ++l) {
+        const Op* op = ranks_[r].ready(l);
+        if (op) start(r, l, *op);
+      }
+    }
+  }
+
+  void start(size_t r, size_t l, const Op& op) {
+    const ProgramSet& set = *stages_[r].set;
+    const bool alone = !spec(op.kind).communicates() || ranks_.size() == 1 || inside_stage(set.group(op).kind);
+    if (alone) return ranks_[r].start(l, ranks_[r].seconds_of_next(l), now_);
+    // Lanes that communicate have the same numbers in all stages.
+    const int dp = stages_[r].layout->dp;
+    double seconds = 0;
+    for (size_t other = 0; other < ranks_.size(); ++other) {
+      if (!set.group(op).together(static_cast<int>(r) * dp, static_cast<int>(other) * dp)) continue;
+      if (!ranks_[other].ready(l)) return;
+      seconds = std::max(seconds, ranks_[other].seconds_of_next(l));
+    }
+    for (size_t other = 0; other < ranks_.size(); ++other) {
+      if (!set.group(op).together(static_cast<int>(r) * dp, static_cast<int>(other) * dp)) continue;
+      ranks_[other].start(l, seconds, now_);
+    }
+  }
+
+  static bool inside_stage(GroupKind kind) {
+    return kind == GroupKind::data || kind == GroupKind::data_inner || kind == GroupKind::data_outer;
+  }
+
+  const std::span<const SimulatedStage> stages_;
+  std::vector<SimulatedRank> ranks_;
+  std::vector<uint8_t> changed_;
+  size_t left_ = 0;
+  double now_ = 0;
 };
 
 }  // namespace
 
 Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
                     bool keep_timeline) {
-  return Simulator(set, program, layout, cluster).run(keep_timeline);
+  const SimulatedStage stage{&set, &program, &layout};
+  return std::move(Simulator({&stage, 1}, cluster, keep_timeline, {}).run().front());
+}
+
+std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster, bool keep_timeline,
+                                 const CostOf& cost) {
+  return Simulator(stages, cluster, keep_timeline, cost).run();
 }
 
 }  // namespace zrt::runtime

@@ -1,9 +1,12 @@
-// Runs a program over a cost model of a cluster instead of a machine: seconds per op, lanes over time, and what of the
+// Runs programs over a cost model of a cluster instead of a machine: seconds per op, lanes over time, and what of the
 // communication no computation hides.
 #pragma once
+#include <functional>
+#include <span>
 #include <vector>
 
 #include "runtime/cost/cluster.h"
+#include "runtime/cost/cost.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/program.h"
 
@@ -27,5 +30,18 @@ struct Simulation {
 // reaches it.
 Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
                     bool keep_timeline = false);
+
+// What the ranks of one stage of a pipeline run, on a clock of their own.
+struct SimulatedStage {
+  const ProgramSet* set;
+  const Program* program;
+  const Layout* layout;
+};
+using CostOf = std::function<OpCost(const SimulatedStage& stage, const Op& op)>;
+
+// The same of all stages at once, a simulation for each: what they exchange starts when all who take part have come to
+// it. `cost` in place of op_cost.
+std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const Cluster& cluster,
+                                 bool keep_timeline = false, const CostOf& cost = {});
 
 }  // namespace zrt::runtime

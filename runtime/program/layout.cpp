@@ -3,14 +3,30 @@
 namespace zrt::runtime {
 
 std::vector<Group> Layout::group_table() const {
-  return {{GroupKind::data, "dp", dp, 1},
-          {GroupKind::data_inner, "dp.inner", groups.inner, 1},
-          {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner}};
+  std::vector<Group> table{{GroupKind::data, "dp", dp, 1},
+                           {GroupKind::data_inner, "dp.inner", groups.inner, 1},
+                           {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner}};
+  if (!stage.pipelined()) return table;
+  table.push_back({GroupKind::world, "world", world(), 1});
+  for (const bool forward : {true, false}) {
+    for (const int boundary : {0, 1}) {
+      table.push_back({link_over(boundary, forward),
+                       std::string(boundary == 0 ? "pp.even." : "pp.odd.").append(forward ? "forward" : "backward"), 2,
+                       dp, boundary * dp});
+    }
+  }
+  if (stage.schedule.chunks > 1) {
+    const int last = (stage.schedule.stages - 1) * dp;
+    table.push_back({GroupKind::wrap_forward, "pp.wrap.forward", 2, last});
+    table.push_back({GroupKind::wrap_backward, "pp.wrap.backward", 2, last});
+  }
+  table.push_back({GroupKind::copies, "embedding", 2, (stage.schedule.stages - 1) * dp});
+  return table;
 }
 
 Recompute Layout::recompute(size_t block) const {
   const Recompute asked = placement.keeps(block);
-  if (asked == Recompute::none || block == 0 || block + 1 == model->blocks.size()) return Recompute::none;
+  if (asked == Recompute::none || model->embeds(block) || model->predicts(block)) return Recompute::none;
   models::Shape kept = shape(models::Mode::train);
   if (asked == Recompute::selective) kept.keep = models::Keep::selective;
   const models::Block& what = *model->blocks[block];

@@ -6,6 +6,7 @@
 #include "models/model.h"
 #include "optimizer/unit.h"
 #include "runtime/program/decisions.h"
+#include "runtime/program/order.h"
 #include "runtime/program/program.h"
 #include "runtime/program/run_settings.h"
 
@@ -14,9 +15,21 @@ namespace zrt::runtime {
 // Whether blocks share parameters: none do, only the first with one other, or others.
 enum class Sharing { none, first_block, elsewhere };
 
+// Which part of a pipeline a layout is of: its model and units are those of the stage alone.
+struct Stage {
+  Schedule schedule;  // of one stage: there is no pipeline; `group` is 1 but where it is interleaved
+  int index = 0;
+  bool pipelined() const { return schedule.stages > 1; }
+};
+
 struct Layout : RunSettings, Decisions {
   const models::Model* model = nullptr;
   optimizer::UnitTable units;
+  Stage stage;
+
+  int world() const { return dp * stage.schedule.stages; }
+  int data_rank(int rank) const { return rank % dp; }  // of a rank of the run, among those of its stage
+  GroupKind everyone() const { return stage.pipelined() ? GroupKind::world : GroupKind::data; }
 
   std::vector<Group> group_table() const;
   int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among

@@ -22,7 +22,7 @@ struct Lifetimes {
 Lifetimes find_lifetimes(const ProgramSet& set, const Program& program, const Sabotage& sabotage) {
   Lifetimes lives;
   lives.of.resize(set.buffers.size());
-  const auto timeline = make_timeline(program);
+  const auto timeline = make_timeline(set, program);
   for (size_t position = 0; position < timeline.size(); ++position) {
     const Execution& e = timeline[position];
     // Before the op itself runs, its lane is one execution short of its own clock.
@@ -125,7 +125,7 @@ uint64_t total(const core::CategoryBytes& categories) {
 
 std::vector<LivePoint> live_bytes(const ProgramSet& set, const Program& program) {
   const Lifetimes lives = find_lifetimes(set, program, {});
-  const auto timeline = make_timeline(program);
+  const auto timeline = make_timeline(set, program);
   // Differences of live bytes from one execution to the next.
   using Change = std::array<std::array<int64_t, core::category_count>, core::tier_count>;
   std::vector<Change> change(timeline.size() + 1);

@@ -122,8 +122,10 @@ enum class OpKind : uint8_t {
   collect,       // brings proposals together, each unit's on one rank
   refine,        // … which works on the whole of it
   hand_out,      // … and gives all ranks their parts again
+  send,          // over the boundary between two stages of a pipeline: an output, or the gradient of an input
+  receive,       // … what a neighbour sends: an input, or the gradient of an output
 };
-inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::hand_out) + 1;
+inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::receive) + 1;
 inline bool transfers(OpKind kind) {
   return kind == OpKind::fetch || kind == OpKind::evict;
 }
@@ -140,16 +142,36 @@ struct Lane {
   std::string name() const;
 };
 
-// Ranks that take part in an op of a comm lane: all data-parallel ranks, or with two levels (Grouping) the neighbours
-// of one island, or those with the same place in all islands. A rank is in one group of each kind; each kind has a lane
-// of its own.
-enum class GroupKind : uint8_t { data, data_inner, data_outer };
+// Ranks that take part in an op of a comm lane: all data-parallel ranks of a stage, or with two levels (Grouping) the
+// neighbours of one island, or those with the same place in all islands; all ranks of the run; or two that have
+// neighbouring stages of a pipeline, by the boundary between these (even ones are between stages 0 and 1, 2 and 3, …) and
+// the direction; or the same place in the first stage and the last. A rank is in one group of each kind, if need be alone; each kind has a lane of its own.
+enum class GroupKind : uint8_t {
+  data,
+  data_inner,
+  data_outer,
+  world,
+  even_forward,
+  odd_forward,
+  even_backward,
+  odd_backward,
+  wrap_forward,  // … of one with several chunks a stage: from the last stage to the first
+  wrap_backward,
+  copies,  // of parameters that the first stage and the last have both
+};
+constexpr GroupKind link_over(int boundary, bool forward) {
+  if (boundary % 2 == 0) return forward ? GroupKind::even_forward : GroupKind::even_backward;
+  return forward ? GroupKind::odd_forward : GroupKind::odd_backward;
+}
 struct Group {
   GroupKind kind = GroupKind::data;
-  std::string name;          // "dp", "dp.inner", "dp.outer"
+  std::string name;          // "dp", "dp.inner", "dp.outer", "world", "pp.even.forward" …
   int size = 1, stride = 1;  // ranks, and from one to the next
+  int first = 0;             // of all groups' ranks; those before are alone
   bool together(int rank, int other) const {
-    return rank / (size * stride) == other / (size * stride) && rank % stride == other % stride;
+    if (rank < first || other < first) return rank == other;
+    const int a = rank - first, b = other - first;
+    return a / (size * stride) == b / (size * stride) && a % stride == b % stride;
   }
 };
 using GroupId = uint8_t;
@@ -188,7 +210,7 @@ struct Program {
   std::vector<Segment> segments;
 };
 
-// The programs of one rank. All ranks of a data-parallel group run the same set.
+// The programs of one rank. All ranks of a stage run the same set.
 struct ProgramSet {
   std::vector<Buffer> buffers;
   std::vector<Lane> lanes;

@@ -31,9 +31,30 @@ size_t TimelineBuilder::append(OpId op, uint32_t iteration, uint8_t lane) {
   return executions_.size() - 1;
 }
 
-std::vector<Execution> make_timeline(const Program& program) {
+uint32_t checked_turns(const ProgramSet& set, const Program& program) {
+  uint32_t microbatches = 0;
+  for (const Segment& segment : program.segments) {
+    for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+      microbatches = std::max(microbatches, program.ops[id].microbatch.at(segment.repeat - 1) + 1);
+    }
+  }
+  const auto used_again = [&](const Access& access) {
+    const uint32_t slots = set.buffers[access.buffer].slots;
+    return access.slot.step % slots != 0 && slots < microbatches;
+  };
+  uint32_t turns = 4;
+  for (const Segment& segment : program.segments) {
+    for (OpId id = segment.first; id < segment.first + segment.count && turns < segment.repeat; ++id) {
+      const std::vector<Access>& accesses = program.ops[id].accesses;
+      if (std::any_of(accesses.begin(), accesses.end(), used_again)) turns = segment.repeat;
+    }
+  }
+  return turns;
+}
+
+std::vector<Execution> make_timeline(const ProgramSet& set, const Program& program) {
   TimelineBuilder builder(program.ops.size());
-  for_each_execution(program, checked_turns, [&](OpId id, uint32_t iteration) {
+  for_each_execution(program, checked_turns(set, program), [&](OpId id, uint32_t iteration) {
     const Op& op = program.ops[id];
     for (OpId other : op.waits) builder.wait_latest(op.lane, other);
     builder.append(id, iteration, op.lane);

@@ -8,10 +8,10 @@
 
 namespace zrt::runtime {
 
-inline constexpr size_t max_lanes = 8;
+inline constexpr size_t max_lanes = 16;
 // Turns of a repeated segment that are looked at: the first, two that follow each other, and one more for slots that
-// alternate. A further turn meets the same neighbours.
-inline constexpr uint32_t checked_turns = 4;
+// alternate: a further turn meets the same neighbours. All of them where slots go round and are used again.
+uint32_t checked_turns(const ProgramSet& set, const Program& program);
 
 using Clock = std::array<uint32_t, max_lanes>;  // executions of each lane known to have finished
 
@@ -28,7 +28,7 @@ inline bool happens_before(const Execution& a, const Execution& b) {
 }
 
 // Program order, with lanes in FIFO order and waits meaning "the latest execution of that op so far".
-std::vector<Execution> make_timeline(const Program& program);
+std::vector<Execution> make_timeline(const ProgramSet& set, const Program& program);
 
 // Builds a timeline one execution at a time; used by the pass that chooses the waits.
 class TimelineBuilder {

@@ -63,6 +63,7 @@ class PhaseChecker {
     if (n >= queue.size()) return "none";
     const Op& op = program(rank).ops[queue[n].place.op];
     std::string text = fmt::format("{} [{}]", op.name, op_kind_name(op.kind));
+    if (spec(op.kind).of_microbatch) text += fmt::format(" of microbatch {}", op.microbatch.at(queue[n].place.turn));
     for (const Access& access : op.accesses) {
       text += fmt::format(" {}", ranks_[rank]->buffers[access.buffer].bytes);
       if (const uint32_t slot = access.slot_of(ranks_[rank]->buffers[access.buffer], queue[n].place.turn); slot > 0)
@@ -72,9 +73,21 @@ class PhaseChecker {
     return text;
   }
 
+  // What one side of a boundary between stages sends and the other receives.
+  bool paired(size_t a, const Queued& x, size_t b, const Queued& y) const {
+    const Op &one = program(a).ops[x.place.op], &other = program(b).ops[y.place.op];
+    return one.kind != other.kind && (other.kind == OpKind::send || other.kind == OpKind::receive) &&
+           one.microbatch.at(x.place.turn) == other.microbatch.at(y.place.turn) &&
+           ranks_[a]->buffers[one.accesses[0].buffer].bytes == ranks_[b]->buffers[other.accesses[0].buffer].bytes;
+  }
+
+  // Units have other numbers in other stages; the names of ops say of which they are.
+  bool between_stages(size_t rank, const Op& op) const { return ranks_[rank]->group(op).kind == GroupKind::copies; }
+
   bool same(size_t a, const Queued& x, size_t b, const Queued& y) const {
     const Op &one = program(a).ops[x.place.op], &other = program(b).ops[y.place.op];
-    return one.kind == other.kind && one.name == other.name && one.units == other.units &&
+    if (one.kind == OpKind::send || one.kind == OpKind::receive) return paired(a, x, b, y);
+    return one.kind == other.kind && one.name == other.name && (one.units == other.units || between_stages(a, one)) &&
            one.accumulate == other.accumulate &&
            std::equal(one.accesses.begin(), one.accesses.end(), other.accesses.begin(), other.accesses.end(),
                       [&](const Access& p, const Access& q) {

@@ -36,6 +36,15 @@ Spread gathered(const Layout& layout, GroupKind group, Spread from) {
   switch (group) {
     case GroupKind::data:
       return layout.shards() == layout.dp ? Spread::whole : Spread::own;
+    case GroupKind::world:
+    case GroupKind::even_forward:
+    case GroupKind::odd_forward:
+    case GroupKind::even_backward:
+    case GroupKind::odd_backward:
+    case GroupKind::wrap_forward:
+    case GroupKind::wrap_backward:
+    case GroupKind::copies:
+      break;
     case GroupKind::data_outer:
       return layout.groups.inner == 1 ? Spread::whole : Spread::part;
     case GroupKind::data_inner:

@@ -20,8 +20,8 @@ enum class Spread : uint8_t {
   whole,  // everything
 };
 
-// Over which ranks a gradient has been summed.
-enum class Summed : uint8_t { rank, inner, all };
+// Over which ranks a gradient has been summed: those of its stage, and then those of another stage that has a copy.
+enum class Summed : uint8_t { rank, inner, all, copies };
 
 struct Content {
   Place made;                   // the latest execution that wrote all of it

@@ -17,10 +17,18 @@ void ActivationRule::read() const {
         require_made(access, OpKind::load_batch, 0, access.role);
         break;
       case Role::input:
-        require_made(access, forward, op.block - 1, Role::output);
+        walk_.layout.model->receives(op.block) ? require_made(access, OpKind::receive, op.block, Role::input)
+                                               : require_made(access, forward, op.block - 1, Role::output);
         break;
       case Role::d_output:
-        require_made(access, OpKind::backward, op.block + 1, Role::d_input);
+        walk_.layout.model->sends(op.block) ? require_made(access, OpKind::receive, op.block, Role::d_output)
+                                            : require_made(access, OpKind::backward, op.block + 1, Role::d_input);
+        break;
+      case Role::output:  // of a send
+        require_made(access, OpKind::forward, op.block, Role::output);
+        break;
+      case Role::d_input:
+        require_made(access, OpKind::backward, op.block, Role::d_input);
         break;
       case Role::saved:
         require_made(access, walk_.layout.recompute(op.block) == Recompute::full ? OpKind::recompute : forward,

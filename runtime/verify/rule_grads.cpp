@@ -31,7 +31,7 @@ void GradRule::read() {
   const bool whole = updates && walk_.layout.zero.states == optimizer::Extent::full;
   if (op.kind != OpKind::norm && op.kind != OpKind::sum && !updates) return;
   for (const Access& access : op.accesses) {
-    if (access.role == Role::grad) require_sum(access, op.units[0], whole);
+    if (access.role == Role::grad) require_sum(access, op.units[0], whole, complete(op.units[0]));
   }
 }
 
@@ -119,6 +119,7 @@ void GradRule::reduce(size_t i) {
   const uint32_t unit = op.units[i];
   const auto [from, to] = route(walk_, i);
   Content& source = walk_.at(*from);
+  if (group == GroupKind::copies) return add_copies(*from, unit);
   require_unit(*from, source, unit);
   Content result = source;
   if (source.summed == Summed::rank) {
@@ -178,10 +179,21 @@ void GradRule::reduce(size_t i) {
   target = result;
 }
 
+// Of the whole step at once, when each copy's gradient is complete.
+void GradRule::add_copies(const Access& access, uint32_t unit) {
+  if (!walk_.layout.units.units[unit].copied) {
+    walk_.fail(access, fmt::format("adds up copies of '{}', of which there are none", walk_.unit_name(unit)));
+  }
+  require_sum(access, unit, false, Summed::all);
+  Content& content = walk_.at(access);
+  content.summed = Summed::copies;
+  content.changed = walk_.now;
+}
+
 void GradRule::gather(size_t i) {
   const auto [from, to] = route(walk_, i);
   const uint32_t unit = walk_.op().units[i];
-  require_sum(*from, unit, false);
+  require_sum(*from, unit, false, complete(unit));
   Content result = walk_.at(*from);
   if (from->role == Role::partial && result.spread != Spread::part) {
     walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
@@ -192,12 +204,15 @@ void GradRule::gather(size_t i) {
   walk_.at(*to) = result;
 }
 
-void GradRule::require_sum(const Access& access, uint32_t unit, bool whole) {
+void GradRule::require_sum(const Access& access, uint32_t unit, bool whole, Summed over) {
   const Content& content = walk_.at(access);
   require_unit(access, content, unit);
-  if (content.summed != Summed::all) {
-    walk_.fail(access, fmt::format("{} left there what is not yet summed over all ranks; a reduction is missing",
-                                   walk_.name(content.changed)));
+  if (content.summed != over) {
+    walk_.fail(access, fmt::format("{} left there what is {}", walk_.name(content.changed),
+                                   content.summed == Summed::copies ? "summed over all copies already"
+                                   : over == Summed::copies && content.summed == Summed::all
+                                       ? "not yet summed over all copies; their sum is missing"
+                                       : "not yet summed over all ranks; a reduction is missing"));
   }
   if (content.windows != windows()) {
     walk_.fail(access, fmt::format("{} left there the gradient of '{}' of {} windows; a step has {}",

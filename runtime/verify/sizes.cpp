@@ -56,10 +56,14 @@ class SizeChecker {
 
   uint64_t width_bytes(const Op& op, uint32_t block) const {
     const models::Shape shape = layout_.shape(mode(op));
-    const bool last = block + 1 == layout_.model->blocks.size();
+    const bool last = layout_.model->predicts(block);
     const auto rows = static_cast<uint64_t>(shape.rows());
     if (last) return shape.mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout_.model->vocab) : 0;
-    return rows * static_cast<uint64_t>(layout_.model->blocks[block]->output_width()) * core::dtype_size(shape.type);
+    return row_bytes(op, layout_.model->blocks[block]->output_width());
+  }
+  uint64_t row_bytes(const Op& op, int64_t width) const {
+    const models::Shape shape = layout_.shape(mode(op));
+    return static_cast<uint64_t>(shape.rows()) * static_cast<uint64_t>(width) * core::dtype_size(shape.type);
   }
 
   // Of a unit, as a shard where the strategy says so. A buffer may always be larger.
@@ -97,7 +101,9 @@ class SizeChecker {
         return block ? std::optional(tokens) : std::nullopt;
       case Role::input:
       case Role::d_input:
-        return op.block == 0 ? 0 : width_bytes(op, op.block - 1);
+        if (layout_.model->embeds(op.block)) return 0;
+        return layout_.model->receives(op.block) ? row_bytes(op, layout_.model->input_width(op.block))
+                                                 : width_bytes(op, op.block - 1);
       case Role::output:
       case Role::d_output:
         return width_bytes(op, op.block);
@@ -148,7 +154,7 @@ class SizeChecker {
       case Role::copy:
         return std::nullopt;
       case Role::shares:
-        return sizeof(ControlShare) * static_cast<uint64_t>(layout_.dp);
+        return sizeof(ControlShare) * static_cast<uint64_t>(layout_.world());
     }
     return std::nullopt;
   }

@@ -29,7 +29,7 @@ class StepChecker {
     });
     check_microbatches();
     for (size_t u = 0; u < units_.size(); ++u) {
-      happened(units_[u].norms, "the norm", layout_.units.units[u].name);
+      if (!layout_.units.units[u].spoken_for) happened(units_[u].norms, "the norm", layout_.units.units[u].name);
       happened(units_[u].updates, "the update", layout_.units.units[u].name);
     }
     happened(begins_, "the begin", "a step");
@@ -45,6 +45,7 @@ class StepChecker {
   };
   struct Runs {
     uint8_t forward = 0, recompute = 0, backward = 0;
+    uint8_t received = 0, sent = 0, gradient_received = 0, gradient_sent = 0;  // over the border of the stage
   };
 
   void visit(const Op& op) {
@@ -68,14 +69,28 @@ class StepChecker {
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
         return once(runs_[op.block * layout_.microbatches + microbatch].backward, "runs its block and microbatch");
+      case OpKind::send: {
+        require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
+        Runs& runs = runs_[op.block * layout_.microbatches + microbatch];
+        return once(sends_forward(op) ? runs.sent : runs.gradient_sent, "sends what it does of its microbatch");
+      }
+      case OpKind::receive: {
+        require_border(op, sends_forward(op) ? layout_.model->receives(op.block) : layout_.model->sends(op.block));
+        Runs& runs = runs_[op.block * layout_.microbatches + microbatch];
+        return once(sends_forward(op) ? runs.received : runs.gradient_received,
+                    "receives what it does of its microbatch");
+      }
       case OpKind::norm:
         require(begins_ > 0, OpKind::begin);
         require(shares_ == 0, OpKind::share_control, "behind");
-        for (uint32_t u : op.units) once(units_[u].norms, "takes the norm of its unit");
+        for (uint32_t u : op.units) {
+          if (layout_.units.units[u].spoken_for) fail("takes a norm that another stage takes", OpKind::begin);
+          once(units_[u].norms, "takes the norm of its unit");
+        }
         return;
       case OpKind::share_control:
         for (uint32_t u = 0; u < units_.size(); ++u) {
-          require(units_[u].norms > 0, OpKind::norm, "before", u);
+          require(units_[u].norms > 0 || layout_.units.units[u].spoken_for, OpKind::norm, "before", u);
           require(!layout_.early_updates || units_[u].updates > 0, OpKind::update, "before", u);
         }
         return once(shares_, "shares the control block");
@@ -102,13 +117,25 @@ class StepChecker {
       case OpKind::update:
         require_decided();
         for (uint32_t u : op.units) {
-          require(units_[u].norms > 0, OpKind::norm, "before", u);
+          require(units_[u].norms > 0 || layout_.units.units[u].spoken_for, OpKind::norm, "before", u);
           require(units_[u].exchanges == exchanges(u), refines(u) ? OpKind::hand_out : OpKind::fold, "before", u);
           once(units_[u].updates, "updates its unit");
         }
         return;
       default:  // collectives and transfers: rules of what they bring
         return;
+    }
+  }
+
+  static bool sends_forward(const Op& op) {
+    return op.accesses.front().role == Role::output || op.accesses.front().role == Role::input;
+  }
+
+  void require_border(const Op& op, bool border) const {
+    if (!border) {
+      fail(fmt::format("hands over something of '{}', which is at no border of the stage there",
+                       layout_.model->blocks[op.block]->name()),
+           OpKind::begin);
     }
   }
 
@@ -193,8 +220,18 @@ class StepChecker {
         happened(runs.forward, "the forward", of);
         if (layout_.recompute(b) != Recompute::none) happened(runs.recompute, "the recompute", of);
         happened(runs.backward, "the backward", of);
+        if (layout_.model->receives(b)) {
+          happened(runs.received, "the receive of the input", of);
+          happened(runs.gradient_sent, "the send of the input's gradient", of);
+        }
+        if (layout_.model->sends(b)) {
+          happened(runs.sent, "the send of the output", of);
+          happened(runs.gradient_received, "the receive of the output's gradient", of);
+        }
       }
-      happened(batches_[m], "the batch", fmt::format("microbatch {}", m));
+      if (layout_.model->has_embedding() || layout_.model->has_head()) {
+        happened(batches_[m], "the batch", fmt::format("microbatch {}", m));
+      }
     }
   }
 

@@ -19,7 +19,8 @@
 namespace zrt::testing {
 
 struct Setting {
-  int ranks = 1, stage = 0;
+  int ranks = 1, stage = 0;    // ranks of each stage of a pipeline
+  runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
   core::DType compute = core::DType::f32;
   bool fp8 = false, master = true;
   uint32_t accumulation = 1, reduce_every = 1;
@@ -90,6 +91,8 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.order = s.order;
   layout.early_updates = s.early_updates;
   layout.link_bytes_per_second = s.link_bytes_per_second;
+  layout.stage.schedule = s.schedule;
+  layout.stage.schedule.microbatches = static_cast<int32_t>(s.accumulation);
   if (s.placement) layout.placement = s.placement(layout);
   for (size_t b = 0; b < model.blocks.size() && !s.recompute.empty(); ++b) {
     layout.placement.recompute.push_back(s.recompute[b % s.recompute.size()]);
@@ -108,6 +111,7 @@ struct Outcome {
   std::vector<runtime::LivePeak> live;  // by rank, serialized runs
   CommForecast forecast;
   std::map<runtime::OpKind, runtime::CommVolume> comm;  // rank 0, all steps
+  std::vector<uint64_t> received;                       // by rank: over boundaries between stages, all steps
   double eval_loss = 0;
   double exposed_comm = 0, exposed_io = 0;  // rank 0, last step
   std::vector<float> weights;               // whole model, canonical order
@@ -137,7 +141,7 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
         return static_cast<int32_t>(core::random_word({99, step, 5}, i) % static_cast<uint32_t>(layout.model->vocab));
       };
       tokens[b * layout.sequence + t] = word(at);
-      targets[b * layout.sequence + t] = word(at + 1);
+      if (targets) targets[b * layout.sequence + t] = word(at + 1);
     }
   }
 }
@@ -161,14 +165,17 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   return options;
 }
 
-// Trains with programs compiled for `layout`, which must be make_layout's of the same setting.
-inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled compiled, const Setting& s) {
+// Trains with programs compiled for the layouts of all stages, which must be make_layout's of the same setting. Plans
+// and forecasts are of the first stage.
+inline Outcome run_stages(std::vector<runtime::StagePrograms> stages, const Setting& s) {
   Outcome outcome;
-  outcome.plan = compiled.plan;
-  outcome.moved_forecast = runtime::forecast_moved(compiled.set, compiled.set.program("step"));
-  outcome.forecast = forecast_comm(compiled.set, compiled.set.program("step"), layout);
+  const runtime::Layout& layout = *stages.front().layout;
+  const runtime::Compiled& first = stages.front().compiled;
+  outcome.plan = first.plan;
+  outcome.moved_forecast = runtime::forecast_moved(first.set, first.set.program("step"));
+  outcome.forecast = forecast_comm(first.set, first.set.program("step"), layout);
   uint32_t step = 0;
-  runtime::Session session(layout, std::move(compiled), session_options(s),
+  runtime::Session session(std::move(stages), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               if (s.on_batch) s.on_batch(rank, step, microbatch);
                               synthetic_batch(layout, step, rank, microbatch, tokens, targets);
@@ -191,12 +198,26 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
     outcome.eval_loss = session.executor(0).control().mean_loss;
   }
   outcome.state = session.state_xxh3();
-  session.export_weights([&](const models::Param& param, const float* weights) {
-    outcome.weights.insert(outcome.weights.end(), weights, weights + param.elements());
+  std::map<std::string, std::vector<float>> weights;
+  session.export_weights([&](const models::Param& param, const float* values) {
+    weights[param.name].assign(values, values + param.elements());
   });
-  for (int r = 0; r < s.ranks; ++r) {
+  std::map<uint32_t, const std::vector<float>*> ordered;
+  for (int r = 0; r < layout.world(); r += layout.dp) {
+    for (const optimizer::Unit& unit : session.stage(r).layout->units.units) {
+      for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &weights.at(place.param->name);
+    }
+  }
+  for (const auto& [number, values] : ordered) {
+    outcome.weights.insert(outcome.weights.end(), values->begin(), values->end());
+  }
+  for (int r = 0; r < layout.world(); ++r) {
+    const runtime::MemoryPlan& plan = session.stage(r).compiled.plan;
+    const auto volumes = session.executor(r).comm_volume();
+    const auto over_boundaries = volumes.find(runtime::OpKind::receive);
+    outcome.received.push_back(over_boundaries == volumes.end() ? 0 : over_boundaries->second.bytes);
     outcome.live.push_back(session.executor(r).live_peak());
-    outcome.planned.push_back(session.compiled().plan.device().peak_bytes);
+    outcome.planned.push_back(plan.device().peak_bytes);
     outcome.measured.push_back(session.arena(r).highest_touched());
     const core::Arena* host = session.arena(r, core::Tier::host);
     const offload::BlockFile* file = session.file(r);
@@ -205,11 +226,17 @@ inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled com
                           all.written == (file ? file->bytes_written() : 0);
     const std::array<uint64_t, 2> behind{host ? host->highest_touched() : 0, file ? file->highest_written() : 0};
     for (size_t t = 0; t < 2; ++t) {
-      outcome.planned_behind[t] = session.compiled().plan.tiers[t + 1].peak_bytes;
+      outcome.planned_behind[t] = std::max(outcome.planned_behind[t], plan.tiers[t + 1].peak_bytes);
       outcome.measured_behind[t] = std::max(outcome.measured_behind[t], behind[t]);
     }
   }
   return outcome;
+}
+
+inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled compiled, const Setting& s) {
+  std::vector<runtime::StagePrograms> stages;
+  stages.push_back({&layout, std::move(compiled)});
+  return run_stages(std::move(stages), s);
 }
 
 inline Outcome run(const models::Model& model, const Setting& s, const runtime::Sabotage& sabotage = {},

@@ -14,7 +14,7 @@ struct BlockHooks {
 
 class WrappedBlock : public models::Block {
  public:
-  WrappedBlock(std::unique_ptr<models::Block> inner, BlockHooks hooks)
+  WrappedBlock(std::shared_ptr<const models::Block> inner, BlockHooks hooks)
       : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
   const std::string& name() const override { return inner_->name(); }
   const std::vector<models::Param>& params() const override { return inner_->params(); }
@@ -46,7 +46,7 @@ class WrappedBlock : public models::Block {
     pass();
     if (hooks_.after) hooks_.after(*inner_, call, backward);
   }
-  std::unique_ptr<models::Block> inner_;
+  std::shared_ptr<const models::Block> inner_;
   BlockHooks hooks_;
 };
 

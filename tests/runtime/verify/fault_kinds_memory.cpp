@@ -22,8 +22,8 @@ Program& step_of(Broken& broken) {
 }
 
 // Whether the executions of two ops that touch the same slot, one of them writing, are all ordered.
-bool ordered(const Program& program, OpId a, OpId b) {
-  const auto timeline = runtime::make_timeline(program);
+bool ordered(const runtime::ProgramSet& set, const Program& program, OpId a, OpId b) {
+  const auto timeline = runtime::make_timeline(set, program);
   for (size_t i = 0; i < timeline.size(); ++i) {
     if (timeline[i].op != a && timeline[i].op != b) continue;
     for (size_t j = i + 1; j < timeline.size(); ++j) {
@@ -50,7 +50,7 @@ bool change_wait(Broken& broken, size_t n, const std::function<void(Program&, Op
     const auto waits = program.ops[id].waits;
     for (OpId wait : waits) {
       change(program, program.ops[id], wait);
-      if (!ordered(program, id, wait) && n-- == 0) return true;
+      if (!ordered(broken.set, program, id, wait) && n-- == 0) return true;
       program.ops[id].waits = waits;
     }
   }
@@ -83,7 +83,7 @@ bool forget_lane(Broken& broken, size_t n) {
     for (OpId id = 0; id < program.ops.size() && !needed; ++id) {
       for (OpId wait : program.ops[id].waits) {
         const bool removed = program.ops[id].lane == 0 && program.ops[wait].lane == lane;
-        needed = needed || (removed && !ordered(changed, id, wait));
+        needed = needed || (removed && !ordered(broken.set, changed, id, wait));
       }
     }
     if (!needed || n-- > 0) continue;

@@ -1,0 +1,59 @@
+// Runs of pipelines of which all ranks are threads.
+#pragma once
+#include <vector>
+
+#include "runtime/verify/verifier.h"
+#include "tests/runtime/harness.h"
+
+namespace zrt::testing {
+
+// The stages of a pipeline, each of chunks that are cut behind the blocks that `ends` counts: as many as stages, or
+// with several chunks a stage a multiple.
+struct Pipeline {
+  std::vector<models::Model> parts;
+  std::vector<runtime::Layout> layouts;
+
+  Pipeline(const models::Model& model, const Setting& s, const std::vector<size_t>& ends) {
+    const auto stages = static_cast<size_t>(s.schedule.stages);
+    std::vector<std::vector<size_t>> blocks(stages);
+    for (size_t chunk = 0, b = 0; chunk < ends.size(); ++chunk) {
+      for (; b < ends[chunk]; ++b) blocks[chunk % stages].push_back(b);
+    }
+    for (const auto& of_stage : blocks) parts.push_back(model.part(of_stage));
+    for (size_t i = 0; i < stages; ++i) {
+      Setting of_stage = s;
+      of_stage.placement = nullptr;
+      layouts.push_back(make_layout(parts[i], of_stage));
+      layouts.back().stage.index = static_cast<int>(i);
+      if (s.placement) layouts.back().placement = s.placement(layouts.back());
+    }
+  }
+  std::vector<runtime::StagePrograms> compile(const Setting& s) const {
+    std::vector<runtime::StagePrograms> stages;
+    for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases_of(s))});
+    std::vector<const runtime::ProgramSet*> ranks;
+    for (const runtime::StagePrograms& stage : stages)
+      ranks.insert(ranks.end(), static_cast<size_t>(s.ranks), &stage.compiled.set);
+    runtime::verify_collectives(ranks);
+    return stages;
+  }
+};
+
+// As even as can be.
+inline std::vector<size_t> even_ends(const models::Model& model, int stages) {
+  std::vector<size_t> ends;
+  for (size_t i = 1; i <= static_cast<size_t>(stages); ++i) {
+    ends.push_back(model.blocks.size() * i / static_cast<size_t>(stages));
+  }
+  return ends;
+}
+
+inline Outcome run_pipeline(const models::Model& model, Setting s, runtime::ScheduleKind kind, int stages,
+                            int chunks = 1, int group = 0) {
+  s.schedule.kind = kind, s.schedule.stages = stages, s.schedule.chunks = chunks;
+  s.schedule.group = group > 0 ? group : chunks > 1 ? stages : 1;
+  const Pipeline pipeline(model, s, even_ends(model, stages * chunks));
+  return run_stages(pipeline.compile(s), s);
+}
+
+}  // namespace zrt::testing
