@@ -31,7 +31,7 @@ Volume link_volume(const ProgramSet& set, const Op& op, const Layout&) {
 OpSpec link_row(OpKind kind, std::string_view name, uint8_t use, Role forward, Role backward) {
   return {.kind = kind,
           .name = name,
-          .phases = {"step"},
+          .phases = {"step", "eval"},
           .operands = {{forward, Count::optional, use}, {backward, Count::optional, use}},
           .run = run_link,
           .volume = link_volume,

@@ -73,6 +73,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
   state.snapshot.resize(layout.units.units.size());
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
+    if (unit.spoken_for) continue;
     Op op;
     op.kind = OpKind::snapshot;
     op.lane = set.lane(LaneKind::to_host);

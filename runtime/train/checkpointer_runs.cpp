@@ -10,8 +10,8 @@ using checkpoint::Run;
 // This rank's part of a unit, as a run that lacks its tensor: source 0 is the logical weights, then come the state
 // kinds.
 Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::ExtentReader* file) const {
-  const Compiled& compiled = session_.compiled();
-  const Layout& layout = session_.layout();
+  const Compiled& compiled = session_.stage(static_cast<int>(local)).compiled;
+  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
   const StateBuffers& state = compiled.state;
   const bool copied = options_.background;
   const BufferId id = copied        ? state.snapshot[unit][source]
@@ -19,7 +19,7 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
                                     : state.states[unit][source - 1];
   const Buffer& buffer = compiled.set.buffers[id];
   const optimizer::Unit& u = layout.units.units[unit];
-  const int rank = session_.first_local() + static_cast<int>(local);
+  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
   Run run;
   run.form = source == 0 ? layout.logical_form() : layout.optimizer->states(u)[source - 1].form;
   const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
@@ -65,9 +65,12 @@ void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::st
 
 std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
-  const auto& units = session_.layout().units.units;
+  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
+  const auto& units = layout.units.units;
+  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
   for (size_t u = 0; u < units.size(); ++u) {
-    const Layout::Piece piece = session_.layout().piece(units[u], session_.first_local() + static_cast<int>(local));
+    if (units[u].spoken_for) continue;  // another stage saves it
+    const Layout::Piece piece = layout.piece(units[u], rank);
     add_runs(runs, units[u], "", piece, place(local, u, 0, file));
   }
   return runs;
@@ -75,9 +78,10 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
 
 std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
-  const Layout& layout = session_.layout();
-  const int rank = session_.first_local() + static_cast<int>(local);
+  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
+  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    if (layout.units.units[u].spoken_for) continue;
     const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const Run part = place(local, u, k + 1, file);

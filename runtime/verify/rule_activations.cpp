@@ -25,7 +25,8 @@ void ActivationRule::read() const {
                                             : require_made(access, OpKind::backward, op.block + 1, Role::d_input);
         break;
       case Role::output:  // of a send
-        require_made(access, OpKind::forward, op.block, Role::output);
+        require_made(access, walk_.program.phase == "eval" ? OpKind::evaluate : OpKind::forward, op.block,
+                     Role::output);
         break;
       case Role::d_input:
         require_made(access, OpKind::backward, op.block, Role::d_input);

@@ -19,21 +19,21 @@ struct Pipeline {
     for (size_t chunk = 0, b = 0; chunk < ends.size(); ++chunk) {
       for (; b < ends[chunk]; ++b) blocks[chunk % stages].push_back(b);
     }
-    for (const auto& of_stage : blocks) parts.push_back(model.part(of_stage));
+    if (stages > 1) {
+      for (const auto& of_stage : blocks) parts.push_back(model.part(of_stage));
+    }
     for (size_t i = 0; i < stages; ++i) {
-      Setting of_stage = s;
-      of_stage.placement = nullptr;
-      layouts.push_back(make_layout(parts[i], of_stage));
+      layouts.push_back(make_layout(stages > 1 ? parts[i] : model, s));
       layouts.back().stage.index = static_cast<int>(i);
-      if (s.placement) layouts.back().placement = s.placement(layouts.back());
     }
   }
-  std::vector<runtime::StagePrograms> compile(const Setting& s) const {
+  std::vector<runtime::StagePrograms> compile(const Setting& s) const { return compile(phases_of(s)); }
+  std::vector<runtime::StagePrograms> compile(const std::vector<std::string>& phases) const {
     std::vector<runtime::StagePrograms> stages;
-    for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases_of(s))});
+    for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases)});
     std::vector<const runtime::ProgramSet*> ranks;
     for (const runtime::StagePrograms& stage : stages)
-      ranks.insert(ranks.end(), static_cast<size_t>(s.ranks), &stage.compiled.set);
+      ranks.insert(ranks.end(), static_cast<size_t>(stage.layout->dp), &stage.compiled.set);
     runtime::verify_collectives(ranks);
     return stages;
   }

@@ -198,6 +198,17 @@ TEST_CASE("what comes over each boundary is counted, and is a microbatch's outpu
   }
 }
 
+TEST_CASE("a pipeline evaluates to the loss of no pipeline") {
+  const models::Model model = make_toy(10, 12, 17, 5, false, false);
+  for (int zero = 0; zero < 4; ++zero) {
+    Setting s = setting(zero, 4);
+    s.eval = true, s.ranks = 2;
+    const Outcome reference = run(model, s);
+    CHECK(run_pipeline(model, s, ScheduleKind::one_f_one_b, 3).eval_loss == reference.eval_loss);
+    CHECK(run_pipeline(model, s, ScheduleKind::interleaved, 2, 2).eval_loss == reference.eval_loss);
+  }
+}
+
 // Hidden: it measures. `test_runtime "[measures]"` prints what docs/benchmarks/pipeline.md holds.
 TEST_CASE("kernels that sleep leave stages idle as long as schedules say", "[.measures]") {
   constexpr double forward = 0.08, backward = 0.16;

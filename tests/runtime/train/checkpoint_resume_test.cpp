@@ -207,6 +207,44 @@ TEST_CASE("States of any form and weights without a master go on as if they had 
   }
 }
 
+TEST_CASE("Checkpoints go from any pipeline, data-parallel ranks and ZeRO stage to any other") {
+  using runtime::ScheduleKind;
+  struct Mesh {
+    int stages, chunks, ranks, zero;
+  };
+  constexpr std::array meshes{Mesh{1, 1, 2, 3}, Mesh{2, 1, 1, 0}, Mesh{3, 1, 2, 2}, Mesh{2, 2, 2, 3}};
+  for (const bool tied : {false, true}) {
+    const models::Model model = testing::make_toy(6, 12, 17, 5, tied, false);
+    const auto of = [&](const Mesh& mesh) {
+      Setting s = setting(mesh.ranks, mesh.zero);
+      s.accumulation = s.reduce_every = 4, s.micro_batch = 1;
+      s.schedule = {mesh.chunks > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b, mesh.stages, 4,
+                    mesh.chunks, mesh.chunks > 1 ? mesh.stages : 1};
+      return s;
+    };
+    for (size_t from = 0; from < meshes.size(); ++from) {
+      for (const bool background : {false, true}) {
+        const testing::TemporaryFolder folder;
+        Run whole(model, of(meshes[from]), folder.path, background);
+        whole.steps(2);
+        whole.save();
+        REQUIRE(whole.saved().error.empty());
+        const std::string saved = whole.hash();
+        whole.steps(2);
+        const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+        for (size_t to = 0; to < meshes.size(); ++to) {
+          Run again(model, of(meshes[to]), folder.path / "again", false, &reader);
+          CAPTURE(tied, from, to, background);
+          CHECK(again.hash() == saved);
+          again.steps(2);
+          if (from == to) CHECK(again.hash() == whole.hash());
+          CHECK(again.as_planned());
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("A checkpoint of other parameter groups is refused with the parameter, its optimizer and what to do") {
   const models::Model model = toy();
   const testing::TemporaryFolder folder;

@@ -7,7 +7,7 @@
 #include "runtime/train/checkpoint/reader.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/resume.h"
-#include "tests/runtime/harness.h"
+#include "tests/runtime/pipeline.h"
 #include "tests/temporary_folder.h"
 
 namespace zrt::testing {
@@ -17,31 +17,30 @@ class SavingRun {
  public:
   SavingRun(const models::Model& model, const Setting& s, const std::filesystem::path& store, bool background,
             const runtime::checkpoint::Reader* from = nullptr)
-      : setting_(s), layout_(make_layout(model, s)) {
+      : setting_(s), pipeline_(model, s, even_ends(model, s.schedule.stages * s.schedule.chunks)) {
     std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
     if (background) phases.push_back("save");
     runtime::SessionHooks hooks;
     hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
       if (setting_.on_batch) setting_.on_batch(rank, step_, microbatch);
-      synthetic_batch(layout_, step_, rank, microbatch, tokens, targets);
+      synthetic_batch(layout(), step_, rank, microbatch, tokens, targets);
     };
     if (from) {
       hooks.load = [from](const std::string& name, int64_t begin, std::span<float> out) {
         from->read(name, begin, out);
       };
       hooks.loads_states = true;
-      runtime::require_tensors(*from, layout_, true);
+      for (const runtime::Layout& each : pipeline_.layouts) runtime::require_tensors(*from, each, true);
     }
     runtime::SessionOptions options = session_options(s);
     options.nvme_path = scratch_.path.string();  // runs that live at once may not share it
-    session_ =
-        std::make_unique<runtime::Session>(layout_, runtime::compile(layout_, phases), std::move(options), hooks);
+    session_ = std::make_unique<runtime::Session>(pipeline_.compile(phases), std::move(options), hooks);
     session_->run(phases.front(), {});
     if (from) {
       step_ = static_cast<uint32_t>(from->manifest().step);
       const runtime::Persistent persistent =
-          runtime::parse_control(from->manifest().control, layout_.optimizer->members(), "test");
-      for (int r = 0; r < s.ranks; ++r) session_->executor(r).control().persistent = persistent;
+          runtime::parse_control(from->manifest().control, layout().optimizer->members(), "test");
+      for (int r = 0; r < session_->local_count(); ++r) session_->executor(r).control().persistent = persistent;
     }
     checkpointer_ =
         std::make_unique<runtime::Checkpointer>(*session_, runtime::CheckpointOptions{store, 1000, 0, background},
@@ -55,7 +54,7 @@ class SavingRun {
     manifest.step = step_;
     manifest.optimizer = "AdamW";
     manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
-    manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout_.optimizer->members());
+    manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout().optimizer->members());
     checkpointer_->save(manifest);
   }
   runtime::SaveOutcome saved() {
@@ -71,10 +70,11 @@ class SavingRun {
     return all;
   }
   runtime::Session& session() { return *session_; }
+  const runtime::Layout& layout() const { return pipeline_.layouts.front(); }
   // Whether every rank's tiers hold exactly what was planned.
   bool as_planned() {
-    const auto& tiers = session_->compiled().plan.tiers;
     for (int r = 0; r < session_->local_count(); ++r) {
+      const auto& tiers = session_->stage(r).compiled.plan.tiers;
       for (core::Tier tier : {core::Tier::device, core::Tier::host}) {
         const core::Arena* arena = session_->arena(r, tier);
         if ((arena ? arena->highest_touched() : 0) != tiers[static_cast<size_t>(tier)].peak_bytes) return false;
@@ -88,7 +88,7 @@ class SavingRun {
  private:
   TemporaryFolder scratch_;
   Setting setting_;
-  runtime::Layout layout_;
+  Pipeline pipeline_;
   uint32_t step_ = 0;
   std::unique_ptr<runtime::Session> session_;
   std::unique_ptr<runtime::Checkpointer> checkpointer_;
