@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -129,7 +131,10 @@ std::string InputFile::xxh3() const {
 FolderLock::FolderLock(const std::filesystem::path& path) {
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor_ < 0) fail_at(path, "cannot be opened", errno);
-  if (uninterrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) return;
+  for (int tries = 0; tries < 40; ++tries) {
+    if (uninterrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
   ::close(std::exchange(descriptor_, -1));
   throw DataError(fmt::format("{}: another process is using this folder; wait for its end, or choose another folder",
                               path.string()));
