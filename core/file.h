@@ -54,7 +54,8 @@ class InputFile {
 };
 
 // Keeps other processes from using the same folder for the same thing; a process that ends, however, lets go. Throws
-// DataError when another still holds it after two seconds: one that is about to end may take a moment. Where the file system knows no locks it holds nothing.
+// DataError when another still holds it after two seconds: one that is about to end may take a moment. Where the file
+// system knows no locks it holds nothing.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& path);

@@ -30,7 +30,7 @@ struct Unit {
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
   bool copied = false, spoken_for = false;
-  int64_t parameters() const;    // elements without padding
+  int64_t parameters() const;  // elements without padding
 };
 
 // Where a block finds its parameters: params()[i] is at `offset` of unit `unit`.

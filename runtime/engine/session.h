@@ -62,8 +62,8 @@ class Session {
   // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
-  // Runs "export" and calls `take` where rank 0 lives with each parameter: its logical fp32 weights. In canonical order,
-  // of a pipeline stage by stage.
+  // Runs "export" and calls `take` where rank 0 lives with each parameter: its logical fp32 weights. In canonical
+  // order, of a pipeline stage by stage.
   void export_weights(const std::function<void(const models::Param& param, const float* weights)>& take);
   std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
 

@@ -8,9 +8,10 @@
 namespace zrt::runtime {
 
 struct DecideRules {
-  int ranks = 1;   // of the run
-  int dp = 1;      // of them, those of a stage
-  int shards = 1;  // a stage's first ranks' gradients are all it has; where groups have equal shards, others repeat them
+  int ranks = 1;  // of the run
+  int dp = 1;     // of them, those of a stage
+  int shards =
+      1;  // a stage's first ranks' gradients are all it has; where groups have equal shards, others repeat them
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.

@@ -104,7 +104,8 @@ std::string ProgramSet::xxh3() const {
     text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
   }
   for (const Lane& lane : lanes) text(lane.name());
-  for (const Group& group : groups) text(group.name), number(uint64_t(group.size)), number(uint64_t(group.stride)), number(uint64_t(group.first));
+  for (const Group& group : groups)
+    text(group.name), number(uint64_t(group.size)), number(uint64_t(group.stride)), number(uint64_t(group.first));
   for (const Program& program : programs) {
     text(program.phase);
     for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);

@@ -144,8 +144,9 @@ struct Lane {
 
 // Ranks that take part in an op of a comm lane: all data-parallel ranks of a stage, or with two levels (Grouping) the
 // neighbours of one island, or those with the same place in all islands; all ranks of the run; or two that have
-// neighbouring stages of a pipeline, by the boundary between these (even ones are between stages 0 and 1, 2 and 3, …) and
-// the direction; or the same place in the first stage and the last. A rank is in one group of each kind, if need be alone; each kind has a lane of its own.
+// neighbouring stages of a pipeline, by the boundary between these (even ones are between stages 0 and 1, 2 and 3, …)
+// and the direction; or the same place in the first stage and the last. A rank is in one group of each kind, if need be
+// alone; each kind has a lane of its own.
 enum class GroupKind : uint8_t {
   data,
   data_inner,

@@ -56,9 +56,7 @@ class GradRule {
   void reduce(size_t i);
   void gather(size_t i);
   void add_copies(const Access& access, uint32_t unit);
-  Summed complete(uint32_t unit) const {
-    return walk_.layout.units.units[unit].copied ? Summed::copies : Summed::all;
-  }
+  Summed complete(uint32_t unit) const { return walk_.layout.units.units[unit].copied ? Summed::copies : Summed::all; }
   void require_sum(const Access& access, uint32_t unit, bool whole, Summed over);
   void require_dead(const Access& access) const;
   void require_unit(const Access& access, const Content& content, uint32_t unit) const;
