@@ -18,11 +18,12 @@ using verification::LaneQueues;
 using verification::Place;
 using verification::Queued;
 
-// All ranks' programs of one phase. Ranks that share a set share its queues.
+// All ranks' programs of one phase, or of one for each run of ranks that are alike. Ranks that share a set share its
+// queues.
 class PhaseChecker {
  public:
-  PhaseChecker(const std::vector<const ProgramSet*>& ranks, size_t phase)
-      : ranks_(ranks), phase_(phase), at_(ranks.size()) {
+  PhaseChecker(const std::vector<const ProgramSet*>& ranks, int alike, size_t phase)
+      : ranks_(ranks), alike_(alike), phase_(phase), at_(ranks.size()) {
     for (const ProgramSet* set : ranks) {
       if (!queues_.contains(set)) queues_.emplace(set, verification::make_queues(set->programs[phase]));
     }
@@ -44,7 +45,11 @@ class PhaseChecker {
   using Head = std::pair<size_t, uint8_t>;  // a rank and one of its lanes
 
   const Program& program(size_t rank) const { return ranks_[rank]->programs[phase_]; }
-  bool communicates(uint8_t lane) const { return ranks_[0]->lanes[lane].kind == LaneKind::comm; }
+  // Of all ranks the same ones do; others may be there on some alone.
+  bool communicates(uint8_t lane) const {
+    return lane < ranks_[0]->lanes.size() && ranks_[0]->lanes[lane].kind == LaneKind::comm;
+  }
+  int number(size_t rank) const { return static_cast<int>(rank) * alike_; }  // in the run
 
   std::vector<size_t> members(size_t rank, uint8_t lane) const {
     const ProgramSet& set = *ranks_[0];
@@ -52,7 +57,7 @@ class PhaseChecker {
                                     [&](const Group& known) { return known.name == set.lanes[lane].group; });
     std::vector<size_t> all;
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (group == set.groups.end() || group->together(static_cast<int>(r), static_cast<int>(rank))) all.push_back(r);
+      if (group == set.groups.end() || group->together(number(r), number(rank))) all.push_back(r);
     }
     return all;
   }
@@ -107,7 +112,8 @@ class PhaseChecker {
           "ranks {} and {} would wait for each other on lane {} of phase '{}': collective {} is '{}' on one and '{}' "
           "on "
           "the other",
-          first, rank, ranks_[0]->lanes[lane].name(), program(0).phase, n, call(first, lane, n), call(rank, lane, n)));
+          number(first), number(rank), ranks_[0]->lanes[lane].name(), program(0).phase, n, call(first, lane, n),
+          call(rank, lane, n)));
     }
   }
 
@@ -142,7 +148,7 @@ class PhaseChecker {
   void run() {
     std::vector<Head> ready;
     auto wake = [&](size_t rank) {
-      for (uint8_t lane = 0; lane < ranks_[0]->lanes.size(); ++lane) ready.emplace_back(rank, lane);
+      for (uint8_t lane = 0; lane < ranks_[rank]->lanes.size(); ++lane) ready.emplace_back(rank, lane);
     };
     for (size_t r = 0; r < ranks_.size(); ++r) wake(r);
     while (!ready.empty()) {
@@ -163,15 +169,15 @@ class PhaseChecker {
       if (moved) wake(at.first);
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (uint8_t lane = 0; lane < ranks_[0]->lanes.size(); ++lane) {
+      for (uint8_t lane = 0; lane < ranks_[r]->lanes.size(); ++lane) {
         if (head({r, lane})) fail({r, lane});
       }
     }
   }
 
   std::string text(Head at) const {
-    return fmt::format("rank {} '{}' on lane {}", at.first, program(at.first).ops[head(at)->place.op].name,
-                       ranks_[0]->lanes[at.second].name());
+    return fmt::format("rank {} '{}' on lane {}", number(at.first), program(at.first).ops[head(at)->place.op].name,
+                       ranks_[at.first]->lanes[at.second].name());
   }
 
   // Follows who waits for whom until it comes round.
@@ -187,6 +193,7 @@ class PhaseChecker {
   }
 
   const std::vector<const ProgramSet*>& ranks_;
+  const int alike_;
   const size_t phase_;
   std::map<const ProgramSet*, LaneQueues> queues_;
   std::vector<const LaneQueues*> of_;                // by rank
@@ -195,20 +202,26 @@ class PhaseChecker {
 
 }  // namespace
 
-void verify_collectives(const std::vector<const ProgramSet*>& ranks) {
+void verify_collectives(const std::vector<const ProgramSet*>& ranks, int alike) {
   const ProgramSet& first = *ranks.front();
   // Equal programs lead into no circle: waits point back in program order, and so do collectives.
   if (std::all_of(ranks.begin(), ranks.end(), [&](const ProgramSet* set) { return set == &first; })) return;
+  const auto comm = [](const ProgramSet& set, size_t lane) {
+    return lane < set.lanes.size() && set.lanes[lane].kind == LaneKind::comm ? set.lanes[lane].group : "";
+  };
   for (size_t r = 1; r < ranks.size(); ++r) {
-    const bool lanes_match =
-        std::equal(first.lanes.begin(), first.lanes.end(), ranks[r]->lanes.begin(), ranks[r]->lanes.end(),
-                   [](const Lane& a, const Lane& b) { return a.kind == b.kind && a.group == b.group; });
+    bool lanes_match = true;
+    for (size_t l = 0; l < std::max(first.lanes.size(), ranks[r]->lanes.size()); ++l) {
+      lanes_match = lanes_match && comm(first, l) == comm(*ranks[r], l);
+    }
     if (ranks[r]->programs.size() == first.programs.size() && lanes_match) continue;
-    throw ProgramError(fmt::format("ranks 0 and {} have {} and {} programs on {} and {} lanes; both must be equal", r,
-                                   first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
-                                   ranks[r]->lanes.size()));
+    throw ProgramError(fmt::format(
+        "ranks 0 and {} have {} and {} programs on {} and {} lanes; programs and lanes that communicate must "
+        "be the same ones",
+        static_cast<int>(r) * alike, first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
+        ranks[r]->lanes.size()));
   }
-  for (size_t p = 0; p < first.programs.size(); ++p) PhaseChecker(ranks, p).check();
+  for (size_t p = 0; p < first.programs.size(); ++p) PhaseChecker(ranks, alike, p).check();
 }
 
 }  // namespace zrt::runtime

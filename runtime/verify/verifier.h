@@ -30,7 +30,8 @@ void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budget
 
 // The programs of several ranks together, which may differ: the collectives of every group match in order and size, and
 // following lanes, waits and groups over all ranks leads into no circle. Throws core::ProgramError naming ranks, lane
-// and both ops.
-void verify_collectives(const std::vector<const ProgramSet*>& ranks);
+// and both ops. Each set stands for `alike` ranks in a row that run it, as those of a stage of a pipeline do: what its
+// ranks do among themselves meets in any case.
+void verify_collectives(const std::vector<const ProgramSet*>& ranks, int alike = 1);
 
 }  // namespace zrt::runtime

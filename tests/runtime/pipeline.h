@@ -31,10 +31,9 @@ struct Pipeline {
   std::vector<runtime::StagePrograms> compile(const std::vector<std::string>& phases) const {
     std::vector<runtime::StagePrograms> stages;
     for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases)});
-    std::vector<const runtime::ProgramSet*> ranks;
-    for (const runtime::StagePrograms& stage : stages)
-      ranks.insert(ranks.end(), static_cast<size_t>(stage.layout->dp), &stage.compiled.set);
-    runtime::verify_collectives(ranks);
+    std::vector<const runtime::ProgramSet*> sets;
+    for (const runtime::StagePrograms& stage : stages) sets.push_back(&stage.compiled.set);
+    runtime::verify_collectives(sets, layouts.front().dp);
     return stages;
   }
 };

@@ -50,7 +50,7 @@ class Choices {
 }  // namespace
 
 // All combinations with ZRT_FULL_TESTS; else one in 211, a prime, so that each value of each factor comes.
-TEST_CASE("real models have the same bits in a pipeline and without one") {
+TEST_CASE("real models have the same bits in a pipeline and without one", "[long]") {
   constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};
   constexpr std::array<uint32_t, 4> accumulations{1, 2, 3, 8};
   const std::array<models::Model, 3> models{model_of(0), model_of(1), model_of(2)};
