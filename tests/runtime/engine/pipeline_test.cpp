@@ -66,7 +66,7 @@ TEST_CASE("a pipeline has the bits of no pipeline, whatever its depth, schedule,
   }
 }
 
-TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chunks, groups and ZeRO stage") {
+TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chunks, groups and ZeRO stage", "[long]") {
   const models::Model model = make_toy(10, 12, 17, 5, false, false);
   unsigned turn = 0;
   for (const uint32_t microbatches : {4u, 8u, 12u}) {
@@ -99,7 +99,7 @@ TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chu
   }
 }
 
-TEST_CASE("a tied embedding has one hash over pipelines of any depth, near that of no pipeline") {
+TEST_CASE("a tied embedding has one hash over pipelines of any depth, near that of no pipeline", "[long]") {
   const models::Model model = make_toy(5, 12, 17, 5, true, false);
   unsigned turn = 0;
   for (const int ranks : {1, 2}) {
