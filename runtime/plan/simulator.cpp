@@ -38,7 +38,8 @@ struct Executions {
   }
 };
 
-// One rank: its lanes on the common clock.
+// One rank: its lanes, and the time that they have come to. What runs goes on at the same speed until something starts
+// or ends there, so that nobody looks at a rank in between.
 class SimulatedRank {
  public:
   SimulatedRank(const SimulatedStage& stage, const Cluster& cluster, const CostOf& cost, bool keep_timeline)
@@ -53,6 +54,7 @@ class SimulatedRank {
     }
     ends_.assign(all_.op.size(), -1);
     result_.busy_seconds.resize(set_.lanes.size());
+    ending_.resize(set_.lanes.size());
     if (keep_timeline) starts_.resize(all_.op.size());
   }
 
@@ -72,6 +74,8 @@ class SimulatedRank {
   double seconds_of_next(size_t l) const { return costs_[all_.op[all_.of_lane[l][lanes_[l].next]]].seconds; }
 
   void start(size_t l, double seconds, double now) {
+    if (now > clock_) advance(now - clock_, now);
+    next_ = -1;
     Lane& lane = lanes_[l];
     const uint32_t execution = all_.of_lane[l][lane.next];
     if (computing(set_.lanes[l].kind)) {
@@ -82,32 +86,35 @@ class SimulatedRank {
     if (!starts_.empty()) starts_[execution] = now;
   }
 
-  // Until the first of what runs ends.
+  // When the first of what runs ends.
   double next_end() {
-    double step = std::numeric_limits<double>::infinity();
+    if (next_ >= 0) return next_;
+    step_ = std::numeric_limits<double>::infinity();
     speeds_.assign(lanes_.size(), 0);
     for (size_t l = 0; l < lanes_.size(); ++l) {
       if (lanes_[l].current == none) continue;
       speeds_[l] = speed(lanes_[l]);
-      step = std::min(step, lanes_[l].left / speeds_[l]);
+      step_ = std::min(step_, lanes_[l].left / speeds_[l]);
     }
-    return step;
+    return next_ = clock_ + step_;
   }
 
-  // By at most next_end(); returns how many executions end there.
-  size_t advance(double step, double now) {
+  // Goes there; returns how many executions end.
+  size_t advance_to_end() {
+    const double step = step_;
     size_t ended = 0;
     for (size_t l = 0; l < lanes_.size(); ++l) {
-      Lane& lane = lanes_[l];
-      if (lane.current == none) continue;
-      result_.busy_seconds[l] += step;
-      const bool ends = lane.left / speeds_[l] <= step * (1 + 1e-12);
-      lane.left -= step * speeds_[l];
-      if (!ends) continue;
-      ends_[lane.current] = lane.free_since = now;
-      lane.current = none;
+      const Lane& lane = lanes_[l];
+      ending_[l] = lane.current != none && lane.left / speeds_[l] <= step * (1 + 1e-12);
+    }
+    advance(step, next_);
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      if (!ending_[l]) continue;
+      ends_[lanes_[l].current] = lanes_[l].free_since = clock_;
+      lanes_[l].current = none;
       ++ended;
     }
+    next_ = -1;
     return ended;
   }
 
@@ -133,6 +140,16 @@ class SimulatedRank {
     double free_since = 0;    // when the execution before ended
     Resource resource = Resource::compute;
   };
+
+  // Everything that runs, with nothing ending.
+  void advance(double step, double now) {
+    clock_ = now;
+    for (size_t l = 0; l < lanes_.size(); ++l) {
+      if (lanes_[l].current == none) continue;
+      result_.busy_seconds[l] += step;
+      lanes_[l].left -= step * speeds_[l];
+    }
+  }
 
   // As the executor does (Executor::account): a lane waits for one event after the other, and what it spends on each
   // counts for the lane that the event is of.
@@ -203,7 +220,10 @@ class SimulatedRank {
   std::vector<Lane> lanes_;
   std::vector<double> starts_, ends_;  // by execution; ends: -1 before
   std::vector<double> speeds_;         // by lane; of what runs now
+  std::vector<uint8_t> ending_;        // by lane
   std::vector<Wait> waits_;
+  double clock_ = 0, next_ = -1;  // now, and when the first of what runs ends; below 0: not looked for yet
+  double step_ = 0;               // between the two
   Simulation result_;
 };
 
@@ -221,13 +241,11 @@ class Simulator {
   std::vector<Simulation> run() {
     start_ready();
     while (left_ > 0) {
-      double step = std::numeric_limits<double>::infinity();
-      for (SimulatedRank& rank : ranks_) step = std::min(step, rank.next_end());
-      now_ += step;
+      now_ = std::numeric_limits<double>::infinity();
+      for (SimulatedRank& rank : ranks_) now_ = std::min(now_, rank.next_end());
       for (size_t r = 0; r < ranks_.size(); ++r) {
-        const size_t ended = ranks_[r].advance(step, now_);
-        left_ -= ended;
-        changed_[r] = ended > 0;
+        changed_[r] = ranks_[r].next_end() == now_;
+        if (changed_[r]) left_ -= ranks_[r].advance_to_end();
       }
       start_ready();
     }
