@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "runtime/program/cut.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/harness.h"
 
@@ -15,12 +16,8 @@ struct Pipeline {
 
   Pipeline(const models::Model& model, const Setting& s, const std::vector<size_t>& ends) {
     const auto stages = static_cast<size_t>(s.schedule.stages);
-    std::vector<std::vector<size_t>> blocks(stages);
-    for (size_t chunk = 0, b = 0; chunk < ends.size(); ++chunk) {
-      for (; b < ends[chunk]; ++b) blocks[chunk % stages].push_back(b);
-    }
     if (stages > 1) {
-      for (const auto& of_stage : blocks) parts.push_back(model.part(of_stage));
+      for (const auto& blocks : runtime::blocks_of_stages(ends, stages)) parts.push_back(model.part(blocks));
     }
     for (size_t i = 0; i < stages; ++i) {
       layouts.push_back(make_layout(stages > 1 ? parts[i] : model, s));
@@ -40,11 +37,7 @@ struct Pipeline {
 
 // As even as can be.
 inline std::vector<size_t> even_ends(const models::Model& model, int stages) {
-  std::vector<size_t> ends;
-  for (size_t i = 1; i <= static_cast<size_t>(stages); ++i) {
-    ends.push_back(model.blocks.size() * i / static_cast<size_t>(stages));
-  }
-  return ends;
+  return runtime::cut_blocks(std::vector<double>(model.blocks.size(), 1), static_cast<size_t>(stages));
 }
 
 inline Outcome run_pipeline(const models::Model& model, Setting s, runtime::ScheduleKind kind, int stages,
