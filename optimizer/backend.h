@@ -10,7 +10,7 @@
 
 namespace zrt::optimizer {
 
-// Optimizer::update, sum and fold; they do nothing on a skipped step. Of parts that has_forms() names (forms.h) the
+// Optimizer::update, sum and fold; on a skipped step they move nothing (optimizer.h). Of parts that has_forms() names (forms.h) the
 // unit is used.
 #define ZRT_DECLARE_STEP(step, name, Name) \
   void step(const Name##Params& params, const Decision& decision, const UnitPart& part);

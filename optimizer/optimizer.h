@@ -6,7 +6,7 @@
 // of what the sums wrote, fold on every rank alike; then update. An optimizer that works on whole matrices has, in
 // place of rounds: propose on every rank's part, an exchange that brings each unit's proposals together on one rank,
 // refine there, and an exchange back. On a skipped step only the exchanges happen, and refine, of numbers that nobody
-// uses.
+// uses; and an update writes weights that have a master as they were, for what it writes to may hold nothing yet.
 //
 // sum, fold, propose, refine and update run at core::place(). On a GPU the decision, like all that a part points to,
 // lies in its memory: the reference is an address that only kernels follow.
@@ -43,7 +43,7 @@ struct Decision {
   float bias_correction1 = 1;  // of Adam: 1 - beta1^t, or 1
   float bias_correction2 = 1;
   double statistics_beta = 0;  // of Adafactor: what its statistics keep
-  uint32_t skip = 0;           // 1: the gradient is not finite, sums, folds and updates do nothing
+  uint32_t skip = 0;           // 1: the gradient is not finite, nothing moves
 };
 
 // The part of a unit that a call works on: elements [begin, begin + count), multiples of 64. All pointers but work and

@@ -4,6 +4,7 @@
 
 #include "optimizer/adafactor_part.h"
 #include "optimizer/backend.h"
+#include "optimizer/cpu/keep_weights.h"
 #include "optimizer/norm_kernels.h"
 #include "optimizer/pieces.h"
 
@@ -143,7 +144,7 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
 }
 
 void adafactor_step(const AdafactorParams& params, const Decision& decision, const UnitPart& part) {
-  if (decision.skip) return;
+  if (decision.skip) return keep_weights(part);
   const AdafactorLayout layout = adafactor_layout(*part.unit);
   const AdafactorWork work = adafactor_work(part);
   const auto apply = adafactor_kernels(core::best_isa()).apply[weight_index(part)];

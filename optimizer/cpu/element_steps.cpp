@@ -1,6 +1,7 @@
 // The element-wise optimizers on the CPU: pieces for threads, and the kernel table of this processor.
 #include "optimizer/backend.h"
 #include "optimizer/cpu/form_step.h"
+#include "optimizer/cpu/keep_weights.h"
 #include "optimizer/pieces.h"
 
 namespace zrt::optimizer {
@@ -21,7 +22,7 @@ void run_rule(const Kernels& kernels, const typename Rule::Params& params, const
 template <class Rule, class Kernels>
 void run_step(const Kernels& kernels, const typename Rule::Params& params, const Decision& decision,
               const UnitPart& part) {
-  if (decision.skip) return;
+  if (decision.skip) return cpu::keep_weights(part);
   if (has_forms(params.moments, part)) return cpu::FormStep<Rule, Kernels>(kernels, params, decision, part).run();
   run_rule<Rule>(kernels, params, Rule::scalars(params, decision), part);
 }

@@ -21,13 +21,17 @@ struct Arrays {
 template <class Grad, class Weight>
 __global__ void __launch_bounds__(threads) apply_kernel(AdafactorParams params, Matrix m, const Decision* decision,
                                                         Factors factors, const AdafactorScale* scale, Arrays arrays) {
-  if (decision->skip != 0) return;
-  const AdafactorScalars s = adafactor_scalars(params, *scale);
+  const bool skip = decision->skip != 0;
+  const AdafactorScalars s = skip ? AdafactorScalars{} : adafactor_scalars(params, *scale);
   const float grad_scale = decision->grad_scale;
 #pragma unroll
   for (int turn = 0; turn < turns; ++turn) {
     const int64_t i = (int64_t{blockIdx.x} * turns + turn) * threads + threadIdx.x;
     if (m.from + i >= m.to) return;
+    if (skip) {  // the weights are as they were
+      if constexpr (copies<Weight>) core::narrow(arrays.master[i], static_cast<Weight*>(arrays.weight)[i]);
+      continue;
+    }
     float u = direction_of<Grad>(m, factors, grad_scale, m.from + i) / s.clip * s.lr;
     if (arrays.exp_avg) {
       u = s.beta1 * arrays.exp_avg[i] + s.one_minus_beta1 * u;

@@ -91,7 +91,10 @@ __global__ void __launch_bounds__(step_threads) step_kernel(Step step, int64_t q
   load_typed(arrays.grad, arrays.grad_type, i, g);
   load_quad(arrays.master, i, w);
   for (int s = 0; s < Step::states; ++s) load_quad(arrays.states[s], i, states[s]);
-  if (step.skip()) return;
+  if (step.skip()) {
+    if (arrays.weight) store_typed(w, arrays.weight_type, i, arrays.weight);  // as it was
+    return;
+  }
   const auto scalars = step.scalars();
   for (int k = 0; k < quad; ++k) {
     Step::Rule::template apply<Step::variant>(scalars, g[k], w[k], states[0][k], states[1][k]);

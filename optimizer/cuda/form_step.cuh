@@ -79,10 +79,23 @@ __device__ inline uint32_t most_bits(const float (&x)[quads][quad]) {
   return most;
 }
 
+// On a skipped step, of the elements of a block: weights as the master has them, once more.
+__device__ inline void keep_weights(const FormArrays& arrays) {
+  if (!arrays.master || !arrays.weight) return;
+  const int64_t origin = (arrays.element / form_block + blockIdx.x) * form_block - arrays.element;
+  for (int q = 0; q < quads; ++q) {
+    const int64_t at = origin + (q * step_threads + static_cast<int>(threadIdx.x)) * quad;
+    if (at < 0 || at >= arrays.count) continue;
+    float w[quad];
+    load_quad(arrays.master, at / quad, w);
+    store_typed(w, arrays.weight_type, at / quad, arrays.weight);
+  }
+}
+
 template <bool blocks, class Step>
 __global__ void __launch_bounds__(step_threads) form_kernel(Step step, FormArrays arrays) {
   constexpr int states = Step::states;
-  if (step.skip()) return;
+  if (step.skip()) return keep_weights(arrays);
   const int64_t block = arrays.element / form_block + blockIdx.x, origin = block * form_block - arrays.element;
   const int64_t bytes = origin / form_block * (form_block + 4);  // where an 8-bit block lies
   const auto scalars = step.scalars();

@@ -6,9 +6,12 @@
 #include "catch.h"
 #include "core/error.h"
 #include "models/model.h"
+#include "optimizer/groups.h"
+#include "optimizer/muon_rule.h"
 #include "runtime/train/resume.h"
 #include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 
@@ -103,6 +106,40 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
             CHECK(state_bytes(*steps.session, r) != before[static_cast<size_t>(r)]);
           }
         }
+      }
+    }
+  }
+}
+
+TEST_CASE("wherever states are at home and are updated, a skipped step leaves the weights as they were") {
+  optimizer::MuonParams matrices;
+  std::vector<OptimizerPtr> all = optimizers();
+  all.push_back(make_split(all[0], make_optimizer(matrices),
+                           [](const models::Param& param, bool hidden) { return hidden && param.shape.size() == 2; }));
+  all.push_back(make_optimizer(optimizer::AdamParams{.moments = optimizer::Moments::int8}));
+  unsigned number = 0;
+  for (const NamedPlacing& placing : placings()) {
+    for (int stage = 0; stage < 4; ++stage) {
+      for (size_t turn = 0; turn < (full_tests() ? all.size() : 2); ++turn) {
+        const size_t o = (number + turn * 2) % all.size();
+        if (left_to_processor(number++)) continue;
+        Setting s;
+        s.ranks = 1 + static_cast<int>(number % 2), s.stage = stage, s.optimizer = all[o];
+        s.compute = number % 3 == 0 ? core::DType::f16 : core::DType::bf16;
+        s.overlap = number % 4 < 2;
+        s.unit_elements = 100, s.bucket = 200;
+        const models::Model model =
+            with_bad_gradient(s.ranks, not_a_number, [](uint32_t step) { return step == 1 || step == 3; });
+        Setting placed = s;
+        placed.placement = with_exchanges_on_the_device(placing.place);
+        Steps device(model, s), elsewhere(model, placed);
+        for (int step = 0; step < 5; ++step) {
+          device.run(), elsewhere.run();
+          CAPTURE(placing.name, stage, zrt::testing::kind_of(*all[o]), core::dtype_name(s.compute), s.ranks, step);
+          CHECK(elsewhere.control(0).decision[0].skip == (step == 1 || step == 3 ? 1u : 0u));
+          CHECK(elsewhere.control(0).mean_loss == device.control(0).mean_loss);
+        }
+        CHECK(elsewhere.session->state_xxh3() == device.session->state_xxh3());
       }
     }
   }
