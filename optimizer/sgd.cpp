@@ -34,6 +34,8 @@ class Sgd : public ElementWise<SgdParams> {
     return {state(unit, "momentum_buffer", 0)};
   }
 
+  int64_t alignment() const override { return params_.momentum == 0 ? unit_alignment : ElementWise::alignment(); }
+
   void update(const Decision& decision, const UnitPart& part) const override { sgd_step(params_, decision, part); }
 };
 

@@ -82,6 +82,29 @@ void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, cons
                                           : fmt::format("it is [{}]", fmt::join(set->shape(name), ", "))));
 }
 
+// States of one optimizer may have the names of another's.
+void require_same_optimizers(const Reader& reader, const Layout& layout) {
+  const Json& made_by = reader.manifest().made_by;
+  const Json groups = made_by.is_object() ? made_by.value("optimizers", Json()) : Json();
+  if (!groups.is_object()) return;
+  std::map<std::string, std::string> theirs;
+  for (const auto& [name, params] : groups.items()) {
+    for (const Json& param : params) theirs[param.get<std::string>()] = name;
+  }
+  for (const optimizer::Unit& unit : layout.units.units) {
+    const std::string ours = layout.optimizer->facts(unit.group).optimizer;
+    for (const optimizer::UnitParam& place : unit.params) {
+      const auto known = theirs.find(place.param->name);
+      if (known == theirs.end() || known->second == ours) continue;
+      throw core::ConfigError(fmt::format(
+          "{}: '{}' is to be updated by {}, and the checkpoint has what {} keeps of it. Give the optimizer and "
+          "parameter_groups that it was saved with, which are in config.resolved.json of its run, or set "
+          "run.load_module_only to start from its weights alone",
+          reader.folder().string(), place.param->name, ours, known->second));
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
@@ -122,6 +145,7 @@ void require_weights(const Reader& reader, const models::Model& model) {
 void require_tensors(const Reader& reader, const Layout& layout, bool states) {
   require_weights(reader, *layout.model);
   if (!states) return;
+  require_same_optimizers(reader, layout);
   for (const optimizer::Unit& unit : layout.units.units) {
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
@@ -162,6 +186,17 @@ std::string optimizer_type(const Config& config) {
     if (key.path == "optimizer.type") return Json::parse(key.value).get<std::string>();
   }
   return "";
+}
+
+Json optimizers_json(const Layout& layout) {
+  if (layout.optimizer->members() == 1) return nullptr;
+  Json groups = Json::object();
+  for (const optimizer::Unit& unit : layout.units.units) {
+    for (const optimizer::UnitParam& place : unit.params) {
+      groups[layout.optimizer->facts(unit.group).optimizer].push_back(place.param->name);
+    }
+  }
+  return groups;
 }
 
 // Doubles are kept as their bits: a decimal detour would have to be proved exact in every reader.

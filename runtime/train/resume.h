@@ -34,6 +34,8 @@ Config hugging_face_config(const checkpoint::Reader& reader, const Settings& set
 // The model's sizes as a manifest holds them: the section `model` as it was resolved.
 checkpoint::Json model_json(const Config& config);
 std::string optimizer_type(const Config& config);
+// Where several optimizers are side by side, the parameters of each by its name; else null. For Manifest::made_by.
+checkpoint::Json optimizers_json(const Layout& layout);
 
 // `members`: of the run's optimizer.
 checkpoint::Json control_json(const Persistent& persistent, uint32_t members);

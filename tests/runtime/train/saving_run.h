@@ -54,6 +54,7 @@ class SavingRun {
     manifest.step = step_;
     manifest.optimizer = "AdamW";
     manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
+    manifest.made_by["optimizers"] = runtime::optimizers_json(layout());
     manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout().optimizer->members());
     checkpointer_->save(manifest);
   }
