@@ -10,8 +10,8 @@
 
 namespace zrt::optimizer {
 
-// Optimizer::update, sum and fold; on a skipped step they move nothing (optimizer.h). Of parts that has_forms() names (forms.h) the
-// unit is used.
+// Optimizer::update, sum and fold; on a skipped step they move nothing (optimizer.h). Of parts that has_forms() names
+// (forms.h) the unit is used.
 #define ZRT_DECLARE_STEP(step, name, Name) \
   void step(const Name##Params& params, const Decision& decision, const UnitPart& part);
 ZRT_ELEMENT_RULES(ZRT_DECLARE_STEP)

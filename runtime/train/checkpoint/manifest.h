@@ -25,7 +25,7 @@ struct Manifest {
   std::string optimizer;        // type; "" for weights without optimizer states
   Json model;                   // sizes, as in the configuration's section `model`
   Json control;                 // what the control block keeps from step to step; null without optimizer states
-  Json made_by;                 // ranks, stage, precision: for people; where there are several, who updates which parameter
+  Json made_by;                 // for people: ranks, stage …; and of several optimizers the parameters of each
   std::map<std::string, FileRecord> files;  // by path below the checkpoint's folder
 };
 
