@@ -29,6 +29,7 @@ struct Pipeline {
     std::vector<runtime::StagePrograms> stages;
     for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases)});
     std::vector<const runtime::ProgramSet*> sets;
+    sets.reserve(stages.size());
     for (const runtime::StagePrograms& stage : stages) sets.push_back(&stage.compiled.set);
     runtime::verify_collectives(sets, layouts.front().dp);
     return stages;

@@ -90,6 +90,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
           Steps steps(model, s);
           steps.run();
           std::vector<std::vector<std::byte>> before;
+          before.reserve(3);
           for (int r = 0; r < ranks; ++r) before.push_back(state_bytes(*steps.session, r));
           CAPTURE(bad, stage, core::dtype_name(type));
           steps.run();
