@@ -297,7 +297,8 @@ void Training::save() {
                       {"train_batch_size", batch_.step_samples()},
                       {"seed", config_.run.seed},
                       {"isa", core::isa_name(core::best_isa())}};
-  if (const checkpoint::Json groups = optimizers_json(layout_); !groups.is_null()) manifest.made_by["optimizers"] = groups;
+  if (const checkpoint::Json groups = optimizers_json(layout_); !groups.is_null())
+    manifest.made_by["optimizers"] = groups;
   checkpointer_->save(manifest);
 }
 
