@@ -223,23 +223,22 @@ TEST_CASE("Checkpoints go from any pipeline, data-parallel ranks and ZeRO stage 
       return s;
     };
     for (size_t from = 0; from < meshes.size(); ++from) {
-      for (const bool background : {false, true}) {
-        const testing::TemporaryFolder folder;
-        Run whole(model, of(meshes[from]), folder.path, background);
-        whole.steps(2);
-        whole.save();
-        REQUIRE(whole.saved().error.empty());
-        const std::string saved = whole.hash();
-        whole.steps(2);
-        const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
-        for (size_t to = 0; to < meshes.size(); ++to) {
-          Run again(model, of(meshes[to]), folder.path / "again", false, &reader);
-          CAPTURE(tied, from, to, background);
-          CHECK(again.hash() == saved);
-          again.steps(2);
-          if (from == to) CHECK(again.hash() == whole.hash());
-          CHECK(again.as_planned());
-        }
+      const bool background = from % 2 == 0;
+      const testing::TemporaryFolder folder;
+      Run whole(model, of(meshes[from]), folder.path, background);
+      whole.steps(2);
+      whole.save();
+      REQUIRE(whole.saved().error.empty());
+      const std::string saved = whole.hash();
+      whole.steps(2);
+      const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+      for (const size_t to : {from, (from + 1 + tied) % meshes.size()}) {
+        Run again(model, of(meshes[to]), folder.path / "again", false, &reader);
+        CAPTURE(tied, from, to, background);
+        CHECK(again.hash() == saved);
+        again.steps(2);
+        if (from == to) CHECK(again.hash() == whole.hash());
+        CHECK(again.as_planned());
       }
     }
   }
