@@ -175,7 +175,7 @@ TEST_CASE("A save that cannot be written is reported with its reason, and traini
   CHECK(run.saved().error.empty());
 }
 
-TEST_CASE("States of any form and weights without a master go on as if they had not stopped") {
+TEST_CASE("States of any form and weights without a master go on as if they had not stopped", "[long]") {
   const models::Model model = testing::make_toy(2, 40, 83, 5, false, false);  // one parameter of one and a half blocks
   for (auto moments : {optimizer::Moments::f32, optimizer::Moments::bf16, optimizer::Moments::int8}) {
     for (bool master : {true, false}) {
