@@ -1,12 +1,11 @@
 // Compiled pipelines on the clocks of the simulator: the goldens' makespans, with the goldens' times of ops.
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/plan/simulator.h"
-#include "tests/data_folder.h"
 #include "tests/runtime/pipeline.h"
+#include "tests/runtime/schedule_goldens.h"
 #include "tests/runtime/toy_model.h"
 
 namespace zrt::pipeline_simulation_test {
@@ -17,11 +16,6 @@ using namespace zrt::runtime;
 using nlohmann::json;
 
 namespace {
-
-const json& goldens() {
-  static const json all = json::parse(std::ifstream(test::data_folder() + "/schedules.json"));
-  return all;
-}
 
 // A block for each chunk.
 double makespan(const json& golden, ScheduleKind kind, int zero_stage) {
@@ -58,7 +52,7 @@ TEST_CASE("compiled pipelines take as long as the goldens of their schedules say
   for (const auto& [name, kind] : {std::pair{"gpipe", ScheduleKind::gpipe},
                                    {"1f1b", ScheduleKind::one_f_one_b},
                                    {"interleaved", ScheduleKind::interleaved}}) {
-    for (const json& golden : goldens()[name]) {
+    for (const json& golden : schedule_goldens()[name]) {
       if (golden["p"] == 1) continue;
       for (const int zero_stage : {0, 3}) {
         CAPTURE(name, golden["p"].get<int>(), golden["m"].get<int>(), golden.value("v", 1), golden.value("G", 1),

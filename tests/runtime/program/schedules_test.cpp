@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -12,7 +11,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/program/order.h"
-#include "tests/data_folder.h"
+#include "tests/runtime/schedule_goldens.h"
 
 namespace zrt::schedules_test {
 
@@ -20,11 +19,6 @@ using namespace zrt::runtime;
 using nlohmann::json;
 
 namespace {
-
-const json& goldens() {
-  static const json all = json::parse(std::ifstream(test::data_folder() + "/schedules.json"));
-  return all;
-}
 
 Schedule schedule_of(const json& golden, ScheduleKind kind) {
   return {kind, golden["p"], golden["m"], golden.value("v", 1), golden.value("G", 1)};
@@ -134,7 +128,7 @@ std::vector<int> warm_ups(const Schedule& s) {
 }  // namespace
 
 TEST_CASE("every stage works in the published order, element by element, and at the published times") {
-  for (const json& golden : goldens()["op_orders"]["lists"]) {
+  for (const json& golden : zrt::testing::schedule_goldens()["op_orders"]["lists"]) {
     const ScheduleKind kind = kind_of(golden["schedule"]);
     const Schedule s = schedule_of(golden, kind);
     const auto stage = golden["rank"].get<int32_t>();
@@ -150,7 +144,7 @@ TEST_CASE("every stage works in the published order, element by element, and at 
 TEST_CASE("the length of a step, warm-ups and live microbatches are the published ones") {
   size_t cases = 0;
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
-    for (const json& golden : goldens()[name]) {
+    for (const json& golden : zrt::testing::schedule_goldens()[name]) {
       const Schedule s = schedule_of(golden, kind_of(name));
       INFO(name << " " << golden.dump());
       CHECK(makespan(s, golden["op_time"]) == golden["makespan"]);
@@ -165,7 +159,7 @@ TEST_CASE("the length of a step, warm-ups and live microbatches are the publishe
       ++cases;
     }
   }
-  for (const json& golden : goldens()["zb-h1_uneven_costs"]["cases"]) {
+  for (const json& golden : zrt::testing::schedule_goldens()["zb-h1_uneven_costs"]["cases"]) {
     INFO(golden.dump());
     CHECK(makespan(schedule_of(golden, ScheduleKind::zb_h1), golden["op_time"]) == golden["makespan"]);
   }
@@ -174,7 +168,7 @@ TEST_CASE("the length of a step, warm-ups and live microbatches are the publishe
 
 TEST_CASE("warm-ups have the published lengths") {
   for (const char* name : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
-    for (const json& golden : goldens()[name]) {
+    for (const json& golden : zrt::testing::schedule_goldens()[name]) {
       const Schedule s = schedule_of(golden, kind_of(name));
       INFO(name << " " << golden.dump());
       // Where forwards run out before the first backward, the last of them is no part of a pair.
@@ -190,7 +184,7 @@ TEST_CASE("warm-ups have the published lengths") {
 }
 
 TEST_CASE("microbatches go through chunks in groups, the backwards from the last chunk to the first") {
-  for (const json& golden : goldens()["interleaved_tables"]) {
+  for (const json& golden : zrt::testing::schedule_goldens()["interleaved_tables"]) {
     const Schedule s{ScheduleKind::interleaved, 1, golden["m"], golden["v"], golden["G"]};
     INFO(golden.dump());
     std::vector<int32_t> microbatches, forward, backward;
@@ -206,7 +200,7 @@ TEST_CASE("microbatches go through chunks in groups, the backwards from the last
 
 TEST_CASE("groups that would make a stage wait are refused with their numbers") {
   size_t refused = 0;
-  for (const json& golden : goldens()["interleaved_validity"]["cases"]) {
+  for (const json& golden : zrt::testing::schedule_goldens()["interleaved_validity"]["cases"]) {
     const Schedule s = schedule_of(golden, ScheduleKind::interleaved);
     INFO(golden.dump());
     if (golden["valid"].get<bool>()) {
