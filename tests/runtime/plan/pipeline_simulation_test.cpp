@@ -30,6 +30,7 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage) {
   const Pipeline pipeline(model, s, even_ends(model, stages * chunks));
   const std::vector<StagePrograms> compiled = pipeline.compile(s);
   std::vector<SimulatedStage> simulated;
+  simulated.reserve(compiled.size());
   for (const StagePrograms& stage : compiled) {
     simulated.push_back({&stage.compiled.set, &stage.compiled.set.program("step"), stage.layout});
   }

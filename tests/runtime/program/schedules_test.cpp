@@ -50,6 +50,7 @@ std::string text_of(const std::vector<Work>& list, bool chunks) {
 
 std::vector<std::vector<Work>> orders(const Schedule& schedule) {
   std::vector<std::vector<Work>> lists;
+  lists.reserve(static_cast<size_t>(schedule.stages));
   for (int32_t stage = 0; stage < schedule.stages; ++stage) lists.push_back(order(schedule, stage));
   return lists;
 }
