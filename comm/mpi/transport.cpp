@@ -132,7 +132,7 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
   for (const std::vector<int>& group : partition) {
     groups += fmt::format("{}{}({})", groups.empty() ? "" : ", ", name, fmt::join(group, ","));
   }
-  Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_};
+  Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_, job_};
   place.peers.resize(ranks.size());
   std::vector<int> elsewhere;
   std::vector<Peer*> remote;

@@ -37,6 +37,8 @@ struct Place {
   std::vector<Peer> peers;  // by rank, this one included
   std::shared_ptr<Segment> segment;
   SharedArenas* arenas = nullptr;
+  // Of all groups of the run: who waits in any of them. Null: this group is the only one.
+  std::shared_ptr<Segment> job = nullptr;
 };
 
 class ProcessRendezvous final : public Rendezvous {

@@ -34,6 +34,7 @@ void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
     look_for_aborts();
     if (!segment.reason().empty()) leave();
     segment.set_waiting(member_, true);
+    if (place_.job) place_.job->set_waiting(member_, true);
     now = steady_clock::now();
     if (now >= next_watch) {
       next_watch = now + watch_interval;
@@ -81,21 +82,26 @@ void ProcessRendezvous::take_abort(const Frame& frame) {
   fmt::print(stderr, "group {} was ended by another machine. Last calls here:\n{}", group(), last_calls_here());
 }
 
-// The ranks that keep this one waiting. Those of this machine that wait themselves are not to blame. `certain` when no
-// other rank can know more.
+// The ranks that keep this one waiting. Those of this machine that wait in this group are not to blame, and those that
+// wait in another one only where nobody else is: as stages of a pipeline wait for each other. `certain` when no other
+// rank can know more.
 std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certain) const {
-  std::vector<int> all, to_blame;
+  std::vector<int> all, elsewhere, to_blame;
   certain = true;
   for (int r = 0; r < size(); ++r) {
     if (r == place_.rank || !awaited(r)) continue;
     const int member = place_.peers[static_cast<size_t>(r)].member;
     all.push_back(r);
     if (member >= 0 && place_.segment->is_waiting(member)) continue;
+    if (member >= 0 && place_.job && place_.job->is_waiting(member)) {
+      elsewhere.push_back(r);
+      continue;
+    }
     to_blame.push_back(r);
     certain = certain && member >= 0;
   }
   certain = certain && !to_blame.empty();
-  return to_blame.empty() ? all : to_blame;
+  return !to_blame.empty() ? to_blame : !elsewhere.empty() ? elsewhere : all;
 }
 
 std::string ProcessRendezvous::timeout_report(const std::vector<int>& missing) const {
