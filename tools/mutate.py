@@ -113,6 +113,7 @@ def main():
     parser = argparse.ArgumentParser(prog="mutate.sh", description=__doc__.splitlines()[0])
     parser.add_argument("--full", action="store_true", help="all faults, not a random tenth")
     parser.add_argument("--seed", type=int, help="of the choice of a tenth")
+    parser.add_argument("--seconds", type=int, help="start no further fault after so many, of the tenth in its order")
     parser.add_argument("--here", action="store_true", help="in this tree, whose tests have just passed, without a copy")
     parser.add_argument("--gpu-preset", default="emulated", help="the preset with the emulated GPU")
     parser.add_argument("names", nargs="*", help="only these faults: part of a name, or a file of tests/mutants")
@@ -148,8 +149,15 @@ def main():
             sys.exit(f"without a fault tests fail:\n{passed.stdout[-3000:]}")
 
     counts = {"caught": 0, "survived": 0, "equivalent": 0, "broken": 0}
-    for number, mutant in enumerate(sorted(mutants, key=lambda m: (tree.preset(m), m["file"]))):
+    start = time.monotonic()
+    # Neighbours share builds; where time may end the work, those that chance put first come first.
+    if options.seconds is None:
+        mutants.sort(key=lambda m: (tree.preset(m), m["file"]))
+    for number, mutant in enumerate(mutants):
         begin = time.monotonic()
+        if options.seconds is not None and begin - start > options.seconds:
+            print(f"{options.seconds} s are over: {len(mutants) - number} faults are left out", file=sys.stderr)
+            break
         verdict, why = tree.judge(mutant)
         if verdict == "survived" and "equivalent" in mutant:
             verdict, why = "equivalent", mutant["equivalent"]
