@@ -41,7 +41,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
 
 // Random tokens as functions of (step, sample, position).
 std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> random_batches(
-    const Layout& layout, const uint32_t& step);
+    Layout layout, const uint32_t& step);
 
 // What AdamW steps on a rank's arena, one thread each.
 struct AdamBenchSetting {

@@ -20,8 +20,8 @@ struct OffloadSeries {
 // One round of one way: set up, a step that is not counted, then the counted ones.
 void run_round(const OffloadWay& way, int steps, bool counted, OffloadSeries& series) {
   uint32_t step = 0;
-  Session session(way.layout, way.compiled, session_options(way.config),
-                  SessionHooks{random_batches(way.layout, step), {}});
+  Session session(way.stages, session_options(way.config),
+                  SessionHooks{random_batches(way.stages.front().layout, step), {}});
   session.run("init", {});
   double seconds = 0, exposed = 0;
   for (int i = 0; i <= steps; ++i) {
@@ -68,13 +68,13 @@ class OffloadMeasurement {
     }
     everything_ = compile_way(config_, model_, offload_placement("device", config_.zero.stage, nvme).sets[0]);
     if (config_.memory.host_budget_bytes || !nvme) return;
-    uint64_t host = everything_.compiled.plan.host().peak_bytes;
+    uint64_t host = everything_.stages.front().plan.host().peak_bytes;
     for (const OffloadRun& run : bench_.runs) host = std::max(host, run.host_bytes);
     if (host > 0) limits_.push_back(fmt::format("memory.host_budget_bytes={}", host));
   }
 
   void find_points() {
-    bench_.all_bytes = everything_.compiled.plan.device().peak_bytes;
+    bench_.all_bytes = everything_.stages.front().plan.device().peak_bytes;
     progress_("looking for the least budget");
     bench_.least_bytes = least_device_bytes(config_, model_, limits_);
     std::vector<uint64_t> budgets = options_.budgets;
@@ -126,9 +126,7 @@ class OffloadMeasurement {
       progress_("measuring the GEMM ceiling");
       ceilings.turn();
     }
-    const Layout& layout = everything_.layout;
-    bench_.tokens_per_step =
-        layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
+    bench_.tokens_per_step = config_.batch.train * model_.sequence;
     bench_.flops_per_step = model_.flops_per_token() * static_cast<double>(bench_.tokens_per_step);
     bench_.ceiling = ceilings.ceiling().flops_per_second;
     for (size_t w = 0; w < ways_.size(); ++w) {
@@ -164,6 +162,7 @@ class OffloadMeasurement {
 std::vector<uint64_t> budget_row(uint64_t least, uint64_t all, int count) {
   if (count < 2 || all <= least) return {all};
   std::vector<uint64_t> row;
+  row.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) {
     row.push_back(least + (all - least) * static_cast<uint64_t>(i) / static_cast<uint64_t>(count - 1));
   }

@@ -45,25 +45,24 @@ OffloadPlacement offload_placement(const std::string& name, int stage, bool nvme
 OffloadWay compile_way(const Config& config, const models::Model& model, const std::vector<std::string>& sets) {
   OffloadWay way;
   way.config = reconfigured(config, sets, config.ranks);
-  way.layout = make_layout(way.config, model);
-  way.compiled = compile_within_budget(way.config, way.layout, phases);
+  way.stages = compile_within_budget(way.config, model, phases);
   return way;
 }
 
 OffloadRun describe(const OffloadWay& way) {
   OffloadRun run;
-  const MemoryPlan& plan = way.compiled.plan;
+  const Compiled& first = way.stages.front();
+  const MemoryPlan& plan = first.plan;
   run.device_bytes = plan.device().peak_bytes, run.host_bytes = plan.host().peak_bytes;
   run.nvme_bytes = plan.tiers[static_cast<size_t>(Tier::nvme)].peak_bytes;
-  const Program& step = way.compiled.set.program("step");
-  run.moved = forecast_moved(way.compiled.set, step);
+  run.moved = forecast_moved(first.set, first.set.program("step"));
   const auto of = [](uint64_t bytes) { return static_cast<double>(bytes); };
-  double link = way.layout.link_bytes_per_second;
+  double link = first.layout.link_bytes_per_second;
   if (!way.config.parallel.cluster.empty()) {
     const Cluster cluster = find_cluster(way.config.parallel.cluster);
-    run.predicted = simulate(way.compiled.set, step, way.layout, cluster);
+    run.predicted = std::move(simulate_step(way.stages, cluster).front());
     link = link > 0 ? std::min(link, cluster.host_link.bytes_per_second) : cluster.host_link.bytes_per_second;
-    const int sharing = std::min(way.layout.dp, cluster.ranks_per_host);
+    const int sharing = std::min(way.config.mesh.world(), cluster.ranks_per_host);
     const double writes = cluster.disk.bytes_per_second, reads = cluster.disk_read_bytes_per_second.value_or(writes);
     run.disk_seconds = sharing * (of(run.moved.written) / writes + of(run.moved.read) / reads);
   }
@@ -74,9 +73,9 @@ OffloadRun describe(const OffloadWay& way) {
 uint64_t least_device_bytes(const Config& config, const models::Model& model, std::vector<std::string> sets) {
   sets.insert(sets.end(), {"memory.placement=auto", "memory.device_budget_bytes=1"});
   const Config least = reconfigured(config, sets, config.ranks);
-  Layout layout = make_layout(least, model);
   const Limits limits = memory_limits(least, nullptr);
-  return fit(least, layout, {phases, limits, limits, {}, true, false}).compiled.plan.device().peak_bytes;
+  const Fitted fitted = fit(least, make_layouts(least, model), {phases, limits, limits, {}, true, false});
+  return peak_bytes(fitted.stages)[static_cast<size_t>(core::Tier::device)];
 }
 
 }  // namespace zrt::runtime

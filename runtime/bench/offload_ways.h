@@ -10,8 +10,7 @@ namespace zrt::runtime {
 
 struct OffloadWay {
   Config config;
-  Layout layout;
-  Compiled compiled;
+  std::vector<Compiled> stages;
 };
 // Throws like compile_within_budget.
 OffloadWay compile_way(const Config& config, const models::Model& model, const std::vector<std::string>& sets);

@@ -36,10 +36,10 @@ class OverlapMeasurement {
   OverlapMeasurement(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
-    layout_ = make_layout(config_, model);
-    session_ = std::make_unique<Session>(
-        layout_, compile_within_budget(config_, layout_, {"init", "step"}, transport.host_count()),
-        session_options(config_), SessionHooks{random_batches(layout_, step_), {}}, transport);
+    std::vector<Compiled> compiled = compile_within_budget(config_, model, {"init", "step"}, transport.host_count());
+    const Layout layout = compiled.front().layout;
+    session_ = std::make_unique<Session>(std::move(compiled), session_options(config_),
+                                         SessionHooks{random_batches(layout, step_), {}}, transport);
     session_->run("init", {});
   }
 
@@ -51,7 +51,6 @@ class OverlapMeasurement {
     inputs.seed = 1;
     inputs.step = step_;
     inputs.rates.lr = 1e-4;
-    const Program& program = session_->compiled().set.program("step");
     session_->executor(0).clear_trace();
     session_->executor(0).set_tracing(only == Only::everything);
     transport_.exchange("start", session_->timeout());
@@ -60,7 +59,7 @@ class OverlapMeasurement {
       session_->on_all_ranks([&](size_t r) {
         Executor& executor = session_->executor(static_cast<int>(r));
         executor.control().inputs = inputs;
-        executor.run(program, only);
+        executor.run(session_->stage(static_cast<int>(r)).set.program("step"), only);
       });
     });
     const double own_cpu = cpu_seconds() - cpu;
@@ -82,8 +81,9 @@ class OverlapMeasurement {
 
   // Where the compute lane of the first local rank stood still in the last step.
   std::vector<OverlapGap> gaps() {
-    const Program& program = session_->compiled().set.program("step");
-    const auto& lanes = session_->compiled().set.lanes;
+    const ProgramSet& set = session_->stage(0).set;
+    const Program& program = set.program("step");
+    const auto& lanes = set.lanes;
     auto lane = [&](const TraceEvent& event) { return program.ops[event.op].lane; };
     std::vector<TraceEvent> events = session_->executor(0).trace();
     std::sort(events.begin(), events.end(), [](auto& a, auto& b) { return a.start_seconds < b.start_seconds; });
@@ -113,14 +113,13 @@ class OverlapMeasurement {
     for (const auto& [kind, volume] : session_->executor(0).comm_volume()) bytes += volume.bytes;
     return bytes;
   }
-  uint64_t rank_bytes() const { return session_->compiled().plan.device().peak_bytes; }
+  uint64_t rank_bytes() const { return session_->stage(0).plan.device().peak_bytes; }
 
  private:
   // What is left out leaves its results as they were: zeros cannot grow beyond all measure, as other contents would.
   void clear_transients() {
-    const ProgramSet& set = session_->compiled().set;
     session_->on_all_ranks([&](size_t r) {
-      for (const Buffer& buffer : set.buffers) {
+      for (const Buffer& buffer : session_->stage(static_cast<int>(r)).set.buffers) {
         if (buffer.life != Life::transient) continue;
         std::memset(session_->arena(static_cast<int>(r), buffer.tier)->data() + buffer.offset, 0, buffer.extent());
       }
@@ -129,7 +128,6 @@ class OverlapMeasurement {
 
   Config config_;
   comm::Transport& transport_;
-  Layout layout_;
   uint32_t step_ = 0;
   std::unique_ptr<Session> session_;
 };

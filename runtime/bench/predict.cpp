@@ -10,14 +10,13 @@ namespace zrt::runtime {
 PredictBench bench_predict(const Config& config, const Cluster& cluster, comm::Transport& transport, int rounds,
                            const Progress& progress) {
   const models::Model model = config.model.make();
-  Layout layout = make_layout(config, model);
   uint32_t step = 0;
   progress("compiling");
-  Compiled compiled = compile_within_budget(config, layout, {"init", "step"}, transport.host_count());
+  std::vector<Compiled> compiled = compile_within_budget(config, model, {"init", "step"}, transport.host_count());
   PredictBench bench;
-  bench.predicted = simulate(compiled.set, compiled.set.program("step"), layout, cluster);
-  Session session(layout, std::move(compiled), session_options(config), SessionHooks{random_batches(layout, step), {}},
-                  transport);
+  bench.predicted = std::move(simulate_step(compiled, cluster).front());
+  SessionHooks hooks{random_batches(compiled.front().layout, step), {}};
+  Session session(std::move(compiled), session_options(config), std::move(hooks), transport);
   session.run("init", {});
   std::vector<double> seconds, exposed;
   for (int round = 0; round <= rounds; ++round) {

@@ -38,18 +38,18 @@ double disk_bytes_per_second(const fs::path& folder, uint64_t bytes) {
 
 SaveBench bench_save(const Config& config, int rounds, const std::string& folder, const Progress& progress) {
   const models::Model model = config.model.make();
-  Layout layout = make_layout(config, model);
   const fs::path store = fs::path(folder) / "checkpoints";
   core::make_folder(store);
   uint32_t step = 0;
   SaveBench bench;
   std::vector<double> quiet, stall, write, extra;
   {
-    Session session(layout, compile_within_budget(config, layout, {"init", "step", "save"}), session_options(config),
-                    SessionHooks{random_batches(layout, step), {}});
+    std::vector<Compiled> compiled = compile_within_budget(config, model, {"init", "step", "save"});
+    const Layout layout = compiled.front().layout;
+    Session session(std::move(compiled), session_options(config), SessionHooks{random_batches(layout, step), {}});
     session.run("init", {});
     SaveOutcome outcome;
-    Checkpointer checkpointer(session, {store, 2, 0, session.compiled().set.has("save")},
+    Checkpointer checkpointer(session, {store, 2, 0, session.stage(0).set.has("save")},
                               [&](const SaveOutcome& o) { outcome = o; });
     const auto one_step = [&] {
       StepInputs inputs;
@@ -68,7 +68,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
       manifest.step = step;
       manifest.optimizer = optimizer_type(config);
       manifest.model = model_json(config);
-      manifest.control = control_json(session.executor(0).control().persistent, layout.optimizer->members());
+      manifest.control = control_json(session.executor(0).control().persistent, config.optimizer.algorithm->members());
       manifest.made_by = checkpoint::Json::object();
       int steps = 0;
       const double beside = seconds_of([&] {
@@ -84,7 +84,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
       extra.push_back(beside - steps * (quiet.back() + quiet[quiet.size() - 2]) / 2);
       bench.bytes = outcome.bytes;
     }
-    bench.host_planned = session.compiled().plan.host().peak_bytes;
+    bench.host_planned = session.stage(0).plan.host().peak_bytes;
     const core::Arena* host = session.arena(0, core::Tier::host);
     bench.host_measured = host ? host->highest_touched() : 0;
     progress("the disk alone");
@@ -95,10 +95,11 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
   bench.verify_seconds = seconds_of([&] { found = checkpoint::find_checkpoint(store); });
   bench.load_seconds = seconds_of([&] {
     const checkpoint::Reader reader(found, false);
-    SessionHooks hooks{random_batches(layout, step), {}};
+    std::vector<Compiled> compiled = compile_within_budget(config, model, {"load", "step"});
+    SessionHooks hooks{random_batches(compiled.front().layout, step), {}};
     hooks.load = [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); };
     hooks.loads_states = true;
-    Session session(layout, compile_within_budget(config, layout, {"load", "step"}), session_options(config), hooks);
+    Session session(std::move(compiled), session_options(config), hooks);
     session.run("load", {});
   });
   fs::remove_all(store);

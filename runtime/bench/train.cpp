@@ -17,7 +17,6 @@ namespace {
 // One stage, ready to step.
 struct StageRun {
   Config config;
-  Layout layout;
   std::unique_ptr<Session> session;
   double setup_seconds = 0;
   std::vector<double> seconds, exposed_comm, exposed_io;
@@ -66,7 +65,7 @@ double copy_rate(Executor& executor, const ProgramSet& set, LaneKind kind) {
 
 void measure_tiers(Session& session, TrainBenchStage& row) {
   for (size_t t = 0; t < core::tier_count; ++t) {
-    row.planned_bytes[t] = session.compiled().plan.tiers[t].peak_bytes;
+    row.planned_bytes[t] = session.stage(0).plan.tiers[t].peak_bytes;
     const core::Arena* arena = session.arena(0, static_cast<core::Tier>(t));
     row.measured_bytes[t] = arena ? arena->highest_touched() : 0;
   }
@@ -87,10 +86,9 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     auto c = std::make_unique<StageRun>();
     c->config = config;
     c->config.zero.stage = stage;
-    c->layout = make_layout(c->config, model);
-    Layout& layout = c->layout;
-    c->session = std::make_unique<Session>(layout, compile_within_budget(c->config, layout, {"load", "step"}),
-                                           session_options(c->config),
+    std::vector<Compiled> compiled = compile_within_budget(c->config, model, {"load", "step"});
+    const Layout layout = compiled.front().layout;
+    c->session = std::make_unique<Session>(std::move(compiled), session_options(c->config),
                                            SessionHooks{random_batches(layout, step), weights_of_a_table(model)});
     c->session->run("load", {});
     c->setup_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -98,8 +96,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   }
   TrainBench bench;
   bench.flops_per_token = model.flops_per_token();
-  const Layout& layout = candidates.front()->layout;
-  bench.tokens_per_step = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
+  bench.tokens_per_step = config.batch.train * model.sequence;
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   GemmCeilings ceilings(config), fp32_ceilings = GemmCeilings::of_fp32(config);
   const bool mixed = !gpu && config.precision.compute != core::DType::f32;
@@ -137,7 +134,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   if (!gpu) bench.fp32_ceiling = mixed ? fp32_ceilings.ceiling() : bench.ceiling;
   bench.matrix_rate = spread(rates);
   bench.fma_peak = spread(peaks);
-  for (const optimizer::Unit& unit : layout.units.units) bench.parameters += unit.parameters();
+  bench.parameters = model.parameters();
   for (const auto& c : candidates) {
     TrainBenchStage row;
     row.stage = c->config.zero.stage;
@@ -169,7 +166,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
       executor.set_tracing(true);
       take_step(*c);
       executor.set_tracing(false);
-      const ProgramSet& set = c->session->compiled().set;
+      const ProgramSet& set = c->session->stage(0).set;
       row.to_device_bytes_per_second = copy_rate(executor, set, LaneKind::to_device);
       row.to_host_bytes_per_second = copy_rate(executor, set, LaneKind::to_host);
     }

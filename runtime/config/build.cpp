@@ -220,7 +220,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   const bool meshed = values.check([&] {
     config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor"));
     config.parallel.cluster = optional_text(values, "parallel.cluster");
-    config.parallel.pipeline = static_cast<int>(values.integer("parallel.pipeline"));
+    config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
     config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
   });
@@ -233,6 +233,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   if (meshed) build_groups(values, config.zero, config.parallel, data_ranks);
   values.check([&] { check_prescale(values, config.zero.stage); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;
+  build_pipeline(values, steps, config.parallel);
   values.check([&] { config.memory.order = build_microbatch_order(values); });
   const bool counted = values.check(
       [&] { config.parallel.reduce_every = reduce_every(values, config.zero, *config.memory.order, steps); });

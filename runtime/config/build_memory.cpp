@@ -154,6 +154,11 @@ void read_nvme_path(Values& values, int stage, MemoryConfig& memory) {
 
 const MicrobatchOrder* build_microbatch_order(const Values& values) {
   const std::string name = values.choice("memory.microbatch_order");
+  if (name != "auto" && values.integer("parallel.pipeline") > 1) {
+    refuse(values.at("memory.microbatch_order"),
+           "says in which order one rank takes all blocks; the stages of a pipeline take microbatches as "
+           "parallel.schedule says. Leave it \"auto\".");
+  }
   for (const MicrobatchOrder* order : {MicrobatchOrder::microbatch_major, MicrobatchOrder::layer_major}) {
     if (order->name() == name) return order;
   }

@@ -16,6 +16,7 @@
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
 #include "runtime/config/mesh.h"
+#include "runtime/config/pipeline.h"
 #include "runtime/config/setting.h"
 
 namespace zrt::runtime {
@@ -67,6 +68,8 @@ struct PrecisionConfig {
 
 struct ParallelConfig {
   int tensor = 1, pipeline = 1;
+  Schedule schedule;  // of the pipeline
+  Partition partition;
   std::string cluster;         // file or name of the cluster for which the lead of gathers is chosen; "": none
   int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
   int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps

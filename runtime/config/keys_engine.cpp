@@ -1,5 +1,6 @@
 // Precision, activation checkpoints, files and the engine.
 #include "runtime/config/key_table.h"
+#include "runtime/config/mesh.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -81,15 +82,15 @@ constexpr Key aio_keys[] = {
 };
 
 constexpr Key pipeline_keys[] = {
-    {"stages", t_int | t_auto, R"("auto")", Handling::inert,
-     "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
-    {"partition", t_text, R"("best")", Handling::inert,
-     "DeepSpeed's pipeline engine alone reads it, and all ranks are data-parallel here"},
+    key("stages", t_int | t_auto, R"("auto")", between(1, Mesh::max_ranks), Effect::results,
+        "DeepSpeed's name of parallel.pipeline; auto: as that says."),
+    key("partition", t_text, R"("best")", one_of("best parameters uniform"), Effect::cost,
+        "DeepSpeed's name of parallel.partition; best: as that says."),
     {"seed_layers", t_bool, "false", Handling::inert, "weights are initialised per tensor"},
     {"activation_checkpoint_interval", t_int, "0", Handling::inert,
      "memory.recompute says which layers are computed again"},
-    {"pipe_partitioned", t_bool, "true", Handling::inert, "there is one pipeline stage"},
-    {"grad_partitioned", t_bool, "true", Handling::inert, "there is one pipeline stage"},
+    {"pipe_partitioned", t_bool, "true", Handling::inert, "there are no tensor-parallel ranks to divide it among"},
+    {"grad_partitioned", t_bool, "true", Handling::inert, "there are no tensor-parallel ranks to divide it among"},
     {"use_reentrant", t_bool | t_null, "null", Handling::inert, "there is no autograd"},
 };
 
@@ -107,7 +108,7 @@ constexpr Key checkpoint_keys[] = {
 };
 
 constexpr Key checkpoint_parallel_write_keys[] = {
-    {"pipeline_stage", t_bool, "false", Handling::inert, "there is one pipeline stage"},
+    {"pipeline_stage", t_bool, "false", Handling::inert, "every rank writes its part in any case"},
 };
 
 constexpr Key checkpoint_writer_keys[] = {

@@ -1,5 +1,6 @@
 #include "runtime/config/mesh.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.h"
@@ -13,6 +14,19 @@ void check_degree(const char* name, int value) {
                           std::to_string(Mesh::max_ranks) + ".");
 }
 
+// " (legal for parallel.pipeline are 2, 3)": the nearest below and above.
+std::string nearest_degrees(int ranks, int tensor, int pipeline) {
+  if (ranks % tensor != 0) return "";
+  const int stages = ranks / tensor;  // at most
+  std::string text;
+  int below = std::min(pipeline, stages), above = pipeline;
+  while (below > 1 && stages % below != 0) --below;
+  while (above < stages && stages % above != 0) ++above;
+  text = std::to_string(below);
+  if (above <= stages && above != below) text += " and " + std::to_string(above);
+  return " (the nearest legal for parallel.pipeline: " + text + ")";
+}
+
 }  // namespace
 
 Mesh::Mesh(int ranks, int tensor, int pipeline) : tensor_(tensor), pipeline_(pipeline) {
@@ -21,10 +35,12 @@ Mesh::Mesh(int ranks, int tensor, int pipeline) : tensor_(tensor), pipeline_(pip
   check_degree("parallel.pipeline", pipeline);
   const int64_t model = int64_t{tensor} * pipeline;
   if (ranks % model != 0) {
+    const int64_t fewer = ranks / model * model;
     throw core::ConfigError(std::to_string(ranks) + " ranks do not fit parallel.tensor = " + std::to_string(tensor) +
                             " times parallel.pipeline = " + std::to_string(pipeline) +
-                            ": the number of ranks must be a multiple of " + std::to_string(model) +
-                            ". Start with another number of ranks, or lower a degree.");
+                            ": the number of ranks must be a multiple of " + std::to_string(model) + ". Start with " +
+                            (fewer > 0 ? std::to_string(fewer) + " or " : "") + std::to_string(fewer + model) +
+                            " ranks, or change a degree" + nearest_degrees(ranks, tensor, pipeline) + ".");
   }
   data_ = static_cast<int>(ranks / model);
 }

@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -35,52 +36,51 @@ bool used(const ProgramSet& set, GroupId group) {
   });
 }
 
-std::vector<StagePrograms> one_stage(const Layout& layout, Compiled compiled) {
-  std::vector<StagePrograms> stages;
-  stages.push_back({&layout, std::move(compiled)});
+std::vector<Compiled> one_stage(Compiled only) {
+  std::vector<Compiled> stages;
+  stages.push_back(std::move(only));
   return stages;
 }
 
 }  // namespace
 
-Session::Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks,
-                 comm::Transport& transport)
+Session::Session(std::vector<Compiled> stages, SessionOptions options, SessionHooks hooks, comm::Transport& transport)
     : stages_(std::move(stages)), transport_(transport), timeout_(options.timeout), hooks_(std::move(hooks)) {
   make_ranks(options);
 }
 
-Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
-                 comm::Transport& transport)
-    : Session(one_stage(layout, std::move(compiled)), std::move(options), std::move(hooks), transport) {}
-
-Session::Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks)
+Session::Session(std::vector<Compiled> stages, SessionOptions options, SessionHooks hooks)
     : stages_(std::move(stages)),
-      own_transport_(comm::make_thread_transport(stages_.front().layout->world())),
+      own_transport_(comm::make_thread_transport(stages_.front().layout.world())),
       transport_(*own_transport_),
       timeout_(options.timeout),
       hooks_(std::move(hooks)) {
   make_ranks(options);
 }
 
-Session::Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks)
-    : Session(one_stage(layout, std::move(compiled)), std::move(options), std::move(hooks)) {}
+Session::Session(Compiled only, SessionOptions options, SessionHooks hooks, comm::Transport& transport)
+    : Session(one_stage(std::move(only)), std::move(options), std::move(hooks), transport) {}
+
+Session::Session(Compiled only, SessionOptions options, SessionHooks hooks)
+    : Session(one_stage(std::move(only)), std::move(options), std::move(hooks)) {}
 
 void Session::make_ranks(const SessionOptions& options) {
-  if (transport_.world() != layout().world()) {
+  const Layout& first = stages_.front().layout;
+  if (transport_.world() != first.world()) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
-                                        layout().world(), transport_.world(), transport_.world()));
+                                        first.world(), transport_.world(), transport_.world()));
   }
-  if (layout().early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
+  if (first.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
     throw core::ConfigError(fmt::format(
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
   }
-  const ProgramSet& set = compiled().set;  // all stages have the same groups and lanes
+  const ProgramSet& set = stages_.front().set;  // all stages have the same groups and lanes
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> groups(set.groups.size());
   for (GroupId g = 0; g < groups.size(); ++g) {
     const Group& group = set.groups[g];
     if (g == 0 || used(set, g)) {  // the first one is there in any case
-      groups[g] = transport_.make_groups(group.name, partition(group, layout().world()), options.timeout);
+      groups[g] = transport_.make_groups(group.name, partition(group, first.world()), options.timeout);
     }
   }
   ranks_.resize(groups[0].size());
@@ -95,9 +95,9 @@ void Session::make_ranks(const SessionOptions& options) {
   on_all_ranks([&](size_t local) {
     Member& member = ranks_[local];
     const int number = first_local() + static_cast<int>(local);
-    const StagePrograms& mine = stage(static_cast<int>(local));
-    const Layout& layout = *mine.layout;
-    const ProgramSet& programs = mine.compiled.set;
+    const Compiled& mine = stage(static_cast<int>(local));
+    const Layout& layout = mine.layout;
+    const ProgramSet& programs = mine.set;
     core::Arenas arenas{};
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (programs.arena_bytes[t] == 0 || static_cast<core::Tier>(t) == core::Tier::nvme) continue;
@@ -131,8 +131,8 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.loss_scale = options.loss_scale;
     rank.clip = options.clip;
     rank.seed = options.seed;
-    rank.batch = [this, data = rank.data](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-      hooks_.batch(data, microbatch, tokens, targets);
+    rank.batch = [this, number](uint32_t microbatch, int32_t* tokens, int32_t* targets) {
+      hooks_.batch(number, microbatch, tokens, targets);
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states;
@@ -170,12 +170,12 @@ void Session::on_all_ranks(const std::function<void(size_t)>& body) {
 void Session::run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only) {
   const bool makes_control = phase == "init" || phase == "load";
   on_all_ranks([&](size_t r) {
-    const StagePrograms& mine = stage(static_cast<int>(r));
+    const Compiled& mine = stage(static_cast<int>(r));
     if (only && &mine != &stages_[*only]) return;
-    if (phase == "refresh" && !mine.compiled.set.has(phase)) return;
+    if (phase == "refresh" && !mine.set.has(phase)) return;
     Executor& executor = *ranks_[r].executor;
     if (!makes_control) executor.control().inputs = inputs;
-    executor.run(mine.compiled.set.program(phase));
+    executor.run(mine.set.program(phase));
   });
 }
 
@@ -185,39 +185,46 @@ void Session::run(std::string_view phase, StepInputs inputs) {
   if (stale_ && !step && !saves && !makes && phase != "refresh") {
     run_on_ranks("refresh", inputs);
   }
-  const bool refreshes = std::any_of(stages_.begin(), stages_.end(),
-                                     [](const StagePrograms& each) { return each.compiled.set.has("refresh"); });
+  const bool refreshes =
+      std::any_of(stages_.begin(), stages_.end(), [](const Compiled& each) { return each.set.has("refresh"); });
   stale_ = step ? refreshes : stale_ && saves;
   if (phase != "export") return run_on_ranks(phase, inputs);
   for (size_t s = 0; s < stages_.size(); ++s) run_on_ranks(phase, inputs, s);  // in the order of parameters
 }
 
-void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
+void Session::export_units(const std::function<void(const optimizer::Unit&, const float*)>& take) {
   export_unit_ = [&](const optimizer::Unit& unit, const float* weights) {
-    for (const optimizer::UnitParam& place : unit.params) take(*place.param, weights + place.offset);
+    if (!unit.spoken_for) take(unit, weights);
   };
   run("export", ranks_[0].executor->control().inputs);
   export_unit_ = nullptr;
 }
 
-// Parameters come unit by unit, so each is hashed by itself and the hashes are hashed in canonical order.
-std::string Session::state_xxh3() {
-  std::map<std::string, std::string> hashes;
-  export_weights([&](const models::Param& param, const float* weights) {
-    core::Hash hash;
-    hash.update(weights, static_cast<size_t>(param.elements()) * sizeof(float));
-    hashes[param.name] = hash.hex();
+void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
+  export_units([&](const optimizer::Unit& unit, const float* weights) {
+    for (const optimizer::UnitParam& place : unit.params) take(*place.param, weights + place.offset);
   });
-  if (!transport_.leads()) return "";
-  std::map<uint32_t, const std::string*> ordered;
-  for (const StagePrograms& each : stages_) {
-    for (const optimizer::Unit& unit : each.layout->units.units) {
-      if (unit.spoken_for) continue;
-      for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &hashes.at(place.param->name);
+}
+
+// Parameters come unit by unit and from the processes of several stages, so each is hashed by itself and the hashes are
+// hashed in canonical order.
+std::string Session::state_xxh3() {
+  std::string own;
+  export_units([&](const optimizer::Unit& unit, const float* weights) {
+    for (const optimizer::UnitParam& place : unit.params) {
+      core::Hash hash;
+      hash.update(weights + place.offset, static_cast<size_t>(place.param->elements()) * sizeof(float));
+      own += fmt::format("{} {}\n", place.number, hash.hex());
     }
+  });
+  std::map<uint32_t, std::string> ordered;
+  for (const std::string& text : transport_.exchange(own, timeout_)) {
+    std::istringstream lines(text);
+    uint32_t number = 0;
+    for (std::string hash; lines >> number >> hash;) ordered[number] = hash;
   }
   core::Hash whole;
-  for (const auto& [number, hash] : ordered) whole.update(hash->data(), hash->size());
+  for (const auto& [number, hash] : ordered) whole.update(hash.data(), hash.size());
   return whole.hex();
 }
 

@@ -20,7 +20,8 @@
 namespace zrt::runtime {
 
 // Batches and weights come from outside. All are called from lane threads of several ranks at once; `rank` is the
-// rank's number in the run.
+// rank's number in the run. The first and the last stage of a pipeline read the same batches, each what it needs of
+// them: their ranks that are equal modulo the ranks of a stage.
 struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
   decltype(Rank::load) load;
@@ -40,21 +41,14 @@ struct SessionOptions {
       warn;  // why something is slower than it could be; one at a time, from any thread
 };
 
-// What the ranks of one stage of a pipeline run; without a pipeline there is one stage.
-struct StagePrograms {
-  const Layout* layout;
-  Compiled compiled;  // of that layout
-};
-
 class Session {
  public:
-  // Layouts and the transport must outlive the session. Stages in order.
-  Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks, comm::Transport& transport);
-  Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks,
-          comm::Transport& transport);
+  // Stages in order. The transport must outlive the session.
+  Session(std::vector<Compiled> stages, SessionOptions options, SessionHooks hooks, comm::Transport& transport);
+  Session(Compiled only, SessionOptions options, SessionHooks hooks, comm::Transport& transport);  // one stage
   // The same with all ranks as threads of this process.
-  Session(std::vector<StagePrograms> stages, SessionOptions options, SessionHooks hooks);
-  Session(const Layout& layout, Compiled compiled, SessionOptions options, SessionHooks hooks);
+  Session(std::vector<Compiled> stages, SessionOptions options, SessionHooks hooks);
+  Session(Compiled only, SessionOptions options, SessionHooks hooks);
   ~Session();
 
   // Runs a phase on all local ranks at once and waits. Throws the root cause of the first local rank that has one, else
@@ -62,10 +56,11 @@ class Session {
   // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
 
-  // Runs "export" and calls `take` where rank 0 lives with each parameter: its logical fp32 weights. In canonical
-  // order, of a pipeline stage by stage.
+  // Runs "export" and calls `take` with each parameter, its logical fp32 weights, in the process where the first rank
+  // of its stage lives. In canonical order, of a pipeline stage by stage; what stages share comes from the first of
+  // them.
   void export_weights(const std::function<void(const models::Param& param, const float* weights)>& take);
-  std::string state_xxh3();  // hash of these weights; "" where rank 0 does not live
+  std::string state_xxh3();  // hash of these weights, of all stages in canonical order
 
   // Local ranks are numbered from 0; the number of local rank i in the run is first_local() + i.
   int local_count() const { return static_cast<int>(ranks_.size()); }
@@ -88,11 +83,10 @@ class Session {
     return std::min<std::chrono::milliseconds>(timeout_, std::chrono::seconds(5));
   }
   const StuckHook& stuck() const { return hooks_.stuck; }
-  // Of the first stage, and of that of a local rank.
-  const Compiled& compiled() const { return stages_.front().compiled; }
-  const Layout& layout() const { return *stages_.front().layout; }
-  const StagePrograms& stage(int local) const {
-    return stages_[static_cast<size_t>((first_local() + local) / layout().dp)];
+  const std::vector<Compiled>& stages() const { return stages_; }
+  // Of a local rank.
+  const Compiled& stage(int local) const {
+    return stages_[static_cast<size_t>((first_local() + local) / stages_.front().layout.dp)];
   }
 
  private:
@@ -104,9 +98,10 @@ class Session {
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
+  void export_units(const std::function<void(const optimizer::Unit& unit, const float* weights)>& take);
   void run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only = {});
 
-  std::vector<StagePrograms> stages_;
+  std::vector<Compiled> stages_;
   std::unique_ptr<comm::Transport> own_transport_;
   comm::Transport& transport_;
   const std::chrono::milliseconds timeout_;

@@ -13,13 +13,13 @@ namespace {
 void run_load_batch(const OpCall& call) {
   const Access* staging = call.find(Role::staging);
   if (!staging) {
-    auto* tokens = call.as<int32_t>(Role::tokens);
-    std::vector<int32_t> not_needed;  // of a batch whose tokens another stage of a pipeline reads
-    if (!tokens) {
-      not_needed.resize(call.bytes(*call.find(Role::targets)) / sizeof(int32_t));
-      tokens = not_needed.data();
+    auto *tokens = call.as<int32_t>(Role::tokens), *targets = call.as<int32_t>(Role::targets);
+    std::vector<int32_t> not_needed;  // of a batch whose other half another stage of a pipeline reads
+    if (!tokens || !targets) {
+      not_needed.resize(call.bytes(*call.find(tokens ? Role::tokens : Role::targets)) / sizeof(int32_t));
+      (tokens ? targets : tokens) = not_needed.data();
     }
-    call.rank.batch(call.op.microbatch.at(call.iteration), tokens, call.as<int32_t>(Role::targets));
+    call.rank.batch(call.op.microbatch.at(call.iteration), tokens, targets);
     return;
   }
   for (const Role role : {Role::tokens, Role::targets}) {

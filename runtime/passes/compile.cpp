@@ -70,7 +70,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
     pass->finish();
     for (size_t i = 0; after && i < c.set.programs.size(); ++i) after(spec->name, c.set, c.set.programs[i]);
   }
-  Compiled compiled{std::move(c.set), std::move(c.state), {}, 0, layout.prefetch};
+  Compiled compiled{layout, std::move(c.set), std::move(c.state), {}};
   compiled.plan = make_memory_plan(compiled.set);
   const auto start = std::chrono::steady_clock::now();
   if (check) verify(compiled.set, layout);

@@ -1,7 +1,6 @@
 // From a layout to verified programs with a memory plan: all passes in order.
 #pragma once
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +11,13 @@
 
 namespace zrt::runtime {
 
+// What the ranks of a stage of a pipeline run; without a pipeline there is one stage.
 struct Compiled {
+  Layout layout;
   ProgramSet set;
   StateBuffers state;
   MemoryPlan plan;
   double verify_seconds = 0;
-  std::optional<int64_t> prefetch;  // Layout::prefetch that they were compiled with
 };
 
 // Called behind each pass with what it has made of a phase's draft, and behind one that finishes the set with every

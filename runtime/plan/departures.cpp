@@ -22,8 +22,10 @@ class Prices {
       : layout_(layout), rates_(cluster.rates(layout.compute)), memory_(cluster.memory_bytes_per_second) {
     link_ = cluster.host_link.bytes_per_second;
     if (layout.link_bytes_per_second > 0) link_ = std::min(link_, layout.link_bytes_per_second);
-    together_ = layout.together();
-    passes_ = layout.microbatches / together_;
+    passes_ = layout.microbatches / layout.together();
+    const int behind = layout.stage.schedule.stages - layout.stage.index;  // stages, this one included
+    alive_ =
+        layout.stage.pipelined() ? std::min(layout.microbatches, static_cast<uint32_t>(behind)) : layout.together();
     windows_ = layout.microbatches / layout.reduce_every;
   }
 
@@ -54,7 +56,7 @@ class Prices {
   }
   OffloadCandidate activations(size_t b) const {
     const uint64_t bytes = kept_bytes(b, true);
-    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / together_ / link_};
+    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / alive_ / link_};
   }
   OffloadCandidate recompute(size_t b) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
@@ -67,16 +69,19 @@ class Prices {
   uint64_t kept_bytes(size_t b, bool input) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
     uint64_t bytes = layout_.model->blocks[b]->saved_bytes(shape);
-    if (input && b > 0) {
-      bytes += as_bytes(shape.rows() * layout_.model->blocks[b - 1]->output_width(), shape.type);
+    const models::Model& model = *layout_.model;
+    if (input && !model.embeds(b)) {
+      const int64_t width = model.receives(b) ? model.input_width(b) : model.blocks[b - 1]->output_width();
+      bytes += as_bytes(shape.rows() * width, shape.type);
     }
-    return bytes * together_;
+    return bytes * alive_;
   }
 
   const Layout& layout_;
   const ComputeRates& rates_;
   double memory_, link_ = 1;
-  uint32_t together_ = 1, passes_ = 1, windows_ = 1;
+  uint32_t alive_ = 1;  // microbatches whose activations are kept at a time
+  uint32_t passes_ = 1, windows_ = 1;
 };
 
 class PlacementSearch {
@@ -172,7 +177,6 @@ class PlacementSearch {
 std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster& cluster) {
   const Prices prices(layout, cluster);
   std::vector<OffloadCandidate> order;
-  const size_t layers = layer_count(*layout.model);
   if (layout.open_placement) {
     // From the last unit to the first: of what the last blocks need, less is moved, because their backward comes soon.
     for (size_t u = layout.units.units.size(); u-- > 0;) {
@@ -190,8 +194,7 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
     }
   }
   // From the first layer on: its activations are needed last.
-  for (size_t layer = 0; layer < layers; ++layer) {
-    const size_t block = block_of_layer(layer);
+  for (size_t block : layer_blocks(*layout.model)) {
     if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) != Recompute::none)
       continue;
     const OffloadCandidate moved = prices.activations(block), again = prices.recompute(block);

@@ -70,7 +70,7 @@ Compiled compile_at_distance(const Config& config, const Layout& layout, const s
   }
   if (!check) return chosen;
   const auto start = std::chrono::steady_clock::now();
-  verify(chosen.set, layout);
+  verify(chosen.set, chosen.layout);
   chosen.verify_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return chosen;
 }

@@ -1,12 +1,14 @@
 #include "runtime/plan/fit.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/plan/distance.h"
 #include "runtime/plan/policy.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 namespace {
@@ -14,10 +16,6 @@ namespace {
 std::vector<std::string> without_copies(std::vector<std::string> phases) {
   std::erase(phases, "save");
   return phases;
-}
-
-Cluster machine(const Config& config) {
-  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
 }
 
 double step_seconds(const Layout& layout, const std::vector<std::string>& phases, const Cluster& cluster) {
@@ -36,7 +34,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   const bool ordered = trains && layout.microbatches > 1;
   const auto orders = ordered ? layout.order->choices() : std::vector<const MicrobatchOrder*>{layout.order};
   if (!open && !(orders.size() > 1 && layout.placement.moves())) return;
-  const Cluster cluster = machine(config);
+  const Cluster cluster = machine_of(config);
   const FitProblem problem{config, phases, limits, cluster};
   std::vector<Layout> starts;
   for (const MicrobatchOrder* order : orders) starts.push_back(layout), starts.back().order = order;
@@ -83,24 +81,43 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
 
 }  // namespace
 
-Fitted fit(const Config& config, Layout& layout, FitRequest request) {
+Cluster machine_of(const Config& config) {
+  return config.parallel.cluster.empty() ? nominal_cluster(config.run.device) : find_cluster(config.parallel.cluster);
+}
+
+Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request) {
   Fitted result{{}, std::move(request.phases)};
-  const auto distance = layout.prefetch;
-  settle_placement(config, layout, without_copies(result.phases), request.limits, request.timed);
-  if (!request.timed) {
-    layout.prefetch = distance;
-    Layout least = layout;
-    least.prefetch = 0;
-    result.compiled = compile(least, result.phases, {}, false);
-    if (!request.limits.hold(peak_bytes(result.compiled.plan))) return result;
+  for (Layout& layout : layouts) {
+    const auto distance = layout.prefetch;
+    settle_placement(config, layout, without_copies(result.phases), request.limits, request.timed);
+    if (!request.timed) layout.prefetch = distance;
   }
-  const auto at_best_distance = [&] {
+  const auto compiled = [&](const Layout& layout) {
+    if (!request.timed) {
+      Layout least = layout;
+      least.prefetch = 0;
+      Compiled smallest = compile(least, result.phases, {}, false);
+      if (!request.limits.hold(peak_bytes(smallest.plan))) return smallest;
+    }
     return compile_at_distance(config, layout, result.phases, request.distance_limits, request.check);
   };
-  result.compiled = at_best_distance();
-  if (result.compiled.set.has("save") && request.holds_copies && !request.holds_copies(result.compiled)) {
+  const auto compile_all = [&] {
+    result.stages.clear();
+    std::transform(layouts.begin(), layouts.end(), std::back_inserter(result.stages), compiled);
+  };
+  compile_all();
+  // All stages save in the same way.
+  const auto copies_fit = [&](const Compiled& stage) {
+    return !stage.set.has("save") || !request.holds_copies || request.holds_copies(stage);
+  };
+  if (!std::all_of(result.stages.begin(), result.stages.end(), copies_fit)) {
     result.phases = without_copies(std::move(result.phases));
-    result.compiled = at_best_distance();
+    compile_all();
+  }
+  if (request.check && result.stages.size() > 1) {
+    std::vector<const ProgramSet*> sets;
+    for (const Compiled& stage : result.stages) sets.push_back(&stage.set);
+    verify_collectives(sets, layouts.front().dp);
   }
   return result;
 }

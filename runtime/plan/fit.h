@@ -1,5 +1,5 @@
 // The one search for a setting of a run that fits its memory: placement, recomputation, order of microbatches, prefetch
-// distance. Results are the same bits for every outcome.
+// distance, of each stage of a pipeline for itself. Results are the same bits for every outcome.
 #pragma once
 #include <functional>
 #include <string>
@@ -10,6 +10,9 @@
 #include "runtime/plan/limits.h"
 
 namespace zrt::runtime {
+
+// parallel.cluster, or a machine of today.
+Cluster machine_of(const Config& config);
 
 struct FitRequest {
   std::vector<std::string> phases;
@@ -24,12 +27,12 @@ struct FitRequest {
 };
 
 struct Fitted {
-  Compiled compiled;
+  std::vector<Compiled> stages;     // of layouts that leave nothing open
   std::vector<std::string> phases;  // with "save" or without
 };
 
-// Settles what a configuration leaves open in `layout` and compiles it. Where nothing fits, what needs the least
-// memory.
-Fitted fit(const Config& config, Layout& layout, FitRequest request);
+// Settles what a configuration leaves open in the layouts of all stages and compiles them. Where nothing fits, what
+// needs the least memory.
+Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request);
 
 }  // namespace zrt::runtime

@@ -15,12 +15,15 @@ struct GroupSummary {
   int64_t elements = 0;
 };
 
-std::map<uint32_t, GroupSummary> summarise(const Layout& layout) {
+std::map<uint32_t, GroupSummary> summarise(const Plan& plan) {
   std::map<uint32_t, GroupSummary> groups;
-  for (const optimizer::Unit& unit : layout.units.units) {
-    for (const optimizer::UnitParam& place : unit.params) {
-      groups[unit.group].names.push_back(place.param->name);
-      groups[unit.group].elements += place.param->elements();
+  for (const StagePlan& stage : plan.stages) {
+    for (const optimizer::Unit& unit : stage.compiled.layout.units.units) {
+      if (unit.spoken_for) continue;
+      for (const optimizer::UnitParam& place : unit.params) {
+        groups[unit.group].names.push_back(place.param->name);
+        groups[unit.group].elements += place.param->elements();
+      }
     }
   }
   return groups;
@@ -35,12 +38,12 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string groups_text(const Layout& layout) {
-  const auto groups = summarise(layout);
+std::string groups_text(const Plan& plan) {
+  const auto groups = summarise(plan);
   if (groups.size() < 2) return "";
   std::string text;
   for (const auto& [number, group] : groups) {
-    const optimizer::GroupFacts facts = layout.optimizer->facts(number);
+    const optimizer::GroupFacts facts = plan.layout().optimizer->facts(number);
     text += fmt::format("  {}, weight decay {:g}, rate × {:g}: {} tensor{}, {} elements: {}\n", facts.optimizer,
                         facts.weight_decay, facts.lr_scale, group.names.size(), group.names.size() == 1 ? "" : "s",
                         group.elements, some_of(group.names));
@@ -48,10 +51,10 @@ std::string groups_text(const Layout& layout) {
   return text;
 }
 
-nlohmann::ordered_json groups_json(const Layout& layout) {
+nlohmann::ordered_json groups_json(const Plan& plan) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const auto& [number, group] : summarise(layout)) {
-    const optimizer::GroupFacts facts = layout.optimizer->facts(number);
+  for (const auto& [number, group] : summarise(plan)) {
+    const optimizer::GroupFacts facts = plan.layout().optimizer->facts(number);
     json.push_back({{"optimizer", facts.optimizer},
                     {"weight_decay", facts.weight_decay},
                     {"lr_scale", facts.lr_scale},

@@ -3,14 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/program/layout.h"
+#include "runtime/plan/plan.h"
 
 namespace zrt::runtime {
 
 // A line for each group: "AdamW, weight decay 0, rate × 1: 50 tensors, 61440 elements: h.0.ln_1.weight, …". Empty where
 // all parameters are alike.
-std::string groups_text(const Layout& layout);
+std::string groups_text(const Plan& plan);
 // [{"optimizer", "weight_decay", "lr_scale", "elements", "parameters": names}], always.
-nlohmann::ordered_json groups_json(const Layout& layout);
+nlohmann::ordered_json groups_json(const Plan& plan);
 
 }  // namespace zrt::runtime

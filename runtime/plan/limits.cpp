@@ -12,6 +12,14 @@ TierBytes peak_bytes(const MemoryPlan& plan) {
   return peaks;
 }
 
+TierBytes peak_bytes(std::span<const Compiled> stages) {
+  TierBytes most{};
+  for (const Compiled& stage : stages) {
+    for (size_t t = 0; t < core::tier_count; ++t) most[t] = std::max(most[t], stage.plan.tiers[t].peak_bytes);
+  }
+  return most;
+}
+
 bool Limits::hold(const TierBytes& peaks) const {
   for (size_t t = 0; t < core::tier_count; ++t) {
     if (tiers[t] && peaks[t] > tiers[t]->bytes) return false;

@@ -2,11 +2,12 @@
 #pragma once
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "runtime/config/config.h"
 #include "runtime/cost/cluster.h"
-#include "runtime/program/memory_plan.h"
+#include "runtime/passes/compile.h"
 
 namespace zrt::runtime {
 
@@ -17,6 +18,7 @@ struct Limit {
 };
 using TierBytes = std::array<uint64_t, core::tier_count>;
 TierBytes peak_bytes(const MemoryPlan& plan);
+TierBytes peak_bytes(std::span<const Compiled> stages);  // the most of any stage, by tier
 struct Limits {
   std::array<std::optional<Limit>, core::tier_count> tiers;  // none: unlimited
   bool more_ranks = true;                                    // whether more ranks would bring more memory

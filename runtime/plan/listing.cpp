@@ -26,30 +26,34 @@ void check_pass(const std::string& name, const Layout& layout) {
 }  // namespace
 
 std::string program_listing(const Plan& plan, const std::string& after, const std::string& phase) {
-  const ProgramSet& finished = plan.groups.front().compiled.set;
-  if (!phase.empty() && !finished.has(phase)) {
-    std::vector<std::string> names;
-    for (const Program& program : finished.programs) names.push_back(program.phase);
-    throw core::ConfigError(fmt::format("there is no program '{}'; this run has {}", phase, fmt::join(names, ", ")));
-  }
   std::string text;
-  const auto add = [&](const ProgramSet& set, const Program& program) {
-    if (phase.empty() || program.phase == phase) text += program_text(set, program);
-  };
-  if (after.empty()) {
-    for (const Program& program : finished.programs) add(finished, program);
-    return text + buffers_text(finished, phase);
+  for (const StagePlan& stage : plan.stages) {
+    const Layout& layout = stage.compiled.layout;
+    if (layout.stage.pipelined())
+      text += fmt::format("stage {}, ranks {}–{}\n", layout.stage.index, stage.first, stage.last);
+    const ProgramSet& finished = stage.compiled.set;
+    if (!phase.empty() && !finished.has(phase)) {
+      std::vector<std::string> names;
+      for (const Program& program : finished.programs) names.push_back(program.phase);
+      throw core::ConfigError(fmt::format("there is no program '{}'; this run has {}", phase, fmt::join(names, ", ")));
+    }
+    const auto add = [&](const ProgramSet& set, const Program& program) {
+      if (phase.empty() || program.phase == phase) text += program_text(set, program);
+    };
+    if (after.empty()) {
+      for (const Program& program : finished.programs) add(finished, program);
+      text += buffers_text(finished, phase);
+      continue;
+    }
+    check_pass(after, layout);
+    std::vector<std::string> phases;
+    for (const Program& program : finished.programs) {
+      if (program.phase != "refresh") phases.push_back(program.phase);
+    }
+    compile(layout, phases, {}, false, [&](const std::string& pass, const ProgramSet& set, const Program& program) {
+      if (pass == after) add(set, program);
+    });
   }
-  Layout layout = *plan.layout;
-  layout.prefetch = plan.groups.front().compiled.prefetch;
-  check_pass(after, layout);
-  std::vector<std::string> phases;
-  for (const Program& program : finished.programs) {
-    if (program.phase != "refresh") phases.push_back(program.phase);
-  }
-  compile(layout, phases, {}, false, [&](const std::string& pass, const ProgramSet& set, const Program& program) {
-    if (pass == after) add(set, program);
-  });
   return text;
 }
 

@@ -43,8 +43,9 @@ std::string units_text(const Layout& layout, const std::function<Has(size_t unit
   if (std::find(units.begin(), units.end(), Has::no) == units.end()) return "everything";
   std::vector<bool> layers(layer_count(*layout.model));
   std::vector<bool> told(count);
-  for (size_t layer = 0; layer < layers.size(); ++layer) {
-    const auto& members = layout.units.blocks[block_of_layer(layer)];
+  for (size_t block : layer_blocks(*layout.model)) {
+    const size_t layer = layer_of(*layout.model, block);
+    const auto& members = layout.units.blocks[block];
     const auto count_of = [&](Has has) {
       return std::count_if(members.begin(), members.end(), [&](uint32_t u) { return units[u] == has; });
     };
@@ -120,8 +121,8 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
 std::string homes_text(const Layout& layout) {
   Lines lines;
   const auto layers = [&](const auto& holds) {
-    std::vector<bool> chosen;
-    for (size_t layer = 0; layer < layer_count(*layout.model); ++layer) chosen.push_back(holds(block_of_layer(layer)));
+    std::vector<bool> chosen(layer_count(*layout.model));
+    for (size_t block : layer_blocks(*layout.model)) chosen[layer_of(*layout.model, block)] = holds(block);
     return layers_text(chosen);
   };
   for (const Tier tier : {Tier::host, Tier::nvme}) {
@@ -155,6 +156,15 @@ std::string placement_text(const Layout& layout, const MemoryPlan& plan) {
                         cell(bytes[2]));
   }
   return text + homes;
+}
+
+std::string blocks_text(const models::Model& model) {
+  std::vector<bool> layers(layer_count(model));
+  for (size_t block : layer_blocks(model)) layers[layer_of(model, block)] = true;
+  std::string text = model.has_embedding() ? "embedding" : "";
+  if (const std::string some = layers_text(layers); !some.empty()) append(text, some);
+  if (model.has_head()) append(text, "head");
+  return text;
 }
 
 }  // namespace zrt::runtime

@@ -1,4 +1,4 @@
-// Where states live, for people.
+// Where states live and which blocks a stage has, for people.
 #pragma once
 #include <string>
 
@@ -13,5 +13,8 @@ std::string homes_text(const Layout& layout);
 
 // The same below a table of the bytes that a rank keeps in each tier, by category of state.
 std::string placement_text(const Layout& layout, const MemoryPlan& plan);
+
+// "embedding, layers 0–5": the blocks of a stage of a pipeline.
+std::string blocks_text(const models::Model& model);
 
 }  // namespace zrt::runtime

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
 namespace {
@@ -29,37 +30,42 @@ std::vector<PhasePeak> phase_peaks(const ProgramSet& set) {
 }  // namespace
 
 int64_t Plan::tokens_per_step() const {
-  return layout->micro_batch * layout->sequence * layout->dp * int64_t{layout->microbatches};
+  const Layout& any = layout();
+  return any.micro_batch * any.sequence * any.dp * int64_t{any.microbatches};
 }
 
-Plan make_plan(const Config& config, Layout& layout, std::vector<std::string> phases,
+Plan make_plan(const Config& config, const models::Model& model, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster) {
   core::set_threads(config.run.threads_per_rank);
   Plan plan;
-  plan.layout = &layout;
+  plan.parameters = model.parameters();
   plan.cluster = cluster;
   const Cluster* known = cluster ? &*cluster : nullptr;
   plan.limits = memory_limits(config, known);
-  // Data-parallel ranks all run the same programs.
-  RankGroup& group = plan.groups.emplace_back();
-  group.last = layout.dp - 1;
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
   FitRequest request{std::move(phases), plan.limits, memory_limits(config, nullptr), {}};
   request.holds_copies = [&](const Compiled& compiled) { return plan.limits.hold(peak_bytes(compiled.plan)); };
-  Fitted fitted = fit(config, layout, std::move(request));
-  group.compiled = std::move(fitted.compiled);
-  if (saves) plan.saves = group.compiled.set.has("save") ? "background" : "foreground";
-  group.phases = phase_peaks(group.compiled.set);
-  const Program& step = group.compiled.set.program("step");
-  group.comm = comm_bytes(group.compiled.set, step, layout);
-  if (known) group.step = simulate(group.compiled.set, step, layout, *known);
-  if (group.step && !std::isfinite(group.step->seconds)) {
+  Fitted fitted = fit(config, make_layouts(config, model), std::move(request));
+  if (saves) plan.saves = fitted.stages.front().set.has("save") ? "background" : "foreground";
+  plan.fits = plan.limits.hold(peak_bytes(fitted.stages));
+  if (!plan.fits) plan.suggestions = suggest_fits(config, model, fitted.phases, plan.limits, known);
+  std::vector<Simulation> steps;
+  if (known) steps = simulate_step(fitted.stages, *known);
+  for (Compiled& compiled : fitted.stages) {
+    const auto number = plan.stages.size();
+    StagePlan& stage = plan.stages.emplace_back();
+    stage.first = compiled.layout.stage.index * compiled.layout.dp;
+    stage.last = stage.first + compiled.layout.dp - 1;
+    stage.phases = phase_peaks(compiled.set);
+    stage.comm = comm_bytes(compiled.set, compiled.set.program("step"), compiled.layout);
+    if (known) stage.step = std::move(steps[number]);
+    stage.compiled = std::move(compiled);
+  }
+  if (known && !std::isfinite(plan.seconds_per_step())) {
     throw core::ConfigError(
         "a step on " + known->name +
         " would take longer than any number says; look for constants that are far too small or large");
   }
-  plan.fits = plan.limits.hold(peak_bytes(group.compiled.plan));
-  if (!plan.fits) plan.suggestions = suggest_fits(config, *layout.model, fitted.phases, plan.limits, known);
   return plan;
 }
 

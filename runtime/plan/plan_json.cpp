@@ -26,9 +26,9 @@ Json by_kind(const CommBytes& bytes) {
   return json;
 }
 
-Json group_json(const RankGroup& group, int first, int last) {
-  const MemoryPlan& plan = group.compiled.plan;
-  Json json{{"rank", first}, {"last_rank", last}};
+Json ranks_json(const StagePlan& stage, int first, int last) {
+  const MemoryPlan& plan = stage.compiled.plan;
+  Json json{{"rank", first}, {"last_rank", last}, {"stage", stage.compiled.layout.stage.index}};
   for (size_t t = 0; t < core::tier_count; ++t) {
     json["tiers"][std::string(core::tier_names[t])] = tier_json(plan.tiers[t], std::nullopt);
   }
@@ -43,7 +43,7 @@ Json group_json(const RankGroup& group, int first, int last) {
   }
   json["model_state_bytes"] = states;
   json["packing_overhead"] = plan.device().packing_overhead();
-  for (const PhasePeak& phase : group.phases) {
+  for (const PhasePeak& phase : stage.phases) {
     json["phases"][phase.phase] = {{"live_peak_bytes", phase.live_bytes}, {"peak_op", phase.op}};
   }
   return json;
@@ -64,30 +64,49 @@ Json suggestion_json(const Suggestion& suggestion) {
   return json;
 }
 
+Json pipeline_json(const Plan& plan) {
+  const Stage& any = plan.layout().stage;
+  Json stages = Json::array();
+  for (const StagePlan& stage : plan.stages) {
+    const models::Model& model = *stage.compiled.layout.model;
+    Json blocks = Json::array();
+    for (size_t b = 0; b < model.blocks.size(); ++b) blocks.push_back(model.whole_number(b));
+    stages.push_back({{"blocks", blocks},
+                      {"parameters", model.parameters()},
+                      {"busy_seconds", stage.step ? Json(stage.step->busy_seconds.front()) : Json()},
+                      {"idle_share", stage.step ? Json(stage.idle_share()) : Json()}});
+  }
+  return {{"schedule", any.pipelined() ? Json(schedule_name(any.schedule.kind)) : Json()},
+          {"chunks", any.schedule.chunks},
+          {"stages", stages}};
+}
+
 }  // namespace
 
 std::string to_json(const Plan& plan) {
   Json ranks = Json::array(), limits, suggestions = Json::array();
-  for (const RankGroup& group : plan.groups) {
-    const bool listed = plan.layout->dp <= listed_ranks;
-    if (!listed) ranks.push_back(group_json(group, group.first, group.last));
-    for (int rank = group.first; listed && rank <= group.last; ++rank) ranks.push_back(group_json(group, rank, rank));
+  const bool listed = plan.layout().world() <= listed_ranks;
+  for (const StagePlan& stage : plan.stages) {
+    if (!listed) ranks.push_back(ranks_json(stage, stage.first, stage.last));
+    for (int rank = stage.first; listed && rank <= stage.last; ++rank) ranks.push_back(ranks_json(stage, rank, rank));
   }
   for (size_t t = 0; t < core::tier_count; ++t) {
     const auto& limit = plan.limits.tiers[t];
     limits[std::string(core::tier_names[t])] = limit ? Json(limit->bytes) : Json();
   }
   for (const Suggestion& suggestion : plan.suggestions) suggestions.push_back(suggestion_json(suggestion));
-  // The slowest and the busiest of the groups stand for the step.
-  const RankGroup& slowest = *std::max_element(
-      plan.groups.begin(), plan.groups.end(),
-      [](const RankGroup& a, const RankGroup& b) { return a.step && b.step && a.step->seconds < b.step->seconds; });
-  const auto seconds = [&](double Simulation::*field) { return slowest.step ? Json((*slowest.step).*field) : Json(); };
+  // The stage that computes longest waits for the fewest others.
+  const StagePlan& busiest =
+      *std::max_element(plan.stages.begin(), plan.stages.end(), [](const StagePlan& a, const StagePlan& b) {
+        return a.step && b.step && a.step->busy_seconds.front() < b.step->busy_seconds.front();
+      });
+  const auto seconds = [&](double Simulation::*field) { return busiest.step ? Json((*busiest.step).*field) : Json(); };
   return Json{{"ranks", ranks},
               {"processes", Json::array()},
-              {"parameters", plan.layout->model->parameters()},
-              {"parameter_groups", groups_json(*plan.layout)},
-              {"comm_bytes", by_kind(slowest.comm)},
+              {"parameters", plan.parameters},
+              {"parameter_groups", groups_json(plan)},
+              {"pipeline", pipeline_json(plan)},
+              {"comm_bytes", by_kind(busiest.comm)},
               {"cluster", plan.cluster ? Json(plan.cluster->name) : Json()},
               {"seconds_per_step", seconds(&Simulation::seconds)},
               {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},

@@ -11,7 +11,9 @@
 #include "core/parallel.h"
 #include "models/kernels/candidates.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/partition.h"
 #include "runtime/plan/suggest.h"
+#include "runtime/program/cut.h"
 #include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
@@ -34,6 +36,12 @@ void check_sizes(const Config& config) {
 void check_run(const Config& config) {
   check_sizes(config);
   check("--ranks (threads of one process)", config.mesh.world(), 1024);
+  if (config.mesh.pipeline() > 1 && config.run.device == core::DeviceKind::cuda) {
+    throw core::ConfigError(fmt::format(
+        "parallel.pipeline is {} but run.device is \"cuda\": stages on GPUs can be planned, not yet run. Set "
+        "parallel.pipeline to 1, or run.device to \"cpu\".",
+        config.mesh.pipeline()));
+  }
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
 }
 
@@ -72,12 +80,11 @@ void check_groups(const Config& config, const Layout& layout) {
   }
 }
 
-}  // namespace
-
-Layout make_layout(const Config& config, const models::Model& model) {
-  check_sizes(config);
+// Of a stage whose part of the model this is, or of the whole.
+Layout layout_of(const Config& config, const models::Model& model, const Stage& stage) {
   Layout layout;
-  layout.model = &model;
+  layout.model = std::make_shared<const models::Model>(model);
+  layout.stage = stage;
   layout.zero = optimizer::zero_strategy(config.zero.stage);
   layout.optimizer = config.optimizer.algorithm;
   layout.device = config.run.device;
@@ -97,7 +104,6 @@ Layout make_layout(const Config& config, const models::Model& model) {
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
   const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
-  check_groups(config, layout);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;
@@ -118,6 +124,22 @@ Layout make_layout(const Config& config, const models::Model& model) {
   layout.open_placement = config.memory.open_placement;
   layout.open_recompute = config.memory.open_recompute;
   return layout;
+}
+
+}  // namespace
+
+std::vector<Layout> make_layouts(const Config& config, const models::Model& model) {
+  check_sizes(config);
+  std::vector<Layout> layouts;
+  const Layout whole = layout_of(config, model, {});
+  check_groups(config, whole);
+  const int stages = config.mesh.pipeline();
+  if (stages == 1) return {whole};
+  for (const std::vector<size_t>& blocks : blocks_of_stages(chunk_ends(config, whole), static_cast<size_t>(stages))) {
+    Stage stage{config.parallel.schedule, static_cast<int>(layouts.size())};
+    layouts.push_back(layout_of(config, model.part(blocks), stage));
+  }
+  return layouts;
 }
 
 std::vector<std::string> training_phases(const Config& config, const std::string& first) {
@@ -164,40 +186,44 @@ Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_
 
 }  // namespace
 
-Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases, int host_ranks) {
+std::vector<Compiled> compile_within_budget(const Config& config, const models::Model& model,
+                                            std::vector<std::string> phases, int host_ranks) {
   check_run(config);
-  core::require_device(layout.device);
+  const core::DeviceKind device = config.run.device;
+  core::require_device(device);
   use_kernel_table(config);
   core::set_threads(config.run.threads_per_rank);
-  const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : layout.dp);
-  Limits budgets = memory_limits(config, nullptr);
-  if (!budgets.of(core::Tier::device) && layout.device == core::DeviceKind::cuda) {
+  const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : config.mesh.world());
+  const Limits known = memory_limits(config, nullptr);
+  Limits budgets = known;
+  if (!budgets.of(core::Tier::device) && device == core::DeviceKind::cuda) {
     budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
   }
   FitRequest request{std::move(phases), budgets, budgets, {}};
   request.holds_copies = [&](const Compiled& compiled) {
     const TierBytes peaks = peak_bytes(compiled.plan);
-    return memory_limits(config, nullptr).hold(peaks) && machine_limits(compiled, layout.device, ranks).hold(peaks);
+    return known.hold(peaks) && machine_limits(compiled, device, ranks).hold(peaks);
   };
-  Fitted fitted = fit(config, layout, std::move(request));
-  const Compiled& compiled = fitted.compiled;
-  if (layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
-    throw core::ConfigError(
-        fmt::format("memory.nvme_path is '{}', which is no folder; legal is a folder that exists, "
-                    "on the drive that is to hold what memory does not. Make it, or name another.",
-                    config.memory.nvme_path));
+  Fitted fitted = fit(config, make_layouts(config, model), std::move(request));
+  for (const Compiled& stage : fitted.stages) {
+    if (stage.layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
+      throw core::ConfigError(
+          fmt::format("memory.nvme_path is '{}', which is no folder; legal is a folder that exists, "
+                      "on the drive that is to hold what memory does not. Make it, or name another.",
+                      config.memory.nvme_path));
+    }
+    for (const Limits& limits : {known, machine_limits(stage, device, ranks)}) {
+      if (limits.hold(peak_bytes(stage.plan))) continue;
+      // Text is generated on one rank whatever the configuration says: nothing in it would help.
+      const bool fixed = stage.set.has("decode");
+      throw core::MemoryError(
+          fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(stage.plan, limits),
+                      fixed ? "Use a smaller model, or more memory."
+                            : suggestions_text(suggest_fits(config, model, fitted.phases, limits, nullptr)),
+                      core::format_ledger(stage.plan.ledger, 12)));
+    }
   }
-  for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(compiled, layout.device, ranks)}) {
-    if (limits.hold(peak_bytes(compiled.plan))) continue;
-    // Text is generated on one rank whatever the configuration says: nothing in it would help.
-    const bool fixed = compiled.set.has("decode");
-    throw core::MemoryError(
-        fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(compiled.plan, limits),
-                    fixed ? "Use a smaller model, or more memory."
-                          : suggestions_text(suggest_fits(config, *layout.model, fitted.phases, limits, nullptr)),
-                    core::format_ledger(compiled.plan.ledger, 12)));
-  }
-  return std::move(fitted.compiled);
+  return std::move(fitted.stages);
 }
 
 }  // namespace zrt::runtime

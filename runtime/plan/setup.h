@@ -1,4 +1,5 @@
-// From a configuration to a layout, with everything checked that needs the model: budgets and the shape of units.
+// From a configuration to layouts and programs, with everything checked that needs the model: budgets and the shape of
+// units.
 #pragma once
 #include "models/model.h"
 #include "runtime/config/config.h"
@@ -15,14 +16,15 @@ void check_run(const Config& config);
 // made for another chip or library.
 void use_kernel_table(const Config& config);
 
-Layout make_layout(const Config& config, const models::Model& model);
+// Of each stage of the pipeline, in order; without one there is one. Throws ConfigError.
+std::vector<Layout> make_layouts(const Config& config, const models::Model& model);
 // What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.
 std::vector<std::string> training_phases(const Config& config, const std::string& first);
 
-// Settles the placement (settle_placement), compiles and checks the memory budgets and the machine's memory. Too
-// little: MemoryError with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only
-// the copies are too much (without_copies). `host_ranks` of the ranks share this machine's memory; 0 means all.
-Compiled compile_within_budget(const Config& config, Layout& layout, std::vector<std::string> phases,
-                               int host_ranks = 0);
+// Fits and compiles all stages (fit.h) and checks the memory budgets and the machine's memory. Too little: MemoryError
+// with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only the copies are too
+// much. `host_ranks` of the ranks share this machine's memory; 0 means all.
+std::vector<Compiled> compile_within_budget(const Config& config, const models::Model& model,
+                                            std::vector<std::string> phases, int host_ranks = 0);
 
 }  // namespace zrt::runtime

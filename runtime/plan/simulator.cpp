@@ -308,4 +308,11 @@ std::vector<Simulation> simulate(std::span<const SimulatedStage> stages, const C
   return Simulator(stages, cluster, keep_timeline, cost).run();
 }
 
+std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster, bool keep_timeline) {
+  std::vector<SimulatedStage> all;
+  all.reserve(stages.size());
+  for (const Compiled& stage : stages) all.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
+  return simulate(all, cluster, keep_timeline);
+}
+
 }  // namespace zrt::runtime

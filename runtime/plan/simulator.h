@@ -7,8 +7,7 @@
 
 #include "runtime/cost/cluster.h"
 #include "runtime/cost/cost.h"
-#include "runtime/program/layout.h"
-#include "runtime/program/program.h"
+#include "runtime/passes/compile.h"
 
 namespace zrt::runtime {
 
@@ -30,6 +29,10 @@ struct Simulation {
 // reaches it.
 Simulation simulate(const ProgramSet& set, const Program& program, const Layout& layout, const Cluster& cluster,
                     bool keep_timeline = false);
+
+// A step of all stages of a run, a simulation for each.
+std::vector<Simulation> simulate_step(std::span<const Compiled> stages, const Cluster& cluster,
+                                      bool keep_timeline = false);
 
 // What the ranks of one stage of a pipeline run, on a clock of their own.
 struct SimulatedStage {

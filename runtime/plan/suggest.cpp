@@ -79,17 +79,25 @@ class SuggestionSearch {
     suggestion.changes = {{"memory.placement", "auto"}};
     try {
       const Config config = reconfigured(config_, {"memory.placement=auto"}, config_.mesh.world());
-      Layout layout = make_layout(config, model_);
-      const Compiled compiled = fit(config, layout, {phases_, limits_, limits_, {}, false, false}).compiled;
-      suggestion.peaks = peak_bytes(compiled.plan);
+      const std::vector<Compiled> stages =
+          fit(config, make_layouts(config, model_), {phases_, limits_, limits_, {}, false, false}).stages;
+      suggestion.peaks = peak_bytes(stages);
       if (!limits_.hold(suggestion.peaks)) return std::nullopt;
-      if (compiled.set.has("step")) {
-        suggestion.comm_bytes = total(comm_bytes(compiled.set, compiled.set.program("step"), layout));
-      }
+      suggestion.comm_bytes = comm_bytes(stages);
     } catch (const core::ConfigError&) {
       return std::nullopt;
     }
     return suggestion;
+  }
+
+  // Received by a rank of the stage that receives most, in a step.
+  static uint64_t comm_bytes(const std::vector<Compiled>& stages) {
+    uint64_t most = 0;
+    for (const Compiled& stage : stages) {
+      if (!stage.set.has("step")) continue;
+      most = std::max(most, total(runtime::comm_bytes(stage.set, stage.set.program("step"), stage.layout)));
+    }
+    return most;
   }
 
   struct Tried {
@@ -238,26 +246,24 @@ class SuggestionSearch {
     const Config config = reconfigured(config_, sets, knobs.ranks);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
-    Layout layout = make_layout(config, model_);
-    const Compiled compiled =
-        fit(config, layout, {phases_, limits, memory_limits(config, nullptr), {}, false, false}).compiled;
-    result.peaks = peak_bytes(compiled.plan);
+    const std::vector<Compiled> stages =
+        fit(config, make_layouts(config, model_), {phases_, limits, memory_limits(config, nullptr), {}, false, false})
+            .stages;
+    result.peaks = peak_bytes(stages);
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (!limits.tiers[t]) continue;
       tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
     }
     tried.fits = tried.excess == 0;
     if (!tried.fits) return tried;
-    const auto step = std::find_if(compiled.set.programs.begin(), compiled.set.programs.end(),
-                                   [](const Program& program) { return program.phase == "step"; });
-    if (step == compiled.set.programs.end()) return tried;
-    result.comm_bytes = total(comm_bytes(compiled.set, *step, layout));
+    if (!stages.front().set.has("step")) return tried;
+    result.comm_bytes = comm_bytes(stages);
     result.cost = static_cast<double>(result.comm_bytes);
     if (cluster_) {
-      result.seconds_per_step = simulate(compiled.set, *step, layout, *cluster_).seconds;
+      result.seconds_per_step = simulate_step(stages, *cluster_).front().seconds;
       result.cost = *result.seconds_per_step;
     }
-    result.cost *= static_cast<double>(knobs.ranks) / static_cast<double>(config.batch.train * layout.sequence);
+    result.cost *= static_cast<double>(knobs.ranks) / static_cast<double>(config.batch.train * model_.sequence);
     return tried;
   }
 

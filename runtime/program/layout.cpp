@@ -52,6 +52,7 @@ Sharing Layout::sharing() const {
 }
 
 uint32_t Layout::together() const {
+  if (stage.pipelined()) return 1;
   return order->together(
       {microbatches, reduce_every, zero.grads == optimizer::Extent::full, sharing() == Sharing::elsewhere});
 }

@@ -1,6 +1,7 @@
 // Everything the passes need to know: what a run is, what was decided, and for which blocks and units.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "models/model.h"
@@ -23,7 +24,7 @@ struct Stage {
 };
 
 struct Layout : RunSettings, Decisions {
-  const models::Model* model = nullptr;
+  std::shared_ptr<const models::Model> model;
   optimizer::UnitTable units;
   Stage stage;
 

@@ -3,8 +3,9 @@
 // (Qi et al. 2024), with the orders of Megatron-LM and of the authors of ZB-H1.
 #pragma once
 #include <cstdint>
-#include <string_view>
 #include <vector>
+
+#include "runtime/config/pipeline.h"
 
 namespace zrt::runtime {
 
@@ -23,22 +24,6 @@ struct Work {
   int32_t microbatch = 0;
   bool operator==(const Work&) const = default;
 };
-
-enum class ScheduleKind : uint8_t { gpipe, one_f_one_b, interleaved, zb_h1 };
-std::string_view schedule_name(ScheduleKind kind);  // as in parallel.schedule: "gpipe", "1f1b", "interleaved", "zb-h1"
-
-struct Schedule {
-  ScheduleKind kind = ScheduleKind::one_f_one_b;
-  int32_t stages = 1;
-  int32_t microbatches = 1;
-  // Interleaved only: chunks of a stage, and how many microbatches in a row go through a chunk before the next one.
-  int32_t chunks = 1;
-  int32_t group = 1;
-};
-
-// Throws ConfigError for numbers below 1, for chunks without interleaving, and for groups of an interleaved schedule
-// that leave a stage waiting: stages ≤ group ≤ microbatches, and a last group that is short has at least `stages`.
-void check_schedule(const Schedule& schedule);
 
 // All that stage `stage` does in a step, in order. The schedule must be a legal one. Loads are not in it.
 std::vector<Work> order(const Schedule& schedule, int32_t stage);

@@ -50,7 +50,7 @@ class Application {
       if (matches(units[u])) move(units[u], placement_.units[u]);
     }
     if (names("activations")) move_activations();
-    if (moved_ || !rule_.must_match) return;
+    if (moved_ || !rule_.must_match || layout_.model->whole) return;
     throw core::ConfigError(
         rule_.from +
         (matched_ ? " names states that no unit it matches has: with fp32 weights there is no master, and "
@@ -83,8 +83,8 @@ class Application {
     if (rule_.layers) {
       // A shared unit belongs to each of its users.
       const bool any = std::any_of(unit.blocks.begin(), unit.blocks.end(), [&](uint32_t block) {
-        return block >= block_of_layer(static_cast<size_t>(rule_.layers->first)) &&
-               block <= block_of_layer(static_cast<size_t>(rule_.layers->second));
+        const auto number = static_cast<int64_t>(layout_.model->whole_number(block)) - 1;
+        return number >= rule_.layers->first && number <= rule_.layers->second;
       });
       matched_ |= any;
       return any;
@@ -120,11 +120,10 @@ class Application {
   }
 
   void move_activations() {
-    const size_t layers = layer_count(*layout_.model);
-    for (size_t layer = 0; layer < layers; ++layer) {
-      const auto number = static_cast<int64_t>(layer);
+    for (size_t block : layer_blocks(*layout_.model)) {
+      const auto number = static_cast<int64_t>(layer_of(*layout_.model, block));
       if (rule_.layers && (number < rule_.layers->first || number > rule_.layers->second)) continue;
-      placement_.activations[block_of_layer(layer)] = rule_.tier;
+      placement_.activations[block] = rule_.tier;
       moved_ = matched_ = true;
     }
   }
@@ -143,13 +142,22 @@ void place_recompute(const MemoryConfig& memory, const Layout& layout, Placement
   placement.recompute.assign(layout.model->blocks.size(), Recompute::none);
   for (const LayerRange& range : ranges) {
     check_layers(range, memory.recompute_from, layout);
-    for (int64_t layer = range.first; layer <= range.second; ++layer) {
-      placement.recompute[block_of_layer(static_cast<size_t>(layer))] = memory.recompute;
+    for (size_t block : layer_blocks(*layout.model)) {
+      const auto layer = static_cast<int64_t>(layer_of(*layout.model, block));
+      if (layer >= range.first && layer <= range.second) placement.recompute[block] = memory.recompute;
     }
   }
 }
 
 }  // namespace
+
+std::vector<size_t> layer_blocks(const models::Model& model) {
+  std::vector<size_t> blocks;
+  for (size_t block = 0; block < model.blocks.size(); ++block) {
+    if (!model.embeds(block) && !model.predicts(block)) blocks.push_back(block);
+  }
+  return blocks;
+}
 
 Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
   Placement placement;

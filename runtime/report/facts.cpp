@@ -82,6 +82,9 @@ Parts facts(const RunData& run) {
   row("model", model_text(run));
   row("precision", precision_text(run));
   row("ZeRO stage", text(run.key("zero_optimization", "stage")));
+  if (const Json stages = run.key("parallel", "pipeline"); stages.is_number() && stages > 1) {
+    row("pipeline", fmt::format("{} stages, {}", text(stages), text(run.key("parallel", "schedule"))));
+  }
   row("batch", text(run.key("", "train_batch_size")));
   row("optimizer", text(run.key("optimizer", "type")));
   if (run.memory.contains("ranks") && run.memory["ranks"].is_array()) {

@@ -49,6 +49,8 @@ Parts memory_part(const RunData& run) {
   const Json& ranks = run.memory["ranks"];
   std::vector<std::vector<std::string>> rows;
   bool differs = false;
+  const bool staged = std::any_of(ranks.begin(), ranks.end(),
+                                  [](const Json& rank) { return rank.is_object() && number(rank, "stage") > 0; });
   for (const Json& rank : ranks) {
     if (!rank.is_object() || !rank.contains("tiers") || !rank["tiers"].is_object()) continue;
     for (const auto& [tier, own] : rank["tiers"].items()) {
@@ -58,8 +60,9 @@ Parts memory_part(const RunData& run) {
       const auto word = [&own = own](const char* name) {
         return own.contains(name) && own[name].is_string() ? own[name].template get<std::string>() : std::string();
       };
-      rows.push_back({fmt::format("{:.0f}", number(rank, "rank")), tier, bytes_text(planned), bytes_text(measured),
-                      planned == measured ? "equal" : "differs",
+      const std::string stage = staged ? fmt::format(", stage {:.0f}", number(rank, "stage")) : "";
+      rows.push_back({fmt::format("{:.0f}{}", number(rank, "rank"), stage), tier, bytes_text(planned),
+                      bytes_text(measured), planned == measured ? "equal" : "differs",
                       word("peak_op").empty() ? "" : fmt::format("{} ({})", word("peak_op"), word("peak_phase"))});
     }
   }

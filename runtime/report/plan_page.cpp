@@ -8,6 +8,7 @@
 
 #include "runtime/ops/spec.h"
 #include "runtime/plan/memory_over_time.h"
+#include "runtime/plan/placement_text.h"
 #include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
 
@@ -45,13 +46,13 @@ std::vector<PagePart> parts_of(const std::vector<SimulatedOp>& timeline) {
            end}};
 }
 
-std::string lanes_chart(const RankGroup& group, const Program& program, const std::vector<SimulatedOp>& timeline,
+std::string lanes_chart(const StagePlan& stage, const Program& program, const std::vector<SimulatedOp>& timeline,
                         const PagePart& part, draw::Unit unit) {
   draw::LaneChart chart;
   chart.title = "Lanes: " + part.title;
   chart.x_unit = unit;
   chart.x_start = part.from, chart.x_end = part.to;
-  for (const Lane& lane : group.compiled.set.lanes) chart.lanes.push_back(lane.name());
+  for (const Lane& lane : stage.compiled.set.lanes) chart.lanes.push_back(lane.name());
   for (const SimulatedOp& execution : timeline) {
     if (execution.end_seconds <= part.from || execution.start_seconds >= part.to) continue;
     if (execution.end_seconds <= execution.start_seconds) continue;
@@ -111,10 +112,10 @@ std::string memory_chart(const Program& program, const std::vector<MemoryPoint>&
   return draw::draw_values(chart);
 }
 
-std::string summary_table(const RankGroup& group) {
+std::string summary_table(const StagePlan& stage) {
   std::vector<std::vector<std::string>> rows;
   for (size_t t = 0; t < core::tier_count; ++t) {
-    const TierPlan& tier = group.compiled.plan.tiers[t];
+    const TierPlan& tier = stage.compiled.plan.tiers[t];
     if (tier.peak_bytes == 0) continue;
     rows.push_back({std::string(core::tier_names[t]), std::to_string(tier.peak_bytes),
                     core::format_bytes(tier.peak_bytes), tier.peak_phase, tier.peak_op});
@@ -122,37 +123,61 @@ std::string summary_table(const RankGroup& group) {
   return draw::table({"tier", "planned peak, bytes", "", "phase", "op"}, rows);
 }
 
+// "Stage 1, ranks 2 to 3: layers 3–5".
+std::string heading(const StagePlan& stage) {
+  const Layout& layout = stage.compiled.layout;
+  if (!layout.stage.pipelined()) return fmt::format("Ranks {} to {}", stage.first, stage.last);
+  return fmt::format("Stage {}, ranks {} to {}: {}", layout.stage.index, stage.first, stage.last,
+                     blocks_text(*layout.model));
+}
+
+std::string times(const Plan& plan, const StagePlan& stage) {
+  if (!stage.step)
+    return "The axes count ops in program order, with two turns of what repeats; --cluster gives them time.";
+  return draw::escaped(fmt::format(
+      "{}: {:.4g} s a step, of which computation waits {:.4g} s for communication; a rank computes nothing in {:.1f} % "
+      "of it.",
+      plan.cluster->name, stage.step->seconds, stage.step->exposed_comm_seconds, 100 * stage.idle_share()));
+}
+
+// The steps of a pipeline are of one clock, so that its stages stand below each other.
+std::vector<std::vector<SimulatedOp>> timelines(const Plan& plan) {
+  std::vector<std::vector<SimulatedOp>> all;
+  std::vector<SimulatedStage> stages;
+  for (const StagePlan& stage : plan.stages) {
+    const Compiled& compiled = stage.compiled;
+    stages.push_back({&compiled.set, &compiled.set.program("step"), &compiled.layout});
+    if (!plan.cluster) all.push_back(in_program_order(*stages.back().program));
+  }
+  if (!plan.cluster) return all;
+  for (Simulation& step : simulate(stages, *plan.cluster, true)) all.push_back(std::move(step.timeline));
+  return all;
+}
+
 }  // namespace
 
 std::string plan_page(const Plan& plan) {
   std::vector<std::string> parts;
-  for (const RankGroup& group : plan.groups) {
-    const Program& program = group.compiled.set.program("step");
-    const auto timeline = plan.cluster
-                              ? simulate(group.compiled.set, program, *plan.layout, *plan.cluster, true).timeline
-                              : in_program_order(program);
-    const draw::Unit unit = group.step ? draw::Unit::seconds : draw::Unit::plain;
-    parts.push_back(fmt::format(
-        "<h2>Ranks {} to {}</h2>\n<p>{}</p>\n", group.first, group.last,
-        group.step
-            ? draw::escaped(fmt::format("{}: {:.4g} s a step, of which computation waits {:.4g} s for "
-                                        "communication.",
-                                        plan.cluster->name, group.step->seconds, group.step->exposed_comm_seconds))
-            : "The axes count ops in program order, with two turns of what repeats; --cluster gives them time."));
-    parts.push_back(summary_table(group));
+  const auto all = timelines(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlan& stage = plan.stages[s];
+    const Program& program = stage.compiled.set.program("step");
+    const auto& timeline = all[s];
+    const draw::Unit unit = stage.step ? draw::Unit::seconds : draw::Unit::plain;
+    parts.push_back(fmt::format("<h2>{}</h2>\n<p>{}</p>\n", draw::escaped(heading(stage)), times(plan, stage)));
+    parts.push_back(summary_table(stage));
     for (const PagePart& part : parts_of(timeline)) {
-      parts.push_back(lanes_chart(group, program, timeline, part, unit));
+      parts.push_back(lanes_chart(stage, program, timeline, part, unit));
       for (size_t t = 0; t < core::tier_count; ++t) {
         const auto tier = static_cast<core::Tier>(t);
-        const auto points = memory_over_time(group.compiled.set, program, timeline, tier);
-        if (group.compiled.plan.tiers[t].peak_bytes > 0) {
+        const auto points = memory_over_time(stage.compiled.set, program, timeline, tier);
+        if (stage.compiled.plan.tiers[t].peak_bytes > 0) {
           parts.push_back(memory_chart(program, points, part, unit, tier, plan.limits));
         }
       }
     }
   }
-  return draw::page(fmt::format("Plan of {} parameters on {} ranks", plan.layout->model->parameters(), plan.layout->dp),
-                    parts);
+  return draw::page(fmt::format("Plan of {} parameters on {} ranks", plan.parameters, plan.layout().world()), parts);
 }
 
 }  // namespace zrt::runtime

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ledger.h"
+#include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
 #include "runtime/report/sections.h"
 
@@ -115,6 +116,21 @@ std::string memory_chart(const TracedRank& rank, const std::string& tier, const 
   return draw::draw_values(chart);
 }
 
+// How long each rank computes in a step, and for how much of it not: of stages of a pipeline, the bubble among it.
+std::string idle_table(const std::vector<TracedRank>& ranks, double end) {
+  std::vector<std::vector<std::string>> rows;
+  for (const TracedRank& rank : ranks) {
+    double busy = 0;
+    for (const TracedOp& op : rank.ops) {
+      const auto lane = rank.lanes.find(op.lane);
+      if (lane != rank.lanes.end() && lane->second == "compute") busy += op.end_seconds - op.start_seconds;
+    }
+    rows.push_back({fmt::format("{}", rank.rank), draw::number_text(busy, draw::Unit::seconds),
+                    fmt::format("{:.1f} %", 100 * (1 - busy / end))});
+  }
+  return draw::table({"rank", "computes", "idle"}, rows);
+}
+
 }  // namespace
 
 Parts timeline_part(const std::vector<TracedRank>& all, double planned_bytes) {
@@ -125,7 +141,7 @@ Parts timeline_part(const std::vector<TracedRank>& all, double planned_bytes) {
   for (const TracedRank& rank : ranks) {
     for (const TracedOp& op : rank.ops) end = std::max(end, op.end_seconds);
   }
-  Parts parts{lanes_chart(ranks, end)};
+  Parts parts{lanes_chart(ranks, end), idle_table(ranks, end)};
   if (ranks.size() > drawn_ranks) {
     parts.push_back(fmt::format("<p>{} of {} ranks are drawn; trace.json holds all.</p>\n", drawn_ranks, ranks.size()));
   }

@@ -10,8 +10,8 @@ using checkpoint::Run;
 // This rank's part of a unit, as a run that lacks its tensor: source 0 is the logical weights, then come the state
 // kinds.
 Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::ExtentReader* file) const {
-  const Compiled& compiled = session_.stage(static_cast<int>(local)).compiled;
-  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
+  const Compiled& compiled = session_.stage(static_cast<int>(local));
+  const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const StateBuffers& state = compiled.state;
   const bool copied = options_.background;
   const BufferId id = copied        ? state.snapshot[unit][source]
@@ -65,7 +65,7 @@ void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::st
 
 std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
-  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
+  const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const auto& units = layout.units.units;
   const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
   for (size_t u = 0; u < units.size(); ++u) {
@@ -78,7 +78,7 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
 
 std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
-  const Layout& layout = *session_.stage(static_cast<int>(local)).layout;
+  const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     if (layout.units.units[u].spoken_for) continue;

@@ -36,13 +36,13 @@ namespace {
 constexpr double nats_per_bit = 0.69314718055994530942;
 
 Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit) {
-  const Layout& layout = session.layout();
+  const Layout& layout = session.stages().front().layout;
   const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.dp;
   int64_t batches = models::data::eval_batches(samples, rows, ranks);
   if (limit > 0) batches = std::min(batches, limit);
   int64_t batch = 0;
   filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
-    const auto part = models::data::eval_batch(samples, rows, ranks, batch, rank);
+    const auto part = models::data::eval_batch(samples, rows, ranks, batch, rank % ranks);
     for (int64_t row = 0; row < rows; ++row) {
       int32_t* x = tokens + row * layout.sequence;
       int32_t* y = targets + row * layout.sequence;

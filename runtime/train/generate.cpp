@@ -56,16 +56,17 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   one.zero.stage = 0;
   one.batch = {1, 1, 1};
   one.parallel.reduce_every = 1;
-  Layout layout = make_layout(one, model);
   // Where the run kept its states says nothing about a rank that keeps weights alone.
-  layout.placement = {};
-  layout.open_placement = true;
-  Compiled compiled = compile_within_budget(one, layout, {"load", "decode"});
+  one.memory.rules.clear();
+  one.memory.update = UpdateSide::automatic;
+  one.memory.recompute = Recompute::none;
+  one.memory.open_placement = true;
+  std::vector<Compiled> compiled = compile_within_budget(one, model, {"load", "decode"});
   const checkpoint::Reader file(checkpoint_folder, false);
-  require_tensors(file, layout, false);
+  require_weights(file, model);
   int32_t token = options.prompt[0];
   Session session(
-      layout, std::move(compiled), session_options(one),
+      std::move(compiled), session_options(one),
       {[&](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
        [&](const std::string& tensor, int64_t begin, std::span<float> out) { file.read(tensor, begin, out); }});
   session.run("load", {});

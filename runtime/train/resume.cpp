@@ -107,7 +107,7 @@ void require_same_optimizers(const Reader& reader, const Layout& layout) {
 
 }  // namespace
 
-std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
+std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout> stages, comm::Transport& transport,
                                     const std::function<void(const std::string&)>& warn) {
   const auto timeout = std::chrono::seconds(config.run.timeout_seconds);
   std::string folder = transport.leads() ? choose(config, warn) : "";
@@ -128,7 +128,7 @@ std::unique_ptr<Reader> open_resume(const Config& config, const Layout& layout, 
         "weights alone",
         optimizer_type(config), folder, made_with));
   }
-  require_tensors(*reader, layout, states);
+  for (const Layout& stage : stages) require_tensors(*reader, stage, states);
   return reader;
 }
 
@@ -188,12 +188,16 @@ std::string optimizer_type(const Config& config) {
   return "";
 }
 
-Json optimizers_json(const Layout& layout) {
-  if (layout.optimizer->members() == 1) return nullptr;
+Json optimizers_json(std::span<const Layout> stages) {
+  const optimizer::Optimizer& optimizer = *stages.front().optimizer;
+  if (optimizer.members() == 1) return nullptr;
   Json groups = Json::object();
-  for (const optimizer::Unit& unit : layout.units.units) {
-    for (const optimizer::UnitParam& place : unit.params) {
-      groups[layout.optimizer->facts(unit.group).optimizer].push_back(place.param->name);
+  for (const Layout& stage : stages) {
+    for (const optimizer::Unit& unit : stage.units.units) {
+      if (unit.spoken_for) continue;
+      for (const optimizer::UnitParam& place : unit.params) {
+        groups[optimizer.facts(unit.group).optimizer].push_back(place.param->name);
+      }
     }
   }
   return groups;

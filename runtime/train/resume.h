@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "comm/transport.h"
@@ -17,12 +18,13 @@ namespace zrt::runtime {
 // valid checkpoint in run.out. The process of rank 0 chooses for all, and verifies every byte of a checkpoint. `warn`
 // hears about checkpoints that are passed over. Throws ConfigError when run.out holds checkpoints that a new run would
 // mix with its own, or when the checkpoint is of another model or optimizer; DataError when it is corrupt. Collective.
-std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, const Layout& layout, comm::Transport& transport,
+std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, std::span<const Layout> stages,
+                                                comm::Transport& transport,
                                                 const std::function<void(const std::string&)>& warn);
 
 // Throws DataError unless every parameter of the model is there in the right shape.
 void require_weights(const checkpoint::Reader& reader, const models::Model& model);
-// … unless every parameter (with `states`, every optimizer state too) is there in the right shape.
+// … unless every parameter of a stage (with `states`, every optimizer state too) is there in the right shape.
 void require_tensors(const checkpoint::Reader& reader, const Layout& layout, bool states);
 
 // Host memory that a rank holds to load what the reader opened, at most, beside its arenas.
@@ -35,7 +37,7 @@ Config hugging_face_config(const checkpoint::Reader& reader, const Settings& set
 checkpoint::Json model_json(const Config& config);
 std::string optimizer_type(const Config& config);
 // Where several optimizers are side by side, the parameters of each by its name; else null. For Manifest::made_by.
-checkpoint::Json optimizers_json(const Layout& layout);
+checkpoint::Json optimizers_json(std::span<const Layout> stages);
 
 // `members`: of the run's optimizer.
 checkpoint::Json control_json(const Persistent& persistent, uint32_t members);

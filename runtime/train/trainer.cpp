@@ -37,7 +37,7 @@ auto open_of(const char* key, const Open& open) {
 }
 
 // `samples`: of the whole run, from its first step.
-std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const Layout& layout, int64_t samples) {
+std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const models::Model& model, int64_t samples) {
   if (config.data.train.empty()) {
     throw core::ConfigError(
         "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
@@ -50,10 +50,10 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
     all.push_back(source.prefix);
   }
   for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
-  data::common_tokenizer(all, layout.model->vocab);
+  data::common_tokenizer(all, model.vocab);
   data::GptDatasetOptions common;
-  common.sequence = layout.sequence;
-  common.vocabulary = layout.model->vocab;
+  common.sequence = model.sequence;
+  common.vocabulary = model.vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
   return open_of("data.train", [&] { return data::open_training_data(prefixes, samples, common); });
 }
@@ -72,7 +72,7 @@ constexpr int64_t default_traced_steps = 4;
 class Training {
  public:
   Training(const Config& config, const models::Model& model, const TrainHooks& hooks, comm::Transport& transport)
-      : config_(config), hooks_(hooks), transport_(transport), model_(model), layout_(make_layout(config, model)) {}
+      : config_(config), hooks_(hooks), transport_(transport), model_(model), layouts_(make_layouts(config, model)) {}
 
   TrainResult run();
 
@@ -96,8 +96,8 @@ class Training {
   const TrainHooks& hooks_;
   comm::Transport& transport_;
   const models::Model& model_;
-  Layout layout_;
-  const data::BatchShape batch_{layout_.micro_batch, layout_.dp, static_cast<int64_t>(layout_.microbatches)};
+  const std::vector<Layout> layouts_;  // of the stages, before the fit
+  const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
   const std::filesystem::path out_ = config_.run.out;
   std::unique_ptr<data::SampleSource> source_;
   std::optional<EvalData> validation_;
@@ -139,19 +139,21 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   warn_of_other_level(resumed);
   planned_samples_ = std::max(needed, planned);
-  source_ = open_train_data(config_, layout_, planned_samples_);
+  source_ = open_train_data(config_, model_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   if (!config_.data.validation.empty()) {
     validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, config_.model); });
   }
-  Compiled compiled = compile_within_budget(config_, layout_, phases, transport_.host_count());
+  std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
   options.warn = [this](const std::string& text) { warn(text); };
   comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",
                       std::string(core::isa_name(core::best_isa())), options.timeout);
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
-  comm::require_equal(transport_, "the programs", compiled.set.xxh3(), options.timeout);
-  if (hooks_.planned) hooks_.planned(layout_, compiled);
+  std::string programs;
+  for (const Compiled& stage : compiled) programs += stage.set.xxh3();
+  comm::require_equal(transport_, "the programs", programs, options.timeout);
+  if (hooks_.planned) hooks_.planned(compiled);
   if (transport_.leads()) {
     core::make_folder(out_);
     lock_.emplace(out_);
@@ -172,7 +174,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     };
     hooks.loads_states = states;
   }
-  session_ = std::make_unique<Session>(layout_, std::move(compiled), options, std::move(hooks), transport_);
+  session_ = std::make_unique<Session>(std::move(compiled), options, std::move(hooks), transport_);
   // A file that an earlier run left would tell of steps that this one takes anew.
   if (!config_.run.log_samples && transport_.leads()) std::filesystem::remove(out_ / "samples.jsonl");
   if (config_.run.log_samples) {
@@ -183,12 +185,12 @@ void Training::start(const checkpoint::Reader* resumed) {
   session_->run(phases.front(), {});
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
     const Persistent persistent =
-        parse_control(resumed->manifest().control, layout_.optimizer->members(), resumed->folder().string());
+        parse_control(resumed->manifest().control, config_.optimizer.algorithm->members(), resumed->folder().string());
     for (int local = 0; local < session_->local_count(); ++local) {
       session_->executor(local).control().persistent = persistent;
     }
   }
-  const bool copies = session_->compiled().set.has("save");
+  const bool copies = session_->stages().front().set.has("save");
   if (config_.run.checkpoint_interval > 0 && !copies && transport_.leads()) {
     warn(
         "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
@@ -223,13 +225,14 @@ void Training::beat() {
   std::ofstream(out_ / "heartbeat");
 }
 
+// Both ends of a pipeline read a batch, of which the first tells.
 void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
   if (rank == 0) beat();
   if (filler_) return filler_(rank, microbatch, tokens, targets);
-  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank);
-  for (int64_t row = 0; row < layout_.micro_batch; ++row) {
-    source_->read(first + row, tokens + row * layout_.sequence, targets + row * layout_.sequence);
-    if (sample_log_) sample_log_->read(rank, first + row, source_->origin(first + row));
+  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank % config_.mesh.data());
+  for (int64_t row = 0; row < batch_.rows; ++row) {
+    source_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
+    if (sample_log_ && rank < config_.mesh.data()) sample_log_->read(rank, first + row, source_->origin(first + row));
   }
 }
 
@@ -290,14 +293,15 @@ void Training::save() {
   manifest.planned_samples = planned_samples_;
   manifest.optimizer = optimizer_type(config_);
   manifest.model = model_json(config_);
-  manifest.control = control_json(session_->executor(0).control().persistent, layout_.optimizer->members());
-  manifest.made_by = {{"ranks", layout_.dp},
-                      {"stage", layout_.zero.stage},
-                      {"type", core::dtype_name(layout_.compute)},
+  manifest.control = control_json(session_->executor(0).control().persistent, config_.optimizer.algorithm->members());
+  manifest.made_by = {{"ranks", config_.mesh.world()},
+                      {"pipeline", config_.mesh.pipeline()},
+                      {"stage", config_.zero.stage},
+                      {"type", core::dtype_name(config_.precision.compute)},
                       {"train_batch_size", batch_.step_samples()},
                       {"seed", config_.run.seed},
                       {"isa", core::isa_name(core::best_isa())}};
-  if (const checkpoint::Json groups = optimizers_json(layout_); !groups.is_null())
+  if (const checkpoint::Json groups = optimizers_json(layouts_); !groups.is_null())
     manifest.made_by["optimizers"] = groups;
   checkpointer_->save(manifest);
 }
@@ -329,8 +333,10 @@ void Training::finish() {
   }
   summary.comm = session_->executor(0).comm_volume();
   summary.moved = session_->executor(0).moved_bytes();
-  summary.verify_seconds = session_->compiled().verify_seconds;
-  summary.packing_overhead = session_->compiled().plan.device().packing_overhead();
+  for (const Compiled& stage : session_->stages()) {
+    summary.verify_seconds += stage.verify_seconds;
+    summary.packing_overhead = std::max(summary.packing_overhead, stage.plan.device().packing_overhead());
+  }
   result_.memory = measure_memory(*session_);
   if (!transport_.leads()) return;
   write_file(out_ / "memory.json", to_json(result_.memory));
@@ -353,7 +359,7 @@ TrainResult Training::nothing_to_do() {
 }
 
 TrainResult Training::run() {
-  const auto resumed = open_resume(config_, layout_, transport_, [this](const std::string& text) { warn(text); });
+  const auto resumed = open_resume(config_, layouts_, transport_, [this](const std::string& text) { warn(text); });
   start(resumed.get());
   result_.summary.exit_reason = "finished";
   if (step_ >= config_.run.steps) return nothing_to_do();

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "comm/transport.h"
@@ -16,7 +17,7 @@ namespace zrt::runtime {
 
 // What a caller may watch. All are called on the thread that called train().
 struct TrainHooks {
-  std::function<void(const Layout& layout, const Compiled& compiled)> planned;
+  std::function<void(std::span<const Compiled> stages)> planned;
   std::function<void(const StepMetrics& metrics)> step;
   std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
   // Before the run loads what a folder holds; `host_bytes`: see load_host_bytes.

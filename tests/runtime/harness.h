@@ -69,7 +69,7 @@ inline bool left_to_processor(unsigned number) {
 
 inline runtime::Layout make_layout(const models::Model& model, const Setting& s) {
   runtime::Layout layout;
-  layout.model = &model;
+  layout.model = std::make_shared<const models::Model>(model);
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
@@ -135,7 +135,8 @@ inline double relative_l2(const std::vector<float>& a, const std::vector<float>&
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
                             int32_t* tokens, int32_t* targets) {
   for (int64_t b = 0; b < layout.micro_batch; ++b) {
-    const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(rank)) *
+    const auto data_rank = static_cast<uint64_t>(layout.data_rank(rank));
+    const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + data_rank) *
                                 static_cast<uint64_t>(layout.micro_batch) +
                             static_cast<uint64_t>(b);
     for (int64_t t = 0; t < layout.sequence; ++t) {
@@ -168,12 +169,12 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   return options;
 }
 
-// Trains with programs compiled for the layouts of all stages, which must be make_layout's of the same setting. Plans
-// and forecasts are of the first stage.
-inline Outcome run_stages(std::vector<runtime::StagePrograms> stages, const Setting& s) {
+// Trains with programs of all stages, compiled for layouts of the same setting. Plans and forecasts are of the first
+// stage.
+inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& s) {
   Outcome outcome;
-  const runtime::Layout& layout = *stages.front().layout;
-  const runtime::Compiled& first = stages.front().compiled;
+  const runtime::Compiled& first = stages.front();
+  const runtime::Layout layout = first.layout;
   outcome.plan = first.plan;
   outcome.moved_forecast = runtime::forecast_moved(first.set, first.set.program("step"));
   outcome.forecast = forecast_comm(first.set, first.set.program("step"), layout);
@@ -207,7 +208,7 @@ inline Outcome run_stages(std::vector<runtime::StagePrograms> stages, const Sett
   });
   std::map<uint32_t, const std::vector<float>*> ordered;
   for (int r = 0; r < layout.world(); r += layout.dp) {
-    for (const optimizer::Unit& unit : session.stage(r).layout->units.units) {
+    for (const optimizer::Unit& unit : session.stage(r).layout.units.units) {
       for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &weights.at(place.param->name);
     }
   }
@@ -215,7 +216,7 @@ inline Outcome run_stages(std::vector<runtime::StagePrograms> stages, const Sett
     outcome.weights.insert(outcome.weights.end(), values->begin(), values->end());
   }
   for (int r = 0; r < layout.world(); ++r) {
-    const runtime::MemoryPlan& plan = session.stage(r).compiled.plan;
+    const runtime::MemoryPlan& plan = session.stage(r).plan;
     const auto volumes = session.executor(r).comm_volume();
     const auto over_boundaries = volumes.find(runtime::OpKind::receive);
     outcome.received.push_back(over_boundaries == volumes.end() ? 0 : over_boundaries->second.bytes);
@@ -236,16 +237,16 @@ inline Outcome run_stages(std::vector<runtime::StagePrograms> stages, const Sett
   return outcome;
 }
 
-inline Outcome run_compiled(const runtime::Layout& layout, runtime::Compiled compiled, const Setting& s) {
-  std::vector<runtime::StagePrograms> stages;
-  stages.push_back({&layout, std::move(compiled)});
+inline Outcome run_compiled(runtime::Compiled compiled, const Setting& s) {
+  std::vector<runtime::Compiled> stages;
+  stages.push_back(std::move(compiled));
   return run_stages(std::move(stages), s);
 }
 
 inline Outcome run(const models::Model& model, const Setting& s, const runtime::Sabotage& sabotage = {},
                    bool check = true) {
   const runtime::Layout layout = make_layout(model, s);
-  return run_compiled(layout, runtime::compile(layout, phases_of(s), sabotage, check), s);
+  return run_compiled(runtime::compile(layout, phases_of(s), sabotage, check), s);
 }
 
 }  // namespace zrt::testing

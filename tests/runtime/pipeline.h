@@ -11,26 +11,25 @@ namespace zrt::testing {
 // The stages of a pipeline, each of chunks that are cut behind the blocks that `ends` counts: as many as stages, or
 // with several chunks a stage a multiple.
 struct Pipeline {
-  std::vector<models::Model> parts;
   std::vector<runtime::Layout> layouts;
 
   Pipeline(const models::Model& model, const Setting& s, const std::vector<size_t>& ends) {
     const auto stages = static_cast<size_t>(s.schedule.stages);
-    if (stages > 1) {
-      for (const auto& blocks : runtime::blocks_of_stages(ends, stages)) parts.push_back(model.part(blocks));
-    }
-    for (size_t i = 0; i < stages; ++i) {
-      layouts.push_back(make_layout(stages > 1 ? parts[i] : model, s));
-      layouts.back().stage.index = static_cast<int>(i);
+    if (stages == 1) layouts.push_back(make_layout(model, s));
+    for (const auto& blocks : runtime::blocks_of_stages(ends, stages)) {
+      if (stages == 1) break;
+      layouts.push_back(make_layout(model.part(blocks), s));
+      layouts.back().stage.index = static_cast<int>(layouts.size()) - 1;
     }
   }
-  std::vector<runtime::StagePrograms> compile(const Setting& s) const { return compile(phases_of(s)); }
-  std::vector<runtime::StagePrograms> compile(const std::vector<std::string>& phases) const {
-    std::vector<runtime::StagePrograms> stages;
-    for (const runtime::Layout& layout : layouts) stages.push_back({&layout, runtime::compile(layout, phases)});
+  std::vector<runtime::Compiled> compile(const Setting& s) const { return compile(phases_of(s)); }
+  std::vector<runtime::Compiled> compile(const std::vector<std::string>& phases) const {
+    std::vector<runtime::Compiled> stages;
+    stages.reserve(layouts.size());
+    for (const runtime::Layout& layout : layouts) stages.push_back(runtime::compile(layout, phases));
     std::vector<const runtime::ProgramSet*> sets;
     sets.reserve(stages.size());
-    for (const runtime::StagePrograms& stage : stages) sets.push_back(&stage.compiled.set);
+    for (const runtime::Compiled& stage : stages) sets.push_back(&stage.set);
     runtime::verify_collectives(sets, layouts.front().dp);
     return stages;
   }

@@ -162,10 +162,11 @@ class Experiment {
       for (const std::string& warning : config.warnings) seen["warnings"] += warning + "\n";
       seen["session"] = text_of(session_options(config));
       const models::Model model = config.model.make();
-      Layout layout = make_layout(config, model);
+      const std::vector<Compiled> stages = compile_within_budget(config, model, training_phases(config, "init"), ranks);
+      const Layout& layout = stages.front().layout;
       seen["layout"] =
           std::to_string(static_cast<int>(layout.device)) + " " + std::to_string(layout.link_bytes_per_second);
-      seen["program"] = text_of(compile_within_budget(config, layout, training_phases(config, "init"), ranks).set);
+      for (const Compiled& stage : stages) seen["program"] += text_of(stage.set);
     } catch (const core::Error&) {
       // The program says why.
     }

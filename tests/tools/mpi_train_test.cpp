@@ -66,7 +66,9 @@ std::vector<Case> cases() {
             {3, 2, true, false, "llama-tiny"},
             {2, 4, false, true, "llama-tiny", " --set parallel.hierarchical_ranks=2"},
             {3, 4, true, true, "gpt2-tiny", " --set zero_optimization.zero_hpz_partition_size=2"},
-            {3, 4, false, false, "gpt2-tiny", " --set zero_optimization.mics_shard_size=2"}};
+            {3, 4, false, false, "gpt2-tiny", " --set zero_optimization.mics_shard_size=2"},
+            {2, 4, true, true, "gpt2-tiny", " --set parallel.pipeline=2"},
+            {3, 4, false, false, "llama-tiny", " --set parallel.pipeline=2 --set parallel.virtual_pipeline=2"}};
   }
   std::vector<Case> all;
   for (const char* preset : {"gpt2-tiny", "llama-tiny"}) {

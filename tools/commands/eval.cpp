@@ -16,6 +16,19 @@
 namespace zrt::tools {
 namespace {
 
+// The run on ranks of another number, all of them data-parallel: evaluation needs no pipeline to fit what it keeps.
+runtime::Config on_ranks(runtime::Config config, int ranks) {
+  config.ranks = ranks;
+  config.mesh = runtime::Mesh(ranks, 1, 1);
+  config.parallel.pipeline = 1;
+  config.parallel.schedule = {};
+  config.parallel.reduce_every = 1;
+  config.parallel.hierarchical_ranks = config.zero.hpz_partition_size = 1;
+  config.zero.mics_shard_size = 0;
+  config.batch = {config.batch.micro * ranks, config.batch.micro, 1};
+  return config;
+}
+
 int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::RunPaths& run,
                const runtime::Config& config) {
   std::vector<runtime::DataSource> sources = config.data.validation;
@@ -31,13 +44,12 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   models::data::common_tokenizer(prefixes, config.model.vocab);
 
   const models::Model model = config.model.make();
-  runtime::Layout layout = runtime::make_layout(config, model);
   const runtime::EvalData data = runtime::open_eval_data(sources, config.model);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
-  runtime::require_tensors(weights, layout, false);
+  runtime::require_weights(weights, model);
   runtime::BatchFiller filler;
   runtime::Session session(
-      layout, runtime::compile_within_budget(config, layout, {"load", "eval"}, transport.host_count()),
+      runtime::compile_within_budget(config, model, {"load", "eval"}, transport.host_count()),
       runtime::session_options(config),
       {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
          filler(rank, microbatch, tokens, targets);
@@ -64,12 +76,14 @@ int eval_command(const Args& args) {
   options.add_options()("data", po::value<std::vector<std::string>>()->composing(),
                         "PREFIX of a dataset; may be repeated; default: the run's data.validation")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
+      "ranks", po::value<int>(), "so many data-parallel ranks; default: the mesh of the run")(
       "json", "print the result as JSON");
   add_device_option(options);
   po::variables_map values;
-  if (!parse(args, "zrt eval RUN [--data PREFIX]…", options, {"RUN"}, values)) return 0;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
+  runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
+  if (values.count("ranks")) config = on_ranks(std::move(config), values["ranks"].as<int>());
   const auto transport = comm::make_transport("", config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }

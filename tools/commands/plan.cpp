@@ -50,8 +50,7 @@ int plan_command(const Args& args) {
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);
 
   const models::Model model = config.model.make();
-  runtime::Layout layout = runtime::make_layout(config, model);
-  const runtime::Plan plan = runtime::make_plan(config, layout, runtime::training_phases(config, "init"), cluster);
+  const runtime::Plan plan = runtime::make_plan(config, model, runtime::training_phases(config, "init"), cluster);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));
   if (values.count("program")) {
     const auto text = [&](const char* option) {

@@ -31,16 +31,33 @@ std::string duration_text(double seconds) {
 Reporter::Reporter(int64_t steps, int64_t interval)
     : live_(isatty(STDERR_FILENO) != 0), steps_(steps), interval_(interval), start_(std::chrono::steady_clock::now()) {}
 
-void Reporter::planned(const runtime::Layout& layout, const runtime::Compiled& compiled) {
-  ranks_ = layout.dp;
-  rank_bytes_ = compiled.plan.device().peak_bytes;
+void Reporter::planned(std::span<const runtime::Compiled> stages) {
+  const runtime::Layout& layout = stages.front().layout;
+  // The stage that needs most.
+  const runtime::Compiled& largest =
+      *std::max_element(stages.begin(), stages.end(), [](const runtime::Compiled& a, const runtime::Compiled& b) {
+        return a.plan.device().peak_bytes < b.plan.device().peak_bytes;
+      });
+  ranks_ = layout.world();
+  rank_bytes_ = largest.plan.device().peak_bytes;
+  int64_t parameters = 0;
+  size_t units = 0;
+  double verify_seconds = 0;
+  for (const runtime::Compiled& stage : stages) {
+    units += stage.layout.units.units.size();
+    verify_seconds += stage.verify_seconds;
+    for (const optimizer::Unit& unit : stage.layout.units.units) parameters += unit.spoken_for ? 0 : unit.parameters();
+  }
+  const std::string mesh = layout.stage.pipelined() ? fmt::format("{} stages × ", stages.size()) : "";
   std::cerr << fmt::format(
-      "{} parameters in {} units, {} rank{}, ZeRO stage {}, {}; {} per rank, peak in '{}' at '{}', packing overhead "
+      "{} parameters in {} units, {}{} rank{}, ZeRO stage {}, {}; {} per rank{}, peak in '{}' at '{}', packing "
+      "overhead "
       "{:.2f} %; programs verified in {:.0f} ms\n",
-      layout.model->parameters(), layout.units.units.size(), layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
-      core::dtype_name(layout.compute), core::format_bytes(compiled.plan.device().peak_bytes),
-      compiled.plan.device().peak_phase, compiled.plan.device().peak_op,
-      100 * compiled.plan.device().packing_overhead(), 1000 * compiled.verify_seconds);
+      parameters, units, mesh, layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
+      core::dtype_name(layout.compute), core::format_bytes(rank_bytes_),
+      mesh.empty() ? "" : fmt::format(" of stage {}, which needs most", largest.layout.stage.index),
+      largest.plan.device().peak_phase, largest.plan.device().peak_op, 100 * largest.plan.device().packing_overhead(),
+      1000 * verify_seconds);
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -92,8 +109,11 @@ void Reporter::end_line() {
   open_line_ = false;
 }
 
-std::string memory_table(const runtime::MemoryReport& report) {
-  const runtime::MemoryPlan& plan = report.plan;
+namespace {
+
+// Of the ranks of one stage.
+std::string stage_table(const runtime::MemoryReport& report, size_t stage) {
+  const runtime::MemoryPlan& plan = report.plans[stage];
   std::string head = fmt::format("{:>4}", "rank"), row;
   for (size_t c = 0; c < core::category_count; ++c) {
     if (plan.device().categories[c] == 0) continue;
@@ -101,20 +121,29 @@ std::string memory_table(const runtime::MemoryReport& report) {
     row += fmt::format(" {:>11}", core::format_bytes(plan.device().categories[c]));
   }
   std::string text =
-      fmt::format("device memory at the peak ('{}' in phase '{}'); planned and measured in bytes\n{} {:>15} {:>15}\n",
-                  plan.device().peak_op, plan.device().peak_phase, head, "planned", "measured");
+      fmt::format("device memory {}at the peak ('{}' in phase '{}'); planned and measured in bytes\n{} {:>15} {:>15}\n",
+                  report.plans.size() > 1 ? fmt::format("of stage {} ", stage) : "", plan.device().peak_op,
+                  plan.device().peak_phase, head, "planned", "measured");
+  std::set<uint64_t> host;
   for (const runtime::RankMemory& rank : report.ranks) {
+    if (rank.stage != stage) continue;
     const uint64_t planned = plan.device().peak_bytes, measured = rank.measured_peak_bytes[0];
     text += fmt::format("{:>4}{} {:>15} {:>15}{}\n", rank.rank, row, planned, measured,
                         planned == measured ? "" : "  differs");
+    host.insert(rank.measured_peak_bytes[1]);
   }
-  if (plan.host().peak_bytes > 0) {
-    std::set<uint64_t> measured;
-    for (const runtime::RankMemory& rank : report.ranks) measured.insert(rank.measured_peak_bytes[1]);
-    text += fmt::format(
-        "host memory of every rank (copies for checkpoints, batches of a GPU): {} bytes planned, {} measured\n",
-        plan.host().peak_bytes, fmt::join(measured, " or "));
-  }
+  if (plan.host().peak_bytes == 0) return text;
+  return text + fmt::format(
+                    "host memory of every rank (copies for checkpoints, batches of a GPU): {} bytes planned, {} "
+                    "measured\n",
+                    plan.host().peak_bytes, fmt::join(host, " or "));
+}
+
+}  // namespace
+
+std::string memory_table(const runtime::MemoryReport& report) {
+  std::string text;
+  for (size_t stage = 0; stage < report.plans.size(); ++stage) text += stage_table(report, stage);
   for (const runtime::ProcessReport& process : report.processes) {
     const std::string whose = report.processes.size() == 1 ? "" : fmt::format("rank {}, ", process.ranks.front());
     text += fmt::format("{}outside the arenas (code, libraries, heaps): {}; process peak {}\n", whose,

@@ -11,7 +11,7 @@ class Reporter {
  public:
   // Writes to stderr; `interval` steps between plain lines (0: none).
   Reporter(int64_t steps, int64_t interval);
-  void planned(const runtime::Layout& layout, const runtime::Compiled& compiled);
+  void planned(std::span<const runtime::Compiled> stages);
   void step(const runtime::StepMetrics& metrics);
   void evaluated(int64_t step, const runtime::Evaluation& evaluation);
   void resumed(int64_t step, const std::string& folder, uint64_t host_bytes);

@@ -72,9 +72,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
     const runtime::TrainResult result = runtime::train(config, hooks, transport);
     return exit_code(result);
   }
-  hooks.planned = [&](const runtime::Layout& layout, const runtime::Compiled& compiled) {
-    reporter.planned(layout, compiled);
-  };
+  hooks.planned = [&](std::span<const runtime::Compiled> stages) { reporter.planned(stages); };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
   hooks.resumed = [&](int64_t step, const std::string& folder, uint64_t host_bytes) {

@@ -48,7 +48,7 @@ std::string to_json_line(int64_t step, const Evaluation& evaluation) {
 }
 
 StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
-  const Layout& layout = session.layout();
+  const Layout& layout = session.stages().front().layout;
   Executor& executor = session.executor(0);
   const Control& control = executor.control();
   StepMetrics m;
@@ -83,7 +83,8 @@ Json gpu_json(const std::optional<GpuMemory>& gpu) {
 
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
-  report.plan = session.compiled().plan;
+  for (const Compiled& stage : session.stages()) report.plans.push_back(stage.plan);
+  const int alike = session.stages().front().layout.dp;
   std::vector<const core::Arena*> arenas;
   Json own{{"first", session.first_local()}, {"measured", Json::array()}};
   for (int local = 0; local < session.local_count(); ++local) {
@@ -110,7 +111,8 @@ MemoryReport measure_memory(Session& session) {
     for (const Json& measured : json.at("measured")) {
       const int rank = json.at("first").get<int>() + static_cast<int>(process.ranks.size());
       process.ranks.push_back(rank);
-      report.ranks.push_back({rank, measured.get<std::array<uint64_t, core::tier_count>>()});
+      report.ranks.push_back(
+          {rank, static_cast<size_t>(rank / alike), measured.get<std::array<uint64_t, core::tier_count>>()});
     }
     report.processes.push_back(std::move(process));
   }
@@ -128,14 +130,14 @@ std::string to_json(const StepMetrics& m) {
 }
 
 std::string to_json(const MemoryReport& report) {
-  const MemoryPlan& plan = report.plan;
   Json ranks = Json::array(), processes = Json::array();
   for (const RankMemory& rank : report.ranks) {
+    const MemoryPlan& plan = report.plans[rank.stage];
     Json tiers;
     for (size_t t = 0; t < core::tier_count; ++t) {
       tiers[std::string(core::tier_names[t])] = tier_json(plan.tiers[t], rank.measured_peak_bytes[t]);
     }
-    ranks.push_back({{"rank", rank.rank}, {"tiers", tiers}});
+    ranks.push_back({{"rank", rank.rank}, {"stage", rank.stage}, {"tiers", tiers}});
   }
   for (const ProcessReport& process : report.processes) {
     Json entry{{"ranks", process.ranks},

@@ -27,6 +27,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds);
 
 struct RankMemory {
   int rank = 0;
+  size_t stage = 0;
   std::array<uint64_t, core::tier_count> measured_peak_bytes{};  // of the tier's arena; 0 where there is none
 };
 
@@ -37,7 +38,7 @@ struct ProcessReport {
 };
 
 struct MemoryReport {
-  MemoryPlan plan;  // the same for all ranks of a data-parallel group
+  std::vector<MemoryPlan> plans;  // of all ranks of a stage, by stage
   std::vector<RankMemory> ranks;
   std::vector<ProcessReport> processes;
 };
@@ -68,7 +69,7 @@ struct Summary {
   std::map<OpKind, CommVolume> comm;  // received by rank 0, all steps
   Moved moved;                        // by rank 0 between its tiers, all steps
   std::optional<Evaluation> validation;
-  double verify_seconds = 0, packing_overhead = 0;
+  double verify_seconds = 0, packing_overhead = 0;  // of all stages, and of the one where it is largest
   int64_t steps = 0;
   int64_t saves = 0, failed_saves = 0;
   double save_stall_seconds = 0;  // training stood still for them

@@ -31,8 +31,10 @@ uint64_t executions(const Program& program) {
 
 StepTrace::StepTrace(Session& session, std::filesystem::path file, StepRange range)
     : session_(session), file_(std::move(file)), range_(range) {
-  const uint64_t per_step =
-      executions(session.compiled().set.program("step")) * static_cast<uint64_t>(session.transport().world());
+  uint64_t per_step = 0;
+  for (const Compiled& stage : session.stages()) {
+    per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.dp);
+  }
   const auto fit = static_cast<int64_t>(std::max<uint64_t>(1, most_events / std::max<uint64_t>(1, per_step)));
   const int64_t asked = range.last - range.first + 1;
   if (asked <= fit) return;
@@ -72,7 +74,8 @@ std::string StepTrace::write() {
   std::string own;
   for (int local = 0; local < session_.local_count(); ++local) {
     if (!own.empty()) own += ",\n";
-    own += chrome_events(session_.compiled().set, *session_.layout().model, session_.first_local() + local,
+    const Compiled& stage = session_.stage(local);
+    own += chrome_events(stage.set, *stage.layout.model, session_.first_local() + local,
                          runs[static_cast<size_t>(local)], origin - offset);
   }
   const std::vector<std::string> all = session_.transport().exchange(own, session_.timeout());

@@ -183,7 +183,7 @@ TEST_CASE("requests that are not supported are refused by name") {
       {R"("zero_optimization": {"zenflow": {}},)", {"zero_optimization.zenflow"}},
       {R"("zero_optimization": {"grad_hooks": true},)", {"zero_optimization.grad_hooks", "never accepted"}},
       {R"("parallel": {"tensor": 2},)", {"parallel.tensor = 2", "Legal: 1"}},
-      {R"("parallel": {"pipeline": 2},)", {"parallel.pipeline = 2"}},
+      {R"("parallel": {"pipeline": 2},)", {"parallel.pipeline = 2", "multiple of 2"}},
       {R"("parallel": {"sequence": true},)", {"parallel.sequence = true"}},
       {R"("parallel": {"schedule": "zb-h1"},)", {"parallel.schedule = \"zb-h1\""}},
       {R"("tensor_parallel": {"autotp_size": 4},)", {"tensor_parallel.autotp_size = 4"}},

@@ -101,7 +101,7 @@ TEST_CASE("a run after a failed one fails too instead of waiting") {
                                            {}});
   const Setting s = setting(2, 2);
   const runtime::Layout layout = make_layout(model, s);
-  runtime::Session session(layout, runtime::compile(layout, phases_of(s)), session_options(s),
+  runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
                             },
@@ -163,7 +163,7 @@ TEST_CASE("a trace holds every execution once, in order on its lane") {
   runtime::SessionOptions options = session_options(s);
   size_t expected = 0;
   runtime::for_each_execution(compiled.set.program("step"), ~0u, [&](runtime::OpId, uint32_t) { ++expected; });
-  runtime::Session session(layout, std::move(compiled), options,
+  runtime::Session session(std::move(compiled), options,
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
                             },
@@ -199,13 +199,13 @@ TEST_CASE("computation and communication of a step can be run alone, each whole 
   const models::Model model = toy();
   const Setting s = setting(3, 2);
   const runtime::Layout layout = make_layout(model, s);
-  runtime::Session session(layout, runtime::compile(layout, phases_of(s)), session_options(s),
+  runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
                             },
                             {}});
   session.run("init", {});
-  const runtime::Program& step = session.compiled().set.program("step");
+  const runtime::Program& step = session.stage(0).set.program("step");
   struct Done {
     uint64_t bytes, updates;
   };

@@ -15,7 +15,7 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   s.accumulation = 2;
   const runtime::Layout layout = testing::make_layout(model, s);
   uint32_t step = 0;
-  runtime::Session session(layout, runtime::compile(layout, {"init", "step"}), {},
+  runtime::Session session(runtime::compile(layout, {"init", "step"}), {},
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               testing::synthetic_batch(layout, step, rank, microbatch, tokens, targets);
                             },

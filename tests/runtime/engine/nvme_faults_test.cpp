@@ -87,11 +87,11 @@ std::set<std::string> files_in(const fs::path& folder) {
 }
 
 // Why a run that keeps its states in `folder` cannot begin; "" if it can.
-std::string refusal(const runtime::Layout& layout, const runtime::Compiled& compiled, const fs::path& folder) {
+std::string refusal(const runtime::Compiled& compiled, const fs::path& folder) {
   runtime::SessionOptions options = session_options(on_nvme(3));
   options.nvme_path = folder.string();
   try {
-    const runtime::Session session(layout, compiled, options, {});
+    const runtime::Session session(compiled, options, {});
   } catch (const core::DataError& error) {
     return error.what();
   }
@@ -199,21 +199,21 @@ TEST_CASE("A run whose file finds no room, no folder or another run's file ends 
   const TemporaryFolder folder;
   const runtime::Layout layout = make_layout(model, on_nvme(3));
   runtime::Compiled compiled = runtime::compile(layout, {"init", "step"});
-  CHECK(refusal(layout, compiled, folder.path).empty());
+  CHECK(refusal(compiled, folder.path).empty());
   CHECK(files_in(folder.path).empty());
   {
     runtime::SessionOptions options = session_options(on_nvme(3));
     options.nvme_path = folder.path.string();
-    const runtime::Session first(layout, compiled, options, {});
-    CHECK(refusal(layout, compiled, folder.path).find("another run that is still alive") != std::string::npos);
+    const runtime::Session first(compiled, options, {});
+    CHECK(refusal(compiled, folder.path).find("another run that is still alive") != std::string::npos);
     CHECK(files_in(folder.path).size() == ranks);
   }
-  const std::string missing = refusal(layout, compiled, folder.path / "nothing");
+  const std::string missing = refusal(compiled, folder.path / "nothing");
   CHECK(missing.find("rank-") != std::string::npos);
   CHECK(missing.find("No such file") != std::string::npos);
   constexpr uint64_t too_much = uint64_t{1} << 56;
   compiled.set.arena_bytes[static_cast<size_t>(core::Tier::nvme)] = too_much;
-  const std::string full = refusal(layout, compiled, folder.path);
+  const std::string full = refusal(compiled, folder.path);
   CHECK(full.find(folder.path.string()) != std::string::npos);
   CHECK(full.find(std::to_string(too_much)) != std::string::npos);
   CHECK(full.find("are free") != std::string::npos);

@@ -67,13 +67,13 @@ TEST_CASE("programs of a trillion parameters in 64 stages are compiled, verified
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
     const Pipeline pipeline(model, s, even_ends(model, 64));
-    const std::vector<runtime::StagePrograms> stages = pipeline.compile({"init", "step", "export", "save"});
+    const std::vector<runtime::Compiled> stages = pipeline.compile({"init", "step", "export", "save"});
     const double compiled = seconds();
     std::vector<runtime::SimulatedStage> simulated;
     uint64_t most = 0;
-    for (const runtime::StagePrograms& stage : stages) {
-      simulated.push_back({&stage.compiled.set, &stage.compiled.set.program("step"), stage.layout});
-      most = std::max(most, stage.compiled.plan.device().peak_bytes);
+    for (const runtime::Compiled& stage : stages) {
+      simulated.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
+      most = std::max(most, stage.plan.device().peak_bytes);
     }
     const auto all = runtime::simulate(simulated, runtime::find_cluster("dgx-a100"));
     std::printf(

@@ -144,17 +144,17 @@ TEST_CASE("a stage holds the states of its own parameters, divided as ZeRO's sta
         s.ranks = ranks, s.compute = type;
         s.schedule.stages = 3;
         const Pipeline pipeline(model, s, even_ends(model, 3));
-        const std::vector<runtime::StagePrograms> stages = pipeline.compile(s);
+        const std::vector<runtime::Compiled> stages = pipeline.compile(s);
         uint64_t parameters = 0;
         for (size_t i = 0; i < stages.size(); ++i) {
           uint64_t padded = 0, of_stage = 0;
-          for (const optimizer::Unit& unit : stages[i].layout->units.units) {
+          for (const optimizer::Unit& unit : stages[i].layout.units.units) {
             padded += static_cast<uint64_t>(unit.elements), of_stage += static_cast<uint64_t>(unit.parameters());
           }
-          CHECK(of_stage == static_cast<uint64_t>(pipeline.parts[i].parameters()));
+          CHECK(of_stage == static_cast<uint64_t>(pipeline.layouts[i].model->parameters()));
           parameters += of_stage;
           const auto part = [&](int from) { return zero >= from ? padded / static_cast<uint64_t>(ranks) : padded; };
-          const auto& states = stages[i].compiled.plan.device().model_states;
+          const auto& states = stages[i].plan.device().model_states;
           const auto bytes = [&](Category category) { return states[static_cast<size_t>(category)]; };
           const uint64_t width = core::dtype_size(type);
           CAPTURE(core::dtype_name(type), ranks, zero, i);
@@ -163,7 +163,7 @@ TEST_CASE("a stage holds the states of its own parameters, divided as ZeRO's sta
           CHECK(bytes(Category::master) == (width == 2 ? 4 * part(1) : 0));
           CHECK(bytes(Category::moment1) == 4 * part(1));
           CHECK(bytes(Category::moment2) == 4 * part(1));
-          for (const runtime::Buffer& buffer : stages[i].compiled.set.buffers) {
+          for (const runtime::Buffer& buffer : stages[i].set.buffers) {
             if (buffer.name.starts_with("saved of")) CHECK(buffer.slots == 3 - i);
             if (buffer.name.starts_with("input of")) CHECK(buffer.slots == 3 - i + 1);
           }

@@ -63,7 +63,7 @@ TEST_CASE("a rank stuck in its batches is named after the time-out, while its th
     reason = error.what();
     release = true;
   };
-  Session session(layout, compile(layout, testing::phases_of(setting)), options, hooks);
+  Session session(compile(layout, testing::phases_of(setting)), options, hooks);
   session.run("init", {});
   session.run("step", {setting.seed, 0, 0, {1e-2}});
   CHECK(reason.empty());

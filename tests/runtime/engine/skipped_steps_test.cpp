@@ -36,9 +36,9 @@ models::Model with_bad_gradient(int ranks, float value, std::function<bool(uint3
 
 // All bytes that survive from step to step on one rank, but for the control block.
 std::vector<std::byte> state_bytes(runtime::Session& session, int rank) {
-  if (session.compiled().set.has("refresh")) session.run("refresh", {});
+  if (session.stage(rank).set.has("refresh")) session.run("refresh", {});
   std::vector<std::byte> bytes;
-  for (const runtime::Buffer& buffer : session.compiled().set.buffers) {
+  for (const runtime::Buffer& buffer : session.stage(rank).set.buffers) {
     if (buffer.life != runtime::Life::carried || buffer.name == "control") continue;
     const std::vector<std::byte> held = session.executor(rank).read(buffer.name);
     bytes.insert(bytes.end(), held.begin(), held.end());
@@ -53,7 +53,7 @@ struct Steps {
 
   Steps(const models::Model& model, const Setting& s) : layout(make_layout(model, s)) {
     session = std::make_unique<runtime::Session>(
-        layout, runtime::compile(layout, phases_of(s)), session_options(s),
+        runtime::compile(layout, phases_of(s)), session_options(s),
         runtime::SessionHooks{[this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                                 synthetic_batch(layout, step, rank, microbatch, tokens, targets);
                               },

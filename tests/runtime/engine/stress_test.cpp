@@ -126,7 +126,7 @@ TEST_CASE("without a wait that is needed the verifier names both ops, and random
     s.overlap = true;
     const runtime::Layout layout = make_layout(model, s);
     const runtime::Compiled good = runtime::compile(layout, phases_of(s), {}, false);
-    const std::string calm = run_compiled(layout, good, s).state;
+    const std::string calm = run_compiled(good, s).state;
     runtime::Compiled bad = good;
     runtime::Program& step = program_of(bad.set, "step");
     // Every forward goes on without its gathers.
@@ -153,7 +153,7 @@ TEST_CASE("without a wait that is needed the verifier names both ops, and random
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       s.stress_seed = seed;
       try {
-        wrong += run_compiled(layout, bad, s).state != calm;
+        wrong += run_compiled(bad, s).state != calm;
       } catch (const core::Error&) {
         ++wrong;  // what is read by mistake may be no number at all
       }

@@ -148,7 +148,7 @@ TEST_CASE("a gradient that is not finite ends the run: weights had been updated,
     Setting s = early();
     s.ranks = 2, s.stage = stage;
     const runtime::Layout layout = make_layout(model, s);
-    runtime::Session session(layout, runtime::compile(layout, {"init", "step", "export", "save"}), session_options(s),
+    runtime::Session session(runtime::compile(layout, {"init", "step", "export", "save"}), session_options(s),
                              {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                                 synthetic_batch(layout, step, rank, microbatch, tokens, targets);
                               },

@@ -31,7 +31,7 @@ struct Chosen {
 Chosen choose(const std::vector<std::string>& sets) {
   const runtime::Config config = config_of(sets);
   const models::Model model = config.model.make();
-  const runtime::Layout layout = runtime::make_layout(config, model);
+  const runtime::Layout layout = runtime::make_layouts(config, model).front();
   const Compiled compiled =
       runtime::compile_at_distance(config, layout, {"init", "step"}, runtime::memory_limits(config, nullptr));
   Chosen chosen;

@@ -35,9 +35,9 @@ runtime::Limits limits_of(uint64_t device, std::optional<uint64_t> host = {}) {
   return limits;
 }
 
-runtime::Fitted fit(const runtime::Config& config, runtime::Layout& layout, const std::vector<std::string>& phases,
-                    const runtime::Limits& limits) {
-  return runtime::fit(config, layout, {phases, limits, limits, {}, true, true});
+runtime::Compiled fit(const runtime::Config& config, const runtime::Layout& layout,
+                      const std::vector<std::string>& phases, const runtime::Limits& limits) {
+  return std::move(runtime::fit(config, {layout}, {phases, limits, limits, {}, true, true}).stages.front());
 }
 
 runtime::Layout open_layout(const models::Model& model, const Setting& s) {
@@ -48,9 +48,7 @@ runtime::Layout open_layout(const models::Model& model, const Setting& s) {
 
 // Settled with next to no device memory: the least that a run needs.
 runtime::Layout least(const models::Model& model, const Setting& s) {
-  runtime::Layout layout = open_layout(model, s);
-  fit(config_of(), layout, phases_of(s), limits_of(1));
-  return layout;
+  return fit(config_of(), open_layout(model, s), phases_of(s), limits_of(1)).layout;
 }
 
 Setting setting(int ranks, int stage, uint32_t accumulation = 1) {
@@ -75,10 +73,10 @@ TEST_CASE("at five budgets from the least to everything a run fits and has the s
       REQUIRE(low < high);
       for (uint64_t i = 0; i < 5; ++i) {
         INFO("ranks " << ranks << ", stage " << stage << ", budget " << i);
-        runtime::Layout layout = open_layout(model, s);
-        fit(config_of(), layout, phases_of(s), limits_of(low + (high - low) * i / 4));
-        CHECK(layout.placement.moves() == (i < 4));
-        const Outcome outcome = run_compiled(layout, runtime::compile(layout, phases_of(s)), s);
+        const runtime::Compiled compiled =
+            fit(config_of(), open_layout(model, s), phases_of(s), limits_of(low + (high - low) * i / 4));
+        CHECK(compiled.layout.placement.moves() == (i < 4));
+        const Outcome outcome = run_compiled(compiled, s);
         std::string top;  // of the host tier
         for (const core::LedgerEntry& entry : outcome.plan.ledger) {
           if (entry.tier == core::Tier::host && entry.offset + entry.bytes == outcome.planned_behind[0])
@@ -124,15 +122,14 @@ TEST_CASE("what the host tier does not hold goes on to NVMe, and only then") {
   const Setting s = setting(1, 0);
   const uint64_t low = device_bytes(least(model, s), s);
   const runtime::Config with_file = config_of({"memory.nvme_path=scratch"});
-  runtime::Layout wide = open_layout(model, s), narrow = wide;
-  fit(with_file, wide, phases_of(s), limits_of(low));
-  CHECK(!wide.placement.uses(core::Tier::nvme));
-  const auto host = runtime::compile(wide, phases_of(s)).plan.host().peak_bytes;
-  fit(with_file, narrow, phases_of(s), limits_of(low, host - 200000));
-  CHECK(narrow.placement.uses(core::Tier::nvme));
-  const runtime::MemoryPlan plan = runtime::compile(narrow, phases_of(s)).plan;
-  CHECK(plan.host().peak_bytes <= host - 200000);
-  CHECK(plan.device().peak_bytes <= low);
+  const runtime::Layout open = open_layout(model, s);
+  const runtime::Compiled wide = fit(with_file, open, phases_of(s), limits_of(low));
+  CHECK(!wide.layout.placement.uses(core::Tier::nvme));
+  const auto host = wide.plan.host().peak_bytes;
+  const runtime::Compiled narrow = fit(with_file, open, phases_of(s), limits_of(low, host - 200000));
+  CHECK(narrow.layout.placement.uses(core::Tier::nvme));
+  CHECK(narrow.plan.host().peak_bytes <= host - 200000);
+  CHECK(narrow.plan.device().peak_bytes <= low);
 }
 
 TEST_CASE("the more device memory the faster a step is predicted to be, and never slower than all or nothing") {
@@ -147,12 +144,11 @@ TEST_CASE("the more device memory the faster a step is predicted to be, and neve
               "model": {"type": "gpt2", "layers": 6, "hidden": 512, "heads": 8, "sequence": 128, "vocab": 512}})",
           "place", sets, 2);
       const models::Model model = config.model.make();
-      runtime::Layout layout = runtime::make_layout(config, model);
       const runtime::Limits limits = memory_limits(config, nullptr);
-      const runtime::Compiled compiled = fit(config, layout, phases, limits).compiled;
+      const runtime::Compiled compiled = fit(config, make_layouts(config, model).front(), phases, limits);
       CHECK(limits.hold(peak_bytes(compiled.plan)));
       if (peak) *peak = compiled.plan.device().peak_bytes;
-      return simulate(compiled.set, compiled.set.program("step"), layout, cluster).seconds;
+      return simulate(compiled.set, compiled.set.program("step"), compiled.layout, cluster).seconds;
     };
     uint64_t low = 0, high = 0, offloaded = 0;
     const double none = predict({"memory.placement=device"}, &high), host = predict({"memory.placement=host"}, &low);
@@ -178,8 +174,7 @@ TEST_CASE("of what policies propose the fastest that fits is taken, whoever prop
   const models::Model model = make_toy(6, 16, 17, 5, false, false);
   const Setting s = setting(2, 3);
   const uint64_t low = device_bytes(least(model, s), s);
-  runtime::Layout before = open_layout(model, s);
-  fit(config_of(), before, phases_of(s), limits_of(low));
+  const runtime::Layout before = fit(config_of(), open_layout(model, s), phases_of(s), limits_of(low)).layout;
   // Everything on the device is faster, but does not fit; nothing on it fits, but is slower.
   size_t asked = 0;
   runtime::register_placement_policy({"none and all", [&](const runtime::FitProblem& problem, const auto& start) {
@@ -192,8 +187,7 @@ TEST_CASE("of what policies propose the fastest that fits is taken, whoever prop
                                         }
                                         return both;
                                       }});
-  runtime::Layout after = open_layout(model, s);
-  fit(config_of(), after, phases_of(s), limits_of(low));
+  const runtime::Layout after = fit(config_of(), open_layout(model, s), phases_of(s), limits_of(low)).layout;
   CHECK(asked > 0);
   const auto homes = [](const runtime::Layout& layout) {
     std::vector<core::Tier> all;

@@ -18,7 +18,7 @@ Config with_groups(const std::string& groups, const std::string& type = "AdamW")
 std::string refusal(const std::string& groups) {
   return error_of([&] {
     const Config config = with_groups(groups);
-    make_layout(config, config.model.make());
+    make_layouts(config, config.model.make());
   });
 }
 
@@ -28,7 +28,7 @@ TEST_CASE("units hold parameters of one group of the configuration, and the firs
   const Config config = with_groups(
       R"([{"match": "*ln_*", "weight_decay": 0}, {"match": ["*.bias", "h.1.*"], "lr_scale": 0.5, "_why": "to see"}])");
   const models::Model model = config.model.make();
-  const Layout layout = make_layout(config, model);
+  const Layout layout = make_layouts(config, model).front();
   for (const optimizer::Unit& unit : layout.units.units) {
     for (const optimizer::UnitParam& place : unit.params) {
       const std::string& name = place.param->name;

@@ -28,11 +28,11 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage) {
   s.schedule = {kind, stages, static_cast<int32_t>(s.accumulation), chunks, golden.value("G", 1)};
   const models::Model model = make_toy(stages * chunks - 2, 4, 7, 2, false, false);
   const Pipeline pipeline(model, s, even_ends(model, stages * chunks));
-  const std::vector<StagePrograms> compiled = pipeline.compile(s);
+  const std::vector<Compiled> compiled = pipeline.compile(s);
   std::vector<SimulatedStage> simulated;
   simulated.reserve(compiled.size());
-  for (const StagePrograms& stage : compiled) {
-    simulated.push_back({&stage.compiled.set, &stage.compiled.set.program("step"), stage.layout});
+  for (const Compiled& stage : compiled) {
+    simulated.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
   }
   const double forward = golden["op_time"]["F"], backward = golden["op_time"]["B"];
   const auto all =

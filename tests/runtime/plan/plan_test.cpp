@@ -30,7 +30,6 @@ const char* const base = R"({"train_batch_size": 32, "train_micro_batch_size_per
 struct Planned {
   Config config;
   models::Model model;
-  Layout layout;
   Plan plan;
 };
 
@@ -39,8 +38,7 @@ std::unique_ptr<Planned> planned(const std::vector<std::string>& sets, int ranks
   auto p = std::make_unique<Planned>();
   p->config = parse_config(base, "plan.json", sets, ranks);
   p->model = p->config.model.make();
-  p->layout = make_layout(p->config, p->model);
-  p->plan = make_plan(p->config, p->layout, training_phases(p->config, "init"), cluster);
+  p->plan = make_plan(p->config, p->model, training_phases(p->config, "init"), cluster);
   return p;
 }
 
@@ -57,7 +55,7 @@ std::unique_ptr<Planned> planned_in_place(const std::vector<std::string>& sets, 
 }
 
 const TierPlan& device(const Planned& p) {
-  return p.plan.groups.at(0).compiled.plan.device();
+  return p.plan.stages.at(0).compiled.plan.device();
 }
 
 uint64_t states(const Planned& p, Category category) {
@@ -123,7 +121,7 @@ TEST_CASE("planned communication is what the counters of a run find") {
     Compiled compiled = compile(layout, testing::phases_of(s));
     CommBytes bytes = comm_bytes(compiled.set, compiled.set.program("step"), layout);
     for (auto& [kind, count] : bytes) count *= 3;
-    const auto measured = testing::run_compiled(layout, std::move(compiled), s).comm;
+    const auto measured = testing::run_compiled(std::move(compiled), s).comm;
     CAPTURE(c.ranks, c.stage, c.accumulation, c.every, c.adafactor, c.groups.hierarchical);
     for (const OpKind kind :
          {OpKind::gather, OpKind::reduce_grad, OpKind::gather_grad, OpKind::share_control, OpKind::share_sums}) {
@@ -141,7 +139,7 @@ TEST_CASE("the states of all ranks are the model's, whatever the number of ranks
       const auto p = planned({fmt::format("zero_optimization.stage={}", stage), "train_batch_size=64"}, ranks);
       CAPTURE(ranks, stage);
       const auto n = static_cast<uint64_t>(ranks);
-      const auto elements = static_cast<uint64_t>(p->model.parameters() + p->layout.units.padding());
+      const auto elements = static_cast<uint64_t>(p->model.parameters() + p->plan.layout().units.padding());
       const auto held = [&](Category category, int from) { return states(*p, category) * (stage >= from ? n : 1); };
       CHECK(held(Category::weights, 3) == elements * 2);
       CHECK(held(Category::master, 1) == elements * 4);
@@ -171,7 +169,7 @@ TEST_CASE("tied and untied models differ by one embedding") {
 TEST_CASE("initialisation is one of the phases, and every category has its bytes") {
   const auto p = planned({"run.checkpoint_interval=5", R"(data.validation="held-out")"}, 2);
   std::vector<std::string> phases;
-  for (const PhasePeak& phase : p->plan.groups[0].phases) {
+  for (const PhasePeak& phase : p->plan.stages[0].phases) {
     phases.push_back(phase.phase);
     CHECK(phase.live_bytes >= all_states(*p));
     CHECK(phase.live_bytes <= device(*p).live_peak_bytes);
@@ -181,7 +179,7 @@ TEST_CASE("initialisation is one of the phases, and every category has its bytes
         std::vector<std::string>{"init", "step", "export", "save", "eval"});
   CHECK(std::accumulate(device(*p).categories.begin(), device(*p).categories.end(), uint64_t{0}) ==
         device(*p).live_peak_bytes);
-  CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes > 0);
+  CHECK(p->plan.stages[0].compiled.plan.host().peak_bytes > 0);
 }
 
 TEST_CASE("planning twice gives the same plan") {
@@ -236,9 +234,9 @@ TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic
         cost = suggestion.cost;
         const auto then = followed(suggestion, sets, 2, cluster);
         CHECK(then->plan.fits);
-        CHECK(peak_bytes(then->plan.groups[0].compiled.plan) == suggestion.peaks);
-        CHECK(total(then->plan.groups[0].comm) == suggestion.comm_bytes);
-        if (timed) CHECK(then->plan.groups[0].step->seconds == *suggestion.seconds_per_step);
+        CHECK(peak_bytes(then->plan.stages[0].compiled.plan) == suggestion.peaks);
+        CHECK(total(then->plan.stages[0].comm) == suggestion.comm_bytes);
+        if (timed) CHECK(then->plan.stages[0].step->seconds == *suggestion.seconds_per_step);
         // The same samples go into a step, unless it says otherwise.
         const bool batch = std::any_of(suggestion.changes.begin(), suggestion.changes.end(),
                                        [](const auto& change) { return change.first == "train_batch_size"; });
@@ -379,30 +377,63 @@ TEST_CASE("copies for checkpoints are given up where the host tier is short, by 
   const auto unlimited = planned(saving, 2);
   CHECK(unlimited->plan.saves == "background");
   CHECK(planned({}, 2)->plan.saves.empty());
-  const uint64_t needed = unlimited->plan.groups[0].compiled.plan.host().peak_bytes;
+  const uint64_t needed = unlimited->plan.stages[0].compiled.plan.host().peak_bytes;
   for (const uint64_t budget : {needed, needed - 1}) {
     const auto p = with(fmt::format("memory.host_budget_bytes={}", budget));
     const bool copies = budget == needed;
     CHECK(p->plan.fits);
     CHECK(p->plan.saves == (copies ? "background" : "foreground"));
-    CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == (copies ? needed : 0));
+    CHECK(p->plan.stages[0].compiled.plan.host().peak_bytes == (copies ? needed : 0));
     CHECK((plan_text(p->plan).find("while training stands still") == std::string::npos) == copies);
-    const Compiled run = compile_within_budget(p->config, p->layout, training_phases(p->config, "init"));
-    CHECK(run.set.xxh3() == p->plan.groups[0].compiled.set.xxh3());
+    const Compiled run = compile_within_budget(p->config, p->model, training_phases(p->config, "init")).front();
+    CHECK(run.set.xxh3() == p->plan.stages[0].compiled.set.xxh3());
     CHECK(run.set.has("save") == copies);
   }
 }
 
+TEST_CASE("stages of a pipeline save in the same way, and each keeps its own budget") {
+  const std::vector<std::string> sets{"run.checkpoint_interval=5", "parallel.pipeline=2", "parallel.partition=[2,4]",
+                                      "zero_optimization.stage=1"};
+  const auto whole = planned(sets, 4);
+  REQUIRE(whole->plan.stages.size() == 2);
+  const auto host = [](const Planned& p, size_t stage) { return p.plan.stages[stage].compiled.plan.host().peak_bytes; };
+  REQUIRE(host(*whole, 0) != host(*whole, 1));
+  for (const bool all : {true, false}) {
+    const uint64_t budget =
+        all ? std::max(host(*whole, 0), host(*whole, 1)) : std::min(host(*whole, 0), host(*whole, 1));
+    std::vector<std::string> with = sets;
+    with.push_back(fmt::format("memory.host_budget_bytes={}", budget));
+    const auto p = planned(with, 4);
+    CHECK(p->plan.fits);
+    CHECK(p->plan.saves == (all ? "background" : "foreground"));
+    for (const StagePlan& stage : p->plan.stages) CHECK(stage.compiled.set.has("save") == all);
+  }
+  // What only one stage lacks room for leaves that stage alone.
+  std::vector<std::string> open = sets;
+  const auto device = [](const Planned& p, size_t stage) {
+    return p.plan.stages[stage].compiled.plan.device().peak_bytes;
+  };
+  const uint64_t more = std::max(device(*whole, 0), device(*whole, 1)),
+                 less = std::min(device(*whole, 0), device(*whole, 1));
+  open.push_back("memory.placement=auto");
+  open.push_back(fmt::format("memory.device_budget_bytes={}", (more + less) / 2));
+  const auto p = planned(open, 4);
+  CHECK(p->plan.fits);
+  const size_t larger = device(*whole, 0) > device(*whole, 1) ? 0 : 1;
+  CHECK(p->plan.stages[larger].compiled.layout.placement.moves());
+  CHECK(!p->plan.stages[1 - larger].compiled.layout.placement.moves());
+}
+
 TEST_CASE("no state leaves a tier to make room for copies") {
   std::vector<std::string> sets{"zero_optimization.stage=1", "memory.nvme_path=scratch", "memory.placement=host"};
-  const uint64_t host = planned(sets, 2)->plan.groups[0].compiled.plan.host().peak_bytes;
+  const uint64_t host = planned(sets, 2)->plan.stages[0].compiled.plan.host().peak_bytes;
   sets.push_back("run.checkpoint_interval=5");
   sets.push_back(fmt::format("memory.host_budget_bytes={}", host + 1000));
   const auto p = planned(sets, 2);
   CHECK(p->plan.fits);
   CHECK(p->plan.saves == "foreground");
-  CHECK(p->plan.groups[0].compiled.plan.host().peak_bytes == host);
-  CHECK(p->plan.groups[0].compiled.plan.tiers[2].peak_bytes == 0);
+  CHECK(p->plan.stages[0].compiled.plan.host().peak_bytes == host);
+  CHECK(p->plan.stages[0].compiled.plan.tiers[2].peak_bytes == 0);
 }
 
 TEST_CASE("a run that may not move is told what would fit if it might") {
@@ -421,7 +452,7 @@ TEST_CASE("the refusal of a run says what its plan says") {
   REQUIRE_FALSE(p->plan.fits);
   std::string refusal;
   try {
-    compile_within_budget(p->config, p->layout, training_phases(p->config, "init"));
+    compile_within_budget(p->config, p->model, training_phases(p->config, "init"));
   } catch (const core::MemoryError& error) {
     refusal = error.what();
   }
@@ -433,9 +464,9 @@ TEST_CASE("the refusal of a run says what its plan says") {
 TEST_CASE("a million ranks are planned, all of them reported") {
   const auto p = planned({"train_batch_size=null", "gradient_accumulation_steps=1", "zero_optimization.stage=3"},
                          1 << 20, find_cluster("dgx-a100"));
-  REQUIRE(p->plan.groups.size() == 1);
-  CHECK(p->plan.groups[0].first == 0);
-  CHECK(p->plan.groups[0].last == (1 << 20) - 1);
+  REQUIRE(p->plan.stages.size() == 1);
+  CHECK(p->plan.stages[0].first == 0);
+  CHECK(p->plan.stages[0].last == (1 << 20) - 1);
   CHECK(plan_text(p->plan).find("ranks 0–1048575, all alike") != std::string::npos);
   // A run of as many threads is still refused.
   CHECK_THROWS_AS(check_run(p->config), core::ConfigError);
@@ -447,7 +478,7 @@ TEST_CASE("memory over the time of a serialized step has the planned peak, at it
       const auto p = planned({std::string("zero_optimization.stage=") + stage,
                               std::string("parallel.reduce_every=") + every, "zero_optimization.overlap_comm=false"},
                              2);
-      const ProgramSet& set = p->plan.groups[0].compiled.set;
+      const ProgramSet& set = p->plan.stages[0].compiled.set;
       const Program& step = set.program("step");
       std::vector<SimulatedOp> timeline;
       for_each_execution(step, ~0u, [&](OpId op, uint32_t iteration) {
@@ -459,7 +490,7 @@ TEST_CASE("memory over the time of a serialized step has the planned peak, at it
         return total(a.categories) < total(b.categories);
       });
       CAPTURE(stage, every);
-      const auto peak = std::find_if(p->plan.groups[0].phases.begin(), p->plan.groups[0].phases.end(),
+      const auto peak = std::find_if(p->plan.stages[0].phases.begin(), p->plan.stages[0].phases.end(),
                                      [](const PhasePeak& phase) { return phase.phase == "step"; });
       CHECK(total(highest->categories) == peak->live_bytes);
       CHECK(step.ops[timeline.at(static_cast<size_t>(highest->seconds)).op].name == peak->op);

@@ -89,7 +89,7 @@ double state_gb(const ProgramSet& set) {
 double state_gb(const Cell& cell, void (*change)(optimizer::ZeroStrategy&) = nullptr) {
   const Config config = config_of(cell.model, cell.dp, cell.stage);
   const models::Model model = config.model.make();
-  Layout layout = make_layout(config, model);
+  Layout layout = make_layouts(config, model).front();
   if (change) change(layout.zero);
   return state_gb(compile(layout, training_phases(config, "init")).set);
 }
@@ -127,7 +127,7 @@ TEST_CASE("without one part of the partitioning exactly the cells that rest on i
 TEST_CASE("the table is read from the buffers of the programs") {
   const Config config = config_of("7.5B", 64, 3);
   const models::Model model = config.model.make();
-  const Layout layout = make_layout(config, model);
+  const Layout layout = make_layouts(config, model).front();
   ProgramSet set = compile(layout, training_phases(config, "init")).set;
   CHECK(state_gb(set) == Approx(1.875).epsilon(1e-3));
   for (Buffer& buffer : set.buffers) {
@@ -139,8 +139,7 @@ TEST_CASE("the table is read from the buffers of the programs") {
 TEST_CASE("the plan's JSON states the same bytes") {
   const Config config = config_of("1T", 1024, 3);
   const models::Model model = config.model.make();
-  Layout layout = make_layout(config, model);
-  const std::string json = to_json(make_plan(config, layout, training_phases(config, "init"), std::nullopt));
+  const std::string json = to_json(make_plan(config, model, training_phases(config, "init"), std::nullopt));
   const size_t at = json.find("\"model_state_bytes\": ");
   REQUIRE(at != std::string::npos);
   CHECK(std::stod(json.substr(at + 21)) / 1e9 == Approx(15.6).margin(0.1));

@@ -1,5 +1,7 @@
 #include "runtime/program/placement_rules.h"
 
+#include <fmt/format.h>
+
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/config/config.h"
@@ -34,7 +36,7 @@ std::unique_ptr<Made> made(const std::vector<std::string>& sets) {
   auto m = std::make_unique<Made>();
   m->config = parse_config(base, "place.json", sets, 2);
   m->model = m->config.model.make();
-  m->layout = make_layout(m->config, m->model);
+  m->layout = make_layouts(m->config, m->model).front();
   return m;
 }
 
@@ -302,8 +304,35 @@ TEST_CASE("a plan says where states live, and keeps silent where that is the dev
   CHECK(has(table, "weights             2.00 KiB             –             –\n"));
   CHECK(has(table, "master                     –      5.00 MiB             –\n"));
   CHECK(table.find("moment1") == std::string::npos);
-  const Plan whole = make_plan(m->config, m->layout, {"init", "step"}, std::nullopt);
+  const Plan whole = make_plan(m->config, m->model, {"init", "step"}, std::nullopt);
   CHECK(has(plan_text(whole), "  layers 0–3: computed again\n"));
+}
+
+TEST_CASE("of a pipeline rules name layers of the whole model, of which a stage has some") {
+  const std::vector<std::string> sets{"parallel.pipeline=2", "parallel.partition=[2,4]", "memory.recompute=[0,2]",
+                                      R"(memory.placement=[{"layers": [1, 2], "states": ["master"], "tier": "host"},
+                                         {"layers": 3, "states": ["activations"], "tier": "host"}])"};
+  const auto m = made(sets);
+  const std::vector<Layout> stages = make_layouts(m->config, m->model);
+  REQUIRE(stages.size() == 2);
+  CHECK(stages[0].placement.recompute == std::vector<Recompute>{Recompute::none, Recompute::full});
+  CHECK(stages[1].placement.recompute ==
+        std::vector<Recompute>{Recompute::none, Recompute::full, Recompute::none, Recompute::none});
+  CHECK(units_where(stages[0], [](const UnitHomes& h) { return h.master == Tier::host; }).empty());
+  for (const char* layer : {"1", "2"}) {
+    const size_t unit = unit_of(stages[1], fmt::format("h.{}.ln_1.weight", layer));
+    CHECK(stages[1].placement.homes(unit).master == Tier::host);
+  }
+  CHECK(stages[1].placement.activations == std::vector<Tier>{Tier::device, Tier::device, Tier::host, Tier::device});
+  CHECK(has(homes_text(stages[1]), "layers 1–2: master → host"));
+  CHECK(has(homes_text(stages[1]), "layer 2: computed again"));
+  CHECK(blocks_text(*stages[1].model) == "layers 1–3, head");
+  // A rule must match something of the model, not of each stage.
+  CHECK(has(error_of([&] {
+              made({sets[0], sets[1], R"(memory.placement=[{"parameters": "nothing", "states": ["master"],
+    "tier": "host"}])"});
+            }),
+            "matches no parameter"));
 }
 
 TEST_CASE("each tier has a budget") {

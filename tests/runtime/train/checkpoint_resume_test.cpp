@@ -62,7 +62,7 @@ TEST_CASE("Going on from any step gives the bits of a run that did not stop") {
         expected = whole.hash();
         for (int r = 0; r < 2; ++r) {
           CHECK(whole.session().arena(r, core::Tier::host)->highest_touched() ==
-                whole.session().compiled().plan.host().peak_bytes);
+                whole.session().stage(r).plan.host().peak_bytes);
         }
       }
       for (int step = 1; step <= 6; ++step) {

@@ -37,12 +37,12 @@ runtime::Config config_of(const Reader& folder) {
 std::vector<std::vector<float>> logits_of(const runtime::Config& config, const Reader& reader,
                                           const std::vector<int32_t>& tokens) {
   const models::Model model = config.model.make();
-  runtime::Layout layout = runtime::make_layout(config, model);
+  runtime::Layout layout = runtime::make_layouts(config, model).front();
   layout.device = zrt::test::test_device();
   runtime::require_tensors(reader, layout, false);
   int32_t token = 0;
   runtime::Session session(
-      layout, runtime::compile(layout, {"load", "decode"}), runtime::session_options(config),
+      runtime::compile(layout, {"load", "decode"}), runtime::session_options(config),
       {[&](int, uint32_t, int32_t* out, int32_t*) { out[0] = token; },
        [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
@@ -64,11 +64,11 @@ std::string loaded(const Json& section, const Reader& reader, int ranks, int sta
   const Json json{{"train_batch_size", 4}, {"zero_optimization", {{"stage", stage}}}, {"model", section}};
   const runtime::Config config = runtime::parse_config(json.dump(), "test", {}, ranks);
   const models::Model model = config.model.make();
-  runtime::Layout layout = runtime::make_layout(config, model);
+  runtime::Layout layout = runtime::make_layouts(config, model).front();
   layout.device = zrt::test::test_device();
   runtime::require_tensors(reader, layout, false);
   runtime::Session session(
-      layout, runtime::compile(layout, {"load", "step", "export"}), runtime::session_options(config),
+      runtime::compile(layout, {"load", "step", "export"}), runtime::session_options(config),
       {nullptr, [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
   session.run("load", {});
   return session.state_xxh3();

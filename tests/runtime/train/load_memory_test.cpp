@@ -243,8 +243,7 @@ TEST_CASE("Loading holds no more than it said on every rank, and states of any f
           reader.read(name, begin, out);
         };
         hooks.loads_states = true;
-        runtime::Session session(layout, runtime::compile(layout, {"load", "step"}), testing::session_options(s),
-                                 hooks);
+        runtime::Session session(runtime::compile(layout, {"load", "step"}), testing::session_options(s), hooks);
         const Peak peak;
         session.run("load", {});
         CHECK(peak.bytes() <= 2 * runtime::load_host_bytes(reader));

@@ -54,7 +54,7 @@ class SavingRun {
     manifest.step = step_;
     manifest.optimizer = "AdamW";
     manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
-    manifest.made_by["optimizers"] = runtime::optimizers_json(layout());
+    manifest.made_by["optimizers"] = runtime::optimizers_json(pipeline_.layouts);
     manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout().optimizer->members());
     checkpointer_->save(manifest);
   }
@@ -75,7 +75,7 @@ class SavingRun {
   // Whether every rank's tiers hold exactly what was planned.
   bool as_planned() {
     for (int r = 0; r < session_->local_count(); ++r) {
-      const auto& tiers = session_->stage(r).compiled.plan.tiers;
+      const auto& tiers = session_->stage(r).plan.tiers;
       for (core::Tier tier : {core::Tier::device, core::Tier::host}) {
         const core::Arena* arena = session_->arena(r, tier);
         if ((arena ? arena->highest_touched() : 0) != tiers[static_cast<size_t>(tier)].peak_bytes) return false;

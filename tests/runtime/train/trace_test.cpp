@@ -41,7 +41,7 @@ struct Running {
   Running(const models::Model& model, const Setting& setting)
       : s(setting),
         layout(testing::make_layout(model, s)),
-        session(layout, compile(layout, phases_of(s)), testing::session_options(s),
+        session(compile(layout, phases_of(s)), testing::session_options(s),
                 {[this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                    synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
                  },
@@ -94,6 +94,7 @@ TEST_CASE("A buffer is live from the start of the op that defines it to the end 
   const TimedRun run{&set.programs[0], 0, {{0, 0, 1, 2}, {1, 0, 3, 4}, {0, 1, 5, 6}, {1, 1, 7, 9}}};
   const auto series = live_series(set, run);
   std::vector<std::array<double, 4>> found;
+  found.reserve(series.size());
   for (const LiveBytes& p : series) {
     found.push_back({p.seconds, static_cast<double>(p.live[0][static_cast<size_t>(core::Category::weights)]),
                      static_cast<double>(p.live[0][static_cast<size_t>(core::Category::activations)]),
@@ -115,7 +116,7 @@ TEST_CASE("Live bytes over a traced step peak where and as high as the plan says
     running.step(0);
     const auto runs = timed_runs(executor.trace());
     REQUIRE(runs.size() == 1);
-    const ProgramSet& set = running.session.compiled().set;
+    const ProgramSet& set = running.session.stage(0).set;
     const auto series = live_series(set, runs[0]);
     // The plan's own count of the phase.
     LivePoint peak{};
@@ -136,8 +137,8 @@ TEST_CASE("With lanes at work at once live bytes stay below the arena") {
     const auto runs = timed_runs(running.session.executor(0).trace());
     REQUIRE(runs.size() == 5);
     for (const TimedRun& run : runs) {
-      for (const LiveBytes& point : live_series(running.session.compiled().set, run)) {
-        CHECK(total(point.live[0]) <= running.session.compiled().plan.device().peak_bytes);
+      for (const LiveBytes& point : live_series(running.session.stage(0).set, run)) {
+        CHECK(total(point.live[0]) <= running.session.stage(0).plan.device().peak_bytes);
       }
     }
   }
@@ -156,7 +157,7 @@ TEST_CASE("The file holds every op of every rank once, on its lane, with names, 
     CHECK(std::filesystem::exists(folder.path / "trace.json") == (step >= 3));
   }
   CHECK(running.session.executor(0).trace().empty());
-  const ProgramSet& set = running.session.compiled().set;
+  const ProgramSet& set = running.session.stage(0).set;
   size_t executions = 0;
   for_each_execution(set.program("step"), ~0u, [&](OpId, uint32_t) { ++executions; });
   const json events = events_of(folder.path / "trace.json");
@@ -179,7 +180,7 @@ TEST_CASE("The file holds every op of every rank once, on its lane, with names, 
       // A GPU's batches come by way of the host tier.
       const bool host = name == "host memory" && zrt::test::test_device() == zrt::core::DeviceKind::cuda;
       if (!host) CHECK(name == "device memory");
-      const auto& plan = running.session.compiled().plan;
+      const auto& plan = running.session.stage(0).plan;
       CHECK(sum <= static_cast<double>(host ? plan.host().peak_bytes : plan.device().peak_bytes));
     }
     if (ph != "X") continue;
@@ -240,7 +241,7 @@ TEST_CASE("A trace is cut where it would grow too large, and says so") {
   INFO(trace.note());
   CHECK(trace.note().find("of the 1000000 steps asked for") != std::string::npos);
   size_t executions = 0;
-  for_each_execution(running.session.compiled().set.program("step"), ~0u, [&](OpId, uint32_t) { ++executions; });
+  for_each_execution(running.session.stage(0).set.program("step"), ~0u, [&](OpId, uint32_t) { ++executions; });
   CHECK(trace.note().find("holds " + std::to_string(StepTrace::most_events / (2 * executions)) + " of") !=
         std::string::npos);
 }

@@ -30,7 +30,7 @@ Outcome trained(const Subject& subject, const runtime::ProgramSet& set) {
   compiled.set = set;
   Setting s = subject.setting;
   s.steps = 2;
-  return run_compiled(subject.layout, std::move(compiled), s);
+  return run_compiled(std::move(compiled), s);
 }
 
 // Of copies some are made for nothing: what lies there already is as new. The bits say whether that is so.

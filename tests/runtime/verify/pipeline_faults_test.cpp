@@ -27,7 +27,7 @@ struct Subject {
     s.accumulation = s.reduce_every = 5, s.micro_batch = 1, s.stage = 2, s.overlap = true;
     s.schedule.kind = kind, s.schedule.stages = 3;
     pipeline = std::make_unique<Pipeline>(model, s, even_ends(model, 3));
-    for (const StagePrograms& stage : pipeline->compile(s)) sets.push_back(stage.compiled.set);
+    for (const Compiled& stage : pipeline->compile(s)) sets.push_back(stage.set);
   }
   Program& step(size_t stage) {
     for (Program& program : sets[stage].programs) {

@@ -85,7 +85,9 @@ void check_harmless(const Subject& subject, const runtime::Compiled& changed, co
     static unsigned number = 0;
     if (!full_tests() && serialize != (++number % 4 / 2 == 0)) continue;
     s.serialize = serialize;
-    const Outcome outcome = run_compiled(make_layout(model, s), changed, s);
+    runtime::Compiled wrapped = changed;
+    wrapped.layout = make_layout(model, s);
+    const Outcome outcome = run_compiled(std::move(wrapped), s);
     CHECK(outcome.state == good.state);
     CHECK(outcome.losses == good.losses);
     CHECK(outcome.norms == good.norms);

@@ -11,9 +11,8 @@ namespace {
 
 unsigned long long device_bytes(const zrt::runtime::Config& config) {
   const zrt::models::Model model = config.model.make();
-  zrt::runtime::Layout layout = zrt::runtime::make_layout(config, model);
-  const auto plan = zrt::runtime::make_plan(config, layout, zrt::runtime::training_phases(config, "init"), {});
-  return plan.groups.front().compiled.plan.device().peak_bytes;
+  const auto plan = zrt::runtime::make_plan(config, model, zrt::runtime::training_phases(config, "init"), {});
+  return plan.stages.front().compiled.plan.device().peak_bytes;
 }
 
 }  // namespace

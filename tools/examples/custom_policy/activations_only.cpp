@@ -14,8 +14,8 @@ std::vector<Layout> propose(const FitProblem& problem, const Layout& start) {
   if (!start.open_placement) return {};
   Layout layout = start;
   layout.placement.activations.resize(layout.model->blocks.size(), Tier::device);
-  for (size_t layer = 0; layer < layer_count(*layout.model); ++layer) {
-    layout.placement.activations[block_of_layer(layer)] = Tier::host;
+  for (size_t block : layer_blocks(*layout.model)) {
+    layout.placement.activations[block] = Tier::host;
     if (problem.holds(layout)) return {layout};
   }
   return {};

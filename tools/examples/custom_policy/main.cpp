@@ -17,11 +17,10 @@ struct Outcome {
 
 Outcome plan(const zrt::runtime::Config& config) {
   const zrt::models::Model model = config.model.make();
-  zrt::runtime::Layout layout = zrt::runtime::make_layout(config, model);
   const auto cluster = zrt::runtime::find_cluster(config.parallel.cluster);
-  const auto made = zrt::runtime::make_plan(config, layout, zrt::runtime::training_phases(config, "init"), cluster);
-  const auto& units = layout.placement.units;
-  return {made.groups.front().step->seconds, std::count_if(units.begin(), units.end(), [](const auto& homes) {
+  const auto made = zrt::runtime::make_plan(config, model, zrt::runtime::training_phases(config, "init"), cluster);
+  const auto& units = made.layout().placement.units;
+  return {made.stages.front().step->seconds, std::count_if(units.begin(), units.end(), [](const auto& homes) {
             return homes.update == zrt::runtime::Tier::host;
           })};
 }
