@@ -1,9 +1,11 @@
 // Exposed communication: how long computation stood still for it, up to the end of the step.
+#include <thread>
+
 #include "catch.h"
 #include "tests/runtime/harness.h"
-#include "tests/runtime/slow_transport.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
+#include "tests/wrapped_transport.h"
 
 namespace zrt::exposed_test {
 
@@ -23,8 +25,11 @@ struct Measured {
 // The second step of rank 0, whose gathers take `slow` longer.
 Measured measure(const models::Model& model, const Setting& s) {
   const runtime::Layout layout = make_layout(model, s);
-  SlowTransport transport(s.ranks, slow);
-  runtime::Session session(layout, runtime::compile(layout, phases_of(s)), session_options(s),
+  const auto sleep = [](std::string_view label) {
+    if (label.starts_with("gather")) std::this_thread::sleep_for(slow);
+  };
+  WrappedTransport transport(comm::make_thread_transport(s.ranks), {{}, sleep});
+  runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
                            {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
                               synthetic_batch(layout, 0, rank, microbatch, tokens, targets);
                             },
@@ -36,8 +41,8 @@ Measured measure(const models::Model& model, const Setting& s) {
   session.run("step", {s.seed, 1, 0, {1e-2}});
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   size_t gathers = 0;
-  runtime::for_each_execution(session.compiled().set.program("step"), ~0u, [&](runtime::OpId id, uint32_t) {
-    gathers += session.compiled().set.program("step").ops[id].kind == runtime::OpKind::gather;
+  runtime::for_each_execution(session.stage(0).set.program("step"), ~0u, [&](runtime::OpId id, uint32_t) {
+    gathers += session.stage(0).set.program("step").ops[id].kind == runtime::OpKind::gather;
   });
   return {session.executor(0).exposed_comm_seconds(), seconds, gathers};
 }
