@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char *stages_key = "parallel.pipeline", *chunks_key = "parallel.virtual_pipeline",
                      *schedule_key = "parallel.schedule", *group_key = "parallel.microbatch_group",
-                     *partition_key = "parallel.partition";
+                     *partition_key = "parallel.partition", *gathered_key = "parallel.gathered_for";
 
 // What DeepSpeed's key says stands for zrt's own where that is not given.
 void take_over(Values& values, const char* theirs, const char* own) {
@@ -57,15 +57,23 @@ void read_partition(const Values& values, int64_t chunks, Partition& partition) 
   }
 }
 
+void read_gathered_for(const Values& values, ParallelConfig& parallel) {
+  const std::string name = values.choice(gathered_key);
+  for (const GatheredFor longer : {GatheredFor::use, GatheredFor::run, GatheredFor::step}) {
+    if (name == gathered_for_name(longer)) parallel.gathered_for = longer;
+  }
+}
+
 // Keys of a pipeline must be legal without one too, but say nothing then.
 void warn_without_pipeline(Values& values) {
   values.check([&] { values.integer(chunks_key); });
   values.check([&] { values.optional_integer(group_key); });
   values.check([&] { values.choice(schedule_key); });
+  values.check([&] { values.choice(gathered_key); });
   values.check([&] {
     if (!values.at(partition_key).value.is_array()) values.choice(partition_key);
   });
-  for (const char* key : {chunks_key, schedule_key, group_key, partition_key}) {
+  for (const char* key : {chunks_key, schedule_key, group_key, partition_key, gathered_key}) {
     const Value& value = values.at(key);
     if (!values.given(key) || value.value == nlohmann::json::parse(value.key->fallback)) continue;
     values.warnings.push_back(without_effect(value, "with parallel.pipeline = 1 there is no pipeline"));
@@ -101,6 +109,7 @@ void build_pipeline(Values& values, std::optional<int64_t> microbatches, Paralle
                                           "parallel.pipeline.");
     }
   });
+  values.check([&] { read_gathered_for(values, parallel); });
   values.check([&] { read_partition(values, int64_t{schedule.stages} * schedule.chunks, parallel.partition); });
 }
 

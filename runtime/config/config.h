@@ -70,6 +70,7 @@ struct ParallelConfig {
   int tensor = 1, pipeline = 1;
   Schedule schedule;  // of the pipeline
   Partition partition;
+  std::optional<GatheredFor> gathered_for;  // none: what the budget of the device allows
   std::string cluster;         // file or name of the cluster for which the lead of gathers is chosen; "": none
   int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
   int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps

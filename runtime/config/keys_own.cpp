@@ -84,6 +84,10 @@ constexpr Key parallel_keys[] = {
     key("partition", t_text | t_list, R"("time")", one_of("time parameters uniform"), Effect::cost,
         "Where the model is cut into stages: so that their times, parameters or numbers of blocks are even; or a list "
         "of the blocks of each chunk, the embedding and the head counted as one each."),
+    key("gathered_for", t_text, R"("auto")", one_of("auto use run step"), Effect::cost,
+        "How long a stage keeps weights that ZeRO stage 3 gathers: for a use, for a run of microbatches through a "
+        "chunk, "
+        "or all step; auto: as long as the budget of the device allows, without one for a use."),
     {"sequence", t_bool, "false", Handling::refused, "sequence parallelism is not supported"},
     key("reduce_every", t_int | t_null, "null", between(1, most), Effect::results,
         "Microbatches that a rank sums before gradients are reduced; null: at stage 0 and 1 all of a step, at 2 "

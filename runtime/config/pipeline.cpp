@@ -20,6 +20,10 @@ std::string_view schedule_name(ScheduleKind kind) {
   return "";
 }
 
+std::string_view gathered_for_name(GatheredFor longer) {
+  return longer == GatheredFor::use ? "use" : longer == GatheredFor::run ? "run" : "step";
+}
+
 void check_schedule(const Schedule& s) {
   for (const auto& [name, value] : {std::pair{"stages", s.stages},
                                     {"microbatches", s.microbatches},

@@ -30,4 +30,12 @@ struct Partition {
   std::vector<int64_t> counts;  // of a list
 };
 
+// How long a stage keeps weights that it has gathered for a block (ZeRO stage 3).
+enum class GatheredFor : uint8_t {
+  use,   // one forward or backward of a microbatch
+  run,   // all forwards in a row, not counting backwards between them, of one chunk; the same of backwards
+  step,  // the whole step
+};
+std::string_view gathered_for_name(GatheredFor longer);  // as in parallel.gathered_for
+
 }  // namespace zrt::runtime

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -21,7 +22,14 @@ class ZeroPass {
         collectives_(set, layout),
         local_(layout.units.units.size(), no_buffer),
         fresh_(layout.units.units.size()),
-        measured_(layout.units.units.size()) {}
+        measured_(layout.units.units.size()) {
+    const models::Model& model = *layout.model;
+    for (size_t b = 0; b < model.blocks.size(); ++b) {
+      const bool begins = b > 0 && model.receives(b) && layout.gathered_for == GatheredFor::run;
+      chunk_.push_back(b == 0 ? 0 : chunk_.back() + begins);
+    }
+    one_run_ = chunk_.back() == 0;
+  }
 
   void rewrite(Draft& draft) {
     trains_ = draft.phase == "step";
@@ -90,19 +98,33 @@ class ZeroPass {
     }
   }
 
-  // Sharded weights: brought together for each block and direction.
+  // Sharded weights: brought together for each block and direction, unless they are still there.
   void gather(const Op& op) {
     std::vector<uint32_t> sharded;
     for (uint32_t u : op.units) {
       if (layout_.weights(layout_.units.units[u]) == Extent::shard) sharded.push_back(u);
     }
     const bool forward = op.kind != OpKind::backward && op.kind != OpKind::recompute;
+    if (trains_ && layout_.stage.pipelined() && layout_.gathered_for != GatheredFor::use) {
+      Run& run = runs_[one_run_ || forward ? 0 : 1];
+      if (run.chunk != chunk_[op.block]) run = {chunk_[op.block], {}};
+      const auto [kept, is_new] = run.blocks.try_emplace(op.block, Gathered{op.block, forward, {}});
+      gathered_for_ = kept->second;
+      if (!is_new) return;
+      bring_together(op, sharded);
+      kept->second = *gathered_for_;
+      return;
+    }
     const bool same_block = gathered_for_ && gathered_for_->block == op.block;
     if (same_block && (gathered_for_->forward == forward || layout_.reuse_at_turn)) {
       gathered_for_->forward = forward;
       return;
     }
     gathered_for_ = Gathered{op.block, forward, {}};
+    bring_together(op, sharded);
+  }
+
+  void bring_together(const Op& op, const std::vector<uint32_t>& sharded) {
     for (const auto& bucket : buckets(layout_, sharded, layout_.gather_bucket)) {
       Collectives::Gather gather{OpKind::gather, {}, op.block, bucket, {}, {}, layout_.compute, true};
       gather.name = fmt::format("gather {} for {}", units_name(layout_, bucket), op.name);
@@ -276,7 +298,15 @@ class ZeroPass {
   std::vector<uint32_t> reduced_;         // since the last backward, to be measured (and updated) behind the next one
   std::map<std::pair<uint32_t, uint32_t>, Ends> ends_;
   std::map<uint32_t, size_t> last_backward_;
-  std::optional<Gathered> gathered_for_;
+  std::optional<Gathered> gathered_for_;  // the op at hand
+  // What a pipeline keeps, of forwards and of backwards; in one place for both where the step has one run.
+  struct Run {
+    size_t chunk = 0;
+    std::map<uint32_t, Gathered> blocks;
+  };
+  std::array<Run, 2> runs_;
+  std::vector<size_t> chunk_;  // by block; all the same where weights are kept for the step
+  bool one_run_ = false;
   std::vector<uint32_t> pending_;
   int64_t pending_elements_ = 0;
   size_t ops_seen_ = 0;  // backwards rewritten so far

@@ -61,7 +61,11 @@ std::string stage_text(const Plan& plan, const StagePlan& stage) {
   for (const auto& [kind, bytes] : stage.comm) {
     if (bytes > 0) text += fmt::format("; {} {}", op_kind_name(kind), core::format_bytes(bytes));
   }
-  text += "\n" + placement_text(layout, stage.compiled.plan);
+  text += "\n";
+  if (layout.stage.pipelined() && layout.zero.weights == optimizer::Extent::shard) {
+    text += fmt::format("  gathered weights stay for a {}\n", gathered_for_name(layout.gathered_for));
+  }
+  text += placement_text(layout, stage.compiled.plan);
   return stage.step ? text + time_text(plan, stage) : text;
 }
 

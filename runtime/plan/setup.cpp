@@ -121,6 +121,8 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.early_updates = config.memory.early_updates;
   layout.link_bytes_per_second = static_cast<double>(config.memory.link_bytes_per_second.value_or(0));
   layout.placement = make_placement(config.memory, layout);
+  layout.gathered_for = config.parallel.gathered_for.value_or(GatheredFor::use);
+  layout.open_gathered_for = !config.parallel.gathered_for;
   layout.open_placement = config.memory.open_placement;
   layout.open_recompute = config.memory.open_recompute;
   return layout;

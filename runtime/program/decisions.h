@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "runtime/config/microbatch_order.h"
+#include "runtime/config/pipeline.h"
 #include "runtime/config/placement.h"
 
 namespace zrt::runtime {
@@ -13,6 +14,8 @@ struct Decisions {
   const MicrobatchOrder* order = MicrobatchOrder::automatic;
   // Elements of weights that may be gathered ahead of the block that computes. None: the next block, whatever its size.
   std::optional<int64_t> prefetch;
+  GatheredFor gathered_for = GatheredFor::use;          // in a pipeline
+  bool open_gathered_for = false;                       // a budget may keep them longer
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
   bool open_activations = true;                         // … where activations are at home, too
 };

@@ -21,6 +21,7 @@ namespace zrt::testing {
 struct Setting {
   int ranks = 1, stage = 0;    // ranks of each stage of a pipeline
   runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
+  runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
   core::DType compute = core::DType::f32;
   bool fp8 = false, master = true;
   uint32_t accumulation = 1, reduce_every = 1;
@@ -94,6 +95,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.order = s.order;
   layout.early_updates = s.early_updates;
   layout.link_bytes_per_second = s.link_bytes_per_second;
+  layout.gathered_for = s.gathered_for;
   layout.stage.schedule = s.schedule;
   layout.stage.schedule.microbatches = static_cast<int32_t>(s.accumulation);
   if (s.placement) layout.placement = s.placement(layout);

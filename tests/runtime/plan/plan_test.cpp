@@ -424,6 +424,34 @@ TEST_CASE("stages of a pipeline save in the same way, and each keeps its own bud
   CHECK(!p->plan.stages[1 - larger].compiled.layout.placement.moves());
 }
 
+TEST_CASE("a stage keeps gathered weights as long as its device has room, without a budget for a use") {
+  const std::vector<std::string> sets{"parallel.pipeline=2",       "parallel.virtual_pipeline=3",
+                                      "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
+                                      "memory.placement=auto",     "model.layers=22"};
+  const auto with = [&](const std::string& more) {
+    std::vector<std::string> all = sets;
+    all.push_back(more);
+    return planned(all, 4);
+  };
+  uint64_t before = 0;
+  for (const GatheredFor longer : {GatheredFor::use, GatheredFor::run, GatheredFor::step}) {
+    const std::string name(gathered_for_name(longer));
+    const auto asked = with("parallel.gathered_for=" + name);
+    uint64_t most = 0;
+    for (const StagePlan& stage : asked->plan.stages) most = std::max(most, stage.compiled.plan.device().peak_bytes);
+    CAPTURE(name);
+    CHECK(most > before);
+    before = most;
+    const auto open = with(fmt::format("memory.device_budget_bytes={}", most));
+    CHECK(open->plan.fits);
+    CHECK(open->plan.layout().gathered_for >= longer);
+    CHECK(plan_text(asked->plan).find("gathered weights stay for a " + name) != std::string::npos);
+  }
+  CHECK(planned(sets, 4)->plan.layout().gathered_for == GatheredFor::use);
+  const auto least = with(fmt::format("memory.device_budget_bytes={}", before / 4));
+  CHECK(least->plan.layout().gathered_for == GatheredFor::use);
+}
+
 TEST_CASE("no state leaves a tier to make room for copies") {
   std::vector<std::string> sets{"zero_optimization.stage=1", "memory.nvme_path=scratch", "memory.placement=host"};
   const uint64_t host = planned(sets, 2)->plan.stages[0].compiled.plan.host().peak_bytes;
