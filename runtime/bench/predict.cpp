@@ -7,9 +7,8 @@
 
 namespace zrt::runtime {
 
-PredictBench bench_predict(const Config& config, const Cluster& cluster, comm::Transport& transport, int rounds,
-                           const Progress& progress) {
-  const models::Model model = config.model.make();
+PredictBench bench_predict(const Config& config, const models::Model& model, const Cluster& cluster,
+                           comm::Transport& transport, int rounds, const Progress& progress) {
   uint32_t step = 0;
   progress("compiling");
   std::vector<Compiled> compiled = compile_within_budget(config, model, {"init", "step"}, transport.host_count());

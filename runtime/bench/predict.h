@@ -14,7 +14,7 @@ struct PredictBench {
 
 // Runs `rounds` counted steps of random tokens after one that is not counted. Collective over processes, each of which
 // measures its own ranks.
-PredictBench bench_predict(const Config& config, const Cluster& cluster, comm::Transport& transport, int rounds,
-                           const Progress& progress);
+PredictBench bench_predict(const Config& config, const models::Model& model, const Cluster& cluster,
+                           comm::Transport& transport, int rounds, const Progress& progress);
 
 }  // namespace zrt::runtime

@@ -119,6 +119,21 @@ TEST_CASE("text is generated from a run of several stages, which is evaluated on
   CHECK(std::abs(alone["loss"].get<double>() - one["loss"].get<double>()) < 1e-6);
 }
 
+TEST_CASE("weights go from several stages to a Hugging Face folder and from there onto other meshes") {
+  const Run run("pipeline_export");
+  require_run(run.train("plain", 1));
+  require_run(run.train("staged", 3, "--set zero_optimization.stage=2"));
+  for (const std::string out : {"plain", "staged"}) {
+    require_run("checkpoint export " + (run / (out + "/checkpoints/step_4")) + " --out " + (run / (out + "_hf")));
+  }
+  CHECK(run_command("diff -r " + (run / "plain_hf") + " " + (run / "staged_hf")).text.empty());
+  for (const int stages : {1, 2, 4}) {
+    require_run(run.train("again" + std::to_string(stages), stages,
+                          "--resume " + (run / "staged_hf") + " --set zero_optimization.stage=3"));
+    CHECK(run.summary("again" + std::to_string(stages))["state_xxh3"] == run.summary("again1")["state_xxh3"]);
+  }
+}
+
 TEST_CASE("a pipeline that cannot be is refused with what would be legal") {
   const Run run("pipeline_refused");
   struct Bad {

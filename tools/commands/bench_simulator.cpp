@@ -76,8 +76,8 @@ int bench_predict(const Args& args) {
     const runtime::Config config =
         runtime::load_config(values["config"].as<std::string>(), config_settings(values), transport->world());
     const runtime::Cluster cluster = runtime::find_cluster(values["cluster"].as<std::string>());
-    const runtime::PredictBench bench =
-        runtime::bench_predict(config, cluster, *transport, rounds, bench_progress(transport->leads()));
+    const runtime::PredictBench bench = runtime::bench_predict(config, config.model.make(), cluster, *transport, rounds,
+                                                               bench_progress(transport->leads()));
     if (!transport->leads()) return 0;
     end_bench_progress();
     if (values.count("json")) {
