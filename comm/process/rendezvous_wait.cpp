@@ -87,6 +87,7 @@ void ProcessRendezvous::take_abort(const Frame& frame) {
 // rank can know more.
 std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certain) const {
   std::vector<int> all, elsewhere, to_blame;
+  bool blames_own_machine = false;
   certain = true;
   for (int r = 0; r < size(); ++r) {
     if (r == place_.rank || !awaited(r)) continue;
@@ -98,10 +99,14 @@ std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certai
       continue;
     }
     to_blame.push_back(r);
+    blames_own_machine = blames_own_machine || member >= 0;
     certain = certain && member >= 0;
   }
   certain = certain && !to_blame.empty();
-  return !to_blame.empty() ? to_blame : !elsewhere.empty() ? elsewhere : all;
+  // Of other machines it is not known who waits.
+  if (!blames_own_machine) to_blame.insert(to_blame.end(), elsewhere.begin(), elsewhere.end());
+  std::sort(to_blame.begin(), to_blame.end());
+  return to_blame.empty() ? all : to_blame;
 }
 
 std::string ProcessRendezvous::timeout_report(const std::vector<int>& missing) const {

@@ -8,6 +8,7 @@
 #include "runtime/bench/ceiling.h"
 #include "runtime/bench/offload_ways.h"
 #include "runtime/engine/session_options.h"
+#include "runtime/plan/limits.h"
 
 namespace zrt::runtime {
 namespace {
@@ -68,13 +69,13 @@ class OffloadMeasurement {
     }
     everything_ = compile_way(config_, model_, offload_placement("device", config_.zero.stage, nvme).sets[0]);
     if (config_.memory.host_budget_bytes || !nvme) return;
-    uint64_t host = everything_.stages.front().plan.host().peak_bytes;
+    uint64_t host = peak_bytes(everything_.stages)[static_cast<size_t>(core::Tier::host)];
     for (const OffloadRun& run : bench_.runs) host = std::max(host, run.host_bytes);
     if (host > 0) limits_.push_back(fmt::format("memory.host_budget_bytes={}", host));
   }
 
   void find_points() {
-    bench_.all_bytes = everything_.stages.front().plan.device().peak_bytes;
+    bench_.all_bytes = peak_bytes(everything_.stages)[static_cast<size_t>(core::Tier::device)];
     progress_("looking for the least budget");
     bench_.least_bytes = least_device_bytes(config_, model_, limits_);
     std::vector<uint64_t> budgets = options_.budgets;

@@ -52,10 +52,13 @@ OffloadWay compile_way(const Config& config, const models::Model& model, const s
 OffloadRun describe(const OffloadWay& way) {
   OffloadRun run;
   const Compiled& first = way.stages.front();
-  const MemoryPlan& plan = first.plan;
-  run.device_bytes = plan.device().peak_bytes, run.host_bytes = plan.host().peak_bytes;
-  run.nvme_bytes = plan.tiers[static_cast<size_t>(Tier::nvme)].peak_bytes;
-  run.moved = forecast_moved(first.set, first.set.program("step"));
+  const TierBytes peaks = peak_bytes(way.stages);
+  run.device_bytes = peaks[0], run.host_bytes = peaks[1], run.nvme_bytes = peaks[2];
+  // Of the stage that moves most.
+  for (const Compiled& stage : way.stages) {
+    const Moved moved = forecast_moved(stage.set, stage.set.program("step"));
+    if (moved.to_device + moved.to_host >= run.moved.to_device + run.moved.to_host) run.moved = moved;
+  }
   const auto of = [](uint64_t bytes) { return static_cast<double>(bytes); };
   double link = first.layout.link_bytes_per_second;
   if (!way.config.parallel.cluster.empty()) {

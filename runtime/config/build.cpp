@@ -24,8 +24,9 @@ int implied_ranks(const Values& values, const ParallelConfig& parallel) {
   const int64_t train = values.integer("train_batch_size");
   const int64_t micro = values.integer("train_micro_batch_size_per_gpu");
   const int64_t steps = values.integer("gradient_accumulation_steps");
-  const int64_t ranks = train / micro / steps;
-  return static_cast<int>(std::min<int64_t>(ranks, Mesh::max_ranks)) * parallel.tensor * parallel.pipeline;
+  const int64_t data_ranks = std::min<int64_t>(train / micro / steps, Mesh::max_ranks);
+  // More than a mesh may have are refused with it.
+  return static_cast<int>(std::min<int64_t>(data_ranks * parallel.tensor * parallel.pipeline, Mesh::max_ranks + 1));
 }
 
 // Where the keys of the triple are given, or left out as "auto".

@@ -4,21 +4,31 @@
 namespace zrt::runtime::configuration {
 namespace {
 
+constexpr int64_t most_blocks = 1 << 16, most_microbatches = 1 << 16;
 constexpr const char *stages_key = "parallel.pipeline", *chunks_key = "parallel.virtual_pipeline",
                      *schedule_key = "parallel.schedule", *group_key = "parallel.microbatch_group",
                      *partition_key = "parallel.partition", *gathered_key = "parallel.gathered_for";
 
-// What DeepSpeed's key says stands for zrt's own where that is not given.
-void take_over(Values& values, const char* theirs, const char* own) {
-  const Value& given = values.at(theirs);
-  if (!values.given(own)) return values.infer(own, given.value);
-  if (values.at(own).value == given.value) return;
-  refuse(given, "contradicts " + shown(values.at(own)) + ". Remove one of them.");
+// What nobody gave has this value, whatever was inferred for another run.
+void settle(Values& values, const char* key, const nlohmann::json& value) {
+  if (!values.given(key) && values.at(key).value != value) values.infer(key, value);
+}
+nlohmann::json fallback_of(const Value& value) {
+  return nlohmann::json::parse(value.key->fallback);
+}
+
+// What DeepSpeed's key says stands for zrt's own where that is not given. `open`: of theirs, says nothing.
+void take_over(Values& values, const char* theirs, const char* open, const char* own) {
+  const Value& said = values.at(theirs);
+  if (said.value == open) return settle(values, own, fallback_of(values.at(own)));
+  settle(values, own, said.value);
+  if (values.at(own).value == said.value) return;
+  refuse(said, "contradicts " + shown(values.at(own)) + ". Remove one of them.");
 }
 
 void read_order(Values& values, Schedule& schedule) {
   schedule.chunks = static_cast<int32_t>(values.integer(chunks_key));
-  if (schedule.chunks > 1 && !values.given(schedule_key)) values.infer(schedule_key, "interleaved");
+  settle(values, schedule_key, schedule.chunks > 1 ? "interleaved" : "1f1b");
   const std::string name = values.choice(schedule_key);
   for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
     if (name == schedule_name(kind)) schedule.kind = kind;
@@ -31,8 +41,8 @@ void read_order(Values& values, Schedule& schedule) {
   if (!interleaved && values.given(group_key) && !values.is_null(group_key)) {
     refuse(values.at(group_key), "belongs to parallel.schedule = \"interleaved\". Remove it.");
   }
-  if (!interleaved) return;
-  if (values.is_null(group_key)) values.infer(group_key, schedule.stages);
+  if (!interleaved) return settle(values, group_key, nullptr);
+  if (values.is_null(group_key) || !values.given(group_key)) values.infer(group_key, schedule.stages);
   schedule.group = static_cast<int32_t>(values.integer(group_key));
 }
 
@@ -48,7 +58,9 @@ void read_partition(const Values& values, int64_t chunks, Partition& partition) 
   }
   partition.by = Partition::By::list;
   for (const auto& count : value.value) {
-    if (!count.is_number_integer() || count < 1) refuse(value, "must hold numbers of blocks, each at least 1.");
+    if (!count.is_number_integer() || count < 1 || count > most_blocks) {
+      refuse(value, "must hold numbers of blocks, each from 1 to " + std::to_string(most_blocks) + ".");
+    }
     partition.counts.push_back(count.get<int64_t>());
   }
   if (static_cast<int64_t>(partition.counts.size()) != chunks) {
@@ -57,8 +69,12 @@ void read_partition(const Values& values, int64_t chunks, Partition& partition) 
   }
 }
 
-void read_gathered_for(const Values& values, ParallelConfig& parallel) {
+void read_gathered_for(Values& values, ParallelConfig& parallel) {
   const std::string name = values.choice(gathered_key);
+  if (name != "auto" && values.integer("zero_optimization.stage") < 3) {
+    values.warnings.push_back(
+        without_effect(values.at(gathered_key), "only zero_optimization.stage 3 gathers weights for a use"));
+  }
   for (const GatheredFor longer : {GatheredFor::use, GatheredFor::run, GatheredFor::step}) {
     if (name == gathered_for_name(longer)) parallel.gathered_for = longer;
   }
@@ -73,9 +89,11 @@ void warn_without_pipeline(Values& values) {
   values.check([&] {
     if (!values.at(partition_key).value.is_array()) values.choice(partition_key);
   });
-  for (const char* key : {chunks_key, schedule_key, group_key, partition_key, gathered_key}) {
+  settle(values, schedule_key, "1f1b");
+  settle(values, group_key, nullptr);
+  for (const char* key : {chunks_key, schedule_key, group_key, partition_key, gathered_key, "pipeline.partition"}) {
     const Value& value = values.at(key);
-    if (!values.given(key) || value.value == nlohmann::json::parse(value.key->fallback)) continue;
+    if (!values.given(key) || value.value == fallback_of(value)) continue;
     values.warnings.push_back(without_effect(value, "with parallel.pipeline = 1 there is no pipeline"));
   }
 }
@@ -83,10 +101,8 @@ void warn_without_pipeline(Values& values) {
 }  // namespace
 
 int build_stages(Values& values) {
-  if (values.given("pipeline.stages") && values.at("pipeline.stages").value != "auto") {
-    values.integer("pipeline.stages");
-    take_over(values, "pipeline.stages", stages_key);
-  }
+  if (values.at("pipeline.stages").value != "auto") values.integer("pipeline.stages");
+  take_over(values, "pipeline.stages", "auto", stages_key);
   return static_cast<int>(values.integer(stages_key));
 }
 
@@ -94,12 +110,13 @@ void build_pipeline(Values& values, std::optional<int64_t> microbatches, Paralle
   Schedule& schedule = parallel.schedule;
   schedule.stages = parallel.pipeline;
   values.check([&] {
-    if (values.choice("pipeline.partition") != "best") take_over(values, "pipeline.partition", partition_key);
+    values.choice("pipeline.partition");
+    take_over(values, "pipeline.partition", "best", partition_key);
   });
   if (schedule.stages == 1) return warn_without_pipeline(values);
   values.check([&] {
     read_order(values, schedule);
-    if (!microbatches) return;
+    if (!microbatches || *microbatches > most_microbatches) return;  // which is refused elsewhere
     schedule.microbatches = static_cast<int32_t>(*microbatches);
     try {
       check_schedule(schedule);

@@ -79,14 +79,16 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   layout = least;
 }
 
-// As long as the device has room for it; without a limit not longer than for a use.
-void settle_gathered_for(Layout& layout, const std::vector<std::string>& phases, const Limits& limits) {
+// As long as the device has room for it; without a limit that the run knows itself not longer than for a use.
+void settle_gathered_for(Layout& layout, const std::vector<std::string>& phases, const Limits& limits,
+                         const Limits& known) {
   const bool gathers = layout.zero.weights == optimizer::Extent::shard && layout.stage.pipelined();
-  if (!layout.open_gathered_for || !gathers || !limits.tiers[static_cast<size_t>(core::Tier::device)]) return;
+  if (!layout.open_gathered_for || !gathers || !known.tiers[static_cast<size_t>(core::Tier::device)]) return;
   for (const GatheredFor longer : {GatheredFor::step, GatheredFor::run}) {
     Layout candidate = layout;
     candidate.gathered_for = longer;
-    if (!limits.hold(peak_bytes(compile(candidate, phases, {}, false).plan))) continue;
+    const TierBytes peaks = peak_bytes(compile(candidate, phases, {}, false).plan);
+    if (!limits.hold(peaks) || !known.hold(peaks)) continue;
     layout = candidate;
     return;
   }
@@ -102,7 +104,7 @@ Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request
   Fitted result{{}, std::move(request.phases)};
   for (Layout& layout : layouts) {
     const auto distance = layout.prefetch;
-    settle_gathered_for(layout, without_copies(result.phases), request.limits);
+    settle_gathered_for(layout, without_copies(result.phases), request.limits, request.distance_limits);
     settle_placement(config, layout, without_copies(result.phases), request.limits, request.timed);
     if (!request.timed) layout.prefetch = distance;
   }

@@ -17,7 +17,7 @@ Cluster machine_of(const Config& config);
 struct FitRequest {
   std::vector<std::string> phases;
   Limits limits;           // that placement and recomputation keep to
-  Limits distance_limits;  // that the prefetch distance keeps to: those a run knows
+  Limits distance_limits;  // that what is gathered keeps to, and how far ahead: those a run knows
   // Whether memory holds what was compiled with "save", the copies in the host tier that checkpoints are written from
   // while training goes on. They are worth no state's place: placements are settled without them, and where this says
   // no a run goes without, and stands still for its checkpoints.

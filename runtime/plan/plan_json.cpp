@@ -100,13 +100,16 @@ std::string to_json(const Plan& plan) {
       *std::max_element(plan.stages.begin(), plan.stages.end(), [](const StagePlan& a, const StagePlan& b) {
         return a.step && b.step && a.step->busy_seconds.front() < b.step->busy_seconds.front();
       });
+  const StagePlan& receiver =
+      *std::max_element(plan.stages.begin(), plan.stages.end(),
+                        [](const StagePlan& a, const StagePlan& b) { return total(a.comm) < total(b.comm); });
   const auto seconds = [&](double Simulation::*field) { return busiest.step ? Json((*busiest.step).*field) : Json(); };
   return Json{{"ranks", ranks},
               {"processes", Json::array()},
               {"parameters", plan.parameters},
               {"parameter_groups", groups_json(plan)},
               {"pipeline", pipeline_json(plan)},
-              {"comm_bytes", by_kind(busiest.comm)},
+              {"comm_bytes", by_kind(receiver.comm)},
               {"cluster", plan.cluster ? Json(plan.cluster->name) : Json()},
               {"seconds_per_step", seconds(&Simulation::seconds)},
               {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},

@@ -36,12 +36,6 @@ void check_sizes(const Config& config) {
 void check_run(const Config& config) {
   check_sizes(config);
   check("--ranks (threads of one process)", config.mesh.world(), 1024);
-  if (config.mesh.pipeline() > 1 && config.run.device == core::DeviceKind::cuda) {
-    throw core::ConfigError(fmt::format(
-        "parallel.pipeline is {} but run.device is \"cuda\": stages on GPUs can be planned, not yet run. Set "
-        "parallel.pipeline to 1, or run.device to \"cpu\".",
-        config.mesh.pipeline()));
-  }
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
 }
 
@@ -219,7 +213,9 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
       // Text is generated on one rank whatever the configuration says: nothing in it would help.
       const bool fixed = stage.set.has("decode");
       throw core::MemoryError(
-          fmt::format("{}\n{}\nThe largest buffers:\n{}", shortage_text(stage.plan, limits),
+          fmt::format("{}{}\n{}\nThe largest buffers:\n{}",
+                      stage.layout.stage.pipelined() ? fmt::format("stage {}: ", stage.layout.stage.index) : "",
+                      shortage_text(stage.plan, limits),
                       fixed ? "Use a smaller model, or more memory."
                             : suggestions_text(suggest_fits(config, model, fitted.phases, limits, nullptr)),
                       core::format_ledger(stage.plan.ledger, 12)));

@@ -37,7 +37,7 @@ class Application {
       : rule_(rule), layout_(layout), placement_(placement) {}
 
   void run() {
-    check_names();
+    if (!layout_.model->whole) check_names();  // a stage may lack a kind of state that others have
     if (rule_.layers) check_layers(*rule_.layers, rule_.from, layout_);
     const auto& units = layout_.units.units;
     int64_t all = 0, held = 0, elements = 0;

@@ -160,6 +160,9 @@ enum class GroupKind : uint8_t {
   wrap_backward,
   copies,  // of parameters that the first stage and the last have both
 };
+constexpr bool links(GroupKind kind) {  // two neighbours, of which one sends and the other receives
+  return kind >= GroupKind::even_forward && kind <= GroupKind::wrap_backward;
+}
 constexpr GroupKind link_over(int boundary, bool forward) {
   if (boundary % 2 == 0) return forward ? GroupKind::even_forward : GroupKind::even_backward;
   return forward ? GroupKind::odd_forward : GroupKind::odd_backward;

@@ -1,5 +1,6 @@
 // The parts of a report's page, as HTML; see draw/page.h.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,13 @@ Parts facts(const RunData& run);
 Parts step_charts(const RunData& run);
 // Planned and measured per rank and tier, by category.
 Parts memory_part(const RunData& run);
-// A traced step: lanes of every rank, memory over time. `planned_bytes`: of the device tier, 0 when unknown.
-Parts timeline_part(const std::vector<TracedRank>& ranks, double planned_bytes);
+// What a run planned for a rank.
+struct PlannedRank {
+  int stage = 0;            // of the pipeline
+  double device_bytes = 0;  // 0: unknown
+};
+// A traced step: lanes of ranks, memory over time. `planned`: by rank. Of a pipeline the first ranks of each stage come
+// first.
+Parts timeline_part(const std::vector<TracedRank>& ranks, const std::map<int, PlannedRank>& planned);
 
 }  // namespace zrt::runtime::report

@@ -133,9 +133,22 @@ std::string idle_table(const std::vector<TracedRank>& ranks, double end) {
 
 }  // namespace
 
-Parts timeline_part(const std::vector<TracedRank>& all, double planned_bytes) {
+Parts timeline_part(const std::vector<TracedRank>& all, const std::map<int, PlannedRank>& planned) {
+  const auto planned_of = [&](const TracedRank& rank) {
+    const auto found = planned.find(rank.rank);
+    return found == planned.end() ? PlannedRank{} : found->second;
+  };
+  // By their place in their stage, so that what is drawn shows every stage.
+  std::map<int, int> of_stage;
+  std::map<std::pair<int, int>, TracedRank> in_order;
+  for (const TracedRank& rank : all) {
+    if (rank.ops.empty()) continue;
+    const int stage = planned_of(rank).stage, place = of_stage[stage]++;
+    in_order[{place, stage}] = rank;
+  }
   std::vector<TracedRank> ranks;
-  std::copy_if(all.begin(), all.end(), std::back_inserter(ranks), [](const TracedRank& r) { return !r.ops.empty(); });
+  ranks.reserve(in_order.size());
+  for (auto& [place, rank] : in_order) ranks.push_back(std::move(rank));
   if (ranks.empty()) return {};
   double end = 0;
   for (const TracedRank& rank : ranks) {
@@ -145,9 +158,11 @@ Parts timeline_part(const std::vector<TracedRank>& all, double planned_bytes) {
   if (ranks.size() > drawn_ranks) {
     parts.push_back(fmt::format("<p>{} of {} ranks are drawn; trace.json holds all.</p>\n", drawn_ranks, ranks.size()));
   }
-  for (size_t r = 0; r < ranks.size() && r < most_memory_ranks; ++r) {
+  const size_t charts = std::max(most_memory_ranks, std::min(of_stage.size(), drawn_ranks));
+  for (size_t r = 0; r < ranks.size() && r < charts; ++r) {
     for (const auto& [tier, points] : ranks[r].memory) {
-      parts.push_back(memory_chart(ranks[r], tier, points, end, tier == "device" ? planned_bytes : 0));
+      const double bytes = tier == "device" ? planned_of(ranks[r]).device_bytes : 0;
+      parts.push_back(memory_chart(ranks[r], tier, points, end, bytes));
     }
   }
   return parts;

@@ -53,6 +53,9 @@ TEST_CASE("a run has the same bits whatever the number of stages, schedule, part
                         {3, "--set parallel.virtual_pipeline=2 --set parallel.microbatch_group=4"},
                         {2, "--set parallel.partition=[1,5] --set memory.recompute=full"},
                         {2,
+                         "--set parallel.partition=[1,5] --set zero_optimization.stage=3 --set "
+                         "zero_optimization.stage3_param_persistence_threshold=1000 --set parallel.gathered_for=run"},
+                        {2,
                          "--set parallel.partition=parameters --set zero_optimization.stage=2 --set "
                          "memory.placement=host"},
                         {2,
@@ -102,7 +105,9 @@ TEST_CASE("a run goes on from its checkpoint with more stages or fewer, and ends
 TEST_CASE("text is generated from a run of several stages, which is evaluated on its mesh or on one rank") {
   const Run run("pipeline_after");
   require_run(run.train("plain", 1));
-  require_run(run.train("staged", 3, "--set zero_optimization.stage=3"));
+  require_run(run.train("staged", 2,
+                        "--set zero_optimization.stage=3 --set parallel.virtual_pipeline=2 --set "
+                        "zero_optimization.zero_hpz_partition_size=2"));
   const auto of = [&](const std::string& command, const std::string& out, const std::string& more) {
     const Result result =
         run_command(std::string(ZRT_BINARY_DIR) + "/zrt " + command + " " + (run / out) + " " + more + " 2>/dev/null");
@@ -114,6 +119,8 @@ TEST_CASE("text is generated from a run of several stages, which is evaluated on
   CHECK(of("generate", "staged", prompt) == of("generate", "plain", prompt));
   const json one = json::parse(of("eval", "plain", "--json"));
   CHECK(json::parse(of("eval", "staged", "--json")) == one);
+  // What was inferred for the run is inferred anew.
+  CHECK(json::parse(of("eval", "staged", "--json --set parallel.virtual_pipeline=1")) == one);
   const json alone = json::parse(of("eval", "staged", "--json --ranks 1"));
   CHECK(alone["tokens"] == one["tokens"]);
   CHECK(std::abs(alone["loss"].get<double>() - one["loss"].get<double>()) < 1e-6);

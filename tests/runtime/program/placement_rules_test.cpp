@@ -327,6 +327,12 @@ TEST_CASE("of a pipeline rules name layers of the whole model, of which a stage 
   CHECK(has(homes_text(stages[1]), "layers 1–2: master → host"));
   CHECK(has(homes_text(stages[1]), "layer 2: computed again"));
   CHECK(blocks_text(*stages[1].model) == "layers 1–3, head");
+  // Not every stage has each kind of state.
+  const auto muon =
+      made({"parallel.pipeline=2", "parallel.partition=[1,5]", "optimizer.type=Muon", "optimizer.params.lr=0.02",
+            R"(memory.placement=[{"states": ["momentum_buffer"], "tier": "host"}])"});
+  CHECK(!make_layouts(muon->config, muon->model)[0].placement.moves());
+  CHECK(make_layouts(muon->config, muon->model)[1].placement.moves());
   // A rule must match something of the model, not of each stage.
   CHECK(has(error_of([&] {
               made({sets[0], sets[1], R"(memory.placement=[{"parameters": "nothing", "states": ["master"],
