@@ -63,8 +63,7 @@ constexpr std::array forms{Form{core::DType::f32, true, Moments::f32}, Form{core
 }  // namespace
 
 // All with ZRT_FULL_TESTS; else one in 17, a prime.
-TEST_CASE("every optimizer, form, group of ranks and way to update has in a pipeline the bits it has without",
-          "[long]") {
+TEST_CASE("every optimizer, form, group of ranks and way to update has in a pipeline the bits it has without") {
   const models::Model model = models::make_gpt2(
       {.layers = 4, .hidden = 32, .heads = 2, .sequence = 12, .vocab = 61, .dropout = 0.1f, .tied = false});
   std::map<std::tuple<size_t, size_t, size_t, int>, std::string> references;
