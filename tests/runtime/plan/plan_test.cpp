@@ -12,6 +12,7 @@
 #include "runtime/plan/setup.h"
 #include "runtime/report/plan_page.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/plan/planned.h"
 #include "tests/runtime/toy_model.h"
 
 namespace zrt::plan_test {
@@ -19,28 +20,10 @@ namespace zrt::plan_test {
 using namespace zrt;
 using namespace zrt::runtime;
 using core::Category;
+using testing::Planned;
+using testing::planned;
 
 namespace {
-
-const char* const base = R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
-  "zero_optimization": {"stage": 1}, "optimizer": {"type": "AdamW"}, "memory": {"unit_bytes": 1048576, "placement": "device", "recompute": "none"},
-  "model": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocab": 2048, "tied": true}})";
-
-// A plan and what it refers to.
-struct Planned {
-  Config config;
-  models::Model model;
-  Plan plan;
-};
-
-std::unique_ptr<Planned> planned(const std::vector<std::string>& sets, int ranks,
-                                 const std::optional<Cluster>& cluster = {}) {
-  auto p = std::make_unique<Planned>();
-  p->config = parse_config(base, "plan.json", sets, ranks);
-  p->model = p->config.model.make();
-  p->plan = make_plan(p->config, p->model, training_phases(p->config, "init"), cluster);
-  return p;
-}
 
 bool moves(const Suggestion& suggestion) {
   return suggestion.changes.front().first == "memory.placement";
@@ -200,7 +183,7 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
   Cluster cluster = a_cluster(1000);
   cluster.tier_bytes[1] = 8000;
   const auto host = [&](int ranks) {
-    return memory_limits(parse_config(base, "plan.json", {"train_batch_size=null"}, ranks), &cluster)
+    return memory_limits(parse_config(testing::plan_base, "plan.json", {"train_batch_size=null"}, ranks), &cluster)
         .of(core::Tier::host)
         ->bytes;
   };
@@ -209,7 +192,8 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
   CHECK(host(8) == 1000);
   CHECK(host(64) == 1000);
   for (const int64_t budget : {500, 2000}) {
-    const Config config = parse_config(base, "plan.json", {fmt::format("memory.device_budget_bytes={}", budget)}, 2);
+    const Config config =
+        parse_config(testing::plan_base, "plan.json", {fmt::format("memory.device_budget_bytes={}", budget)}, 2);
     Limits limits = memory_limits(config, &cluster);
     CHECK(limits.of(core::Tier::device)->bytes == (budget == 500 ? 500 : 1000));
     CHECK(limits.of(core::Tier::device)->from ==
@@ -389,67 +373,6 @@ TEST_CASE("copies for checkpoints are given up where the host tier is short, by 
     CHECK(run.set.xxh3() == p->plan.stages[0].compiled.set.xxh3());
     CHECK(run.set.has("save") == copies);
   }
-}
-
-TEST_CASE("stages of a pipeline save in the same way, and each keeps its own budget") {
-  const std::vector<std::string> sets{"run.checkpoint_interval=5", "parallel.pipeline=2", "parallel.partition=[2,4]",
-                                      "zero_optimization.stage=1"};
-  const auto whole = planned(sets, 4);
-  REQUIRE(whole->plan.stages.size() == 2);
-  const auto host = [](const Planned& p, size_t stage) { return p.plan.stages[stage].compiled.plan.host().peak_bytes; };
-  REQUIRE(host(*whole, 1) > host(*whole, 0));
-  for (const bool all : {true, false}) {
-    const uint64_t budget =
-        all ? std::max(host(*whole, 0), host(*whole, 1)) : std::min(host(*whole, 0), host(*whole, 1));
-    std::vector<std::string> with = sets;
-    with.push_back(fmt::format("memory.host_budget_bytes={}", budget));
-    const auto p = planned(with, 4);
-    CHECK(p->plan.fits);
-    CHECK(p->plan.saves == (all ? "background" : "foreground"));
-    for (const StagePlan& stage : p->plan.stages) CHECK(stage.compiled.set.has("save") == all);
-  }
-  // What only one stage lacks room for leaves that stage alone.
-  std::vector<std::string> open = sets;
-  const auto device = [](const Planned& p, size_t stage) {
-    return p.plan.stages[stage].compiled.plan.device().peak_bytes;
-  };
-  const uint64_t more = std::max(device(*whole, 0), device(*whole, 1)),
-                 less = std::min(device(*whole, 0), device(*whole, 1));
-  open.push_back("memory.placement=auto");
-  open.push_back(fmt::format("memory.device_budget_bytes={}", (more + less) / 2));
-  const auto p = planned(open, 4);
-  CHECK(p->plan.fits);
-  const size_t larger = device(*whole, 0) > device(*whole, 1) ? 0 : 1;
-  CHECK(p->plan.stages[larger].compiled.layout.placement.moves());
-  CHECK(!p->plan.stages[1 - larger].compiled.layout.placement.moves());
-}
-
-TEST_CASE("a stage keeps gathered weights as long as its device has room, without a budget for a use") {
-  const std::vector<std::string> sets{"parallel.pipeline=2",       "parallel.virtual_pipeline=3",
-                                      "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
-                                      "memory.placement=auto",     "model.layers=22"};
-  const auto with = [&](const std::string& more) {
-    std::vector<std::string> all = sets;
-    all.push_back(more);
-    return planned(all, 4);
-  };
-  uint64_t before = 0;
-  for (const GatheredFor longer : {GatheredFor::use, GatheredFor::run, GatheredFor::step}) {
-    const std::string name(gathered_for_name(longer));
-    const auto asked = with("parallel.gathered_for=" + name);
-    uint64_t most = 0;
-    for (const StagePlan& stage : asked->plan.stages) most = std::max(most, stage.compiled.plan.device().peak_bytes);
-    CAPTURE(name);
-    CHECK(most > before);
-    before = most;
-    const auto open = with(fmt::format("memory.device_budget_bytes={}", most));
-    CHECK(open->plan.fits);
-    CHECK(open->plan.layout().gathered_for >= longer);
-    CHECK(plan_text(asked->plan).find("gathered weights stay for a " + name) != std::string::npos);
-  }
-  CHECK(planned(sets, 4)->plan.layout().gathered_for == GatheredFor::use);
-  const auto least = with(fmt::format("memory.device_budget_bytes={}", before / 4));
-  CHECK(least->plan.layout().gathered_for == GatheredFor::use);
 }
 
 TEST_CASE("no state leaves a tier to make room for copies") {

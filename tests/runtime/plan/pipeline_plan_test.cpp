@@ -1,0 +1,77 @@
+// Plans of pipelines: what stages decide together, and what each decides for itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "catch.h"
+#include "tests/runtime/plan/planned.h"
+
+namespace zrt::pipeline_plan_test {
+
+using namespace zrt;
+using namespace zrt::runtime;
+using testing::Planned;
+using testing::planned;
+
+TEST_CASE("stages of a pipeline save in the same way, and each keeps its own budget") {
+  const std::vector<std::string> sets{"run.checkpoint_interval=5", "parallel.pipeline=2", "parallel.partition=[2,4]",
+                                      "zero_optimization.stage=1"};
+  const auto whole = planned(sets, 4);
+  REQUIRE(whole->plan.stages.size() == 2);
+  const auto host = [](const Planned& p, size_t stage) { return p.plan.stages[stage].compiled.plan.host().peak_bytes; };
+  REQUIRE(host(*whole, 1) > host(*whole, 0));
+  for (const bool all : {true, false}) {
+    const uint64_t budget =
+        all ? std::max(host(*whole, 0), host(*whole, 1)) : std::min(host(*whole, 0), host(*whole, 1));
+    std::vector<std::string> with = sets;
+    with.push_back(fmt::format("memory.host_budget_bytes={}", budget));
+    const auto p = planned(with, 4);
+    CHECK(p->plan.fits);
+    CHECK(p->plan.saves == (all ? "background" : "foreground"));
+    for (const StagePlan& stage : p->plan.stages) CHECK(stage.compiled.set.has("save") == all);
+  }
+  // What only one stage lacks room for leaves that stage alone.
+  std::vector<std::string> open = sets;
+  const auto device = [](const Planned& p, size_t stage) {
+    return p.plan.stages[stage].compiled.plan.device().peak_bytes;
+  };
+  const uint64_t more = std::max(device(*whole, 0), device(*whole, 1)),
+                 less = std::min(device(*whole, 0), device(*whole, 1));
+  open.push_back("memory.placement=auto");
+  open.push_back(fmt::format("memory.device_budget_bytes={}", (more + less) / 2));
+  const auto p = planned(open, 4);
+  CHECK(p->plan.fits);
+  const size_t larger = device(*whole, 0) > device(*whole, 1) ? 0 : 1;
+  CHECK(p->plan.stages[larger].compiled.layout.placement.moves());
+  CHECK(!p->plan.stages[1 - larger].compiled.layout.placement.moves());
+}
+
+TEST_CASE("a stage keeps gathered weights as long as its device has room, without a budget for a use") {
+  const std::vector<std::string> sets{"parallel.pipeline=2",       "parallel.virtual_pipeline=3",
+                                      "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",
+                                      "memory.placement=auto",     "model.layers=22"};
+  const auto with = [&](const std::string& more) {
+    std::vector<std::string> all = sets;
+    all.push_back(more);
+    return planned(all, 4);
+  };
+  uint64_t before = 0;
+  for (const GatheredFor longer : {GatheredFor::use, GatheredFor::run, GatheredFor::step}) {
+    const std::string name(gathered_for_name(longer));
+    const auto asked = with("parallel.gathered_for=" + name);
+    uint64_t most = 0;
+    for (const StagePlan& stage : asked->plan.stages) most = std::max(most, stage.compiled.plan.device().peak_bytes);
+    CAPTURE(name);
+    CHECK(most > before);
+    before = most;
+    const auto open = with(fmt::format("memory.device_budget_bytes={}", most));
+    CHECK(open->plan.fits);
+    CHECK(open->plan.layout().gathered_for >= longer);
+    CHECK(plan_text(asked->plan).find("gathered weights stay for a " + name) != std::string::npos);
+  }
+  CHECK(planned(sets, 4)->plan.layout().gathered_for == GatheredFor::use);
+  const auto least = with(fmt::format("memory.device_budget_bytes={}", before / 4));
+  CHECK(least->plan.layout().gathered_for == GatheredFor::use);
+}
+
+}  // namespace zrt::pipeline_plan_test
