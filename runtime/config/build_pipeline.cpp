@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "optimizer/zero.h"
 #include "runtime/config/build.h"
 
 namespace zrt::runtime::configuration {
@@ -71,7 +72,8 @@ void read_partition(const Values& values, int64_t chunks, Partition& partition) 
 
 void read_gathered_for(Values& values, ParallelConfig& parallel) {
   const std::string name = values.choice(gathered_key);
-  if (name != "auto" && values.integer("zero_optimization.stage") < 3) {
+  const auto zero = optimizer::zero_strategy(static_cast<int>(values.integer("zero_optimization.stage")));
+  if (name != "auto" && zero.weights == optimizer::Extent::full) {
     values.warnings.push_back(
         without_effect(values.at(gathered_key), "only zero_optimization.stage 3 gathers weights for a use"));
   }
