@@ -13,7 +13,7 @@ using models::Block;
 using models::Mode;
 
 Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode,
-                 const std::vector<AliveSlots>& alive)
+                 const std::vector<AliveSlots>& alive, const std::vector<Work>& list)
     : set_(set),
       blocks_(layout.model->blocks),
       state_(state),
@@ -22,6 +22,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
       phase_(mode == Mode::train  ? ""
              : mode == Mode::eval ? "eval "
                                   : "decode "),
+      pools_(set, list, layout.microbatches),
       buffers_(blocks_.size()),
       recomputes_(blocks_.size(), Recompute::none) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
@@ -41,8 +42,11 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     const bool last = layout.model->predicts(b);
     const AliveSlots& here = alive[alive.size() == 1 ? 0 : b];
     const uint64_t logits = mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout.model->vocab) : 0;
-    buffers_[b].output = add("output of " + block.name(), Category::activations, last ? logits : width_bytes(b),
-                             layout.model->sends(b) ? here.handed : here.activations);
+    chunk_.push_back(here.chunk);
+    buffers_[b].output = last || layout.model->sends(b)
+                             ? add("output of " + block.name(), Category::activations, last ? logits : width_bytes(b),
+                                   last ? here.activations : here.handed)
+                             : keep("output", b, b + 1, width_bytes(b), here.activations);
     buffers_[b].forward_workspace = add("forward workspace of " + block.name(), Category::workspace,
                                         block.forward_workspace_bytes(layout.shape(mode, b)), 1);
     if (mode == Mode::decode) {
@@ -51,16 +55,25 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     }
     if (layout.model->receives(b)) {
       const uint64_t bytes = rows * static_cast<uint64_t>(layout.model->input_width(b)) * core::dtype_size(shape_.type);
-      buffers_[b].received = add("input of " + block.name(), Category::activations, bytes, here.received);
+      buffers_[b].received = keep("input", b, b, bytes, here.received, here.arriving);
       if (mode == Mode::train) {
         buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
       }
     }
     if (mode == Mode::train) add_training(b, here);
   }
+  pools_.assign();
 }
 
-void Emitter::add_training(size_t b, AliveSlots alive) {
+BufferId Emitter::keep(const char* kind, size_t b, size_t reader, uint64_t bytes, uint32_t slots, uint32_t spare) {
+  const std::string& block = blocks_[b]->name();
+  if (layout_.placement.activation(static_cast<uint32_t>(reader)) != core::Tier::device || bytes == 0)
+    return add(fmt::format("{} of {}", kind, block), Category::activations, bytes, slots);
+  return pools_.keep(phase_ + std::string(kind), block, {{}, Category::activations, Life::transient, bytes, slots, 0},
+                     chunk_[b], spare);
+}
+
+void Emitter::add_training(size_t b, const AliveSlots& alive) {
   const uint32_t slots = layout_.model->embeds(b) ? std::max(alive.first, alive.activations) : alive.activations;
   const Block& block = *blocks_[b];
   const models::Shape shape = layout_.shape(Mode::train, b);
@@ -68,7 +81,7 @@ void Emitter::add_training(size_t b, AliveSlots alive) {
   if (how == Recompute::full) {
     buffers_[b].saved = add("recompute of " + block.name(), Category::recompute, block.saved_bytes(shape), 1);
   } else {
-    buffers_[b].saved = add("saved of " + block.name(), Category::activations, block.saved_bytes(shape), slots);
+    buffers_[b].saved = keep("saved", b, b, block.saved_bytes(shape), slots);
   }
   if (how == Recompute::selective) {
     buffers_[b].recomputed = add("recompute of " + block.name(), Category::recompute, block.recomputed_bytes(shape), 1);
@@ -166,7 +179,14 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
 
 void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {
   if (buffer == no_buffer) return;
-  op.accesses.push_back({buffer, role, use, op.microbatch.modulo(set_.buffers[buffer].slots)});
+  const Buffer& of = set_.buffers[buffer];
+  Index slot = op.microbatch;
+  if (of.slot_table.empty()) {
+    slot = slot.modulo(of.slots);
+  } else {
+    slot.first += chunk_[op.block] * layout_.microbatches;
+  }
+  op.accesses.push_back({buffer, role, use, slot});
 }
 
 uint64_t Emitter::width_bytes(size_t b) const {

@@ -5,25 +5,28 @@
 #include <vector>
 
 #include "runtime/passes/draft.h"
+#include "runtime/passes/slot_pools.h"
 
 namespace zrt::runtime {
 
 // Microbatches of which something is alive at a time.
 struct AliveSlots {
+  uint32_t chunk = 0;        // of a stage of a pipeline
   uint32_t activations = 1;  // from forward to backward
   uint32_t first = 1;        // … of the embedding, whose backwards may stand behind all others
   uint32_t gradients = 1;    // of outputs
   uint32_t batches = 1;
   uint32_t received = 1;  // by a stage of a pipeline: inputs
+  uint32_t arriving = 1;  // … of these, before their forward
   uint32_t handed = 1;    // … outputs that are sent, and gradients of inputs
   uint32_t returned = 1;  // … gradients of such outputs
 };
 
 class Emitter {
  public:
-  // `alive`: by block, or for all.
+  // `alive`: by block, or for all; `list`: what a stage of a pipeline does in a step.
   Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, models::Mode mode,
-          const std::vector<AliveSlots>& alive);
+          const std::vector<AliveSlots>& alive, const std::vector<Work>& list = {});
 
   void load_batch(DraftSegment& segment, Index microbatch);
   void forward(DraftSegment& segment, size_t b, Index microbatch);
@@ -38,7 +41,10 @@ class Emitter {
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
   };
 
-  void add_training(size_t b, AliveSlots alive);
+  void add_training(size_t b, const AliveSlots& alive);
+  // What stays from a forward to its backward, for the block `reader`: shared among chunks unless it moves to another
+  // tier meanwhile.
+  BufferId keep(const char* kind, size_t b, size_t reader, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
   // Between stages of a pipeline: what a block is given or makes, or the gradient of it.
   void link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role, Index microbatch) const;
   // Of an embedding there is none.
@@ -58,6 +64,8 @@ class Emitter {
   models::Shape shape_;
   const Layout& layout_;
   const char* phase_;
+  SlotPools pools_;
+  std::vector<uint32_t> chunk_;  // by block
   BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
   std::vector<Buffers> buffers_;       // by block
   std::vector<Recompute> recomputes_;  // by block

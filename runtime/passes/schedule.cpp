@@ -59,8 +59,9 @@ uint32_t most_alive(const std::vector<Work>& list, int32_t chunk) {
   return most;
 }
 
-// Of each block. Of what is handed on there are two: one on its way, one that a block works on. From the first stage to
-// the last gradients come back earlier the more microbatches go through a chunk in a row beyond one for each stage.
+// Of each block. Of what is handed on there are two: one on its way, one that a block works on. Between the last stage
+// and the first outputs and their gradients come earlier the more microbatches go through a chunk in a row beyond one
+// for each stage.
 std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work>& list,
                                     const std::vector<ChunkBlocks>& chunks) {
   const Schedule& schedule = layout.stage.schedule;
@@ -68,9 +69,14 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   for (size_t c = 0; c < chunks.size(); ++c) {
     const uint32_t alive = most_alive(list, static_cast<int32_t>(c)), ahead = std::min(alive + 1, layout.microbatches);
     const bool wraps = layout.stage.index + 1 == schedule.stages && c + 1 < chunks.size();
-    const uint32_t early = wraps ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0;
-    const AliveSlots of_chunk{
-        alive, 1, 1, ahead, ahead, std::min(2u, layout.microbatches), std::min(2 + early, layout.microbatches)};
+    const auto early = static_cast<uint32_t>(schedule.chunks > 1 ? schedule.group - schedule.stages : 0);
+    AliveSlots of_chunk;
+    of_chunk.chunk = static_cast<uint32_t>(c);
+    of_chunk.activations = alive;
+    of_chunk.batches = of_chunk.received = ahead;
+    of_chunk.arriving = 1 + (layout.stage.index == 0 ? early : 0);
+    of_chunk.handed = std::min(2u, layout.microbatches);
+    of_chunk.returned = std::min(2 + (wraps ? early : 0), layout.microbatches);
     slots.insert(slots.end(), chunks[c].end - chunks[c].first, of_chunk);
   }
   return slots;
@@ -82,7 +88,7 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& 
   const Schedule& schedule = layout.stage.schedule;
   const std::vector<Work> list = order(schedule, layout.stage.index);
   const std::vector<ChunkBlocks> chunks = chunks_of(*layout.model);
-  Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks));
+  Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks), list);
   const uint32_t period =
       std::lcm(std::lcm(2u, static_cast<uint32_t>(schedule.group)), layout.windows() == 1 ? 1 : layout.reduce_every);
   Draft draft{"step", {}};
@@ -112,7 +118,10 @@ Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& s
   const uint32_t window = layout.reduce_every, windows = layout.windows();
   const uint32_t together = layout.together();
   const bool defer = window > 1 && together == 1 && layout.sharing() == Sharing::first_block;
-  Emitter emit(set, layout, state, Mode::train, {{together, defer ? window : together, together, together}});
+  AliveSlots alive;
+  alive.activations = alive.gradients = alive.batches = together;
+  alive.first = defer ? window : together;
+  Emitter emit(set, layout, state, Mode::train, {alive});
 
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));

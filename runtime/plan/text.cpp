@@ -21,7 +21,9 @@ std::string index_text(Index index, uint32_t repeat) {
 std::string access_text(const ProgramSet& set, const Access& access, uint32_t repeat) {
   const Buffer& buffer = set.buffers[access.buffer];
   if (buffer.slots == 1) return buffer.name;
-  return fmt::format("{}[{}]", buffer.name, index_text(access.slot, repeat));
+  if (buffer.slot_table.empty()) return fmt::format("{}[{}]", buffer.name, index_text(access.slot, repeat));
+  if (access.slot.step == 0 || repeat == 1) return fmt::format("{}[{}]", buffer.name, access.slot_of(buffer, 0));
+  return fmt::format("{}[slot of {}]", buffer.name, index_text(access.slot, repeat));
 }
 
 // " | reads a, b | writes c"

@@ -102,6 +102,7 @@ std::string ProgramSet::xxh3() const {
   };
   for (const Buffer& buffer : buffers) {
     text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
+    for (uint32_t slot : buffer.slot_table) number(slot);
   }
   for (const Lane& lane : lanes) text(lane.name());
   for (const Group& group : groups)

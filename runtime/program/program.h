@@ -29,7 +29,9 @@ struct Buffer {
   uint32_t slots = 1;   // one per microbatch where several are alive
   uint64_t offset = 0;  // in the tier's arena; set by memory assignment
   core::Tier tier = core::Tier::device;
-  bool whole_blocks = false;   // exchanged with a file, which takes blocks of io_alignment alone
+  bool whole_blocks = false;  // exchanged with a file, which takes blocks of io_alignment alone
+  // Where the chunks of a stage share a buffer: the slot of each chunk × microbatches + microbatch.
+  std::vector<uint32_t> slot_table{};
   uint64_t padded() const;     // `bytes`, of whole blocks where it has to be; red zones lie behind
   uint64_t alignment() const;  // of the offset
   uint64_t stride() const;     // from slot to slot, red zone included
@@ -82,13 +84,16 @@ enum class Role : uint8_t {
 inline constexpr size_t role_count = static_cast<size_t>(Role::refined) + 1;
 std::string_view role_name(Role role);
 
-// A microbatch's slot of a buffer is its number modulo the buffer's slots.
+// A microbatch's slot of a buffer is its number modulo the buffer's slots, or what the buffer's table says.
 struct Access {
   BufferId buffer = no_buffer;
   Role role = Role::workspace;
   Use use = Use::read;
-  Index slot;  // as it is, or the microbatch
-  uint32_t slot_of(const Buffer& of, uint32_t iteration) const { return slot.at(iteration) % of.slots; }
+  Index slot;  // as it is, or the microbatch; with a table, the place in it
+  uint32_t slot_of(const Buffer& of, uint32_t iteration) const {
+    const uint32_t number = slot.at(iteration);
+    return of.slot_table.empty() ? number % of.slots : of.slot_table[number];
+  }
 };
 
 enum class OpKind : uint8_t {

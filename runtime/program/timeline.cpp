@@ -39,8 +39,9 @@ uint32_t checked_turns(const ProgramSet& set, const Program& program) {
     }
   }
   const auto used_again = [&](const Access& access) {
-    const uint32_t slots = set.buffers[access.buffer].slots;
-    return access.slot.step % slots != 0 && slots < microbatches;
+    const Buffer& buffer = set.buffers[access.buffer];
+    if (!buffer.slot_table.empty()) return access.slot.step != 0;
+    return access.slot.step % buffer.slots != 0 && buffer.slots < microbatches;
   };
   uint32_t turns = 4;
   for (const Segment& segment : program.segments) {

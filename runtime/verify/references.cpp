@@ -167,16 +167,21 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
     check_phase(program, id);
     check_lane(set, program, id);
   }
-  for (const Op& op : program.ops) {
+  const bool tables = std::any_of(set.buffers.begin(), set.buffers.end(),
+                                  [](const Buffer& buffer) { return !buffer.slot_table.empty(); });
+  for_each_execution(program, tables ? ~0u : 1, [&](OpId id, uint32_t turn) {
+    const Op& op = program.ops[id];
     for (const Access& access : op.accesses) {
       const Buffer& buffer = set.buffers[access.buffer];
-      const uint32_t slot = std::max(access.slot.first, access.slot.step);
+      const std::vector<uint32_t>& table = buffer.slot_table;
+      uint32_t slot = std::max(access.slot.first, access.slot.step);
+      if (!table.empty()) slot = access.slot.at(turn) < table.size() ? table[access.slot.at(turn)] : buffer.slots;
       if (slot < buffer.slots) continue;
       throw ProgramError(
           fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist{}",
                       program.phase, op.name, buffer.name, slot, buffer.slots, other_user(set, op, access.buffer)));
     }
-  }
+  });
 }
 
 }  // namespace zrt::runtime::verification

@@ -16,17 +16,20 @@ using namespace zrt::runtime;
 
 namespace {
 
-// Three stages of a tied model, five microbatches.
+// Three stages of a tied model, five microbatches; interleaved six, two chunks a stage.
 struct Subject {
-  models::Model model = make_toy(4, 6, 11, 3, true, false);
+  models::Model model;
   Setting s;
   std::unique_ptr<Pipeline> pipeline;
   std::vector<ProgramSet> sets;
 
-  explicit Subject(ScheduleKind kind = ScheduleKind::one_f_one_b) {
-    s.accumulation = s.reduce_every = 5, s.micro_batch = 1, s.stage = 2, s.overlap = true;
+  explicit Subject(ScheduleKind kind = ScheduleKind::one_f_one_b)
+      : model(make_toy(kind == ScheduleKind::interleaved ? 10 : 4, 6, 11, 3, true, false)) {
+    const bool interleaved = kind == ScheduleKind::interleaved;
+    s.accumulation = s.reduce_every = interleaved ? 6 : 5, s.micro_batch = 1, s.stage = 2, s.overlap = true;
     s.schedule.kind = kind, s.schedule.stages = 3;
-    pipeline = std::make_unique<Pipeline>(model, s, even_ends(model, 3));
+    if (interleaved) s.schedule.chunks = 2, s.schedule.group = 3;
+    pipeline = std::make_unique<Pipeline>(model, s, even_ends(model, interleaved ? 6 : 3));
     for (const Compiled& stage : pipeline->compile(s)) sets.push_back(stage.set);
   }
   Program& step(size_t stage) {
@@ -94,7 +97,16 @@ struct Subject {
 struct Fault {
   const char* name;
   std::function<void(Subject&)> plant;
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
 };
+
+// The slots that the chunks of the middle stage share, of what they save.
+Buffer& shared_slots(Subject& s) {
+  for (Buffer& buffer : s.sets[1].buffers) {
+    if (!buffer.slot_table.empty() && buffer.name.starts_with("saved")) return buffer;
+  }
+  throw core::ProgramError("chunks share nothing");
+}
 
 std::vector<Fault> faults() {
   const auto removed = [](size_t stage, OpKind kind, std::optional<Role> role, size_t n = 0) {
@@ -227,6 +239,20 @@ std::vector<Fault> faults() {
          Op again = s.step(1).ops[at];
          s.insert(1, at, again);
        }},
+      {"two chunks have one slot at a time",
+       [](Subject& s) {
+         std::vector<uint32_t>& table = shared_slots(s).slot_table;
+         table[6] = table[0];  // the first microbatch of each
+       },
+       ScheduleKind::interleaved},
+      {"a chunk is given a slot that does not exist",
+       [](Subject& s) {
+         Buffer& buffer = shared_slots(s);
+         buffer.slot_table[7] = buffer.slots;
+       },
+       ScheduleKind::interleaved},
+      {"the table of slots ends before the last chunk", [](Subject& s) { shared_slots(s).slot_table.resize(6); },
+       ScheduleKind::interleaved},
   };
 }
 
@@ -251,7 +277,7 @@ size_t named(const Subject& subject, const std::string& message) {
 }  // namespace
 
 TEST_CASE("pipelines as they are compiled are accepted") {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
+  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
     const Subject subject(kind);
     CHECK_NOTHROW(subject.check());
   }
@@ -261,7 +287,7 @@ TEST_CASE("every kind of broken pipeline is refused, and the message names two o
   const std::vector<Fault> all = faults();
   CHECK(all.size() >= 20);
   for (const Fault& fault : all) {
-    Subject subject;
+    Subject subject(fault.kind);
     fault.plant(subject);
     INFO(fault.name);
     try {

@@ -1,0 +1,66 @@
+#include "runtime/passes/slot_pools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace zrt::runtime {
+
+SlotPools::SlotPools(ProgramSet& set, std::vector<Work> list, uint32_t microbatches)
+    : set_(set), list_(std::move(list)), microbatches_(microbatches) {}
+
+BufferId SlotPools::keep(const std::string& kind, const std::string& block, Buffer buffer, uint32_t chunk,
+                         uint32_t spare) {
+  const size_t nth = named_[{kind, buffer.bytes, chunk}]++;
+  Pool& pool = pools_[{kind, buffer.bytes, nth}];
+  if (pool.buffer == no_buffer) {
+    buffer.name = fmt::format("{} of {}", kind, block);
+    pool.buffer = set_.add(std::move(buffer));
+    pool.rings = set_.buffers[pool.buffer].slots;
+  } else {
+    set_.buffers[pool.buffer].name += ", " + block;
+    pool.rings += buffer.slots;
+  }
+  pool.chunks.push_back(chunk);
+  pool.spare = std::max(pool.spare, spare);
+  return pool.buffer;
+}
+
+void SlotPools::assign() {
+  for (const auto& [alike, pool] : pools_) {
+    if (pool.chunks.size() > 1) assign(pool);
+  }
+}
+
+// A forward takes the slot that has been free the longest, so that turns of a schedule wait for the same ops.
+void SlotPools::assign(const Pool& pool) {
+  const auto shares = [&](const Work& work) {
+    return std::find(pool.chunks.begin(), pool.chunks.end(), static_cast<uint32_t>(work.chunk)) != pool.chunks.end();
+  };
+  uint32_t alive = 0, most = 0;
+  for (const Work& work : list_) {
+    if (!shares(work)) continue;
+    work.kind == WorkKind::forward ? ++alive : --alive;
+    most = std::max(most, alive);
+  }
+  Buffer& buffer = set_.buffers[pool.buffer];
+  buffer.slots = std::min(most + pool.spare, pool.rings);
+  std::deque<uint32_t> free;
+  for (uint32_t slot = 0; slot < buffer.slots; ++slot) free.push_back(slot);
+  const uint32_t last = *std::max_element(pool.chunks.begin(), pool.chunks.end());
+  buffer.slot_table.assign(size_t{last + 1} * microbatches_, buffer.slots);
+  for (const Work& work : list_) {
+    if (!shares(work)) continue;
+    const auto number = static_cast<size_t>(work.chunk) * microbatches_ + static_cast<size_t>(work.microbatch);
+    uint32_t& slot = buffer.slot_table[number];
+    if (work.kind == WorkKind::forward) {
+      slot = free.front();
+      free.pop_front();
+    } else {
+      free.push_back(slot);
+    }
+  }
+}
+
+}  // namespace zrt::runtime
