@@ -67,7 +67,9 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
 
 BufferId Emitter::keep(const char* kind, size_t b, size_t reader, uint64_t bytes, uint32_t slots, uint32_t spare) {
   const std::string& block = blocks_[b]->name();
-  if (layout_.placement.activation(static_cast<uint32_t>(reader)) != core::Tier::device || bytes == 0)
+  const bool moves = layout_.placement.activation(static_cast<uint32_t>(reader)) != core::Tier::device;
+  const bool stays = std::string_view(kind) == "input" && layout_.stage.early_inputs() > 0;
+  if ((moves && !stays) || bytes == 0)
     return add(fmt::format("{} of {}", kind, block), Category::activations, bytes, slots);
   return pools_.keep(phase_ + std::string(kind), block, {{}, Category::activations, Life::transient, bytes, slots, 0},
                      chunk_[b], spare);

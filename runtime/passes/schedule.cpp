@@ -67,14 +67,15 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   const Schedule& schedule = layout.stage.schedule;
   std::vector<AliveSlots> slots;
   for (size_t c = 0; c < chunks.size(); ++c) {
-    const uint32_t alive = most_alive(list, static_cast<int32_t>(c)), ahead = std::min(alive + 1, layout.microbatches);
+    const uint32_t alive = most_alive(list, static_cast<int32_t>(c));
     const bool wraps = layout.stage.index + 1 == schedule.stages && c + 1 < chunks.size();
     const auto early = static_cast<uint32_t>(schedule.chunks > 1 ? schedule.group - schedule.stages : 0);
     AliveSlots of_chunk;
     of_chunk.chunk = static_cast<uint32_t>(c);
     of_chunk.activations = alive;
-    of_chunk.batches = of_chunk.received = ahead;
-    of_chunk.arriving = 1 + (layout.stage.index == 0 ? early : 0);
+    of_chunk.arriving = 1 + layout.stage.early_inputs();
+    of_chunk.batches = std::min(alive + 1, layout.microbatches);
+    of_chunk.received = std::min(alive + of_chunk.arriving, layout.microbatches);
     of_chunk.handed = std::min(2u, layout.microbatches);
     of_chunk.returned = std::min(2 + (wraps ? early : 0), layout.microbatches);
     slots.insert(slots.end(), chunks[c].end - chunks[c].first, of_chunk);

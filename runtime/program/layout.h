@@ -21,6 +21,10 @@ struct Stage {
   Schedule schedule;  // of one stage: there is no pipeline; `group` is 1 but where it is interleaved
   int index = 0;
   bool pipelined() const { return schedule.stages > 1; }
+  // How many microbatches sooner than they are needed inputs come from the last stage to the first.
+  uint32_t early_inputs() const {
+    return index == 0 && schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0;
+  }
 };
 
 struct Layout : RunSettings, Decisions {

@@ -5,6 +5,7 @@
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/plan/simulator.h"
 #include "tests/runtime/pipeline.h"
+#include "tests/runtime/placements.h"
 #include "tests/runtime/schedule_goldens.h"
 #include "tests/runtime/toy_model.h"
 
@@ -70,6 +71,30 @@ TEST_CASE("an interleaved stage receives beside its work: slots that chunks shar
   for (const json& golden : schedule_goldens()["interleaved"]) {
     CAPTURE(golden["p"].get<int>(), golden["m"].get<int>(), golden["v"].get<int>(), golden["G"].get<int>());
     CHECK(makespan(golden, ScheduleKind::interleaved, 0, 0.25) < 1.12 * golden["makespan"].get<double>());
+  }
+}
+
+// The last stage makes outputs for the first one as long before they are needed as a group is longer than the pipeline.
+TEST_CASE("interleaved pipelines of groups far longer than the pipeline are compiled and never stand still") {
+  const models::Model model = make_toy(10, 4, 7, 2, false, false);
+  for (const int chunks : {2, 3}) {
+    for (const int group : {7, 8, 12, 16}) {
+      for (const int microbatches : {group, 2 * group}) {
+        for (const bool offload : {false, true}) {
+          Setting s;
+          s.micro_batch = 1, s.accumulation = s.reduce_every = static_cast<uint32_t>(microbatches), s.overlap = true;
+          s.schedule = {ScheduleKind::interleaved, 2, microbatches, chunks, group};
+          if (offload) {
+            using core::Tier;
+            s.placement = [](const Layout& layout) {
+              return uniform(layout, Tier::device, Tier::device, Tier::device, Tier::device, Tier::host, Tier::device);
+            };
+          }
+          CAPTURE(chunks, group, microbatches, offload);
+          CHECK_NOTHROW(Pipeline(model, s, even_ends(model, 2 * chunks)).compile(s));
+        }
+      }
+    }
   }
 }
 
