@@ -43,10 +43,13 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     const AliveSlots& here = alive[alive.size() == 1 ? 0 : b];
     const uint64_t logits = mode == Mode::decode ? rows * 4 * static_cast<uint64_t>(layout.model->vocab) : 0;
     chunk_.push_back(here.chunk);
-    buffers_[b].output = last || layout.model->sends(b)
-                             ? add("output of " + block.name(), Category::activations, last ? logits : width_bytes(b),
-                                   last ? here.activations : here.handed)
-                             : keep("output", b, b + 1, width_bytes(b), here.activations);
+    if (last) {
+      buffers_[b].output = add("output of " + block.name(), Category::activations, logits, here.activations);
+    } else if (layout.model->sends(b)) {
+      buffers_[b].output = add("output of " + block.name(), Category::activations, width_bytes(b), here.handed);
+    } else {
+      buffers_[b].output = keep("output", b, layout.input_tier(b + 1), width_bytes(b), here.activations);
+    }
     buffers_[b].forward_workspace = add("forward workspace of " + block.name(), Category::workspace,
                                         block.forward_workspace_bytes(layout.shape(mode, b)), 1);
     if (mode == Mode::decode) {
@@ -55,7 +58,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     }
     if (layout.model->receives(b)) {
       const uint64_t bytes = rows * static_cast<uint64_t>(layout.model->input_width(b)) * core::dtype_size(shape_.type);
-      buffers_[b].received = keep("input", b, b, bytes, here.received, here.arriving);
+      buffers_[b].received = keep("input", b, layout.input_tier(b), bytes, here.received, here.arriving);
       if (mode == Mode::train) {
         buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
       }
@@ -65,11 +68,9 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
   pools_.assign();
 }
 
-BufferId Emitter::keep(const char* kind, size_t b, size_t reader, uint64_t bytes, uint32_t slots, uint32_t spare) {
+BufferId Emitter::keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare) {
   const std::string& block = blocks_[b]->name();
-  const bool moves = layout_.placement.activation(static_cast<uint32_t>(reader)) != core::Tier::device;
-  const bool stays = std::string_view(kind) == "input" && layout_.stage.early_inputs() > 0;
-  if ((moves && !stays) || bytes == 0)
+  if (tier != core::Tier::device || bytes == 0)
     return add(fmt::format("{} of {}", kind, block), Category::activations, bytes, slots);
   return pools_.keep(phase_ + std::string(kind), block, {{}, Category::activations, Life::transient, bytes, slots, 0},
                      chunk_[b], spare);
@@ -83,7 +84,8 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   if (how == Recompute::full) {
     buffers_[b].saved = add("recompute of " + block.name(), Category::recompute, block.saved_bytes(shape), 1);
   } else {
-    buffers_[b].saved = keep("saved", b, b, block.saved_bytes(shape), slots);
+    buffers_[b].saved =
+        keep("saved", b, layout_.placement.activation(static_cast<uint32_t>(b)), block.saved_bytes(shape), slots);
   }
   if (how == Recompute::selective) {
     buffers_[b].recomputed = add("recompute of " + block.name(), Category::recompute, block.recomputed_bytes(shape), 1);

@@ -42,9 +42,9 @@ class Emitter {
   };
 
   void add_training(size_t b, const AliveSlots& alive);
-  // What stays from a forward to its backward, for the block `reader`: shared among chunks unless it moves to another
-  // tier meanwhile.
-  BufferId keep(const char* kind, size_t b, size_t reader, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
+  // What stays from a forward to its backward, meanwhile at home in `tier`: shared among chunks where that is the
+  // device.
+  BufferId keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
   // Between stages of a pipeline: what a block is given or makes, or the gradient of it.
   void link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role, Index microbatch) const;
   // Of an embedding there is none.

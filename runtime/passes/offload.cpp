@@ -68,10 +68,8 @@ void Offload::place_activations(const Draft& draft) {
       for (const Access& access : op.accesses) {
         if (access.role != Role::saved && access.role != Role::input) continue;
         if (set_.buffers[access.buffer].category == core::Category::recompute) continue;  // not kept
-        // The two copies of what leaves are too few for inputs that come early.
-        const bool received = access.role == Role::input && layout_.model->receives(op.block);
-        if (received && layout_.stage.early_inputs() > 0) continue;
-        set_.buffers[access.buffer].tier = layout_.placement.activation(op.block);
+        set_.buffers[access.buffer].tier =
+            access.role == Role::input ? layout_.input_tier(op.block) : layout_.placement.activation(op.block);
       }
     }
   }

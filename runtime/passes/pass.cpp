@@ -98,6 +98,7 @@ void drop_unused(Compilation& c) {
     Buffer& buffer = c.set.buffers[b];
     if (used[b] || buffer.life == Life::carried) continue;
     buffer.bytes = 0, buffer.slots = 1, buffer.tier = Tier::device;
+    buffer.slot_table.clear();
   }
 }
 

@@ -48,17 +48,6 @@ std::vector<ChunkBlocks> chunks_of(const models::Model& model) {
   return chunks;
 }
 
-// How many microbatches a chunk has between their forwards and backwards, at most.
-uint32_t most_alive(const std::vector<Work>& list, int32_t chunk) {
-  uint32_t alive = 0, most = 0;
-  for (const Work& work : list) {
-    if (work.chunk != chunk) continue;
-    work.kind == WorkKind::forward ? ++alive : --alive;
-    most = std::max(most, alive);
-  }
-  return most;
-}
-
 // Of each block. Of what is handed on there are two: one on its way, one that a block works on. Between the last stage
 // and the first outputs and their gradients come earlier the more microbatches go through a chunk in a row beyond one
 // for each stage.
@@ -67,13 +56,13 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   const Schedule& schedule = layout.stage.schedule;
   std::vector<AliveSlots> slots;
   for (size_t c = 0; c < chunks.size(); ++c) {
-    const uint32_t alive = most_alive(list, static_cast<int32_t>(c));
+    const uint32_t chunk[] = {static_cast<uint32_t>(c)};
+    const uint32_t alive = most_alive(list, chunk), early = layout.stage.early();
     const bool wraps = layout.stage.index + 1 == schedule.stages && c + 1 < chunks.size();
-    const auto early = static_cast<uint32_t>(schedule.chunks > 1 ? schedule.group - schedule.stages : 0);
     AliveSlots of_chunk;
-    of_chunk.chunk = static_cast<uint32_t>(c);
+    of_chunk.chunk = chunk[0];
     of_chunk.activations = alive;
-    of_chunk.arriving = 1 + layout.stage.early_inputs();
+    of_chunk.arriving = 1 + (layout.stage.index == 0 ? early : 0);
     of_chunk.batches = std::min(alive + 1, layout.microbatches);
     of_chunk.received = std::min(alive + of_chunk.arriving, layout.microbatches);
     of_chunk.handed = std::min(2u, layout.microbatches);

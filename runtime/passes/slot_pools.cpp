@@ -4,8 +4,26 @@
 
 #include <algorithm>
 #include <deque>
+#include <utility>
 
 namespace zrt::runtime {
+namespace {
+
+bool among(std::span<const uint32_t> chunks, const Work& work) {
+  return std::find(chunks.begin(), chunks.end(), static_cast<uint32_t>(work.chunk)) != chunks.end();
+}
+
+}  // namespace
+
+uint32_t most_alive(std::span<const Work> list, std::span<const uint32_t> chunks) {
+  uint32_t alive = 0, most = 0;
+  for (const Work& work : list) {
+    if (!among(chunks, work)) continue;
+    work.kind == WorkKind::forward ? ++alive : --alive;
+    most = std::max(most, alive);
+  }
+  return most;
+}
 
 SlotPools::SlotPools(ProgramSet& set, std::vector<Work> list, uint32_t microbatches)
     : set_(set), list_(std::move(list)), microbatches_(microbatches) {}
@@ -19,7 +37,7 @@ BufferId SlotPools::keep(const std::string& kind, const std::string& block, Buff
     pool.buffer = set_.add(std::move(buffer));
     pool.rings = set_.buffers[pool.buffer].slots;
   } else {
-    set_.buffers[pool.buffer].name += ", " + block;
+    set_.buffers[pool.buffer].name += " and " + block;
     pool.rings += buffer.slots;
   }
   pool.chunks.push_back(chunk);
@@ -35,23 +53,14 @@ void SlotPools::assign() {
 
 // A forward takes the slot that has been free the longest, so that turns of a schedule wait for the same ops.
 void SlotPools::assign(const Pool& pool) {
-  const auto shares = [&](const Work& work) {
-    return std::find(pool.chunks.begin(), pool.chunks.end(), static_cast<uint32_t>(work.chunk)) != pool.chunks.end();
-  };
-  uint32_t alive = 0, most = 0;
-  for (const Work& work : list_) {
-    if (!shares(work)) continue;
-    work.kind == WorkKind::forward ? ++alive : --alive;
-    most = std::max(most, alive);
-  }
   Buffer& buffer = set_.buffers[pool.buffer];
-  buffer.slots = std::min(most + pool.spare, pool.rings);
+  buffer.slots = std::min(most_alive(list_, pool.chunks) + pool.spare, pool.rings);
   std::deque<uint32_t> free;
   for (uint32_t slot = 0; slot < buffer.slots; ++slot) free.push_back(slot);
   const uint32_t last = *std::max_element(pool.chunks.begin(), pool.chunks.end());
   buffer.slot_table.assign(size_t{last + 1} * microbatches_, buffer.slots);
   for (const Work& work : list_) {
-    if (!shares(work)) continue;
+    if (!among(pool.chunks, work)) continue;
     const auto number = static_cast<size_t>(work.chunk) * microbatches_ + static_cast<size_t>(work.microbatch);
     uint32_t& slot = buffer.slot_table[number];
     if (work.kind == WorkKind::forward) {

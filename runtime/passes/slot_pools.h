@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,14 +14,17 @@
 
 namespace zrt::runtime {
 
+// How many microbatches these chunks together have between their forwards and backwards, at most.
+uint32_t most_alive(std::span<const Work> list, std::span<const uint32_t> chunks);
+
 class SlotPools {
  public:
   // `list`: what the stage does in a step; without one, or with one chunk in it, nothing is shared.
   SlotPools(ProgramSet& set, std::vector<Work> list, uint32_t microbatches);
 
-  // What a block of the chunk keeps: of each chunk the nth of a kind and size are one buffer, named after all of the
-  // blocks. `buffer.slots` is what a ring of the chunk's own would have; `spare` slots stand free when those of a
-  // backward are used again, so that what arrives for the next forward can do so before.
+  // What a block of the chunk keeps. The nth of a kind and size in each chunk are one buffer, named after all of the
+  // blocks. `buffer.slots`: of a ring for this chunk alone, `spare` included. `spare`: slots beyond those of
+  // microbatches that are alive, for what arrives before its forward.
   BufferId keep(const std::string& kind, const std::string& block, Buffer buffer, uint32_t chunk, uint32_t spare);
   // Once all have been named: how many slots there are, and who has which.
   void assign();
@@ -29,9 +33,10 @@ class SlotPools {
   struct Pool {
     BufferId buffer = no_buffer;
     std::vector<uint32_t> chunks;
-    uint32_t rings = 0, spare = 0;  // slots of all rings together
+    uint32_t rings = 0;  // slots that a ring for each chunk would have, together
+    uint32_t spare = 0;
   };
-  using Alike = std::tuple<std::string, uint64_t, size_t>;  // kind, bytes, the how manieth of its chunk
+  using Alike = std::tuple<std::string, uint64_t, size_t>;  // kind, bytes, its place among those of its chunk
 
   void assign(const Pool& pool);
 

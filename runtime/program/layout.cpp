@@ -24,6 +24,11 @@ std::vector<Group> Layout::group_table() const {
   return table;
 }
 
+core::Tier Layout::input_tier(size_t block) const {
+  const bool early = stage.index == 0 && stage.early() > 0 && model->receives(block);
+  return early ? core::Tier::device : placement.activation(static_cast<uint32_t>(block));
+}
+
 Recompute Layout::recompute(size_t block) const {
   const Recompute asked = placement.keeps(block);
   if (asked == Recompute::none || model->embeds(block) || model->predicts(block)) return Recompute::none;

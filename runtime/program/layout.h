@@ -21,10 +21,9 @@ struct Stage {
   Schedule schedule;  // of one stage: there is no pipeline; `group` is 1 but where it is interleaved
   int index = 0;
   bool pipelined() const { return schedule.stages > 1; }
-  // How many microbatches sooner than they are needed inputs come from the last stage to the first.
-  uint32_t early_inputs() const {
-    return index == 0 && schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0;
-  }
+  // With several chunks: how many microbatches sooner than they are needed outputs come from the last stage to the
+  // first, and their gradients back.
+  uint32_t early() const { return schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0; }
 };
 
 struct Layout : RunSettings, Decisions {
@@ -67,6 +66,9 @@ struct Layout : RunSettings, Decisions {
   // block that has nothing to.
   Recompute recompute(size_t block) const;
   models::Shape shape(models::Mode mode, size_t block) const;  // … and keeps that
+  // Where a block's input is kept for its backward: with its other activations. But inputs that come early to the first
+  // stage stay on the device, since the two copies of what leaves it are too few for them.
+  core::Tier input_tier(size_t block) const;
   uint32_t windows() const { return microbatches / reduce_every; }
   Sharing sharing() const;
   // How many microbatches go through a block before the next block.

@@ -103,6 +103,26 @@ TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chu
   }
 }
 
+TEST_CASE("groups far longer than the pipeline have the bits of no pipeline, with activations on every tier") {
+  const models::Model model = make_toy(10, 12, 17, 5, false, false);
+  using core::Tier;
+  for (const int chunks : {2, 3}) {
+    Setting s = setting(1, 8);
+    s.overlap = true;
+    const Outcome reference = run(model, s);
+    for (const Tier activations : {Tier::device, Tier::host, Tier::nvme}) {
+      s.placement = [activations](const runtime::Layout& layout) {
+        return uniform(layout, Tier::device, Tier::device, Tier::device, Tier::device, activations, Tier::device);
+      };
+      CAPTURE(chunks, static_cast<int>(activations));
+      const Outcome outcome = run_pipeline(model, s, ScheduleKind::interleaved, 2, chunks, 8);
+      CHECK(outcome.state == reference.state);
+      CHECK(outcome.measured == outcome.planned);
+      CHECK(outcome.measured_behind[0] == outcome.planned_behind[0]);
+    }
+  }
+}
+
 TEST_CASE("a stage gathers its weights for each use, for runs of microbatches through a chunk, or once a step") {
   const models::Model model = make_toy(10, 12, 17, 5, false, false);
   for (const int chunks : {1, 2}) {
