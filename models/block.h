@@ -13,6 +13,7 @@
 
 #include "core/dtype.h"
 #include "core/philox.h"
+#include "models/anatomy.h"
 #include "models/kernels/gemm.h"
 #include "models/shape.h"
 
@@ -30,19 +31,23 @@ struct Param {
 
 inline constexpr int32_t not_counted = -1;  // a target without a token
 
-// One call. Pointers a block does not use are null.
+// One call, of a run of the block's parts. Pointers a block does not use are null.
 struct Call {
   Shape shape;
+  Parts parts = all_parts;  // that forward and backward compute; blocks of one part need not look
+  bool again = false;  // forward: the first of the parts finds what it keeps, and makes from it what the next one reads
   const int32_t* tokens = nullptr;   // (rows) embedding
   const int32_t* targets = nullptr;  // (rows) head; not_counted rows enter neither loss nor gradient
   const void* input = nullptr;       // (rows, C) output of the previous block
-  void* output = nullptr;            // (rows, C); decode head: (B, V) fp32 logits; null in a recompute that needs none
+  void* output = nullptr;            // (rows, C); decode head: (B, V) fp32 logits
   const void* d_output = nullptr;    // (rows, C) gradient of the output; null for the head, which starts from the loss
   void* d_input = nullptr;           // (rows, C); null for the embedding
-  std::byte* saved = nullptr;        // saved_bytes: written by forward, read by backward
-  std::byte* recomputed = nullptr;   // recomputed_bytes: written by forward and by recompute, read by backward
-  std::byte* workspace = nullptr;    // workspace_bytes of the pass, contents undefined before and after
-  std::byte* cache = nullptr;        // decode: cache_bytes, kept from token to token
+  // By part: its saved_bytes, written by forward, read by backward. Empty outside training.
+  std::span<std::byte* const> saved;
+  // By port of the anatomy: (rows, width), and its gradient. Null, or beyond the end, inside a run of parts.
+  std::span<void*const> ports, d_ports;
+  std::byte* workspace = nullptr;        // workspace_bytes of the pass, contents undefined before and after
+  std::byte* cache = nullptr;            // decode: cache_bytes, kept from token to token
   std::span<const void* const> weights;  // params() order, compute type
   std::span<void* const> grads;          // params() order, grad_type
   std::span<const uint8_t> accumulate;   // params() order: 1 adds to grads, 0 overwrites every element
@@ -51,6 +56,14 @@ struct Call {
   core::RngKey rng;                      // seed and step; `tensor` is set by the block from its dropout sites
   uint64_t first_sample = 0;             // global number within the step of row 0's sample: dropout index base
   int64_t position = 0;                  // decode: position of the new token
+
+  std::byte* saved_of(size_t part) const { return part < saved.size() ? saved[part] : nullptr; }
+  void* port(size_t number) const { return number < ports.size() ? ports[number] : nullptr; }
+  void* d_port(size_t number) const { return number < d_ports.size() ? d_ports[number] : nullptr; }
+  // … or where it lies inside the run.
+  void* port_or(size_t number, void* inside) const { return port(number) != nullptr ? port(number) : inside; }
+  void* d_port_or(size_t number, void* inside) const { return d_port(number) != nullptr ? d_port(number) : inside; }
+  bool finds(size_t part) const { return again && parts.first == part; }  // what it keeps
 };
 
 class Block {
@@ -60,34 +73,39 @@ class Block {
   virtual const std::vector<Param>& params() const = 0;
   virtual int64_t output_width() const = 0;  // C of the output
 
-  virtual uint64_t saved_bytes(const Shape& shape) const = 0;                             // mode train
-  virtual uint64_t recomputed_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode train; Keep::all: 0
-  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;                 // any mode
-  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;                // mode train
-  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }       // mode decode
+  virtual const Anatomy& anatomy() const;  // of one part, unless said otherwise
+
+  virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;           // mode train
+  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;            // any mode and parts
+  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;           // mode train
+  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode decode
 
   // Whether backward reads `input` of forward (kept alive until then) beside `saved`.
   virtual bool backward_reads_input() const = 0;
 
   virtual void forward(const Call& call) const = 0;
-  // Writes d_input and every gradient. The head computes loss and gradient here in one chunked pass; its forward in
-  // training mode only prepares (final norm).
+  // Writes d_input and every gradient of its parts. The head computes loss and gradient here in one chunked pass; its
+  // forward in training mode only prepares (final norm).
   virtual void backward(const Call& call) const = 0;
   virtual void decode(const Call& call) const = 0;
-  // The bits of forward once more, in front of backward: with Keep::all `saved`, with Keep::selective `recomputed`, of
-  // the `saved` that forward left. In the workspace of forward.
-  virtual void recompute(const Call& call) const { forward(call); }
-  virtual bool recompute_writes_output() const { return true; }  // else Call::output is null there
-  virtual double recompute_flops(const Shape& shape) const { return forward_flops(shape); }
 
   // Whether forward or backward use Call::rng. Calls that do change from step to step.
   virtual bool draws_numbers() const { return true; }
 
-  // Multiply-add FLOPs of the matrices of one forward over one microbatch (causal attention counted as half).
-  virtual double forward_flops(const Shape& shape) const = 0;
+  // Multiply-add FLOPs of the matrices of one forward of parts over one microbatch (causal attention counted as half).
+  virtual double forward_flops(const Shape& shape, Parts parts) const = 0;
+  double forward_flops(const Shape& shape) const { return forward_flops(shape, anatomy().all()); }
   // The products with weights of one forward and backward over one microbatch at core::place(), without biases and
   // with operands as dense as they may be there, for the ceiling that benchmarks print.
   virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }
 };
+
+// What parts keep, but those of `without`, where they keep it together: each begins on 64 bytes. Returns the bytes;
+// with `base`, `places` (by part) gets where each one's lies.
+uint64_t lay_out_saved(const Block& block, const Shape& shape, Parts parts, Parts without = {},
+                       std::byte* base = nullptr, std::span<std::byte*> places = {});
+
+// The parts that leave something for backward, and those before them: what has to run again where nothing is kept.
+Parts parts_to_rerun(const Block& block, const Shape& shape);
 
 }  // namespace zrt::models

@@ -10,10 +10,6 @@ using core::DType;
 
 enum class Mode : uint8_t { train, eval, decode };
 
-// What forward leaves for backward beside its input. selective: what is large for what it costs to compute again lies
-// apart from the rest (Call::recomputed); a block that has no such thing keeps all.
-enum class Keep : uint8_t { all, selective };
-
 // Everything memory depends on. decode: B sequences, one new token each, a cache of T positions.
 struct Shape {
   int64_t B = 1, T = 1;
@@ -21,7 +17,6 @@ struct Shape {
   DType grad_type = DType::f32;  // of parameter gradients
   Mode mode = Mode::train;
   bool fp8 = false;  // linear layers of transformer blocks round the operands of their products (GemmSpec::fp8)
-  Keep keep = Keep::all;
   int64_t rows() const { return mode == Mode::decode ? B : B * T; }
 };
 

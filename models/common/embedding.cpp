@@ -13,13 +13,13 @@ class Embedding : public TransformerBlock {
     if (positions_) params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f});
   }
 
-  uint64_t saved_bytes(const Shape&) const override { return 0; }
+  uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
   uint64_t backward_workspace_bytes(const Shape& shape) const override {
     return embed_backward_workspace(extents(shape));
   }
   bool backward_reads_input() const override { return false; }
-  double forward_flops(const Shape&) const override { return 0; }
+  double forward_flops(const Shape&, Parts) const override { return 0; }
 
   void forward(const Call& call) const override { run(call, 0); }
   void decode(const Call& call) const override { run(call, call.position); }

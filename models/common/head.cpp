@@ -33,7 +33,7 @@ class Head : public TransformerBlock {
   }
 
   bool backward_reads_input() const override { return true; }
-  double forward_flops(const Shape& shape) const override {
+  double forward_flops(const Shape& shape, Parts) const override {
     return 2 * static_cast<double>(shape.rows()) * static_cast<double>(sizes_.vocab) *
            static_cast<double>(sizes_.hidden);
   }
@@ -44,7 +44,7 @@ class Head : public TransformerBlock {
     return {logits_spec(shape, R), input_spec(shape, R), weight_spec(shape, sizes_.vocab, R, shape.grad_type, false)};
   }
 
-  uint64_t saved_bytes(const Shape& shape) const override {
+  uint64_t saved_bytes(const Shape& shape, size_t) const override {
     BumpAllocator layout;
     saved_in(layout, shape);
     return layout.bytes();
@@ -188,7 +188,7 @@ void Head::forward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   if (shape.mode == Mode::train) {
-    BumpAllocator layout(call.saved);
+    BumpAllocator layout(call.saved[0]);
     const Saved saved = saved_in(layout, shape);
     norm_.forward(call, norm_weight, call.input, saved.normed, saved.statistics);
     return;
@@ -231,7 +231,7 @@ void Head::backward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   check_tokens(call.targets, R, not_counted);
-  BumpAllocator saved_layout(call.saved), layout(call.workspace);
+  BumpAllocator saved_layout(call.saved[0]), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
   in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {

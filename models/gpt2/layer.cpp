@@ -11,6 +11,12 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
     : TransformerBlock({config.hidden, config.sequence, config.vocab, config.dropout}, fmt::format("h.{}", index)),
       heads_(config.heads),
       index_(index),
+      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
+               {{"norm_1", norm_1, config.hidden},
+                {"attention", attention, config.hidden},
+                {"norm_2", norm_2, config.hidden},
+                {"projection", projection, config.hidden}},
+               {norm_2, projection}},
       norm_{NormKind::layer, config.hidden, 1e-5f},
       c_attn_{config.hidden, 3 * config.hidden, Linear::Stored::in_out, true},
       attention_projection_{config.hidden, config.hidden, Linear::Stored::in_out, true},
@@ -55,29 +61,48 @@ std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
   return all;
 }
 
-Gpt2Layer::Kept Gpt2Layer::kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const {
-  const uint64_t R = static_cast<uint64_t>(shape.rows()), size = core::dtype_size(shape.type);
-  const uint64_t row = R * static_cast<uint64_t>(sizes_.hidden) * size;
+void Gpt2Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  const uint64_t R = static_cast<uint64_t>(shape.rows()), row = row_bytes(shape);
+  switch (part) {
+    case norm_1:
+      kept.first_norm = norm_.statistics_in(layout, shape);
+      break;
+    case attention:
+      kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
+      kept.qkv = layout.take(R * 3 * row), kept.attention = layout.take(R * row);
+      break;
+    case norm_2:
+      kept.second_norm = norm_.statistics_in(layout, shape);
+      kept.residual = layout.take(R * row);
+      break;
+    case hidden:
+      kept.fc = layout.take(R * 4 * row);
+      break;
+    default:
+      break;
+  }
+}
+
+Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
   Kept kept{};
-  if (shape.mode == Mode::train) {
-    kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
-    kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
-    kept.residual = layout.take(row), kept.qkv = layout.take(3 * row), kept.attention = layout.take(row);
-    kept.fc = (shape.keep == Keep::all ? layout : recomputed).take(4 * row);
-  } else {
-    // qkv and attention are dead when fc is made, so they share its space.
-    kept.residual = layout.take(row);
-    BumpAllocator first = layout.overlay();
-    kept.qkv = first.take(3 * row), kept.attention = first.take(row);
-    kept.fc = layout.take(4 * row);
-    layout.cover(first);
+  for (size_t part = 0; part < call.saved.size(); ++part) {
+    if (call.saved[part] == nullptr) continue;
+    BumpAllocator layout(call.saved[part]);
+    keep(kept, part, layout, call.shape);
   }
   return kept;
 }
 
-Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
-  BumpAllocator saved(call.saved), recomputed(call.recomputed);
-  return kept_in(saved, recomputed, call.shape);
+// qkv and attention are dead when fc is made, so they share its space.
+Gpt2Layer::Kept Gpt2Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
+  const uint64_t row = static_cast<uint64_t>(shape.rows()) * row_bytes(shape);
+  Kept kept{};
+  kept.residual = layout.take(row);
+  BumpAllocator first = layout.overlay();
+  kept.qkv = first.take(3 * row), kept.attention = first.take(row);
+  kept.fc = layout.take(4 * row);
+  layout.cover(first);
+  return kept;
 }
 
 Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
@@ -85,7 +110,7 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
       static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
-  const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in(layout, layout, shape);
+  const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in_workspace(layout, shape);
   if (kept != nullptr && shape.mode != Mode::train) *kept = inner;
   // A product that applies GELU as it writes still reads the norm's output.
   if (products_fuse()) space.normed = layout.take(row);
@@ -101,16 +126,11 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
   return space;
 }
 
-uint64_t Gpt2Layer::saved_bytes(const Shape& shape) const {
-  BumpAllocator layout, recomputed;
-  kept_in(layout, recomputed, shape);
+uint64_t Gpt2Layer::saved_bytes(const Shape& shape, size_t part) const {
+  BumpAllocator layout;
+  Kept kept{};
+  keep(kept, part, layout, shape);
   return layout.bytes();
-}
-
-uint64_t Gpt2Layer::recomputed_bytes(const Shape& shape) const {
-  BumpAllocator layout, recomputed;
-  kept_in(layout, recomputed, shape);
-  return recomputed.bytes();
 }
 
 uint64_t Gpt2Layer::forward_workspace_bytes(const Shape& shape) const {
@@ -124,74 +144,73 @@ uint64_t Gpt2Layer::cache_bytes(const Shape& shape) const {
   return attention_cache(attention_shape(shape));
 }
 
-double Gpt2Layer::forward_flops(const Shape& shape) const {
+double Gpt2Layer::forward_flops(const Shape& shape, Parts parts) const {
   const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
-  return 2 * R * 12 * C * C + 2 * 2 * R * keys * C;
-}
-
-// Of the four products all but the last, or the third alone.
-double Gpt2Layer::recompute_flops(const Shape& shape) const {
-  const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
-  const double product = 2 * R * 4 * C * C;
-  return shape.keep == Keep::selective ? product : forward_flops(shape) - product;
-}
-
-void Gpt2Layer::forward(const Call& call) const {
-  run(call);
+  double flops = 0;
+  if (parts.has(attention)) flops += 2 * R * 4 * C * C + 2 * 2 * R * keys * C;
+  if (parts.has(hidden)) flops += 2 * R * 4 * C * C;
+  if (parts.has(projection)) flops += 2 * R * 4 * C * C;
+  return flops;
 }
 
 void Gpt2Layer::decode(const Call& call) const {
-  run(call);
+  forward(call);
 }
 
-void Gpt2Layer::recompute(const Call& call) const {
-  if (call.shape.keep == Keep::all) return run(call);
-  check_shape(call.shape);
-  const Kept kept = kept_in(call);
-  BumpAllocator workspace(call.workspace);
-  const ForwardSpace space = forward_space(workspace, call.shape, nullptr);
-  norm_.forward(call, ln_2_weight, kept.residual, space.normed, {});
-  c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
+// add: what the projection adds, or null.
+void Gpt2Layer::attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
+                       const void* add) const {
+  const AttentionShape heads = attention_shape(call.shape);
+  c_attn_.forward(call, c_attn_weight, normed, kept.qkv, space.scratch);
+  if (call.shape.mode == Mode::decode) {
+    attention_decode(heads, kept.qkv, kept.attention, call.position, call.cache, space.attention);
+  } else {
+    attention_forward(heads, kept.qkv, kept.attention, kept.lse,
+                      dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
+                      space.attention);
+  }
+  attention_projection_.forward(call, attn_c_proj_weight, kept.attention, to, space.scratch, add);
 }
 
-// Without `output` up to what backward reads.
-void Gpt2Layer::run(const Call& call) const {
+void Gpt2Layer::forward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
-  const int64_t R = shape.rows(), C = sizes_.hidden;
+  const Parts parts = call.parts;
   Kept kept{};
   if (shape.mode == Mode::train) kept = kept_in(call);
   BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
+  void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
+  void *from_attention = call.port_or(attended, kept.residual), *from_mlp = call.port_or(projected, call.output);
+  // A product can add where what it adds to stays in the run.
+  const bool add_input = products_add(shape) && from_attention == kept.residual;
+  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
 
-  norm_.forward(call, ln_1_weight, call.input, space.normed, kept.first_norm);
-  c_attn_.forward(call, c_attn_weight, space.normed, kept.qkv, space.scratch);
-  if (shape.mode == Mode::decode) {
-    attention_decode(attention_shape(shape), kept.qkv, kept.attention, call.position, call.cache, space.attention);
-  } else {
-    attention_forward(attention_shape(shape), kept.qkv, kept.attention, kept.lse,
-                      dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
-                      space.attention);
+  if (parts.has(norm_1)) {
+    norm_.forward(call, ln_1_weight, call.input, first, call.finds(norm_1) ? Norm::Statistics{} : kept.first_norm);
   }
-  const bool add = products_add(shape);
-  attention_projection_.forward(call, attn_c_proj_weight, kept.attention, kept.residual, space.scratch,
-                                add ? call.input : nullptr);
-  if (add) {
-    norm_.forward(call, ln_2_weight, kept.residual, space.normed, kept.second_norm);
-  } else {
-    norm_.forward_of_sum(call, ln_2_weight, call.input, kept.residual,
-                         dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)), first_element(call),
-                         kept.residual, space.normed, kept.second_norm);
+  if (parts.has(attention)) attend(call, kept, space, first, from_attention, add_input ? call.input : nullptr);
+  if (parts.has(norm_2)) {
+    if (call.finds(norm_2)) {
+      norm_.forward(call, ln_2_weight, kept.residual, second, {});
+    } else if (add_input) {
+      norm_.forward(call, ln_2_weight, kept.residual, second, kept.second_norm);
+    } else {
+      norm_.forward_of_sum(call, ln_2_weight, call.input, from_attention,
+                           dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)),
+                           first_element(call), kept.residual, second, kept.second_norm);
+    }
   }
-  c_fc_.forward_gelu(call, c_fc_weight, space.normed, kept.fc, space.gelu, space.scratch);
-  if (call.output == nullptr) return;
-  mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, call.output, space.scratch,
-                          add ? kept.residual : nullptr);
-  if (!add) {
-    add_residual(shape.type, kept.residual, call.output,
+  if (parts.has(hidden)) c_fc_.forward_gelu(call, c_fc_weight, second, kept.fc, space.gelu, space.scratch);
+  if (parts.has(projection)) {
+    mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, from_mlp, space.scratch,
+                            add_residual_stream ? kept.residual : nullptr);
+  }
+  if (parts.has(output) && !add_residual_stream) {
+    add_residual(shape.type, kept.residual, from_mlp,
                  dropout(call, layer_dropout_site(index_, DropoutSite::mlp_output)), first_element(call), call.output,
-                 R * C);
+                 shape.rows() * sizes_.hidden);
   }
 }
 

@@ -1,9 +1,14 @@
 // A GPT-2 layer (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): layer norm before
 // attention and before the MLP, GELU with the tanh approximation. Parameter names and shapes are Hugging Face's; linear
-// weights are stored (in, out). Buffers hold, per token of C = hidden elements:
-//   saved: means and deviations of both norms, log-sum-exp per head (fp32); qkv 3C, attention output C, residual after
-//          attention C, input of GELU 4C. Norm outputs, GELU output and probabilities are computed again.
-//   recomputed, where the block keeps less: the input of GELU, which costs one product.
+// weights are stored (in, out). Its parts, and what each keeps per token of C = hidden elements:
+//   norm_1      means and deviations (fp32)
+//   attention   queries, keys and values 3C, log-sum-exp per head (fp32), attention output C
+//   norm_2      the residual stream after attention C, means and deviations (fp32)
+//   hidden      the input of GELU 4C
+//   projection  nothing
+//   output      nothing
+// Norm outputs, GELU output and probabilities are computed again for backward; with less kept, so is the input of GELU,
+// which costs one product.
 #pragma once
 #include <array>
 
@@ -27,8 +32,8 @@ class Gpt2Layer : public TransformerBlock {
  public:
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
-  uint64_t saved_bytes(const Shape& shape) const override;
-  uint64_t recomputed_bytes(const Shape& shape) const override;
+  const Anatomy& anatomy() const override { return anatomy_; }
+  uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -36,10 +41,8 @@ class Gpt2Layer : public TransformerBlock {
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
-  void recompute(const Call& call) const override;
-  bool recompute_writes_output() const override { return false; }
-  double recompute_flops(const Shape& shape) const override;
-  double forward_flops(const Shape& shape) const override;
+  using Block::forward_flops;
+  double forward_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:
@@ -57,6 +60,8 @@ class Gpt2Layer : public TransformerBlock {
     mlp_c_proj_weight,
     mlp_c_proj_bias
   };
+  enum Part : size_t { norm_1, attention, norm_2, hidden, projection, output };
+  enum Port : size_t { normed_1, attended, normed_2, projected };
 
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
@@ -79,13 +84,22 @@ class Gpt2Layer : public TransformerBlock {
     std::byte* attention;  // over `gelu`
   };
 
-  // In training in the block's two buffers, else all in the first.
-  Kept kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const;
+  // What a part keeps, in training.
+  void keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const;
   Kept kept_in(const Call& call) const;
+  Kept kept_in_workspace(BumpAllocator& layout, const Shape& shape) const;
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
-  void run(const Call& call) const;
+  void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
+              const void* add) const;
+  void backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
+                    void* d_normed) const;
+  void backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_attended,
+                          void* d_normed) const;
+  // The gradient behind a dropout site, in `buffer`: or `d` itself where nothing is dropped and nobody asks for
+  // `buffer`.
+  const void* undrop(const Call& call, DropoutSite site, const void* d, void* port, void* buffer) const;
 
   std::array<Linear, 4> linears() const { return {c_attn_, attention_projection_, c_fc_, mlp_projection_}; }
   uint64_t forward_scratch(const Shape& shape) const;
@@ -93,6 +107,7 @@ class Gpt2Layer : public TransformerBlock {
 
   int64_t heads_;
   int64_t index_;
+  Anatomy anatomy_;
   Norm norm_;
   Linear c_attn_, attention_projection_, c_fc_, mlp_projection_;
 };

@@ -15,6 +15,12 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
       kv_heads_(config.kv_heads),
       width_(config.head_dim),
       ffn_(config.ffn),
+      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
+               {{"norm_1", norm_1, config.hidden},
+                {"attention", attention, config.hidden},
+                {"norm_2", norm_2, config.hidden},
+                {"projection", projection, config.hidden}},
+               {norm_2, projection}},
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
       norm_{NormKind::rms, config.hidden, config.rms_norm_eps},
       head_norms_(config.head_norms) {
@@ -62,34 +68,52 @@ void* LlamaLayer::values(const Shape& shape, void* qkv) const {
          static_cast<uint64_t>(kv_heads_ * width_) * core::dtype_size(shape.type);
 }
 
-LlamaLayer::Kept LlamaLayer::kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const {
-  const int64_t C = sizes_.hidden, Q = attention_shape(shape).row();
+void LlamaLayer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  const auto per_head = [&](int64_t heads) {
+    return layout.take<float>(static_cast<uint64_t>(shape.rows() * heads) * 4);
+  };
+  switch (part) {
+    case norm_1:
+      kept.first_norm = norm_.statistics_in(layout, shape);
+      break;
+    case attention:
+      kept.lse = per_head(heads_);
+      if (head_norms_) kept.q_rstd = per_head(heads_), kept.k_rstd = per_head(kv_heads_);
+      kept.qkv = layout.take(bytes(shape, attention_shape(shape).row()));
+      kept.attention = layout.take(bytes(shape, attended()));
+      break;
+    case norm_2:
+      kept.second_norm = norm_.statistics_in(layout, shape);
+      kept.residual = layout.take(bytes(shape, sizes_.hidden));
+      break;
+    case hidden:
+      kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
+      break;
+    default:
+      break;
+  }
+}
+
+LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
   Kept kept{};
-  if (shape.mode == Mode::train) {
-    kept.first_norm = norm_.statistics_in(layout, shape), kept.second_norm = norm_.statistics_in(layout, shape);
-    const auto per_head = [&](int64_t heads) {
-      return layout.take<float>(static_cast<uint64_t>(shape.rows() * heads) * 4);
-    };
-    kept.lse = per_head(heads_);
-    if (head_norms_) kept.q_rstd = per_head(heads_), kept.k_rstd = per_head(kv_heads_);
-    kept.residual = layout.take(bytes(shape, C));
-    kept.qkv = layout.take(bytes(shape, Q)), kept.attention = layout.take(bytes(shape, attended()));
-    BumpAllocator& wide = shape.keep == Keep::all ? layout : recomputed;
-    kept.gate = wide.take(bytes(shape, ffn_)), kept.up = wide.take(bytes(shape, ffn_));
-  } else {
-    // qkv and attention are dead when gate and up are made, so they share their space.
-    kept.residual = layout.take(bytes(shape, C));
-    BumpAllocator first = layout.overlay();
-    kept.qkv = first.take(bytes(shape, Q)), kept.attention = first.take(bytes(shape, attended()));
-    kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
-    layout.cover(first);
+  for (size_t part = 0; part < call.saved.size(); ++part) {
+    if (call.saved[part] == nullptr) continue;
+    BumpAllocator layout(call.saved[part]);
+    keep(kept, part, layout, call.shape);
   }
   return kept;
 }
 
-LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
-  BumpAllocator saved(call.saved), recomputed(call.recomputed);
-  return kept_in(saved, recomputed, call.shape);
+// qkv and attention are dead when gate and up are made, so they share their space.
+LlamaLayer::Kept LlamaLayer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
+  Kept kept{};
+  kept.residual = layout.take(bytes(shape, sizes_.hidden));
+  BumpAllocator first = layout.overlay();
+  kept.qkv = first.take(bytes(shape, attention_shape(shape).row()));
+  kept.attention = first.take(bytes(shape, attended()));
+  kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
+  layout.cover(first);
+  return kept;
 }
 
 LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
@@ -97,7 +121,7 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
-  if (shape.mode != Mode::train) *kept = kept_in(layout, layout, shape);
+  if (shape.mode != Mode::train) *kept = kept_in_workspace(layout, shape);
   BumpAllocator attention = layout.overlay(), hidden = layout.overlay();
   const bool apart = head_norms_ && shape.mode == Mode::train;  // backward needs them as they were
   BumpAllocator first = attention.overlay();
@@ -114,16 +138,11 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   return space;
 }
 
-uint64_t LlamaLayer::saved_bytes(const Shape& shape) const {
-  BumpAllocator layout, recomputed;
-  kept_in(layout, recomputed, shape);
+uint64_t LlamaLayer::saved_bytes(const Shape& shape, size_t part) const {
+  BumpAllocator layout;
+  Kept kept{};
+  keep(kept, part, layout, shape);
   return layout.bytes();
-}
-
-uint64_t LlamaLayer::recomputed_bytes(const Shape& shape) const {
-  BumpAllocator layout, recomputed;
-  kept_in(layout, recomputed, shape);
-  return recomputed.bytes();
 }
 
 uint64_t LlamaLayer::forward_workspace_bytes(const Shape& shape) const {
@@ -146,19 +165,19 @@ std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
   return all;
 }
 
-double LlamaLayer::forward_flops(const Shape& shape) const {
+double LlamaLayer::forward_flops(const Shape& shape, Parts parts) const {
   const double R = static_cast<double>(shape.rows()), A = static_cast<double>(attended());
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
-  double weights = 0;
-  for (const Linear& linear : linears()) weights += static_cast<double>(linear.in) * static_cast<double>(linear.out);
-  return 2 * R * weights + 2 * 2 * R * keys * A;
-}
-
-// All products but the last, or those of gate and up alone.
-double LlamaLayer::recompute_flops(const Shape& shape) const {
-  const double product =
-      2 * static_cast<double>(shape.rows()) * static_cast<double>(sizes_.hidden) * static_cast<double>(ffn_);
-  return shape.keep == Keep::selective ? 2 * product : forward_flops(shape) - product;
+  double flops = 0;
+  const auto add = [&](std::initializer_list<const Linear*> products) {
+    for (const Linear* linear : products) {
+      flops += 2 * R * static_cast<double>(linear->in) * static_cast<double>(linear->out);
+    }
+  };
+  if (parts.has(attention)) add({&q_, &k_, &v_, &o_}), flops += 2 * 2 * R * keys * A;
+  if (parts.has(hidden)) add({&gate_, &up_});
+  if (parts.has(projection)) add({&down_});
+  return flops;
 }
 
 void LlamaLayer::rotate(const Call& call, bool backward, void* qkv) const {
@@ -190,39 +209,17 @@ void LlamaLayer::turn_heads(const Call& call, const Kept& kept, void* heads) con
   rotate(call, false, heads);
 }
 
-void LlamaLayer::forward(const Call& call) const {
-  run(call);
-}
-
 void LlamaLayer::decode(const Call& call) const {
-  run(call);
+  forward(call);
 }
 
-void LlamaLayer::recompute(const Call& call) const {
-  if (call.shape.keep == Keep::all) return run(call);
-  check_shape(call.shape);
-  Kept kept = kept_in(call);
-  BumpAllocator workspace(call.workspace);
-  const ForwardSpace space = forward_space(workspace, call.shape, &kept);
-  norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, {});
-  gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
-  up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
-}
-
-// Without `output` up to what backward reads.
-void LlamaLayer::run(const Call& call) const {
+// add: what the projection adds, or null.
+void LlamaLayer::attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
+                        const void* add) const {
   const Shape& shape = call.shape;
-  check_shape(shape);
-  const int64_t R = shape.rows(), C = sizes_.hidden;
-  Kept kept{};
-  if (shape.mode == Mode::train) kept = kept_in(call);
-  BumpAllocator workspace(call.workspace);
-  const ForwardSpace space = forward_space(workspace, shape, &kept);
-
-  norm_.forward(call, input_norm_weight, call.input, space.normed, kept.first_norm);
-  q_.forward(call, q_weight, space.normed, kept.qkv, space.scratch);
-  k_.forward(call, k_weight, space.normed, keys(shape, kept.qkv), space.scratch);
-  v_.forward(call, v_weight, space.normed, values(shape, kept.qkv), space.scratch);
+  q_.forward(call, q_weight, normed, kept.qkv, space.scratch);
+  k_.forward(call, k_weight, normed, keys(shape, kept.qkv), space.scratch);
+  v_.forward(call, v_weight, normed, values(shape, kept.qkv), space.scratch);
   turn_heads(call, kept, space.heads);
   if (shape.mode == Mode::decode) {
     attention_decode(attention_shape(shape), space.heads, kept.attention, call.position, call.cache, space.attention);
@@ -230,21 +227,51 @@ void LlamaLayer::run(const Call& call) const {
     attention_forward(attention_shape(shape), space.heads, kept.attention, kept.lse, {}, call.first_sample,
                       space.attention);
   }
-  const bool add = products_add(shape);
-  o_.forward(call, o_weight, kept.attention, kept.residual, space.scratch, add ? call.input : nullptr);
+  o_.forward(call, o_weight, kept.attention, to, space.scratch, add);
+}
 
-  if (add) {
-    norm_.forward(call, post_attention_norm_weight, kept.residual, space.normed, kept.second_norm);
-  } else {
-    norm_.forward_of_sum(call, post_attention_norm_weight, call.input, kept.residual, {}, 0, kept.residual,
-                         space.normed, kept.second_norm);
+void LlamaLayer::forward(const Call& call) const {
+  const Shape& shape = call.shape;
+  check_shape(shape);
+  const int64_t R = shape.rows();
+  const Parts parts = call.parts;
+  Kept kept{};
+  if (shape.mode == Mode::train) kept = kept_in(call);
+  BumpAllocator workspace(call.workspace);
+  const ForwardSpace space = forward_space(workspace, shape, &kept);
+  void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
+  void *from_attention = call.port_or(attended_port, kept.residual), *from_mlp = call.port_or(projected, call.output);
+  // A product can add where what it adds to stays in the run.
+  const bool add_input = products_add(shape) && from_attention == kept.residual;
+  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
+
+  if (parts.has(norm_1)) {
+    norm_.forward(call, input_norm_weight, call.input, first,
+                  call.finds(norm_1) ? Norm::Statistics{} : kept.first_norm);
   }
-  gate_.forward(call, gate_weight, space.normed, kept.gate, space.scratch);
-  up_.forward(call, up_weight, space.normed, kept.up, space.scratch);
-  if (call.output == nullptr) return;
-  swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
-  down_.forward(call, down_weight, space.hidden, call.output, space.scratch, add ? kept.residual : nullptr);
-  if (!add) add_residual(shape.type, kept.residual, call.output, {}, 0, call.output, R * C);
+  if (parts.has(attention)) attend(call, kept, space, first, from_attention, add_input ? call.input : nullptr);
+  if (parts.has(norm_2)) {
+    if (call.finds(norm_2)) {
+      norm_.forward(call, post_attention_norm_weight, kept.residual, second, {});
+    } else if (add_input) {
+      norm_.forward(call, post_attention_norm_weight, kept.residual, second, kept.second_norm);
+    } else {
+      norm_.forward_of_sum(call, post_attention_norm_weight, call.input, from_attention, {}, 0, kept.residual, second,
+                           kept.second_norm);
+    }
+  }
+  if (parts.has(hidden)) {
+    gate_.forward(call, gate_weight, second, kept.gate, space.scratch);
+    up_.forward(call, up_weight, second, kept.up, space.scratch);
+  }
+  if (parts.has(projection)) {
+    swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
+    down_.forward(call, down_weight, space.hidden, from_mlp, space.scratch,
+                  add_residual_stream ? kept.residual : nullptr);
+  }
+  if (parts.has(output) && !add_residual_stream) {
+    add_residual(shape.type, kept.residual, from_mlp, {}, 0, call.output, R * sizes_.hidden);
+  }
 }
 
 }  // namespace zrt::models

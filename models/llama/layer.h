@@ -3,12 +3,16 @@
 // Parameter names and shapes are Hugging Face's; linear weights are stored (out, in), rotary pairs are the halves of a
 // head. With LlamaConfig::head_norms each head's queries and keys have an RMS norm in front of the rotation (Henry et
 // al., "Query-Key Normalization for Transformers", 2020). Buffers hold, per token of C = hidden, A = heads · head
-// width, Q = A + 2 · kv_heads · head width and F = ffn elements:
-//   saved: deviations of the norms, log-sum-exp per head (fp32); queries, keys and values Q, rotated or, where they are
-//          normed, as the products made them; attention
-//          output A, residual after attention C, gate F, up F. Norm outputs, SwiGLU and probabilities are computed
-//          again.
-//   recomputed, where the block keeps less: gate and up, which cost one product each.
+// width, Q = A + 2 · kv_heads · head width and F = ffn elements. Its parts, and what each keeps:
+//   norm_1      deviations (fp32)
+//   attention   queries, keys and values Q, rotated or, where they are normed, as the products made them, with the
+//               deviations of these norms; log-sum-exp per head (fp32); attention output A
+//   norm_2      the residual stream after attention C, deviations (fp32)
+//   hidden      gate F, up F
+//   projection  nothing
+//   output      nothing
+// Norm outputs, SwiGLU and probabilities are computed again for backward; with less kept, so are gate and up, which
+// cost one product each.
 #pragma once
 #include <array>
 
@@ -25,8 +29,8 @@ class LlamaLayer : public TransformerBlock {
  public:
   LlamaLayer(const LlamaConfig& config, int64_t index);
 
-  uint64_t saved_bytes(const Shape& shape) const override;
-  uint64_t recomputed_bytes(const Shape& shape) const override;
+  const Anatomy& anatomy() const override { return anatomy_; }
+  uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -34,10 +38,8 @@ class LlamaLayer : public TransformerBlock {
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
-  void recompute(const Call& call) const override;
-  bool recompute_writes_output() const override { return false; }
-  double recompute_flops(const Shape& shape) const override;
-  double forward_flops(const Shape& shape) const override;
+  using Block::forward_flops;
+  double forward_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:
@@ -54,6 +56,8 @@ class LlamaLayer : public TransformerBlock {
     q_norm_weight,
     k_norm_weight
   };
+  enum Part : size_t { norm_1, attention, norm_2, hidden, projection, output };
+  enum Port : size_t { normed_1, attended_port, normed_2, projected };
 
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
@@ -77,9 +81,10 @@ class LlamaLayer : public TransformerBlock {
     std::byte* attention;  // over `gate` and `up`
   };
 
-  // In training in the block's two buffers, else all in the first.
-  Kept kept_in(BumpAllocator& layout, BumpAllocator& recomputed, const Shape& shape) const;
+  // What a part keeps, in training.
+  void keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const;
   Kept kept_in(const Call& call) const;
+  Kept kept_in_workspace(BumpAllocator& layout, const Shape& shape) const;
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
@@ -88,7 +93,12 @@ class LlamaLayer : public TransformerBlock {
   void turn_heads(const Call& call, const Kept& kept, void* heads) const;
   void head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const;
   NormRows head_rows(const Shape& shape, int64_t heads) const;
-  void run(const Call& call) const;
+  void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
+              const void* add) const;
+  void backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
+                    void* d_normed) const;
+  void backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_attended,
+                          void* d_normed) const;
   // Keys and values in a (R, Q) buffer that starts with the queries.
   void* keys(const Shape& shape, void* qkv) const;
   void* values(const Shape& shape, void* qkv) const;
@@ -97,6 +107,7 @@ class LlamaLayer : public TransformerBlock {
   int64_t attended() const { return heads_ * width_; }
 
   int64_t heads_, kv_heads_, width_, ffn_;
+  Anatomy anatomy_;
   std::vector<double> frequencies_;  // of the rotary pairs, radians per position
   Norm norm_;
   bool head_norms_;

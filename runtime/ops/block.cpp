@@ -31,9 +31,16 @@ void run_block(const OpCall& call) {
   c.output = call.at(Role::output);
   c.d_output = call.at(Role::d_output);
   c.d_input = call.at(Role::d_input);
-  c.saved = call.at(Role::saved);
-  c.recomputed = call.at(Role::recomputed);
-  if (c.recomputed) c.shape.keep = models::Keep::selective;
+  c.parts = call.op.parts;
+  std::vector<std::byte*> saved;
+  if (c.shape.mode == models::Mode::train) {
+    const models::Parts all = block.anatomy().all(), left_out = layout.left_out(call.op.block);
+    saved.resize(all.count());
+    models::lay_out_saved(block, c.shape, all, left_out, call.at(Role::saved), saved);
+    models::lay_out_saved(block, c.shape, left_out, {}, call.at(Role::recomputed), saved);
+    c.again = call.op.kind == OpKind::recompute && !left_out.has(c.parts.first);
+  }
+  c.saved = saved;
   c.workspace = call.at(Role::workspace);
   c.cache = call.at(Role::cache);
 
@@ -72,8 +79,6 @@ void run_block(const OpCall& call) {
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);
-  } else if (call.op.kind == OpKind::recompute) {
-    block.recompute(c);
   } else if (backward) {
     block.backward(c);
   } else {
@@ -84,7 +89,7 @@ void run_block(const OpCall& call) {
 
 double block_seconds(const CostCall& call) {
   const models::Block& block = *call.layout.model->blocks[call.op.block];
-  const models::Shape shape = call.layout.shape(*spec(call.op.kind).block, call.op.block);
+  const models::Shape shape = call.layout.shape(*spec(call.op.kind).block);
   const bool last = call.layout.model->predicts(call.op.block);
   const Cluster& cluster = call.cluster;
   const BlockCost cost =
@@ -92,7 +97,7 @@ double block_seconds(const CostCall& call) {
   // Where a block names its FLOPs; else all of the forward.
   const double flops = block.forward_flops(shape);
   if (call.op.kind == OpKind::recompute) {
-    return cost.forward_seconds * (flops > 0 ? block.recompute_flops(shape) / flops : 1);
+    return cost.forward_seconds * (flops > 0 ? block.forward_flops(shape, call.op.parts) / flops : 1);
   }
   if (call.op.kind != OpKind::backward) return cost.forward_seconds;
   // Gradients of weights are written whole, by products and by passes alike.
@@ -131,9 +136,8 @@ std::vector<OpSpec> block_ops() {
       block_row(OpKind::forward, "forward", "step", Mode::train,
                 {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write),
                  may(Role::recomputed, may_write)}),
-      block_row(
-          OpKind::recompute, "recompute", "step", Mode::train,
-          {may(Role::output, may_write), may(Role::saved, may_read | may_write), may(Role::recomputed, may_write)}),
+      block_row(OpKind::recompute, "recompute", "step", Mode::train,
+                {may(Role::output, may_write), may(Role::saved, may_read), may(Role::recomputed, may_write)}),
       block_row(OpKind::backward, "backward", "step", Mode::train,
                 {may(Role::tokens, may_read),
                  may(Role::targets, may_read),

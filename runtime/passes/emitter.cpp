@@ -24,7 +24,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
                                   : "decode "),
       pools_(set, list, layout.microbatches),
       buffers_(blocks_.size()),
-      recomputes_(blocks_.size(), Recompute::none) {
+      reruns_(blocks_.size()) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
   const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
   if (begins)
@@ -50,8 +50,8 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     } else {
       buffers_[b].output = keep("output", b, layout.input_tier(b + 1), width_bytes(b), here.activations);
     }
-    buffers_[b].forward_workspace = add("forward workspace of " + block.name(), Category::workspace,
-                                        block.forward_workspace_bytes(layout.shape(mode, b)), 1);
+    buffers_[b].forward_workspace =
+        add("forward workspace of " + block.name(), Category::workspace, block.forward_workspace_bytes(shape_), 1);
     if (mode == Mode::decode) {
       buffers_[b].cache =
           add("cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried);
@@ -79,24 +79,19 @@ BufferId Emitter::keep(const char* kind, size_t b, core::Tier tier, uint64_t byt
 void Emitter::add_training(size_t b, const AliveSlots& alive) {
   const uint32_t slots = layout_.model->embeds(b) ? std::max(alive.first, alive.activations) : alive.activations;
   const Block& block = *blocks_[b];
-  const models::Shape shape = layout_.shape(Mode::train, b);
-  const Recompute how = recomputes_[b] = layout_.recompute(b);
-  if (how == Recompute::full) {
-    buffers_[b].saved = add("recompute of " + block.name(), Category::recompute, block.saved_bytes(shape), 1);
-  } else {
-    buffers_[b].saved =
-        keep("saved", b, layout_.placement.activation(static_cast<uint32_t>(b)), block.saved_bytes(shape), slots);
-  }
-  if (how == Recompute::selective) {
-    buffers_[b].recomputed = add("recompute of " + block.name(), Category::recompute, block.recomputed_bytes(shape), 1);
-  }
+  const models::Parts left_out = layout_.left_out(b);
+  reruns_[b] = layout_.rerun(b);
+  buffers_[b].saved = keep("saved", b, layout_.placement.activation(static_cast<uint32_t>(b)),
+                           models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
+  buffers_[b].recomputed =
+      add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
   const bool last = layout_.model->predicts(b);
   buffers_[b].d_output = add("gradient of output of " + block.name(), Category::activations, last ? 0 : width_bytes(b),
                              layout_.model->sends(b)    ? alive.returned
                              : layout_.model->embeds(b) ? std::max(alive.first, alive.gradients)
                                                         : alive.gradients);
   buffers_[b].backward_workspace =
-      add("backward workspace of " + block.name(), Category::workspace, block.backward_workspace_bytes(shape), 1);
+      add("backward workspace of " + block.name(), Category::workspace, block.backward_workspace_bytes(shape_), 1);
 }
 
 void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role,
@@ -150,10 +145,10 @@ void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
 
 void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   Op op = make(OpKind::recompute, compute_lane, "recompute " + blocks_[b]->name(), b, microbatch);
+  op.parts = reruns_[b];
   access(op, input_of(b), Role::input, Use::read);
-  if (blocks_[b]->recompute_writes_output()) access(op, buffers_[b].output, Role::output, Use::write);
-  const Use saved = recomputes_[b] == Recompute::full ? Use::write : Use::read;
-  access(op, buffers_[b].saved, Role::saved, saved);
+  if (op.parts == blocks_[b]->anatomy().all()) access(op, buffers_[b].output, Role::output, Use::write);
+  access(op, buffers_[b].saved, Role::saved, Use::read);
   access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
   access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
@@ -161,7 +156,7 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
-  if (recomputes_[b] != Recompute::none) recompute(segment, b, microbatch);
+  if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
   Op op = make(OpKind::backward, compute_lane, "backward " + blocks_[b]->name(), b, microbatch);
   if (layout_.model->embeds(b)) access(op, tokens_, Role::tokens, Use::read);
   if (blocks_[b]->backward_reads_input()) access(op, input_of(b), Role::input, Use::read);
@@ -209,6 +204,7 @@ Op Emitter::make(OpKind kind, uint8_t lane, std::string name, size_t block, Inde
   op.lane = lane;
   op.name = std::move(name);
   op.block = static_cast<uint32_t>(block);
+  op.parts = blocks_[block]->anatomy().all();
   op.microbatch = microbatch;
   if (kind != OpKind::load_batch) op.units = layout_.units.blocks[block];
   return op;

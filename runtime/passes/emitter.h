@@ -68,7 +68,7 @@ class Emitter {
   std::vector<uint32_t> chunk_;  // by block
   BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
   std::vector<Buffers> buffers_;       // by block
-  std::vector<Recompute> recomputes_;  // by block
+  std::vector<models::Parts> reruns_;  // by block
 };
 
 }  // namespace zrt::runtime

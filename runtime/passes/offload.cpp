@@ -67,7 +67,6 @@ void Offload::place_activations(const Draft& draft) {
       if (op.kind != OpKind::forward) continue;
       for (const Access& access : op.accesses) {
         if (access.role != Role::saved && access.role != Role::input) continue;
-        if (set_.buffers[access.buffer].category == core::Category::recompute) continue;  // not kept
         set_.buffers[access.buffer].tier =
             access.role == Role::input ? layout_.input_tier(op.block) : layout_.placement.activation(op.block);
       }

@@ -68,7 +68,7 @@ class Prices {
   // What a block saves, and with `input` what the one before it hands on.
   uint64_t kept_bytes(size_t b, bool input) const {
     const models::Shape shape = layout_.shape(models::Mode::train);
-    uint64_t bytes = layout_.model->blocks[b]->saved_bytes(shape);
+    uint64_t bytes = models::lay_out_saved(*layout_.model->blocks[b], shape, models::all_parts);
     const models::Model& model = *layout_.model;
     if (input && !model.embeds(b)) {
       const int64_t width = model.receives(b) ? model.input_width(b) : model.blocks[b - 1]->output_width();

@@ -32,18 +32,34 @@ core::Tier Layout::input_tier(size_t block) const {
 Recompute Layout::recompute(size_t block) const {
   const Recompute asked = placement.keeps(block);
   if (asked == Recompute::none || model->embeds(block) || model->predicts(block)) return Recompute::none;
-  models::Shape kept = shape(models::Mode::train);
-  if (asked == Recompute::selective) kept.keep = models::Keep::selective;
   const models::Block& what = *model->blocks[block];
-  const uint64_t bytes = asked == Recompute::full ? what.saved_bytes(kept) : what.recomputed_bytes(kept);
-  return bytes > 0 ? asked : Recompute::none;
+  const models::Parts parts =
+      asked == Recompute::full ? models::parts_to_rerun(what, shape(models::Mode::train)) : what.anatomy().light;
+  return parts.count() > 0 ? asked : Recompute::none;
 }
 
-models::Shape Layout::shape(models::Mode mode, size_t block) const {
-  models::Shape result = shape(mode);
-  const bool selective = mode == models::Mode::train && recompute(block) == Recompute::selective;
-  if (selective) result.keep = models::Keep::selective;
-  return result;
+models::Parts Layout::left_out(size_t block) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  switch (recompute(block)) {
+    case Recompute::full:
+      return anatomy.all();
+    case Recompute::selective:
+      return {static_cast<uint8_t>(anatomy.light.first + 1), anatomy.light.end};
+    default:
+      return {};
+  }
+}
+
+models::Parts Layout::rerun(size_t block) const {
+  const models::Block& what = *model->blocks[block];
+  switch (recompute(block)) {
+    case Recompute::full:
+      return models::parts_to_rerun(what, shape(models::Mode::train));
+    case Recompute::selective:
+      return what.anatomy().light;
+    default:
+      return {};
+  }
 }
 
 Sharing Layout::sharing() const {

@@ -65,7 +65,8 @@ struct Layout : RunSettings, Decisions {
   // What the forward of a block leaves out that its backward reads. Embedding and head leave nothing out, nor does a
   // block that has nothing to.
   Recompute recompute(size_t block) const;
-  models::Shape shape(models::Mode mode, size_t block) const;  // … and keeps that
+  models::Parts left_out(size_t block) const;  // the parts that this is of
+  models::Parts rerun(size_t block) const;     // what runs again for it; of a selection the first finds what it keeps
   // Where a block's input is kept for its backward: with its other activations. But inputs that come early to the first
   // stage stay on the device, since the two copies of what leaves it are too few for them.
   core::Tier input_tier(size_t block) const;

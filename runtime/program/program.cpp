@@ -112,7 +112,8 @@ std::string ProgramSet::xxh3() const {
     for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
     for (const Op& op : program.ops) {
       text(op.name);
-      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group), uint64_t(op.first_owner)})
+      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group), uint64_t(op.first_owner),
+                             uint64_t(op.parts.first), uint64_t(op.parts.end)})
         number(value);
       for (OpId other : op.waits) number(other);
       for (uint32_t unit : op.units) number(unit);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/ledger.h"
+#include "models/anatomy.h"
 
 namespace zrt::runtime {
 
@@ -191,8 +192,9 @@ struct Op {
   GroupId group = 0;  // of the program set, where the op communicates
   std::string name;
   uint32_t block = 0;
-  Index microbatch;    // within the step
-  uint32_t round = 0;  // of an optimizer's sums
+  models::Parts parts = models::all_parts;  // of the block, that the op runs
+  Index microbatch;                         // within the step
+  uint32_t round = 0;                       // of an optimizer's sums
   // Of what is refined: which of the ranks that share states has the first unit; the next one has the second.
   uint32_t first_owner = 0;
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,

@@ -32,8 +32,7 @@ void ActivationRule::read() const {
         require_made(access, OpKind::backward, op.block, Role::d_input);
         break;
       case Role::saved:
-        require_made(access, walk_.layout.recompute(op.block) == Recompute::full ? OpKind::recompute : forward,
-                     op.block, Role::saved);
+        require_made(access, forward, op.block, Role::saved);
         break;
       case Role::recomputed:
         require_made(access, OpKind::recompute, op.block, Role::recomputed);

@@ -44,10 +44,13 @@ class SizeChecker {
     const auto [found, inserted] = blocks_.try_emplace({op.block, op.kind});
     if (!inserted) return found->second;
     const models::Block& block = *layout_.model->blocks[op.block];
-    const models::Shape shape = layout_.shape(mode(op), op.block);
+    const models::Shape shape = layout_.shape(mode(op));
     BlockBytes& bytes = found->second;
-    if (shape.mode == Mode::train)
-      bytes.saved = block.saved_bytes(shape), bytes.recomputed = block.recomputed_bytes(shape);
+    if (shape.mode == Mode::train) {
+      const models::Parts left_out = layout_.left_out(op.block);
+      bytes.saved = models::lay_out_saved(block, shape, models::all_parts, left_out);
+      bytes.recomputed = models::lay_out_saved(block, shape, left_out);
+    }
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace =
         op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);

@@ -58,6 +58,7 @@ class StepChecker {
       case OpKind::load_batch:
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
+        require_parts(op, layout_.model->blocks[op.block]->anatomy().all());
         return once(runs_[op.block * layout_.microbatches + microbatch].forward, "runs its block and microbatch");
       case OpKind::recompute:
         if (layout_.recompute(op.block) == Recompute::none) {
@@ -65,9 +66,11 @@ class StepChecker {
                            layout_.model->blocks[op.block]->name()),
                OpKind::forward);
         }
+        require_parts(op, layout_.rerun(op.block));
         return once(runs_[op.block * layout_.microbatches + microbatch].recompute, "runs its block and microbatch");
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
+        require_parts(op, layout_.model->blocks[op.block]->anatomy().all());
         return once(runs_[op.block * layout_.microbatches + microbatch].backward, "runs its block and microbatch");
       case OpKind::send: {
         require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
@@ -125,6 +128,13 @@ class StepChecker {
       default:  // collectives and transfers: rules of what they bring
         return;
     }
+  }
+
+  void require_parts(const Op& op, models::Parts parts) const {
+    if (op.parts == parts) return;
+    fail(fmt::format("runs parts {} to {} of '{}', where it must run {} to {}", op.parts.first, op.parts.end,
+                     layout_.model->blocks[op.block]->name(), parts.first, parts.end),
+         OpKind::begin);
   }
 
   static bool sends_forward(const Op& op) {

@@ -20,7 +20,9 @@ BlockRunner::BlockRunner(const models::Model& model, const Shape& shape) : model
     }
     const bool head = block == model.blocks.back();
     outputs_.emplace_back(head ? 0 : shape.rows() * block->output_width() * core::dtype_size(shape.type));
-    saved_.emplace_back(block->saved_bytes(shape));
+    std::vector<GuardedBuffer>& saved = saved_.emplace_back();
+    for (size_t part = 0; part < block->anatomy().parts.size(); ++part)
+      saved.emplace_back(block->saved_bytes(shape, part));
   }
 }
 
@@ -58,20 +60,79 @@ Call BlockRunner::make_call(size_t block, const Shape& shape, const Batch& batch
   call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape.rows());
   call.rng = {options.seed, options.step, 0};
   call.first_sample = options.first_sample;
+  saved_pointers_.clear();
+  if (shape.mode == Mode::train) {
+    for (const GuardedBuffer& part : saved_[block]) saved_pointers_.push_back(part.data());
+  }
+  call.saved = saved_pointers_;
   return call;
 }
+
+std::vector<models::Parts> BlockRunner::runs(size_t b, uint32_t seams) const {
+  const models::Anatomy& anatomy = model_.blocks[b]->anatomy();
+  std::vector<models::Parts> result{anatomy.all()};
+  for (size_t port = 0; port < anatomy.ports.size(); ++port) {
+    if ((seams >> port & 1) == 0) continue;
+    result.back().end = static_cast<uint8_t>(anatomy.ports[port].part + 1);
+    result.push_back({result.back().end, anatomy.all().end});
+  }
+  return result;
+}
+
+std::vector<GuardedBuffer> BlockRunner::make_ports(size_t b, const Shape& shape, uint32_t seams) const {
+  std::vector<GuardedBuffer> buffers;
+  const models::Anatomy& anatomy = model_.blocks[b]->anatomy();
+  for (size_t port = 0; port < anatomy.ports.size(); ++port) {
+    const bool cut = (seams >> port & 1) != 0;
+    buffers.emplace_back(cut ? shape.rows() * anatomy.ports[port].width * core::dtype_size(shape.type) : 0);
+  }
+  return buffers;
+}
+
+namespace {
+
+// Of those at seams; the rest is inside a run.
+std::vector<void*> pointers_to(std::vector<GuardedBuffer>& buffers) {
+  std::vector<void*> pointers;
+  for (GuardedBuffer& buffer : buffers) pointers.push_back(buffer.bytes() > 0 ? buffer.data() : nullptr);
+  return pointers;
+}
+
+}  // namespace
 
 void BlockRunner::forward(size_t b, const Shape& shape, const Batch& batch, const RunOptions& options) {
   const Block& block = *model_.blocks[b];
   Call call = make_call(b, shape, batch, options);
-  workspace_ = GuardedBuffer(block.forward_workspace_bytes(shape));
   outputs_[b].poison();
-  saved_[b].poison();
+  for (GuardedBuffer& part : saved_[b]) part.poison();
   call.output = outputs_[b].data();
-  call.saved = shape.mode == Mode::train ? saved_[b].data() : nullptr;
-  call.workspace = workspace_.data();
+  std::vector<GuardedBuffer> ports = make_ports(b, shape, options.forward_seams);
+  const std::vector<void*> port_pointers = pointers_to(ports);
+  call.ports = port_pointers;
+  for (const models::Parts& parts : runs(b, options.forward_seams)) {
+    workspace_ = GuardedBuffer(block.forward_workspace_bytes(shape));
+    call.parts = parts;
+    call.workspace = workspace_.data();
+    block.forward(call);
+    check(b, "forward");
+  }
+  for (const GuardedBuffer& port : ports) port.check("forward of " + block.name() + ": a port");
+}
+
+// What backward would make again inside its call.
+void BlockRunner::remake(size_t b, size_t port, const Call& backward, void* to) {
+  const Block& block = *model_.blocks[b];
+  std::vector<void*> ports(port + 1, nullptr);
+  ports[port] = to;
+  GuardedBuffer workspace(block.forward_workspace_bytes(shape_));
+  Call call = backward;
+  const uint8_t part = block.anatomy().ports[port].part;
+  call.parts = {part, static_cast<uint8_t>(part + 1)};
+  call.again = true;
+  call.ports = ports;
+  call.workspace = workspace.data();
   block.forward(call);
-  check(b, "forward");
+  workspace.check("making a port of " + block.name() + " again: the workspace");
 }
 
 void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& options) {
@@ -83,19 +144,30 @@ void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& optio
     grad_pointers_.push_back(grads_.at(param.name).data());
     accumulate_.push_back(std::exchange(written_[param.name], true));
   }
-  workspace_ = GuardedBuffer(block.backward_workspace_bytes(shape_));
   if (b > 0) {
     d_input_ = GuardedBuffer(outputs_[b - 1].bytes());
     if (!block.backward_reads_input()) outputs_[b - 1].poison();
   }
   call.d_output = b + 1 < model_.blocks.size() ? d_output_.data() : nullptr;
   call.d_input = b > 0 ? d_input_.data() : nullptr;
-  call.saved = saved_[b].data();
-  call.workspace = workspace_.data();
   call.grads = grad_pointers_;
   call.accumulate = accumulate_;
-  block.backward(call);
-  check(b, "backward");
+  std::vector<GuardedBuffer> d_ports = make_ports(b, shape_, options.backward_seams);
+  std::vector<GuardedBuffer> ports = make_ports(b, shape_, options.ports);
+  const std::vector<void*> port_pointers = pointers_to(ports), d_port_pointers = pointers_to(d_ports);
+  for (size_t port = 0; port < ports.size(); ++port) {
+    if (port_pointers[port] != nullptr) remake(b, port, call, port_pointers[port]);
+  }
+  call.ports = port_pointers, call.d_ports = d_port_pointers;
+  std::vector<models::Parts> all = runs(b, options.backward_seams);
+  for (size_t run = all.size(); run-- > 0;) {
+    workspace_ = GuardedBuffer(block.backward_workspace_bytes(shape_));
+    call.parts = all[run];
+    call.workspace = workspace_.data();
+    block.backward(call);
+    check(b, "backward");
+  }
+  for (const GuardedBuffer& port : d_ports) port.check("backward of " + block.name() + ": the gradient of a port");
   std::swap(d_output_, d_input_);
 }
 
@@ -160,7 +232,7 @@ void BlockRunner::check(size_t b, const char* pass) const {
   const std::string what = std::string(pass) + " of " + model_.blocks[b]->name() + ": ";
   workspace_.check(what + "the workspace");
   outputs_[b].check(what + "the output");
-  saved_[b].check(what + "what it saves");
+  for (const GuardedBuffer& part : saved_[b]) part.check(what + "what it saves");
   d_input_.check(what + "the gradient of the input");
   for (const models::Param& param : model_.blocks[b]->params()) {
     weights_.at(param.name).check(what + param.name);

@@ -27,6 +27,9 @@ struct RunOptions {
   uint32_t step = 0;
   uint64_t first_sample = 0;
   bool recompute = false;  // forget what forward saved and run each forward again before its backward
+  // Ports at which a call ends and another begins, as bits; of those in `ports` backward is given what it would
+  // otherwise make again.
+  uint32_t forward_seams = 0, backward_seams = 0, ports = 0;
 };
 
 class BlockRunner {
@@ -52,6 +55,10 @@ class BlockRunner {
   models::Call make_call(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
   void forward(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
   void backward(size_t block, const Batch& batch, const RunOptions& options);
+  // The runs of parts between seams, and buffers for the ports at them.
+  std::vector<models::Parts> runs(size_t block, uint32_t seams) const;
+  std::vector<GuardedBuffer> make_ports(size_t block, const models::Shape& shape, uint32_t seams) const;
+  void remake(size_t block, size_t port, const models::Call& backward, void* to);
   void check(size_t block, const char* pass) const;
   void forget_loss();
   double loss() const;
@@ -63,7 +70,9 @@ class BlockRunner {
   std::map<std::string, GuardedBuffer> weights_, grads_;
   std::map<std::string, int64_t> elements_;
   std::map<std::string, bool> written_;  // gradients that hold a sum to add to
-  std::vector<GuardedBuffer> outputs_, saved_;
+  std::vector<GuardedBuffer> outputs_;
+  std::vector<std::vector<GuardedBuffer>> saved_;  // by block and part
+  std::vector<std::byte*> saved_pointers_;
   GuardedBuffer d_output_, d_input_, workspace_;
   std::vector<const void*> weight_pointers_;
   std::vector<void*> grad_pointers_;

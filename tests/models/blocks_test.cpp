@@ -33,6 +33,7 @@ struct Bench {
   Visible<int32_t> tokens;
   Visible<double> loss = Visible<double>(1);
   uint64_t saved_bytes = 0, workspace_bytes = 0;
+  std::vector<std::byte*> places;
 
   static int64_t words(uint64_t bytes) { return static_cast<int64_t>(bytes / 2) + 32; }
 
@@ -42,9 +43,9 @@ struct Bench {
         output(DType::f32, shape.rows() * std::max(C, V)),
         d_output(KernelBuffer::random(shape.type, shape.rows() * C)),
         d_input(shape.type, shape.rows() * C),
-        saved(DType::bf16, words(shape.mode == Mode::train ? b.saved_bytes(shape) : 0)),
+        saved(DType::bf16, words(shape.mode == Mode::train ? lay_out_saved(b, shape, all_parts) : 0)),
         workspace(DType::bf16, words(backward ? b.backward_workspace_bytes(shape) : b.forward_workspace_bytes(shape))) {
-    saved_bytes = shape.mode == Mode::train ? b.saved_bytes(shape) : 0;
+    saved_bytes = shape.mode == Mode::train ? lay_out_saved(b, shape, all_parts) : 0;
     workspace_bytes = backward ? b.backward_workspace_bytes(shape) : b.forward_workspace_bytes(shape);
     for (const Param& param : b.params()) {
       weights.push_back(KernelBuffer::random(shape.type, param.elements(), 0.3));
@@ -58,10 +59,18 @@ struct Bench {
     call.tokens = call.targets = tokens.data();
     call.input = input.data(), call.output = output.data();
     call.d_output = d_output.data(), call.d_input = d_input.data();
-    call.saved = static_cast<std::byte*>(saved.data()), call.workspace = static_cast<std::byte*>(workspace.data());
+    call.workspace = static_cast<std::byte*>(workspace.data());
+    if (shape.mode == Mode::train) keep_in(saved, all_parts);
     call.weights = weight_pointers, call.grads = grad_pointers, call.accumulate = accumulate;
     call.loss = loss.data();
     call.loss_scale = 0.01f;
+  }
+
+  // Where what these parts keep lies from now on.
+  void keep_in(KernelBuffer& buffer, Parts parts, Parts without = {}) {
+    places.resize(block.anatomy().parts.size());
+    lay_out_saved(block, call.shape, parts, without, static_cast<std::byte*>(buffer.data()), places);
+    call.saved = places;
   }
 };
 
@@ -176,7 +185,7 @@ TEST_CASE("blocks touch their saved memory and workspaces to the last byte and n
     check_exact(forward.workspace, forward.workspace_bytes, true);
     Bench backward(*block, train, 24, 61, true);
     backward.saved = forward.saved;
-    backward.call.saved = static_cast<std::byte*>(backward.saved.data());
+    backward.keep_in(backward.saved, all_parts);
     block->backward(backward.call);
     CHECK(backward.saved == forward.saved);
     check_exact(backward.workspace, backward.workspace_bytes, true);
@@ -208,41 +217,47 @@ TEST_CASE("a recompute leaves the bits that forward left, in buffers of the decl
           : make_gpt2({.layers = 1, .hidden = 24, .heads = 3, .sequence = 150, .vocab = 61, .dropout = dropout});
   const Block& block = *model.blocks[1];
   INFO(block.name() << " T " << T << " dropout " << dropout);
-  const Shape all{2, T, type, type, Mode::train};
-  Shape less = all;
-  less.keep = Keep::selective;
-  CHECK(block.recomputed_bytes(all) == 0);
-  CHECK_FALSE(block.recompute_writes_output());
+  const Shape shape{2, T, type, type, Mode::train};
+  const Parts light = block.anatomy().light, rerun = parts_to_rerun(block, shape);
+  const Parts left_out{static_cast<uint8_t>(light.first + 1), light.end};
+  CHECK(rerun.end < block.anatomy().parts.size());  // the last products are not needed
+  CHECK(light.end == rerun.end);
 
-  Bench once(block, all, 24, 61, false), twice(block, all, 24, 61, false), some(block, less, 24, 61, false);
-  Bench whole(block, all, 24, 61, true), parts(block, less, 24, 61, true);
+  Bench once(block, shape, 24, 61, false), twice(block, shape, 24, 61, false), some(block, shape, 24, 61, false);
+  Bench whole(block, shape, 24, 61, true), parts(block, shape, 24, 61, true);
   for (Bench* other : {&twice, &some, &whole, &parts}) {
     other->call.input = once.call.input, other->call.d_output = once.call.d_output;
     other->call.weights = once.weight_pointers;
   }
   block.forward(once.call);
   twice.call.output = nullptr;
-  block.recompute(twice.call);
+  twice.call.parts = rerun;
+  block.forward(twice.call);
   settle();
   CHECK(twice.saved == once.saved);
 
-  KernelBuffer recomputed(DType::bf16, Bench::words(block.recomputed_bytes(less))), again = recomputed;
-  some.call.recomputed = static_cast<std::byte*>(recomputed.data());
+  const uint64_t kept_bytes = lay_out_saved(block, shape, all_parts, left_out);
+  const uint64_t remade_bytes = lay_out_saved(block, shape, left_out);
+  KernelBuffer kept(DType::bf16, Bench::words(kept_bytes));
+  KernelBuffer remade(DType::bf16, Bench::words(remade_bytes)), again = remade;
+  some.keep_in(kept, all_parts, left_out);
+  some.keep_in(remade, left_out);
   block.forward(some.call);
   CHECK(some.output == once.output);
-  check_exact(some.saved, some.saved_bytes);
-  check_exact(recomputed, block.recomputed_bytes(less));
-  const KernelBuffer kept = some.saved;
+  check_exact(kept, kept_bytes);
+  check_exact(remade, remade_bytes);
+  const KernelBuffer before = kept;
   some.call.output = nullptr;
-  some.call.recomputed = static_cast<std::byte*>(again.data());
-  block.recompute(some.call);
+  some.keep_in(again, left_out);
+  some.call.parts = light, some.call.again = true;
+  block.forward(some.call);
   settle();
-  CHECK(again == recomputed);
-  CHECK(some.saved == kept);
+  CHECK(again == remade);
+  CHECK(kept == before);
 
-  whole.call.saved = static_cast<std::byte*>(once.saved.data());
-  parts.call.saved = static_cast<std::byte*>(some.saved.data());
-  parts.call.recomputed = static_cast<std::byte*>(again.data());
+  whole.keep_in(once.saved, all_parts);
+  parts.keep_in(kept, all_parts, left_out);
+  parts.keep_in(again, left_out);
   block.backward(whole.call), block.backward(parts.call);
   settle();
   CHECK(parts.d_input == whole.d_input);
@@ -297,9 +312,12 @@ TEST_CASE("attention saves nothing quadratic in the sequence and dropout saves n
   const Model plain = make_gpt2({.layers = 1, .hidden = 64, .heads = 4, .sequence = 4096, .vocab = 97});
   const Model dropped =
       make_gpt2({.layers = 1, .hidden = 64, .heads = 4, .sequence = 4096, .vocab = 97, .dropout = 0.1f});
+  const auto saved = [](const Model& model, size_t block, int64_t T) {
+    return lay_out_saved(*model.blocks[block], {1, T}, all_parts);
+  };
   for (size_t i = 0; i < plain.blocks.size(); ++i) {
-    CHECK(plain.blocks[i]->saved_bytes({1, 4096}) == 2 * plain.blocks[i]->saved_bytes({1, 2048}));
-    CHECK(plain.blocks[i]->saved_bytes({1, 4096}) == dropped.blocks[i]->saved_bytes({1, 4096}));
+    CHECK(saved(plain, i, 4096) == 2 * saved(plain, i, 2048));
+    CHECK(saved(plain, i, 4096) == saved(dropped, i, 4096));
   }
   CHECK(plain.blocks[1]->forward_workspace_bytes({1, 4096}) < 3 * plain.blocks[1]->forward_workspace_bytes({1, 2048}));
 }

@@ -117,7 +117,7 @@ TEST_CASE("dropout of one in ten keeps nine in ten elements and scales them by 1
   const int64_t elements = call.shape.rows() * config.hidden;
   GuardedBuffer wte(config.vocab * config.hidden * 4), wpe(config.sequence * config.hidden * 4), output(elements * 4);
   GuardedBuffer workspace(embedding.forward_workspace_bytes(call.shape));
-  GuardedBuffer saved(embedding.saved_bytes(call.shape));
+  GuardedBuffer saved(embedding.saved_bytes(call.shape, 0));
   wte.store(DType::f32, std::vector<double>(config.vocab * config.hidden, 1));
   wpe.store(DType::f32, std::vector<double>(config.sequence * config.hidden, 0));
   const Batch batch = recipe_batch(config, 4, 128, 0);
@@ -126,7 +126,8 @@ TEST_CASE("dropout of one in ten keeps nine in ten elements and scales them by 1
   const Visible<int32_t> tokens = visible(batch.tokens);
   call.tokens = tokens.data();
   call.output = output.data();
-  call.saved = saved.data();
+  std::byte* const place[] = {saved.data()};
+  call.saved = place;
   call.workspace = workspace.data();
   embedding.forward(call);
   int64_t kept = 0;

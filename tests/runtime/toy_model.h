@@ -73,13 +73,13 @@ class ToyBlock : public models::Block {
   const std::string& name() const override { return name_; }
   const std::vector<Param>& params() const override { return params_; }
   int64_t output_width() const override { return width_; }
-  uint64_t saved_bytes(const Shape&) const override { return 0; }
+  uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
   uint64_t backward_workspace_bytes(const Shape&) const override { return 0; }
   bool backward_reads_input() const override { return true; }
   bool draws_numbers() const override { return false; }
   void decode(const Call&) const override {}
-  double forward_flops(const Shape&) const override { return 0; }
+  double forward_flops(const Shape&, models::Parts) const override { return 0; }
 
  protected:
   // Where the calling thread's kernels run.
@@ -94,7 +94,7 @@ class ToyBlock : public models::Block {
       if (call.grads.empty()) continue;
       c.grads[p] = call.grads[p], c.accumulate[p] = call.accumulate[p] != 0;
     }
-    c.saved = reinterpret_cast<float*>(call.saved), c.workspace = reinterpret_cast<float*>(call.workspace);
+    c.saved = reinterpret_cast<float*>(call.saved_of(0)), c.workspace = reinterpret_cast<float*>(call.workspace);
     c.loss = call.loss, c.loss_scale = call.loss_scale;
     if (core::place().device == core::DeviceKind::cuda) return launch_toy(pass, c);
     run_toy<OnCpu>(pass, c);
@@ -109,7 +109,7 @@ class ToyEmbedding : public ToyBlock {
  public:
   ToyEmbedding(int64_t vocab, int64_t width)
       : ToyBlock("embed", width, {{"embed.weight", {vocab, width}, Init::normal, 0.3f}}), vocab_(vocab) {}
-  uint64_t saved_bytes(const Shape& shape) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
+  uint64_t saved_bytes(const Shape& shape, size_t) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
   void forward(const Call& call) const override { run(ToyPass::embedding_forward, call, vocab_); }
   void backward(const Call& call) const override { run(ToyPass::embedding_backward, call, vocab_); }
 
@@ -123,7 +123,7 @@ class ToyLinear : public ToyBlock {
       : ToyBlock(name, width,
                  {{weight, {width, width}, Init::normal, 0.4f}, {name + ".bias", {width}, Init::zeros, 0}}) {}
   uint64_t forward_workspace_bytes(const Shape&) const override { return 200; }
-  uint64_t saved_bytes(const Shape& shape) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
+  uint64_t saved_bytes(const Shape& shape, size_t) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
   void forward(const Call& call) const override { run(ToyPass::linear_forward, call, 0); }
   void backward(const Call& call) const override { run(ToyPass::linear_backward, call, 0); }
 };

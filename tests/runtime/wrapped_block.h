@@ -19,7 +19,10 @@ class WrappedBlock : public models::Block {
   const std::string& name() const override { return inner_->name(); }
   const std::vector<models::Param>& params() const override { return inner_->params(); }
   int64_t output_width() const override { return inner_->output_width(); }
-  uint64_t saved_bytes(const models::Shape& shape) const override { return inner_->saved_bytes(shape); }
+  const models::Anatomy& anatomy() const override { return inner_->anatomy(); }
+  uint64_t saved_bytes(const models::Shape& shape, size_t part) const override {
+    return inner_->saved_bytes(shape, part);
+  }
   uint64_t forward_workspace_bytes(const models::Shape& shape) const override {
     return inner_->forward_workspace_bytes(shape);
   }
@@ -28,7 +31,9 @@ class WrappedBlock : public models::Block {
   }
   uint64_t cache_bytes(const models::Shape& shape) const override { return inner_->cache_bytes(shape); }
   bool backward_reads_input() const override { return inner_->backward_reads_input(); }
-  double forward_flops(const models::Shape& shape) const override { return inner_->forward_flops(shape); }
+  double forward_flops(const models::Shape& shape, models::Parts parts) const override {
+    return inner_->forward_flops(shape, parts);
+  }
   void forward(const models::Call& call) const override {
     run(call, false, [&] { inner_->forward(call); });
   }

@@ -35,7 +35,7 @@ struct Buffer {
 struct Setting {
   MeanBlock block{0, C};
   Shape shape{B, T, DType::f32, DType::f32, Mode::train};
-  Buffer saved{block.saved_bytes(shape)}, workspace{block.forward_workspace_bytes(shape)};
+  Buffer saved{block.saved_bytes(shape, 0)}, workspace{block.forward_workspace_bytes(shape)};
   Values x = random_values(rows * C, 1), d_output = random_values(rows * C, 2), y = Values(rows * C), dx = y;
   Values weights[2] = {random_values(C * C, 3), random_values(C* C, 4)};
   Values grads[2] = {Values(C * C), Values(C* C, 1)};
@@ -48,7 +48,7 @@ struct Setting {
     call.shape = shape;
     call.input = x.data(), call.output = y.data();
     call.d_output = d_output.data(), call.d_input = dx.data();
-    call.saved = saved.data, call.workspace = workspace.data;
+    call.saved = {&saved.data, 1}, call.workspace = workspace.data;
     call.weights = weight_pointers, call.grads = grad_pointers, call.accumulate = accumulate;
     return call;
   }

@@ -40,8 +40,8 @@ TEST_CASE("one byte written past the end of a buffer is an error that names the 
   auto past = [](void* begin, int64_t bytes) { return static_cast<std::byte*>(begin) + bytes; };
   const std::vector<Case> cases{
       {"output of linear.1", false, [&](const Call& c) { return past(c.output, rows * width * 4); }},
-      {"saved of linear.1", false, [&](const Call& c) { return past(c.saved, rows * 4); }},
-      {"saved of linear.1", false, [&](const Call& c) { return past(c.saved, rows * 4 + 63); }},
+      {"saved of linear.1", false, [&](const Call& c) { return past(c.saved[0], rows * 4); }},
+      {"saved of linear.1", false, [&](const Call& c) { return past(c.saved[0], rows * 4 + 63); }},
       {"forward workspace of linear.1", false, [&](const Call& c) { return past(c.workspace, 200); }},
       {"gradient of output of linear.0", true, [&](const Call& c) { return past(c.d_input, rows * width * 4); }},
       {"grad of linear.1.weight", true, [&](const Call& c) { return past(c.grads[0], width * width * 4); }},

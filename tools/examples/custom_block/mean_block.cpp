@@ -62,7 +62,7 @@ MeanBlock::MeanBlock(int64_t index, int64_t width) : name_("mean." + std::to_str
              {name_ + ".g.weight", {width, width}, Init::normal, deviation}};
 }
 
-uint64_t MeanBlock::saved_bytes(const Shape& shape) const {
+uint64_t MeanBlock::saved_bytes(const Shape& shape, size_t) const {
   return Saved(nullptr, activation_bytes(shape, width_)).layout.bytes();
 }
 
@@ -78,7 +78,7 @@ void MeanBlock::forward(const Call& call) const {
   const int64_t C = width_, rows = call.shape.rows();
   const uint64_t bytes = activation_bytes(call.shape, C);
   const Workspace work(call.workspace, bytes, gemm_bytes(call.shape, C));
-  const Saved saved(call.saved, bytes);  // null outside training
+  const Saved saved(call.saved_of(0), bytes);  // null outside training
   const float* x = static_cast<const float*>(call.input);
   float* y = static_cast<float*>(call.output);
   const Gemm& gemm = find_gemm(product(rows, C));
@@ -100,7 +100,7 @@ void MeanBlock::backward(const Call& call) const {
   const int64_t C = width_, rows = call.shape.rows();
   const uint64_t bytes = activation_bytes(call.shape, C);
   const Workspace work(call.workspace, bytes, gemm_bytes(call.shape, C));
-  const Saved saved(call.saved, bytes);
+  const Saved saved(call.saved_of(0), bytes);
   const float* dy = static_cast<const float*>(call.d_output);
   float* dx = static_cast<float*>(call.d_input);
   float *du = work.first, *dg = work.second;
@@ -127,6 +127,6 @@ void MeanBlock::decode(const Call&) const {
   throw zrt::core::Error("MeanBlock keeps no cache, so it cannot generate text");
 }
 
-double MeanBlock::forward_flops(const Shape& shape) const {
+double MeanBlock::forward_flops(const Shape& shape, Parts) const {
   return 4.0 * static_cast<double>(shape.rows()) * static_cast<double>(width_) * static_cast<double>(width_);
 }

@@ -11,7 +11,7 @@ class MeanBlock : public zrt::models::Block {
   const std::vector<zrt::models::Param>& params() const override { return params_; }
   int64_t output_width() const override { return width_; }
 
-  uint64_t saved_bytes(const zrt::models::Shape& shape) const override;
+  uint64_t saved_bytes(const zrt::models::Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const zrt::models::Shape& shape) const override;
   uint64_t backward_workspace_bytes(const zrt::models::Shape& shape) const override;
   bool backward_reads_input() const override { return true; }
@@ -19,7 +19,7 @@ class MeanBlock : public zrt::models::Block {
   void forward(const zrt::models::Call& call) const override;
   void backward(const zrt::models::Call& call) const override;
   void decode(const zrt::models::Call& call) const override;
-  double forward_flops(const zrt::models::Shape& shape) const override;
+  double forward_flops(const zrt::models::Shape& shape, zrt::models::Parts parts) const override;
 
  private:
   std::string name_;

@@ -1,0 +1,37 @@
+// How a block comes apart. Its parts are computed one after the other, backward in reverse. A port is what one part
+// hands to the next where tensor-parallel ranks may have to exchange it; a run of parts without an exchange in between
+// is one call, and a port inside a run is the block's own affair. What a part makes may be made again, instead of
+// being kept, by running it again.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace zrt::models {
+
+// Consecutive parts of a block.
+struct Parts {
+  uint8_t first = 0, end = 0;
+  bool has(size_t part) const { return first <= part && part < end; }
+  size_t count() const { return static_cast<size_t>(end - first); }
+  bool operator==(const Parts&) const = default;
+};
+inline constexpr Parts all_parts{0, 255};
+
+struct Port {
+  std::string_view name;
+  uint8_t part = 0;   // that makes it; the next one reads it
+  int64_t width = 0;  // elements of a row
+};
+
+struct Anatomy {
+  std::vector<std::string_view> parts;  // names
+  std::vector<Port> ports;              // in the order of parts
+  // Where a block keeps less than all: parts that are run again for its backward, since what all but the first of them
+  // keep is large for what it costs to compute. The first finds what it has kept (Call::again). Empty: there are none.
+  Parts light;
+  Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
+};
+
+}  // namespace zrt::models
