@@ -15,10 +15,17 @@ struct AttentionShape {
   int64_t B = 1, T = 1, heads = 1, kv_heads = 1, width = 1;  // kv_heads divides heads; width of a head
   DType type = DType::f32;
   float dropout = 0;  // of the probabilities
+  // Where heads are cut among ranks: these are heads first_head … first_head + heads - 1 of all_heads (0: of `heads`).
+  // Dropout counts the heads so, and draws the same for a head wherever it is.
+  int64_t all_heads = 0, first_head = 0;
   int64_t C() const { return heads * width; }
   int64_t group() const { return heads / kv_heads; }  // heads of queries to one of keys and values
   int64_t kv() const { return kv_heads * width; }
-  int64_t row() const { return C() + 2 * kv(); }  // of qkv: the heads' queries, then keys, then values
+  int64_t row() const { return C() + 2 * kv(); }               // of qkv: the heads' queries, then keys, then values
+  uint64_t dropout_row(uint64_t sample, int64_t head) const {  // of query 0
+    const auto all = static_cast<uint64_t>(all_heads == 0 ? heads : all_heads);
+    return (sample * all + static_cast<uint64_t>(first_head + head)) * static_cast<uint64_t>(T);
+  }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(width)); }  // of scores
 };
 
@@ -27,8 +34,8 @@ struct AttentionShape {
 uint64_t attention_forward_workspace(const AttentionShape& shape);
 uint64_t attention_backward_workspace(const AttentionShape& shape);
 
-// qkv (B, T, row()), out (B, T, C), lse (B, heads, T) or null. Dropout index: ((sample · heads + head) · T + q) · T +
-// k.
+// qkv (B, T, row()), out (B, T, C), lse (B, heads, T) or null. Dropout index: ((sample · all_heads + first_head + head)
+// · T + q) · T + k.
 void attention_forward(const AttentionShape& shape, const void* qkv, void* out, float* lse, const Dropout& dropout,
                        uint64_t first_sample, std::byte* workspace);
 

@@ -1,6 +1,7 @@
 #include "models/kernels/attention.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "catch.h"
 #include "core/parallel.h"
@@ -130,6 +131,24 @@ void check(const AttentionShape& s) {
   CHECK(two.d_qkv == got.d_qkv);
 }
 
+struct Columns {
+  int64_t begin, count;
+};
+
+// These columns of a buffer of `rows` rows, side by side.
+KernelBuffer columns_of(DType type, const KernelBuffer& from, int64_t rows, const std::vector<Columns>& cuts) {
+  const int64_t stride = from.size() / rows;
+  int64_t width = 0, at = 0;
+  for (const Columns& cut : cuts) width += cut.count;
+  KernelBuffer to(type, rows * width);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (const auto& [begin, count] : cuts) {
+      for (int64_t i = begin; i < begin + count; ++i) to.set(at++, static_cast<float>(from.at(row * stride + i)));
+    }
+  }
+  return to;
+}
+
 }  // namespace
 
 TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides") {
@@ -199,6 +218,29 @@ TEST_CASE("attention of buffers that start anywhere matches naive fp64 attention
   CHECK(error(d_qkv, expected.d_qkv) < limit);
   const KernelBuffer poison(s.type, shift);
   for (int64_t i = 0; i < shift; ++i) CHECK(d_qkv.at(i) == poison.at(i));
+}
+
+TEST_CASE("heads cut among ranks give the bits of all heads together, dropout and all") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const auto [ranks, kv_heads, width] =
+      GENERATE(std::tuple(2, 6, 5), std::tuple(3, 6, 8), std::tuple(3, 3, 72), std::tuple(2, 2, 16));
+  const AttentionShape whole{2, 131, 6, kv_heads, width, type, 0.25f};
+  AttentionShape part = whole;
+  part.heads /= ranks, part.kv_heads /= ranks, part.all_heads = whole.heads;
+  const int64_t rows = whole.B * whole.T, C = whole.C(), kv = part.kv();
+  const KernelBuffer qkv = KernelBuffer::random(type, rows * whole.row(), 2);
+  const KernelBuffer d_out = KernelBuffer::random(type, rows * C);
+  const Dropout dropout{{11, 12, 13}, whole.dropout};
+  const Result expected = run(whole, qkv, d_out, dropout, 5);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    INFO("rank " << rank << " of " << ranks << " heads " << whole.heads << "/" << kv_heads << " width " << width);
+    part.first_head = rank * part.heads;
+    const Columns queries{rank * part.C(), part.C()}, keys{C + rank * kv, kv}, values{keys.begin + whole.kv(), kv};
+    const Result got = run(part, columns_of(type, qkv, rows, {queries, keys, values}),
+                           columns_of(type, d_out, rows, {queries}), dropout, 5);
+    CHECK(got.out == columns_of(type, expected.out, rows, {queries}));
+    CHECK(got.d_qkv == columns_of(type, expected.d_qkv, rows, {queries, keys, values}));
+  }
 }
 
 TEST_CASE("a GPU's blocks take every tile of every head once, the longest of a chunk first") {

@@ -142,9 +142,7 @@ void for_each_head(const AttentionShape& s, const Plan& plan, bool backward, std
 const float* row_mask(const AttentionShape& s, const Dropout& dropout, uint64_t sample, int64_t head, int64_t query,
                       float* mask) {
   if (s.dropout == 0) return nullptr;
-  const uint64_t row =
-      (sample * static_cast<uint64_t>(s.heads) + static_cast<uint64_t>(head)) * static_cast<uint64_t>(s.T) +
-      static_cast<uint64_t>(query);
+  const uint64_t row = s.dropout_row(sample, head) + static_cast<uint64_t>(query);
   vector_kernels().dropout_mask(dropout_key(dropout), row * static_cast<uint64_t>(s.T), mask, query + 1);
   return mask;
 }

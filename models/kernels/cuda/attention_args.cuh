@@ -24,7 +24,7 @@ struct AttentionArgs {
   float scale = 0;
   core::RngKey key;
   float probability = 0, kept = 1;  // kept elements are scaled by `kept`
-  uint64_t first_sample = 0;
+  uint64_t first_sample = 0, all_heads = 0, first_head = 0;
   TileOrder order;
 
   ZRT_HD int group() const { return heads / kv_heads; }
@@ -41,7 +41,7 @@ struct AttentionArgs {
   // Dropout index of key 0.
   ZRT_HD uint64_t element(int b, int head, int query) const {
     const uint64_t sample = first_sample + static_cast<uint64_t>(b);
-    return ((sample * static_cast<uint64_t>(heads) + static_cast<uint64_t>(head)) * static_cast<uint64_t>(T) +
+    return ((sample * all_heads + first_head + static_cast<uint64_t>(head)) * static_cast<uint64_t>(T) +
             static_cast<uint64_t>(query)) *
            static_cast<uint64_t>(T);
   }
@@ -52,6 +52,8 @@ inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& drop
   a.B = static_cast<int>(s.B), a.T = static_cast<int>(s.T), a.width = static_cast<int>(s.width);
   a.heads = static_cast<int>(s.heads), a.kv_heads = static_cast<int>(s.kv_heads), a.scale = s.scale();
   a.key = dropout.key, a.probability = s.dropout, a.kept = 1.0f / (1.0f - s.dropout), a.first_sample = first_sample;
+  a.all_heads = static_cast<uint64_t>(s.all_heads == 0 ? s.heads : s.all_heads);
+  a.first_head = static_cast<uint64_t>(s.first_head);
   return a;
 }
 
