@@ -90,13 +90,17 @@ void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t f
 // out (B, T, C) = dropout(wte[token] + wpe[position + t]); without positions (wpe and dwpe.data null) and dropout
 // wte[token].
 // first: index of out's first element.
+// wte has V rows: those of tokens first_token … first_token + V - 1, where a vocabulary is cut among ranks. A token of
+// another rank counts as a row of zeros. Where `tokens` is null, row r of wte is that of row r of out, which may then
+// be wte: so positions and dropout come to rows that were summed over ranks.
 struct EmbeddingShape {
-  int64_t B = 1, T = 1, C = 1, V = 1, positions = 1;
+  int64_t B = 1, T = 1, C = 1, V = 1, positions = 1, first_token = 0;
 };
 void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
            int64_t position, const Dropout& dropout, uint64_t first, void* out);
 // Rows are grouped by token with a counting sort; each row of dwte is summed in order of position and rounded once.
-// Rows no token names become zero unless dwte accumulates; likewise positions from T on in dwpe.
+// Rows no token names become zero unless dwte accumulates; likewise positions from T on in dwpe. Tokens of other ranks
+// add to dwpe alone. Without dwte (data null) tokens and workspace may be null.
 void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace);
 uint64_t embed_backward_workspace(const EmbeddingShape& shape);

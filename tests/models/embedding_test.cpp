@@ -19,6 +19,10 @@ struct Case {
   uint64_t first;
 };
 
+size_t index(int64_t i) {
+  return static_cast<size_t>(i);
+}
+
 double mask_of(const Case& c, int64_t i) {
   if (c.dropout.probability == 0) return 1;
   const uint32_t word = zrt::core::random_word(c.dropout.key, c.first + static_cast<uint64_t>(i));
@@ -154,6 +158,89 @@ TEST_CASE("embedding gradients have the same bits with one thread and with two")
   zrt::core::set_threads(1);
   CHECK(results[0] == results[2]);
   CHECK(results[1] == results[3]);
+}
+
+TEST_CASE("ranges of a vocabulary look up what the whole does, and get its gradients to the bit") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const int64_t ranks = GENERATE(1, 2, 3), V = 71;
+  const bool accumulate = GENERATE(false, true);
+  const EmbeddingShape whole{3, 151, 41, V, 160};
+  EmbeddingShape part = whole;
+  part.V = (V + ranks - 1) / ranks;
+  const int64_t rows = whole.B * whole.T, C = whole.C, padded = part.V * ranks;
+  Visible<int32_t> tokens;  // token 40 in two rows of three, in runs that cross every boundary
+  for (int64_t i = 0; i < rows; ++i) tokens.push_back(static_cast<int32_t>((i / 7 % 3 != 0 ? 40 : i * 7919) % V));
+  const KernelBuffer wte = KernelBuffer::random(type, padded * C), d_out = KernelBuffer::random(type, rows * C),
+                     before = KernelBuffer::random(DType::f32, padded * C);
+  const Dropout dropout{{5, 6, 0}, 0.3f};
+  const auto space_of = [](const EmbeddingShape& shape) {
+    return KernelBuffer::random(DType::f32, static_cast<int64_t>(embed_backward_workspace(shape) / 4));
+  };
+  const auto rows_of = [&](DType of, const KernelBuffer& from, int64_t first, int64_t count) {
+    KernelBuffer to(of, count * C);
+    for (int64_t i = 0; i < count * C; ++i) to.set(i, static_cast<float>(from.at(first * C + i)));
+    return to;
+  };
+  KernelBuffer expected(type, rows * C), gradient = before, workspace = space_of(whole);
+  embed(type, whole, tokens.data(), wte.data(), nullptr, 0, {}, 0, expected.data());
+  embed_backward(type, whole, tokens.data(), d_out.data(), dropout, 9, {gradient.data(), DType::f32, accumulate}, {},
+                 workspace.data());
+  Doubles sum(index(rows * C));
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    part.first_token = rank * part.V;
+    const KernelBuffer table = rows_of(type, wte, part.first_token, part.V);
+    KernelBuffer out(type, rows * C), dwte = rows_of(DType::f32, before, part.first_token, part.V);
+    KernelBuffer space = space_of(part);
+    embed(type, part, tokens.data(), table.data(), nullptr, 0, {}, 0, out.data());
+    embed_backward(type, part, tokens.data(), d_out.data(), dropout, 9, {dwte.data(), DType::f32, accumulate}, {},
+                   space.data());
+    for (int64_t i = 0; i < rows * C; ++i) sum[index(i)] += out.at(i);
+    const int64_t real = std::min(part.V, V - part.first_token);
+    CHECK(rows_of(DType::f32, dwte, 0, real) == rows_of(DType::f32, gradient, part.first_token, real));
+    for (int64_t i = real * C; i < part.V * C; ++i) {  // no token names the last range's padding
+      CHECK(dwte.at(i) == (accumulate ? before.at(part.first_token * C + i) : 0));
+    }
+  }
+  CHECK(sum == doubles(expected));
+}
+
+TEST_CASE("positions and dropout come to rows of an exchange as to rows of a table") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const EmbeddingShape s{3, 13, GENERATE(33, 520), 29, 20};
+  const int64_t size = s.B * s.T * s.C;
+  const Dropout dropout{{5, 6, 0}, GENERATE(0.0f, 0.3f)};
+  const auto tokens = make_tokens(s);
+  const KernelBuffer wte = KernelBuffer::random(type, s.V * s.C), wpe = KernelBuffer::random(type, s.positions * s.C),
+                     d_out = KernelBuffer::random(type, size);
+  KernelBuffer once(type, size), rows(type, size), twice(type, size), same(type, size);
+  embed(type, s, tokens.data(), wte.data(), wpe.data(), 2, dropout, 7, once.data());
+  embed(type, s, tokens.data(), wte.data(), nullptr, 0, {}, 0, rows.data());
+  embed(type, s, nullptr, rows.data(), wpe.data(), 2, dropout, 7, twice.data());
+  embed(type, s, nullptr, rows.data(), nullptr, 0, {}, 0, same.data());
+  CHECK(twice == once);
+  CHECK(same == rows);
+  embed(type, s, nullptr, rows.data(), wpe.data(), 2, dropout, 7, rows.data());
+  CHECK(rows == once);
+  // The gradients of positions alone need neither tokens nor workspace.
+  KernelBuffer dwte(type, s.V * s.C), dwpe(type, s.positions * s.C), alone(type, s.positions * s.C);
+  KernelBuffer workspace = KernelBuffer::random(DType::f32, static_cast<int64_t>(embed_backward_workspace(s) / 4));
+  embed_backward(type, s, tokens.data(), d_out.data(), dropout, 7, {dwte.data(), type, false},
+                 {dwpe.data(), type, false}, workspace.data());
+  embed_backward(type, s, nullptr, d_out.data(), dropout, 7, {}, {alone.data(), type, false}, nullptr);
+  CHECK(alone == dwpe);
+}
+
+TEST_CASE("rows of other ranks are zero before positions are added") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const EmbeddingShape s{1, 4, 520, 2, 4, 10};
+  const Visible<int32_t> tokens{9, 10, 11, 12};
+  const KernelBuffer wte = KernelBuffer::random(type, s.V * s.C), wpe = KernelBuffer::random(type, s.positions * s.C);
+  KernelBuffer out(type, s.T * s.C);
+  embed(type, s, tokens.data(), wte.data(), wpe.data(), 0, {}, 0, out.data());
+  for (const int64_t row : {0, 3}) {
+    for (int64_t i = row * s.C; i < (row + 1) * s.C; ++i) CHECK(out.at(i) == wpe.at(i));
+  }
+  CHECK(out.at(s.C) != wpe.at(s.C));
 }
 
 }  // namespace zrt::embedding_test

@@ -24,12 +24,25 @@ SortSpace lay_out_sort(BumpAllocator& layout, const EmbeddingShape& shape) {
   return {layout.take<int32_t>((static_cast<uint64_t>(shape.V) + 1) * 4), layout.take<int32_t>(rows * 4)};
 }
 
-// starts[v] … starts[v + 1]: the places in `order` of the rows with token v, in order of position.
-void sort_by_token(const int32_t* tokens, int64_t rows, int64_t V, const SortSpace& space) {
+// The row of the table that output row `row` begins with, or -1 where another rank has it.
+int64_t table_row(const EmbeddingShape& shape, const int32_t* tokens, int64_t row) {
+  if (tokens == nullptr) return row;
+  const int64_t v = tokens[row] - shape.first_token;
+  return v >= 0 && v < shape.V ? v : -1;
+}
+
+// starts[v] … starts[v + 1]: the places in `order` of the rows with the table's token v, in order of position.
+void sort_by_token(const EmbeddingShape& shape, const int32_t* tokens, const SortSpace& space) {
+  const int64_t rows = shape.B * shape.T, V = shape.V;
   std::fill(space.starts, space.starts + V + 1, 0);
-  for (int64_t row = 0; row < rows; ++row) ++space.starts[tokens[row] + 1];
+  for (int64_t row = 0; row < rows; ++row) {
+    if (const int64_t v = table_row(shape, tokens, row); v >= 0) ++space.starts[v + 1];
+  }
   for (int64_t v = 0; v < V; ++v) space.starts[v + 1] += space.starts[v];
-  for (int64_t row = 0; row < rows; ++row) space.order[space.starts[tokens[row]]++] = static_cast<int32_t>(row);
+  for (int64_t row = 0; row < rows; ++row) {
+    if (const int64_t v = table_row(shape, tokens, row); v >= 0)
+      space.order[space.starts[v]++] = static_cast<int32_t>(row);
+  }
   // Placing moved every start to its successor's: move them back.
   for (int64_t v = V; v > 0; --v) space.starts[v] = space.starts[v - 1];
   space.starts[0] = 0;
@@ -74,24 +87,24 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
   const int64_t C = shape.C;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
+    const T zeros[row_piece] = {};
     core::parallel_for(shape.B * shape.T, 8, [&](int64_t begin, int64_t end) {
       float mask[row_piece];
       for (int64_t row = begin; row < end; ++row) {
-        const T* token = static_cast<const T*>(wte) + tokens[row] * C;
-        T* to = static_cast<T*>(out) + row * C;
-        if (wpe == nullptr) {
-          std::copy(token, token + C, to);
-          continue;
-        }
-        const T* place = static_cast<const T*>(wpe) + (position + row % shape.T) * C;
-        if (dropout.probability == 0) {
-          typed_kernels<T>().add(token, place, nullptr, to, C);
-          continue;
-        }
+        const int64_t v = table_row(shape, tokens, row);
+        const T* place = wpe ? static_cast<const T*>(wpe) + (position + row % shape.T) * C : nullptr;
         for (int64_t c = 0; c < C; c += row_piece) {
           const int64_t n = std::min(row_piece, C - c);
-          vector_kernels().dropout_mask(dropout_key(dropout), first + static_cast<uint64_t>(row * C + c), mask, n);
-          typed_kernels<T>().add_then_mask(token + c, place + c, mask, to + c, n);
+          const T* from = v >= 0 ? static_cast<const T*>(wte) + v * C + c : zeros;
+          T* to = static_cast<T*>(out) + row * C + c;
+          if (place == nullptr) {
+            if (to != from) std::copy(from, from + n, to);
+          } else if (dropout.probability == 0) {
+            typed_kernels<T>().add(from, place + c, nullptr, to, n);
+          } else {
+            vector_kernels().dropout_mask(dropout_key(dropout), first + static_cast<uint64_t>(row * C + c), mask, n);
+            typed_kernels<T>().add_then_mask(from, place + c, mask, to, n);
+          }
         }
       }
     });
@@ -106,22 +119,24 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
 
 void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
-  BumpAllocator layout(static_cast<std::byte*>(workspace));
-  const SortSpace space = lay_out_sort(layout, shape);
-  sort_by_token(tokens, shape.B * shape.T, shape.V, space);
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const T* d = static_cast<const T*>(d_out);
-    core::parallel_for(shape.V, 64, [&](int64_t begin, int64_t end) {
-      for (int64_t v = begin; v < end; ++v) {
-        const int64_t start = space.starts[v], count = space.starts[v + 1] - start;
-        if (count == 0) {
-          zero_rows(dwte, v, v + 1, shape.C);
-        } else {
-          sum_rows(d, shape.C, dropout, first, dwte, v, count, [&](int64_t i) { return space.order[start + i]; });
+    if (dwte.data != nullptr) {
+      BumpAllocator layout(static_cast<std::byte*>(workspace));
+      const SortSpace space = lay_out_sort(layout, shape);
+      sort_by_token(shape, tokens, space);
+      core::parallel_for(shape.V, 64, [&](int64_t begin, int64_t end) {
+        for (int64_t v = begin; v < end; ++v) {
+          const int64_t start = space.starts[v], count = space.starts[v + 1] - start;
+          if (count == 0) {
+            zero_rows(dwte, v, v + 1, shape.C);
+          } else {
+            sum_rows(d, shape.C, dropout, first, dwte, v, count, [&](int64_t i) { return space.order[start + i]; });
+          }
         }
-      }
-    });
+      });
+    }
     if (dwpe.data == nullptr) return;
     core::parallel_for(shape.T, 8, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {

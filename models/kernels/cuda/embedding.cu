@@ -14,7 +14,7 @@ struct Args {
   const int32_t* tokens;
   const T *wte, *wpe;
   T* out;
-  int64_t rows, places, C, position;
+  int64_t rows, places, C, position, V, first_token;
   Dropout dropout;
   uint64_t first;
 };
@@ -23,7 +23,9 @@ template <class T>
 __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * rows_per_block + threadIdx.y, C = args.C;
   if (row >= args.rows) return;
-  const T* token = args.wte + args.tokens[row] * C;
+  const int64_t v = args.tokens == nullptr ? row : args.tokens[row] - args.first_token;
+  const bool here = args.tokens == nullptr || (v >= 0 && v < args.V);  // another rank's counts as zeros
+  const T* token = args.wte + v * C;
   const T* place = args.wpe == nullptr ? nullptr : args.wpe + (args.position + row % args.places) * C;
   T* to = args.out + row * C;
   for (int64_t begin = int64_t{group} * threadIdx.x; begin < C; begin += int64_t{group} * 32 * unrolled) {
@@ -32,7 +34,7 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
     for (int u = 0; u < unrolled; ++u) {
       const int64_t c = begin + int64_t{group} * 32 * u;
       if (c >= C) continue;
-      x[u] = load_raw(token + c, C - c);
+      x[u] = here ? load_raw(token + c, C - c) : Raw<T>{};
       if (place != nullptr) p[u] = load_raw(place + c, C - c);
     }
 #pragma unroll
@@ -72,6 +74,8 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
                        shape.T,
                        shape.C,
                        position,
+                       shape.V,
+                       shape.first_token,
                        dropout,
                        first};
     core::cuda::launch(embed_rows<T>, blocks_for(rows, rows_per_block), dim3(32, rows_per_block), 0, args);

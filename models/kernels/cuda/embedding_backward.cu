@@ -1,6 +1,7 @@
 // Gradients of an embedding. The rows are sorted by token and cut into tiles of 64 places. A warp adds up the rows of a
 // tile in order: a token all of whose rows lie in one tile is then done, others leave one sum per tile, which are added
-// in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows.
+// in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows. Rows with
+// tokens of other ranks keep their places, so that sums have the same bits however the vocabulary is cut.
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
@@ -32,7 +33,7 @@ template <class T>
 struct Args {
   const int32_t *tokens, *order, *starts;
   const T* d;
-  int64_t rows, places, C;  // places: T of the shape
+  int64_t rows, places, C, V, first_token;  // places: T of the shape
   Dropout dropout;
   uint64_t first;
   GradTarget dwte, dwpe;
@@ -62,14 +63,21 @@ template <class T>
 __global__ void __launch_bounds__(32 * block_warps) sum_tiles(Args<T> args) {
   __shared__ int32_t rows[tile], tokens[tile];
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * tile, C = args.C, c = own_column(), left = C - c;
-  const int count = static_cast<int>(args.rows - begin < tile ? args.rows - begin : tile);
+  // Places `first` … `count` of the tile are of rows with tokens of the table.
+  const int64_t skipped = args.starts[0] - begin, rest = args.starts[args.V] - begin;
+  if (skipped >= tile || rest <= 0) return;
+  const int first = static_cast<int>(skipped > 0 ? skipped : 0), count = static_cast<int>(rest < tile ? rest : tile);
+  if (first >= count) return;
   const int thread = threadIdx.y * 32 + threadIdx.x;
-  if (thread < count) rows[thread] = args.order[begin + thread], tokens[thread] = args.tokens[rows[thread]];
+  if (thread >= first && thread < count) {
+    rows[thread] = args.order[begin + thread];
+    tokens[thread] = static_cast<int32_t>(args.tokens[rows[thread]] - args.first_token);
+  }
   __syncthreads();
   if (left <= 0) return;
   float sum[group] = {};
-  bool began_before = args.starts[tokens[0]] < begin;  // the token at hand
-  for (int at = 0; at < count; at += unrolled) {
+  bool began_before = args.starts[tokens[first]] < begin;  // the token at hand
+  for (int at = first; at < count; at += unrolled) {
     Raw<T> raw[unrolled];
 #pragma unroll
     for (int u = 0; u < unrolled; ++u) {
@@ -159,7 +167,6 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
   BumpAllocator layout(static_cast<std::byte*>(workspace));
   const Space space = space_in(layout, shape);
   const int64_t rows = shape.B * shape.T;
-  sort_by_token(tokens, rows, shape.V, space.sort);
   const dim3 block(32, block_warps);
   const unsigned across = blocks_for(shape.C, block_columns);
   with_type(type, [&](auto zero) {
@@ -171,14 +178,19 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                        rows,
                        shape.T,
                        shape.C,
+                       shape.V,
+                       shape.first_token,
                        dropout,
                        first,
                        dwte,
                        dwpe,
                        space.heads,
                        space.tails};
-    core::cuda::launch(sum_tiles<T>, dim3(blocks_for(rows, tile), across), block, 0, args);
-    core::cuda::launch(finish_tokens<T>, dim3(static_cast<unsigned>(shape.V), across), block, 0, args);
+    if (dwte.data != nullptr) {
+      sort_by_token(tokens, rows, shape.first_token, shape.V, space.sort);
+      core::cuda::launch(sum_tiles<T>, dim3(blocks_for(rows, tile), across), block, 0, args);
+      core::cuda::launch(finish_tokens<T>, dim3(static_cast<unsigned>(shape.V), across), block, 0, args);
+    }
     if (dwpe.data == nullptr) return;
     const auto places = static_cast<unsigned>(shape.positions);
     core::cuda::launch(sum_positions<T>, dim3(places, across), block, 0, args);

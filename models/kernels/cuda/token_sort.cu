@@ -14,12 +14,24 @@ namespace {
 constexpr int digit_bits = 9, digits = 1 << digit_bits;
 constexpr int warps = 8, per_warp = 128, per_block = warps * per_warp;
 
-// The token of place i in an order; no order is that of positions.
+// What rows are sorted by: the number of their token among V, counted from 1; 0 for lower tokens, V + 1 for higher
+// ones.
+struct Keys {
+  const int32_t* tokens;
+  int64_t first_token, V;
+  __device__ int at(int row) const {
+    const int64_t v = tokens[row] - first_token;
+    return static_cast<int>(v < 0 ? 0 : v < V ? v + 1 : V + 1);
+  }
+};
+
+// The key of place i in an order; no order is that of positions.
 struct Items {
-  const int32_t *tokens, *order;
+  Keys keys;
+  const int32_t* order;
   int shift;
   __device__ int row(int64_t i) const { return order == nullptr ? static_cast<int>(i) : order[i]; }
-  __device__ int digit(int row) const { return (tokens[row] >> shift) & (digits - 1); }
+  __device__ int digit(int row) const { return (keys.at(row) >> shift) & (digits - 1); }
 };
 
 // counts[digit · blocks + block]
@@ -95,15 +107,14 @@ __global__ void __launch_bounds__(32 * warps) move_rows(Items items, int64_t row
   }
 }
 
-// starts[v]: how many places of the order hold tokens below v.
-__global__ void __launch_bounds__(256)
-    find_starts(const int32_t* tokens, const int32_t* order, int64_t rows, int64_t V, int32_t* starts) {
+// starts[v]: how many places of the order hold keys up to v.
+__global__ void __launch_bounds__(256) find_starts(Keys keys, const int32_t* order, int64_t rows, int32_t* starts) {
   const int64_t v = static_cast<int64_t>(blockIdx.x) * 256 + threadIdx.x;
-  if (v > V) return;
+  if (v > keys.V) return;
   int64_t low = 0, high = rows;
   while (low < high) {
     const int64_t middle = (low + high) / 2;
-    if (tokens[order[middle]] < v) {
+    if (keys.at(order[middle]) <= v) {
       low = middle + 1;
     } else {
       high = middle;
@@ -121,22 +132,23 @@ TokenSort token_sort_in(BumpAllocator& layout, int64_t rows, int64_t V) {
           layout.take<int32_t>(bytes(blocks * digits)), layout.take<int32_t>(bytes(V + 1))};
 }
 
-void sort_by_token(const int32_t* tokens, int64_t rows, int64_t V, const TokenSort& space) {
+void sort_by_token(const int32_t* tokens, int64_t rows, int64_t first_token, int64_t V, const TokenSort& space) {
+  const Keys keys{tokens, first_token, V};
   const unsigned blocks = blocks_for(rows, per_block);
   int passes = 1;
-  while (((V - 1) >> (digit_bits * passes)) != 0) ++passes;
+  while (((V + 1) >> (digit_bits * passes)) != 0) ++passes;
   // The last pass writes to `order`.
   int32_t *to = passes % 2 == 1 ? space.order : space.scratch, *other = passes % 2 == 1 ? space.scratch : space.order;
   const int32_t* from = nullptr;
   for (int pass = 0; pass < passes; ++pass) {
-    const Items items{tokens, from, digit_bits * pass};
+    const Items items{keys, from, digit_bits * pass};
     core::cuda::launch(count_digits, blocks, 32 * warps, 0, items, rows, space.counts);
     core::cuda::launch(sum_counts, 1, 1024, 0, reinterpret_cast<int4*>(space.counts), int64_t{blocks} * digits);
     core::cuda::launch(move_rows, blocks, 32 * warps, 0, items, rows, space.counts, to);
     from = to;
     std::swap(to, other);
   }
-  core::cuda::launch(find_starts, blocks_for(V + 1, 256), 256, 0, tokens, space.order, rows, V, space.starts);
+  core::cuda::launch(find_starts, blocks_for(V + 1, 256), 256, 0, keys, space.order, rows, space.starts);
 }
 
 }  // namespace zrt::models::cuda
