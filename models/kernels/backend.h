@@ -16,7 +16,8 @@ namespace zrt::models {
   X(bias_gradient) X(bias_gradient_workspace) X(gelu) X(gelu_backward) X(swiglu) X(swiglu_backward)       \
   X(rotary) X(copy_columns) X(add_residual) X(apply_dropout)                                              \
   X(embed) X(embed_backward) X(embed_backward_workspace)                                                  \
-  X(cross_entropy) X(sum_losses) X(split_add) X(cast) X(round_stochastic)                                 \
+  X(cross_entropy) X(logit_parts) X(cross_entropy_part) X(sum_losses)                                     \
+  X(split_add) X(cast) X(round_stochastic)                                                                \
   X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \
   X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)              \
   X(inverse_root_of_trace) X(scale_by) X(scale_and_shift)

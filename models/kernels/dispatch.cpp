@@ -101,6 +101,18 @@ void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t row
   here().cross_entropy(type, logits, targets, rows, V, stride, gradient_scale, losses);
 }
 
+void logit_parts(DType type, const void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
+                 int64_t stride, LogitPart* parts) {
+  here().logit_parts(type, logits, targets, first_token, rows, V, stride, parts);
+}
+
+void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
+                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float gradient_scale,
+                        double* losses) {
+  here().cross_entropy_part(type, logits, targets, first_token, rows, V, columns, stride, parts, ranks, gradient_scale,
+                            losses);
+}
+
 void inverse_root_of_trace(const float* x, int64_t n, float least, float* scale) {
   here().inverse_root_of_trace(x, n, least, scale);
 }

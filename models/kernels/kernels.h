@@ -9,6 +9,7 @@
 #include "core/dtype.h"
 #include "core/host_device.h"
 #include "core/philox.h"
+#include "models/kernels/logit_part.h"
 
 namespace zrt::models {
 
@@ -110,6 +111,17 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape);
 // has loss and gradient zero.
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
                    float gradient_scale, double* losses);
+// The same where the vocabulary is cut among ranks: logits (rows, `columns` of rows `stride` apart) holds those of
+// tokens first_token … first_token + V - 1 and then padding; V may be 0. logit_parts() writes parts (rows), which ranks
+// exchange; cross_entropy_part() takes `parts` (ranks, rows), the same on every rank, and adds them up in the order of
+// ranks, so that every rank finds the same loss. With a gradient_scale other than 0 the V logits become the gradient,
+// and the padding zero. Of rows with a negative target parts are not read and written as those without a logit. One
+// rank gives what cross_entropy() gives, to the bit.
+void logit_parts(DType type, const void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
+                 int64_t stride, LogitPart* parts);
+void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
+                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float gradient_scale,
+                        double* losses);
 // *sum = the sum of the rows' losses, in an order that depends on `rows` alone.
 void sum_losses(const double* losses, int64_t rows, double* sum);
 

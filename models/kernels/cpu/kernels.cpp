@@ -197,28 +197,4 @@ void residual_norm(NormKind kind, DType type, const void* a, const void* b, cons
   cpu::norm(kind, type, sum, gamma, beta, y, mean, rstd, epsilon, {rows, C});
 }
 
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
-                   float gradient_scale, double* losses) {
-  with_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    core::parallel_for(rows, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        T* row_logits = static_cast<T*>(logits) + row * stride;
-        if (targets[row] < 0) {
-          losses[row] = 0;
-          if (gradient_scale != 0) std::fill(row_logits, row_logits + V, T{});
-          continue;
-        }
-        losses[row] = typed_kernels<T>().cross_entropy(row_logits, V, targets[row], gradient_scale);
-      }
-    });
-  });
-}
-
-void sum_losses(const double* losses, int64_t rows, double* sum) {
-  double total = 0;
-  for (int64_t row = 0; row < rows; ++row) total += losses[row];
-  *sum = total;
-}
-
 }  // namespace zrt::models::cpu

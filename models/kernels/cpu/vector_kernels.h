@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/isa.h"
+#include "models/kernels/logit_part.h"
 
 namespace zrt::models::cpu {
 
@@ -58,6 +59,11 @@ struct TypedKernels {
                            const float* mask);
   // Loss of a row of logits; when gradient_scale is not 0 the row becomes gradient_scale · (softmax - one_hot).
   double (*cross_entropy)(T* logits, int64_t V, int64_t target, float gradient_scale);
+  // The same of a row cut among ranks, of which V logits are here. target: from the first of them, -1 where it is
+  // elsewhere; parts: of all ranks, `stride` apart.
+  LogitPart (*logit_part)(const T* logits, int64_t V, int64_t target);
+  double (*cross_entropy_part)(T* logits, int64_t V, int64_t target, const LogitPart* parts, int64_t ranks,
+                               int64_t stride, float gradient_scale);
   // out = softmax(scale · K q) V over n keys; K and V are (n, width); scores has room for n.
   void (*attend)(const T* q, const T* keys, const T* values, int64_t n, int64_t width, float scale, float* scores,
                  T* out);

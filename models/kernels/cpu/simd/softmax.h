@@ -62,25 +62,64 @@ void softmax_backward(float* s, const float* dp, T* p, T* ds, int64_t valid, int
   for (int64_t i = valid; i < n; ++i) save(p + i, 0.0f), save(ds + i, 0.0f);
 }
 
+// What is known of V logits, of which `target` may be none (-1).
 template <class T>
-double cross_entropy(T* logits, int64_t V, int64_t target, float gradient_scale) {
+LogitPart logit_part(const T* logits, int64_t V, int64_t target) {
   constexpr int64_t piece = 1024;
-  const float max = largest(logits, V, 1.0f);
+  LogitPart part{largest(logits, V, 1.0f), target < 0 ? 0.0f : load(logits + target), 0};
   // Short fp32 sums, added in double: the error does not grow with the vocabulary.
-  double total = 0;
   float e[piece];
   for (int64_t begin = 0; begin < V; begin += piece) {
-    total += static_cast<double>(exp_row(logits + begin, e, V - begin < piece ? V - begin : piece, 1.0f, max));
+    part.sum += static_cast<double>(exp_row(logits + begin, e, V - begin < piece ? V - begin : piece, 1.0f, part.max));
   }
-  const double loss = __builtin_log(total) + static_cast<double>(max) - static_cast<double>(load(logits + target));
-  if (gradient_scale != 0.0f) {
-    const float inverse = static_cast<float>(1.0 / total), scaled = inverse * gradient_scale;
-    const float at_target = exp_approx(load(logits + target) - max) * inverse - 1.0f;
+  return part;
+}
+
+// That of a whole row from its parts, which lie `stride` apart. The factor of the largest part is 1.
+inline LogitPart join_parts(const LogitPart* parts, int64_t n, int64_t stride) {
+  LogitPart whole = parts[0];
+  for (int64_t i = 1; i < n; ++i) {
+    const LogitPart& part = parts[i * stride];
+    whole.max = part.max > whole.max ? part.max : whole.max;
+    whole.target += part.target;
+  }
+  whole.sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const LogitPart& part = parts[i * stride];
+    whole.sum += part.sum * static_cast<double>(exp_approx(part.max - whole.max));
+  }
+  return whole;
+}
+
+// The loss of a row of which `whole` is known.
+inline double loss_of(const LogitPart& whole) {
+  return __builtin_log(whole.sum) + static_cast<double>(whole.max) - static_cast<double>(whole.target);
+}
+
+// V logits of that row become gradient_scale · (softmax - one_hot).
+template <class T>
+void logit_gradient(T* logits, int64_t V, int64_t target, const LogitPart& whole, float gradient_scale) {
+  const float max = whole.max;
+  const float inverse = static_cast<float>(1.0 / whole.sum), scaled = inverse * gradient_scale;
+  const float at_target = target < 0 ? 0.0f : exp_approx(load(logits + target) - max) * inverse - 1.0f;
 #pragma omp simd
-    for (int64_t i = 0; i < V; ++i) save(logits + i, exp_approx(load(logits + i) - max) * scaled);
-    save(logits + target, at_target * gradient_scale);
-  }
-  return loss;
+  for (int64_t i = 0; i < V; ++i) save(logits + i, exp_approx(load(logits + i) - max) * scaled);
+  if (target >= 0) save(logits + target, at_target * gradient_scale);
+}
+
+template <class T>
+double cross_entropy(T* logits, int64_t V, int64_t target, float gradient_scale) {
+  const LogitPart whole = logit_part(logits, V, target);
+  if (gradient_scale != 0.0f) logit_gradient(logits, V, target, whole, gradient_scale);
+  return loss_of(whole);
+}
+
+template <class T>
+double cross_entropy_part(T* logits, int64_t V, int64_t target, const LogitPart* parts, int64_t ranks, int64_t stride,
+                          float gradient_scale) {
+  const LogitPart whole = join_parts(parts, ranks, stride);
+  if (gradient_scale != 0.0f) logit_gradient(logits, V, target, whole, gradient_scale);
+  return loss_of(whole);
 }
 
 template <class T>
