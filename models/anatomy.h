@@ -19,10 +19,20 @@ struct Parts {
 };
 inline constexpr Parts all_parts{0, 255};
 
+// What becomes of a port between ranks that share the work of a block.
+enum class Seam : uint8_t {
+  enter,  // all have it alike and each works on a part of what follows: parts of its gradient are added up
+  leave,  // each has a part of a sum: added up
+  tell,   // each has something of its own, and all are told: (ranks, rows, width), of which a rank fills in its rows
+  stay,   // it stays with the rank, from one call to another
+};
+
 struct Port {
   std::string_view name;
   uint8_t part = 0;   // that makes it; the next one reads it
   int64_t width = 0;  // elements of a row
+  Seam seam = Seam::enter;
+  size_t element = 0;  // bytes; 0: of the compute type
 };
 
 struct Anatomy {
@@ -31,7 +41,14 @@ struct Anatomy {
   // Where a block keeps less than all: parts that are run again for its backward, since what all but the first of them
   // keep is large for what it costs to compute. The first finds what it has kept (Call::again). Empty: there are none.
   Parts light;
+  // Up to this part a block reads its input, and from it on down backward makes the gradient of that; it reads the
+  // gradient of the output down to it.
+  uint8_t middle = 0;
+  uint8_t late = 0;  // so many of the last parts compute in training only in backward: their ports are of that alone
   Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
+  Parts forward_in_training() const { return {0, static_cast<uint8_t>(parts.size() - late)}; }
+  // Where a head's loss is known: in backward in the first of its late parts, outside training in the last one.
+  size_t losing(bool backward) const { return backward && late > 0 ? parts.size() - late : parts.size() - 1; }
 };
 
 }  // namespace zrt::models

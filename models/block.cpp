@@ -6,12 +6,6 @@
 
 namespace zrt::models {
 
-int64_t Param::elements() const {
-  int64_t count = 1;
-  for (const int64_t extent : shape) count *= extent;
-  return count;
-}
-
 const Anatomy& Block::anatomy() const {
   static const Anatomy one{{"all"}, {}, {}};
   return one;

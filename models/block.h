@@ -15,19 +15,10 @@
 #include "core/philox.h"
 #include "models/anatomy.h"
 #include "models/kernels/gemm.h"
+#include "models/param.h"
 #include "models/shape.h"
 
 namespace zrt::models {
-
-enum class Init : uint8_t { zeros, ones, normal };
-
-struct Param {
-  std::string name;            // Hugging Face name; two blocks naming the same tensor share it
-  std::vector<int64_t> shape;  // as Hugging Face stores it
-  Init init = Init::zeros;
-  float deviation = 0;  // of Init::normal
-  int64_t elements() const;
-};
 
 inline constexpr int32_t not_counted = -1;  // a target without a token
 
@@ -54,6 +45,7 @@ struct Call {
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
   float loss_scale = 1;                  // d(total)/d(token loss): 1 / tokens of the global batch, times the fp16 scale
   core::RngKey rng;                      // seed and step; `tensor` is set by the block from its dropout sites
+  int tensor_rank = 0;                   // among the ranks that share the block
   uint64_t first_sample = 0;             // global number within the step of row 0's sample: dropout index base
   int64_t position = 0;                  // decode: position of the new token
 

@@ -68,7 +68,7 @@ bool Model::used_first_elsewhere(const Param& param) const {
 
 int64_t Model::parameters() const {
   int64_t count = 0;
-  for (const ParamRef& ref : canonical_params()) count += blocks[ref.block]->params()[ref.index].elements();
+  for (const ParamRef& ref : canonical_params()) count += blocks[ref.block]->params()[ref.index].whole_elements();
   return count;
 }
 
@@ -76,7 +76,7 @@ double Model::flops_per_token() const {
   double count = 0;
   for (const ParamRef& ref : canonical_params()) {
     const Param& param = blocks[ref.block]->params()[ref.index];
-    if (param.name != "wpe.weight") count += static_cast<double>(param.elements());
+    if (param.name != "wpe.weight") count += static_cast<double>(param.whole_elements());
   }
   const int64_t width = attended > 0 ? attended : hidden;
   return 6 * count + 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);

@@ -13,6 +13,7 @@ struct Gpt2Config {
   int64_t layers = 12, hidden = 768, heads = 12, sequence = 1024, vocab = 50304;
   float dropout = 0;
   bool tied = true;
+  int tensor = 1;  // ranks that share the work of each block
 };
 
 // Stretches rotary positions for contexts longer than the ones a model was first trained on, by the rule of Llama 3.1
@@ -33,6 +34,7 @@ struct LlamaConfig {
   float rms_norm_eps = 1e-5f;
   bool tied = false;
   bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
+  int tensor = 1;           // ranks that share the work of each block
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {
@@ -51,7 +53,7 @@ struct Model {
     size_t block, index;
   };
   std::vector<ParamRef> canonical_params() const;
-  int64_t parameters() const;  // elements of the distinct parameters
+  int64_t parameters() const;  // elements of the distinct parameters, whole
 
   // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage
   // of a pipeline has. `numbers` ascend.

@@ -21,6 +21,7 @@ struct ModelSizes {
   int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
   double dropout = 0;
   bool tied = true;
+  int tensor = 1;  // ranks that share the work of each block
 };
 
 using MakeModel = std::function<Model()>;
@@ -72,5 +73,7 @@ std::vector<std::string> preset_names();
 
 // For `read`: refuses heads that do not divide model.hidden.
 void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& sizes);
+// … and a parallel.tensor that does not divide the heads that a key says.
+void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const char* key, int64_t heads);
 
 }  // namespace zrt::models

@@ -18,6 +18,10 @@ struct StateTensor {
   std::vector<int64_t> shape;
   int64_t offset = 0;
   int64_t elements() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
+  // Of the whole parameter's, where ranks have parts of it.
+  std::vector<int64_t> whole_shape() const {
+    return shape == param->param->shape ? param->param->whole_shape() : shape;
+  }
 };
 
 struct UnitState {

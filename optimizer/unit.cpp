@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "optimizer/optimizer.h"
 
@@ -42,7 +43,8 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
   std::map<std::string, ParamPlace> places;
   uint32_t number = 0;
   int64_t persistent_elements = 0;
-  std::map<std::pair<bool, uint32_t>, size_t> open;  // the unit that takes the next parameter; by persistent and group
+  // The unit that takes the next parameter of a kind: persistent, group, and how ranks share it.
+  std::map<std::tuple<bool, uint32_t, bool, bool>, size_t> open;
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
@@ -54,13 +56,15 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     const uint32_t group = optimizer ? optimizer->group_of(param, hidden) : 0;
     const bool copied = model.used_elsewhere(param);
     const bool alone = copied || (optimizer && optimizer->refines(group));
-    size_t& at = open.try_emplace({persistent, group}, SIZE_MAX).first->second;
+    const bool cut = param.slice.has_value();
+    size_t& at = open.try_emplace({persistent, group, cut, param.summed}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
       at = table.units.size();
       table.units.push_back(
           Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});
+      table.units.back().sliced = cut, table.units.back().summed = param.summed;
       table.units.back().copied = copied, table.units.back().spoken_for = model.used_first_elsewhere(param);
     }
     const size_t here = at;

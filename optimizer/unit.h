@@ -30,6 +30,8 @@ struct Unit {
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
   bool copied = false, spoken_for = false;
+  // Of parameters that ranks have parts of, or that each has whole and a part of the gradient of; it is of one kind.
+  bool sliced = false, summed = false;
   int64_t parameters() const;  // elements without padding
 };
 

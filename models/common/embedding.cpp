@@ -5,18 +5,23 @@ namespace {
 
 enum : size_t { token_weight, position_weight };
 
+// Parts: the rows of tokens, of which each rank has those of its part of the vocabulary; and what is added to them.
 class Embedding : public TransformerBlock {
  public:
   Embedding(const BlockSizes& sizes, const EmbeddingNames& names)
-      : TransformerBlock(sizes, names.block), positions_(!names.positions.empty()), site_(names.dropout_site) {
-    params_ = {{names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}};
+      : TransformerBlock(sizes, names.block),
+        anatomy_{{"lookup", "output"}, {{"lookup", lookup, sizes.hidden, Seam::leave}}, {}},
+        positions_(!names.positions.empty()),
+        site_(names.dropout_site) {
+    params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor)};
     if (positions_) params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f});
   }
 
+  const Anatomy& anatomy() const override { return anatomy_; }
   uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
   uint64_t backward_workspace_bytes(const Shape& shape) const override {
-    return embed_backward_workspace(extents(shape));
+    return embed_backward_workspace(extents(shape, 0));
   }
   bool backward_reads_input() const override { return false; }
   double forward_flops(const Shape&, Parts) const override { return 0; }
@@ -25,25 +30,61 @@ class Embedding : public TransformerBlock {
   void decode(const Call& call) const override { run(call, call.position); }
 
   void backward(const Call& call) const override {
-    check_shape(call.shape);
-    check_tokens(call.tokens, call.shape.rows(), 0);
-    embed_backward(call.shape.type, extents(call.shape), call.tokens, call.d_output, dropout(call, site_),
-                   first_element(call), grad_target(call, token_weight),
-                   positions_ ? grad_target(call, position_weight) : GradTarget{}, call.workspace);
+    const Shape& shape = call.shape;
+    check_shape(shape);
+    const EmbeddingShape sizes = extents(shape, call.tensor_rank);
+    const GradTarget positions = positions_ ? grad_target(call, position_weight) : GradTarget{};
+    const Dropout dropped = dropout(call, site_);
+    void* d_looked_up = call.d_port(looked_up);
+    if (d_looked_up == nullptr) {
+      check_tokens(call.tokens, shape.rows(), 0);
+      return embed_backward(shape.type, sizes, call.tokens, call.d_output, dropped, first_element(call),
+                            grad_target(call, token_weight), positions, call.workspace);
+    }
+    if (call.parts.has(output)) {
+      if (positions_) {
+        embed_backward(shape.type, sizes, nullptr, call.d_output, dropped, first_element(call), {}, positions,
+                       call.workspace);
+      }
+      apply_dropout(shape.type, call.d_output, dropped, first_element(call), d_looked_up, shape.rows() * sizes_.hidden);
+    }
+    if (call.parts.has(lookup)) {
+      check_tokens(call.tokens, shape.rows(), 0);
+      embed_backward(shape.type, sizes, call.tokens, d_looked_up, {}, 0, grad_target(call, token_weight), {},
+                     call.workspace);
+    }
   }
 
  private:
-  EmbeddingShape extents(const Shape& shape) const {
-    return {shape.B, shape.mode == Mode::decode ? 1 : shape.T, sizes_.hidden, sizes_.vocab, sizes_.sequence};
+  enum Part : uint8_t { lookup, output };
+  enum Port : size_t { looked_up };
+
+  EmbeddingShape extents(const Shape& shape, int tensor_rank) const {
+    const int64_t tokens = sizes_.part(sizes_.vocab);
+    return {shape.B,         shape.mode == Mode::decode ? 1 : shape.T,
+            sizes_.hidden,   tokens,
+            sizes_.sequence, tensor_rank * tokens};
   }
   void run(const Call& call, int64_t position) const {
-    check_shape(call.shape);
-    check_tokens(call.tokens, call.shape.rows(), 0);
-    embed(call.shape.type, extents(call.shape), call.tokens, call.weights[token_weight],
-          positions_ ? call.weights[position_weight] : nullptr, position, dropout(call, site_), first_element(call),
-          call.output);
+    const Shape& shape = call.shape;
+    check_shape(shape);
+    const EmbeddingShape sizes = extents(shape, call.tensor_rank);
+    const void* weight = call.weights[token_weight];
+    const void* positions = positions_ ? call.weights[position_weight] : nullptr;
+    void* rows = call.port(looked_up);
+    if (call.parts.has(lookup)) check_tokens(call.tokens, shape.rows(), 0);
+    if (rows == nullptr) {
+      return embed(shape.type, sizes, call.tokens, weight, positions, position, dropout(call, site_),
+                   first_element(call), call.output);
+    }
+    if (call.parts.has(lookup)) embed(shape.type, sizes, call.tokens, weight, nullptr, 0, {}, 0, rows);
+    if (call.parts.has(output)) {
+      embed(shape.type, sizes, nullptr, rows, positions, position, dropout(call, site_), first_element(call),
+            call.output);
+    }
   }
 
+  Anatomy anatomy_;
   bool positions_;
   uint32_t site_;
 };

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t norm_weight = 0;
 // Rows of logits held at a time: on a GPU many, because every chunk reads and writes the whole weight gradient.
-int64_t chunk_rows() {
+int64_t most_chunk_rows() {
   return core::place().device == core::DeviceKind::cuda ? 8192 : 512;
 }
 // Rows of the weight gradient made at a time; a GPU makes all of them, in few large products.
@@ -24,27 +24,40 @@ int64_t vocab_tile(int64_t V) {
   return core::place().device == core::DeviceKind::cuda ? V : 4096;
 }
 
+// Parts: the norm; logits, of which each rank has those of its part of the vocabulary, and what it tells the others of
+// them; the loss, and in backward the gradients. Ranks that share the vocabulary hold their logits of all rows at a
+// time.
 class Head : public TransformerBlock {
  public:
-  Head(const BlockSizes& sizes, const HeadParts& parts) : TransformerBlock(sizes, "head"), norm_(parts.norm) {
+  Head(const BlockSizes& sizes, const HeadParts& parts)
+      : TransformerBlock(sizes, "head"), vocab_(sizes.part(sizes.vocab)), norm_(parts.norm) {
     norm_.add_params(params_, parts.norm_name);
     output_weight_ = params_.size();
-    params_.push_back({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f});
+    params_.push_back(sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor));
+    anatomy_ = {{"norm", "logits", "loss"},
+                {{"norm", norm, sizes.hidden, Seam::enter},
+                 {"logits", logits, shared_row(), Seam::stay},
+                 {"shares of logits", logits, 1, Seam::tell, sizeof(LogitPart)}},
+                {},
+                norm,
+                2};
   }
 
+  const Anatomy& anatomy() const override { return anatomy_; }
   bool backward_reads_input() const override { return true; }
-  double forward_flops(const Shape& shape, Parts) const override {
-    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(sizes_.vocab) *
-           static_cast<double>(sizes_.hidden);
+  double forward_flops(const Shape& shape, Parts run) const override {
+    if (!run.has(logits)) return 0;
+    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(vocab_) * static_cast<double>(sizes_.hidden);
   }
 
   // In one piece, where the block itself works in chunks.
   std::vector<GemmSpec> products(const Shape& shape) const override {
     const int64_t R = shape.rows();
-    return {logits_spec(shape, R), input_spec(shape, R), weight_spec(shape, sizes_.vocab, R, shape.grad_type, false)};
+    return {logits_spec(shape, R), input_spec(shape, R), weight_spec(shape, vocab_, R, shape.grad_type, false)};
   }
 
-  uint64_t saved_bytes(const Shape& shape, size_t) const override {
+  uint64_t saved_bytes(const Shape& shape, size_t part) const override {
+    if (part != norm) return 0;
     BumpAllocator layout;
     saved_in(layout, shape);
     return layout.bytes();
@@ -68,6 +81,9 @@ class Head : public TransformerBlock {
   void decode(const Call& call) const override;
 
  private:
+  enum Part : uint8_t { norm, logits, loss };
+  enum Port : size_t { normed_port, logits_port, told_port };
+
   struct Saved {
     Norm::Statistics statistics;
     void* normed;  // R C
@@ -90,13 +106,24 @@ class Head : public TransformerBlock {
   Space backward_space(BumpAllocator& layout, const Shape& shape) const;
 
   // Whether the weight gradient is a rounded sum of several chunks.
-  static bool split_sum(const Shape& shape) { return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(); }
+  bool split_sum(const Shape& shape) const {
+    return shape.grad_type == DType::bf16 && shape.rows() > chunk_rows(shape);
+  }
 
-  int64_t row_length() const { return product_stride(sizes_.vocab); }
+  // Of the rows that ranks share; any back end reads them fast.
+  int64_t shared_row() const { return (vocab_ + 63) / 64 * 64; }
+  int64_t row_length() const { return sizes_.tensor > 1 ? shared_row() : product_stride(vocab_); }
+  // Rows of logits held at a time.
+  int64_t chunk_rows(const Shape& shape) const { return sizes_.tensor > 1 ? shape.rows() : most_chunk_rows(); }
+  // The tokens of this rank.
+  int64_t first_token(const Call& call) const { return call.tensor_rank * vocab_; }
+  int64_t tokens(const Call& call) const { return std::clamp<int64_t>(sizes_.vocab - first_token(call), 0, vocab_); }
+  void make_logits(const Call& call, const Space& space, const void* normed, void* to, void* told) const;
+  void lose(const Call& call, const Space& space, void* from, const void* told, float gradient_scale) const;
 
   // Decoding gives its logits away, dense and in fp32.
   GemmSpec logits_spec(const Shape& shape, int64_t rows) const {
-    const int64_t V = sizes_.vocab, C = sizes_.hidden;
+    const int64_t V = vocab_, C = sizes_.hidden;
     const bool given = shape.mode == Mode::decode;
     return {rows,
             V,
@@ -111,7 +138,7 @@ class Head : public TransformerBlock {
             given ? DType::f32 : shape.type};
   }
   GemmSpec input_spec(const Shape& shape, int64_t rows) const {
-    const int64_t V = sizes_.vocab, C = sizes_.hidden;
+    const int64_t V = vocab_, C = sizes_.hidden;
     return {rows, C, V, false, false, row_length(), C, C, shape.type, shape.type, shape.type, false, false, 1};
   }
   // Rows `tokens` of the weight gradient from `rows` rows of logits.
@@ -121,8 +148,10 @@ class Head : public TransformerBlock {
   }
   void add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows, const void* normed) const;
 
+  int64_t vocab_;  // of this rank, with padding
+  Anatomy anatomy_;
   Norm norm_;
-  size_t output_weight_;
+  size_t output_weight_ = 0;
 };
 
 // Calls body(begin, count) on pieces of at most `piece` of `total`.
@@ -144,22 +173,24 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
     return space;
   }
   uint64_t scratch = 0;
-  in_pieces(shape.rows(), chunk_rows(), [&](int64_t, int64_t rows) {
+  in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t, int64_t rows) {
     scratch = std::max(scratch, find_gemm(logits_spec(shape, rows)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * R);
-  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * row_length()) *
-                             core::dtype_size(shape.type));
+  if (sizes_.tensor == 1) {
+    space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
+                               core::dtype_size(shape.type));
+  }
   space.losses = layout.take<double>(R * 8);
   return space;
 }
 
 Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) const {
-  const int64_t V = sizes_.vocab, C = sizes_.hidden;
+  const int64_t V = vocab_, C = sizes_.hidden;
   uint64_t scratch = norm_.backward_scratch(shape);
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
-  in_pieces(shape.rows(), chunk_rows(), [&](int64_t begin, int64_t rows) {
+  in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t begin, int64_t rows) {
     cover(logits_spec(shape, rows));
     cover(input_spec(shape, rows));
     if (split_sum(shape)) {
@@ -173,8 +204,10 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
   space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
-  space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(), shape.rows()) * row_length()) *
-                             core::dtype_size(shape.type));
+  if (sizes_.tensor == 1) {
+    space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
+                               core::dtype_size(shape.type));
+  }
   if (split_sum(shape)) {
     space.low = layout.take<uint16_t>(static_cast<uint64_t>(V * C) * 2);
     space.tile = layout.take<float>(static_cast<uint64_t>(std::min(vocab_tile(V), V) * C) * 4);
@@ -183,12 +216,28 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   return space;
 }
 
+// What this rank's logits say of each row, for all ranks.
+void Head::make_logits(const Call& call, const Space& space, const void* normed, void* to, void* told) const {
+  const Shape& shape = call.shape;
+  const int64_t R = shape.rows();
+  find_gemm(logits_spec(shape, R)).run(normed, call.weights[output_weight_], to, nullptr, space.scratch);
+  logit_parts(shape.type, to, call.targets, first_token(call), R, tokens(call), row_length(),
+              static_cast<LogitPart*>(told) + call.tensor_rank * R);
+}
+
+void Head::lose(const Call& call, const Space& space, void* from, const void* told, float gradient_scale) const {
+  const Shape& shape = call.shape;
+  cross_entropy_part(shape.type, from, call.targets, first_token(call), shape.rows(), tokens(call), vocab_,
+                     row_length(), static_cast<const LogitPart*>(told), sizes_.tensor, gradient_scale, space.losses);
+  sum_losses(space.losses, shape.rows(), call.loss);
+}
+
 void Head::forward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows();
   if (shape.mode == Mode::train) {
-    BumpAllocator layout(call.saved[0]);
+    BumpAllocator layout(call.saved[norm]);
     const Saved saved = saved_in(layout, shape);
     norm_.forward(call, norm_weight, call.input, saved.normed, saved.statistics);
     return;
@@ -196,12 +245,16 @@ void Head::forward(const Call& call) const {
   check_tokens(call.targets, R, not_counted);
   BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
-  norm_.forward(call, norm_weight, call.input, space.normed, {});
-  in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
+  if (call.parts.has(norm)) norm_.forward(call, norm_weight, call.input, space.normed, {});
+  if (void* shared = call.port(logits_port)) {
+    if (call.parts.has(logits)) make_logits(call, space, space.normed, shared, call.port(told_port));
+    if (call.parts.has(loss)) lose(call, space, shared, call.port(told_port), 0);
+    return;
+  }
+  in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
     const void* normed = offset(space.normed, static_cast<uint64_t>(begin) * row_bytes(shape));
     find_gemm(logits_spec(shape, rows)).run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, row_length(), 0,
-                  space.losses + begin);
+    cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), 0, space.losses + begin);
   });
   sum_losses(space.losses, R, call.loss);
 }
@@ -209,7 +262,7 @@ void Head::forward(const Call& call) const {
 void Head::add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows,
                                const void* normed) const {
   const Shape& shape = call.shape;
-  const int64_t V = sizes_.vocab, C = sizes_.hidden;
+  const int64_t V = vocab_, C = sizes_.hidden;
   const bool keep = call.accumulate[output_weight_] != 0;
   if (!split_sum(shape)) {
     find_gemm(weight_spec(shape, V, rows, shape.grad_type, keep || begin > 0))
@@ -231,21 +284,35 @@ void Head::backward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   check_tokens(call.targets, R, not_counted);
-  BumpAllocator saved_layout(call.saved[0]), layout(call.workspace);
+  BumpAllocator saved_layout(call.saved[norm]), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
-  in_pieces(R, chunk_rows(), [&](int64_t begin, int64_t rows) {
-    const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
-    const void* normed = offset(saved.normed, at);
-    find_gemm(logits_spec(shape, rows)).run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
-    cross_entropy(shape.type, space.logits, call.targets + begin, rows, sizes_.vocab, row_length(), call.loss_scale,
-                  space.losses + begin);
-    find_gemm(input_spec(shape, rows))
-        .run(space.logits, call.weights[output_weight_], offset(space.normed, at), nullptr, space.scratch);
-    add_weight_gradient(call, space, begin, rows, normed);
-  });
-  sum_losses(space.losses, R, call.loss);
-  norm_.backward(call, norm_weight, call.input, space.normed, saved.statistics, nullptr, call.d_input, space.scratch);
+  void* d_normed = call.d_port_or(normed_port, space.normed);
+  if (void* shared = call.d_port(logits_port)) {
+    if (call.parts.has(loss)) make_logits(call, space, saved.normed, shared, call.d_port(told_port));
+    if (call.parts.has(logits)) {
+      lose(call, space, shared, call.d_port(told_port), call.loss_scale);
+      find_gemm(input_spec(shape, R)).run(shared, call.weights[output_weight_], d_normed, nullptr, space.scratch);
+      find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
+          .run(shared, saved.normed, call.grads[output_weight_], nullptr, space.scratch);
+    }
+  } else if (call.parts.has(loss)) {
+    in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
+      const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
+      const void* normed = offset(saved.normed, at);
+      find_gemm(logits_spec(shape, rows))
+          .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+      cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), call.loss_scale,
+                    space.losses + begin);
+      find_gemm(input_spec(shape, rows))
+          .run(space.logits, call.weights[output_weight_], offset(d_normed, at), nullptr, space.scratch);
+      add_weight_gradient(call, space, begin, rows, normed);
+    });
+    sum_losses(space.losses, R, call.loss);
+  }
+  if (call.parts.has(norm)) {
+    norm_.backward(call, norm_weight, call.input, d_normed, saved.statistics, nullptr, call.d_input, space.scratch);
+  }
 }
 
 void Head::decode(const Call& call) const {

@@ -61,7 +61,12 @@ GemmSpec Linear::fused_input(const Shape& shape) const {
 }
 
 uint64_t Linear::forward_scratch(const Shape& shape) const {
-  const uint64_t plain = find_gemm(forward_spec(shape)).workspace_bytes();
+  uint64_t plain = find_gemm(forward_spec(shape)).workspace_bytes();
+  if (shared && bias) {
+    GemmSpec without = forward_spec(shape);
+    without.bias = false;
+    plain = std::max(plain, find_gemm(without).workspace_bytes());
+  }
   if (!products_fuse()) return plain;
   return std::max({plain, find_gemm(fused_forward(shape, true, Epilogue::none)).workspace_bytes(),
                    find_gemm(fused_forward(shape, false, Epilogue::gelu)).workspace_bytes()});
@@ -77,8 +82,9 @@ uint64_t Linear::backward_scratch(const Shape& shape) const {
 
 void Linear::forward(const Call& call, size_t weight, const void* x, void* y, std::byte* scratch,
                      const void* add) const {
-  const void* b = bias ? call.weights[weight + 1] : nullptr;
-  const GemmSpec spec = fused_forward(call.shape, add != nullptr, Epilogue::none);
+  const void* b = adds_bias(call) ? call.weights[weight + 1] : nullptr;
+  GemmSpec spec = fused_forward(call.shape, add != nullptr, Epilogue::none);
+  spec.bias = b != nullptr;
   find_gemm(spec).run({x, call.weights[weight], y, b, add, nullptr, scratch});
 }
 

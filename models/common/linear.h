@@ -18,6 +18,8 @@ struct Linear {
   bool bias = false;
   int64_t stride = 0;   // elements from row to row of y and dy; 0: out
   bool joined = false;  // the gradient of its input is added to what another layer of the same input wrote
+  bool shared =
+      false;  // ranks have parts of its input, and their products are parts of a sum: the first one's with bias
 
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;
@@ -42,6 +44,7 @@ struct Linear {
 
  private:
   GemmSpec fused_forward(const Shape& shape, bool add, Epilogue epilogue) const;
+  bool adds_bias(const Call& call) const { return bias && (!shared || call.tensor_rank == 0); }
   GemmSpec fused_input(const Shape& shape) const;
   int64_t row() const { return stride == 0 ? out : stride; }
 };

@@ -11,6 +11,8 @@ namespace zrt::models {
 struct BlockSizes {
   int64_t hidden = 0, sequence = 0, vocab = 0;
   float dropout = 0;
+  int tensor = 1;  // ranks that share the work of the block
+  int64_t part(int64_t extent) const { return (extent + tensor - 1) / tensor; }  // a rank's, with padding
 };
 
 class TransformerBlock : public Block {
@@ -51,5 +53,7 @@ inline GradTarget grad_target(const Call& call, size_t index) {
 void check_positive(const char* key, int64_t value);
 // Throws ConfigError when `heads` does not divide `hidden`.
 void check_heads(int64_t heads, int64_t hidden);
+// Throws ConfigError when `tensor` ranks cannot share as many heads, named by their key.
+void check_tensor(int tensor, const char* key, int64_t heads);
 
 }  // namespace zrt::models

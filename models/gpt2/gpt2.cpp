@@ -15,6 +15,7 @@ Model make_gpt2(const Gpt2Config& config) {
   check_positive("sequence", config.sequence);
   check_positive("vocab", config.vocab);
   check_heads(config.heads, config.hidden);
+  check_tensor(config.tensor, "heads", config.heads);
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
   }
@@ -22,7 +23,7 @@ Model make_gpt2(const Gpt2Config& config) {
   model.type = "gpt2";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied;
-  const BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout};
+  const BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.tensor};
   model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", gpt2_embedding_dropout_site}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(std::make_unique<Gpt2Layer>(config, layer));

@@ -8,43 +8,57 @@
 namespace zrt::models {
 
 Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
-    : TransformerBlock({config.hidden, config.sequence, config.vocab, config.dropout}, fmt::format("h.{}", index)),
-      heads_(config.heads),
+    : TransformerBlock({config.hidden, config.sequence, config.vocab, config.dropout, config.tensor},
+                       fmt::format("h.{}", index)),
+      heads_(config.heads / config.tensor),
+      all_heads_(config.heads),
+      attended_(config.hidden / config.tensor),
+      ffn_(sizes_.part(4 * config.hidden)),
       index_(index),
       anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, config.hidden},
-                {"attention", attention, config.hidden},
-                {"norm_2", norm_2, config.hidden},
-                {"projection", projection, config.hidden}},
-               {norm_2, projection}},
+               {{"norm_1", norm_1, config.hidden, Seam::enter},
+                {"attention", attention, config.hidden, Seam::leave},
+                {"norm_2", norm_2, config.hidden, Seam::enter},
+                {"projection", projection, config.hidden, Seam::leave}},
+               {norm_2, projection},
+               norm_2},
       norm_{NormKind::layer, config.hidden, 1e-5f},
-      c_attn_{config.hidden, 3 * config.hidden, Linear::Stored::in_out, true},
-      attention_projection_{config.hidden, config.hidden, Linear::Stored::in_out, true},
-      c_fc_{config.hidden, 4 * config.hidden, Linear::Stored::in_out, true},
-      mlp_projection_{4 * config.hidden, config.hidden, Linear::Stored::in_out, true} {
+      c_attn_{config.hidden, 3 * attended_, Linear::Stored::in_out, true},
+      attention_projection_{attended_, config.hidden, Linear::Stored::in_out, true},
+      c_fc_{config.hidden, ffn_, Linear::Stored::in_out, true},
+      mlp_projection_{ffn_, config.hidden, Linear::Stored::in_out, true} {
+  attention_projection_.shared = mlp_projection_.shared = config.tensor > 1;
   const int64_t C = config.hidden;
   // Output projections start smaller, so that the residual stream does not grow with depth.
   const float projection = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   const auto param = [&](const char* suffix, std::vector<int64_t> shape, Init init, float deviation = 0) {
     params_.push_back({name_ + "." + suffix, std::move(shape), init, deviation});
   };
+  // Of which each rank has a part.
+  const auto part = [&](size_t dimension, int64_t sections = 1) {
+    params_.back() = sliced(std::move(params_.back()), dimension, config.tensor, sections);
+  };
   param("ln_1.weight", {C}, Init::ones);
   param("ln_1.bias", {C}, Init::zeros);
-  param("attn.c_attn.weight", {C, 3 * C}, Init::normal, 0.02f);
-  param("attn.c_attn.bias", {3 * C}, Init::zeros);
-  param("attn.c_proj.weight", {C, C}, Init::normal, projection);
+  param("attn.c_attn.weight", {C, 3 * C}, Init::normal, 0.02f), part(1, 3);
+  param("attn.c_attn.bias", {3 * C}, Init::zeros), part(0, 3);
+  param("attn.c_proj.weight", {C, C}, Init::normal, projection), part(0);
   param("attn.c_proj.bias", {C}, Init::zeros);
   param("ln_2.weight", {C}, Init::ones);
   param("ln_2.bias", {C}, Init::zeros);
-  param("mlp.c_fc.weight", {C, 4 * C}, Init::normal, 0.02f);
-  param("mlp.c_fc.bias", {4 * C}, Init::zeros);
-  param("mlp.c_proj.weight", {4 * C, C}, Init::normal, projection);
+  param("mlp.c_fc.weight", {C, 4 * C}, Init::normal, 0.02f), part(1);
+  param("mlp.c_fc.bias", {4 * C}, Init::zeros), part(0);
+  param("mlp.c_proj.weight", {4 * C, C}, Init::normal, projection), part(0);
   param("mlp.c_proj.bias", {C}, Init::zeros);
 }
 
-AttentionShape Gpt2Layer::attention_shape(const Shape& shape) const {
+AttentionShape Gpt2Layer::attention_shape(const Shape& shape, int tensor_rank) const {
   const float dropout = shape.mode == Mode::train ? sizes_.dropout : 0;
-  return {shape.B, shape.T, heads_, heads_, sizes_.hidden / heads_, shape.type, dropout};
+  return {shape.B, shape.T, heads_, heads_, attended_ / heads_, shape.type, dropout, all_heads_, tensor_rank * heads_};
+}
+
+uint64_t Gpt2Layer::bytes(const Shape& shape, int64_t width) const {
+  return static_cast<uint64_t>(shape.rows() * width) * core::dtype_size(shape.type);
 }
 
 uint64_t Gpt2Layer::forward_scratch(const Shape& shape) const {
@@ -62,21 +76,20 @@ std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
 }
 
 void Gpt2Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  const uint64_t R = static_cast<uint64_t>(shape.rows()), row = row_bytes(shape);
   switch (part) {
     case norm_1:
       kept.first_norm = norm_.statistics_in(layout, shape);
       break;
     case attention:
-      kept.lse = layout.take<float>(R * 4 * static_cast<uint64_t>(heads_));
-      kept.qkv = layout.take(R * 3 * row), kept.attention = layout.take(R * row);
+      kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
+      kept.qkv = layout.take(bytes(shape, 3 * attended_)), kept.attention = layout.take(bytes(shape, attended_));
       break;
     case norm_2:
       kept.second_norm = norm_.statistics_in(layout, shape);
-      kept.residual = layout.take(R * row);
+      kept.residual = layout.take(bytes(shape, sizes_.hidden));
       break;
     case hidden:
-      kept.fc = layout.take(R * 4 * row);
+      kept.fc = layout.take(bytes(shape, ffn_));
       break;
     default:
       break;
@@ -95,19 +108,17 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
 
 // qkv and attention are dead when fc is made, so they share its space.
 Gpt2Layer::Kept Gpt2Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
-  const uint64_t row = static_cast<uint64_t>(shape.rows()) * row_bytes(shape);
   Kept kept{};
-  kept.residual = layout.take(row);
+  kept.residual = layout.take(bytes(shape, sizes_.hidden));
   BumpAllocator first = layout.overlay();
-  kept.qkv = first.take(3 * row), kept.attention = first.take(row);
-  kept.fc = layout.take(4 * row);
+  kept.qkv = first.take(bytes(shape, 3 * attended_)), kept.attention = first.take(bytes(shape, attended_));
+  kept.fc = layout.take(bytes(shape, ffn_));
   layout.cover(first);
   return kept;
 }
 
 Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
-  const uint64_t row =
-      static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
+  const uint64_t row = bytes(shape, sizes_.hidden);
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
   const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in_workspace(layout, shape);
@@ -120,7 +131,7 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
       attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
                                                            : attention_forward_workspace(attention_shape(shape)));
   // Outside training fc is not needed any more, so GELU works in place.
-  space.gelu = shape.mode == Mode::train ? gelu.take(4 * row) : inner.fc;
+  space.gelu = shape.mode == Mode::train ? gelu.take(bytes(shape, ffn_)) : inner.fc;
   layout.cover(attention);
   layout.cover(gelu);
   return space;
@@ -147,10 +158,11 @@ uint64_t Gpt2Layer::cache_bytes(const Shape& shape) const {
 double Gpt2Layer::forward_flops(const Shape& shape, Parts parts) const {
   const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
+  const double A = static_cast<double>(attended_), F = static_cast<double>(ffn_);
   double flops = 0;
-  if (parts.has(attention)) flops += 2 * R * 4 * C * C + 2 * 2 * R * keys * C;
-  if (parts.has(hidden)) flops += 2 * R * 4 * C * C;
-  if (parts.has(projection)) flops += 2 * R * 4 * C * C;
+  if (parts.has(attention)) flops += 2 * R * 4 * C * A + 2 * 2 * R * keys * A;
+  if (parts.has(hidden)) flops += 2 * R * C * F;
+  if (parts.has(projection)) flops += 2 * R * C * F;
   return flops;
 }
 
@@ -161,7 +173,7 @@ void Gpt2Layer::decode(const Call& call) const {
 // add: what the projection adds, or null.
 void Gpt2Layer::attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
                        const void* add) const {
-  const AttentionShape heads = attention_shape(call.shape);
+  const AttentionShape heads = attention_shape(call.shape, call.tensor_rank);
   c_attn_.forward(call, c_attn_weight, normed, kept.qkv, space.scratch);
   if (call.shape.mode == Mode::decode) {
     attention_decode(heads, kept.qkv, kept.attention, call.position, call.cache, space.attention);

@@ -1,10 +1,11 @@
 // A GPT-2 layer (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019): layer norm before
 // attention and before the MLP, GELU with the tanh approximation. Parameter names and shapes are Hugging Face's; linear
-// weights are stored (in, out). Its parts, and what each keeps per token of C = hidden elements:
+// weights are stored (in, out). Its parts, and what each keeps per token of C = hidden elements, with A = C
+// and F = 4C, of which tensor-parallel ranks have equal parts:
 //   norm_1      means and deviations (fp32)
-//   attention   queries, keys and values 3C, log-sum-exp per head (fp32), attention output C
+//   attention   queries, keys and values 3A, log-sum-exp per head (fp32), attention output A
 //   norm_2      the residual stream after attention C, means and deviations (fp32)
-//   hidden      the input of GELU 4C
+//   hidden      the input of GELU F
 //   projection  nothing
 //   output      nothing
 // Norm outputs, GELU output and probabilities are computed again for backward; with less kept, so is the input of GELU,
@@ -73,13 +74,13 @@ class Gpt2Layer : public TransformerBlock {
     std::byte* scratch;    // of the matrix products
     void* normed;          // R C, output of a norm
     std::byte* attention;  // workspace of attention
-    void* gelu;            // R 4C, over the attention's, and over `normed` where products do not apply GELU
+    void* gelu;            // R F, over the attention's, and over `normed` where products do not apply GELU
   };
   struct BackwardSpace {
     std::byte* scratch;
     void* narrow;          // R C
-    void* wide;            // R 4C: gradient of fc, then of qkv
-    void* gelu;            // R 4C: GELU output, then gradients of width C, then nothing
+    void* wide;            // R F or R 3A: gradient of fc, then of qkv
+    void* gelu;            // R F: GELU output, then gradients of width C, then nothing
     void *first, *second;  // R C each, over `gelu`
     std::byte* attention;  // over `gelu`
   };
@@ -90,7 +91,8 @@ class Gpt2Layer : public TransformerBlock {
   Kept kept_in_workspace(BumpAllocator& layout, const Shape& shape) const;
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
-  AttentionShape attention_shape(const Shape& shape) const;
+  AttentionShape attention_shape(const Shape& shape, int tensor_rank = 0) const;
+  uint64_t bytes(const Shape& shape, int64_t width) const;  // of R rows
   void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
               const void* add) const;
   void backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
@@ -105,7 +107,8 @@ class Gpt2Layer : public TransformerBlock {
   uint64_t forward_scratch(const Shape& shape) const;
   uint64_t backward_scratch(const Shape& shape) const;
 
-  int64_t heads_;
+  int64_t heads_, all_heads_;  // of this rank and of the layer
+  int64_t attended_, ffn_;     // elements of a token that its heads attend with, and of its part of the MLP
   int64_t index_;
   Anatomy anatomy_;
   Norm norm_;

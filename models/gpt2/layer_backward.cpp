@@ -12,14 +12,13 @@ uint64_t Gpt2Layer::backward_scratch(const Shape& shape) const {
 }
 
 Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const Shape& shape) const {
-  const uint64_t row =
-      static_cast<uint64_t>(shape.rows() * sizes_.hidden) * static_cast<uint64_t>(core::dtype_size(shape.type));
+  const uint64_t row = bytes(shape, sizes_.hidden);
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(backward_scratch(shape));
   space.narrow = layout.take(row);
-  space.wide = layout.take(4 * row);
+  space.wide = layout.take(bytes(shape, std::max(ffn_, 3 * attended_)));
   BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), attention = layout.overlay();
-  space.gelu = gelu.take(4 * row);
+  space.gelu = gelu.take(bytes(shape, ffn_));
   space.first = narrow.take(row);
   space.second = narrow.take(row);
   space.attention = attention.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
@@ -64,8 +63,8 @@ void Gpt2Layer::backward_attention(const Call& call, const Kept& kept, const Bac
   const Shape& shape = call.shape;
   attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_attended, space.scratch);
   attention_projection_.input_gradient(call, attn_c_proj_weight, d_attended, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape), kept.qkv, kept.attention, kept.lse, space.narrow, space.wide,
-                     dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
+  attention_backward(attention_shape(shape, call.tensor_rank), kept.qkv, kept.attention, kept.lse, space.narrow,
+                     space.wide, dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
                      space.attention);
   void* normed = call.port_or(normed_1, space.narrow);
   if (normed == space.narrow) norm_.forward(call, ln_1_weight, call.input, normed, {});

@@ -10,17 +10,19 @@
 namespace zrt::models {
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
-    : TransformerBlock({config.hidden, config.sequence, config.vocab}, fmt::format("layers.{}", index)),
-      heads_(config.heads),
-      kv_heads_(config.kv_heads),
+    : TransformerBlock({config.hidden, config.sequence, config.vocab, 0, config.tensor},
+                       fmt::format("layers.{}", index)),
+      heads_(config.heads / config.tensor),
+      kv_heads_(config.kv_heads / config.tensor),
       width_(config.head_dim),
-      ffn_(config.ffn),
+      ffn_(sizes_.part(config.ffn)),
       anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, config.hidden},
-                {"attention", attention, config.hidden},
-                {"norm_2", norm_2, config.hidden},
-                {"projection", projection, config.hidden}},
-               {norm_2, projection}},
+               {{"norm_1", norm_1, config.hidden, Seam::enter},
+                {"attention", attention, config.hidden, Seam::leave},
+                {"norm_2", norm_2, config.hidden, Seam::enter},
+                {"projection", projection, config.hidden, Seam::leave}},
+               {norm_2, projection},
+               norm_2},
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
       norm_{NormKind::rms, config.hidden, config.rms_norm_eps},
       head_norms_(config.head_norms) {
@@ -31,24 +33,30 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
   q_ = linear(C, A, Q, false), k_ = linear(C, kv, Q, true), v_ = linear(C, kv, Q, true), o_ = linear(A, C, 0, false);
   gate_ = linear(C, ffn_, 0, false), up_ = linear(C, ffn_, 0, true), down_ = linear(ffn_, C, 0, false);
 
+  o_.shared = down_.shared = config.tensor > 1;
+
   const std::string prefix = "model." + name_ + ".";
   // What is added to the residual stream starts smaller, so that the stream does not grow with depth.
   const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
-  const auto matrix = [&](const char* suffix, const Linear& layer, float deviation) {
-    params_.push_back({prefix + suffix, {layer.out, layer.in}, Init::normal, deviation});
+  // dimension: along which each rank has a part.
+  const auto matrix = [&](const char* suffix, int64_t out, int64_t in, float deviation, size_t dimension) {
+    params_.push_back(sliced({prefix + suffix, {out, in}, Init::normal, deviation}, dimension, config.tensor));
   };
+  const int64_t heads = config.heads * width_, shared = config.kv_heads * width_;
   norm_.add_params(params_, prefix + "input_layernorm");
-  matrix("self_attn.q_proj.weight", q_, 0.02f);
-  matrix("self_attn.k_proj.weight", k_, 0.02f);
-  matrix("self_attn.v_proj.weight", v_, 0.02f);
-  matrix("self_attn.o_proj.weight", o_, small);
+  matrix("self_attn.q_proj.weight", heads, C, 0.02f, 0);
+  matrix("self_attn.k_proj.weight", shared, C, 0.02f, 0);
+  matrix("self_attn.v_proj.weight", shared, C, 0.02f, 0);
+  matrix("self_attn.o_proj.weight", C, heads, small, 1);
   norm_.add_params(params_, prefix + "post_attention_layernorm");
-  matrix("mlp.gate_proj.weight", gate_, 0.02f);
-  matrix("mlp.up_proj.weight", up_, 0.02f);
-  matrix("mlp.down_proj.weight", down_, small);
+  matrix("mlp.gate_proj.weight", config.ffn, C, 0.02f, 0);
+  matrix("mlp.up_proj.weight", config.ffn, C, 0.02f, 0);
+  matrix("mlp.down_proj.weight", C, config.ffn, small, 1);
   if (!head_norms_) return;
-  params_.push_back({prefix + "self_attn.q_norm.weight", {width_}, Init::ones, 0});
-  params_.push_back({prefix + "self_attn.k_norm.weight", {width_}, Init::ones, 0});
+  // Of all heads alike: each rank has the gradients of its own.
+  for (const char* suffix : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) {
+    params_.push_back({prefix + suffix, {width_}, Init::ones, 0, {}, config.tensor > 1});
+  }
 }
 
 AttentionShape LlamaLayer::attention_shape(const Shape& shape) const {

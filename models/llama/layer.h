@@ -3,7 +3,8 @@
 // Parameter names and shapes are Hugging Face's; linear weights are stored (out, in), rotary pairs are the halves of a
 // head. With LlamaConfig::head_norms each head's queries and keys have an RMS norm in front of the rotation (Henry et
 // al., "Query-Key Normalization for Transformers", 2020). Buffers hold, per token of C = hidden, A = heads · head
-// width, Q = A + 2 · kv_heads · head width and F = ffn elements. Its parts, and what each keeps:
+// width, Q = A + 2 · kv_heads · head width and F = ffn elements, of
+// which tensor-parallel ranks have equal parts. Its parts, and what each keeps:
 //   norm_1      deviations (fp32)
 //   attention   queries, keys and values Q, rotated or, where they are normed, as the products made them, with the
 //               deviations of these norms; log-sum-exp per head (fp32); attention output A
@@ -106,7 +107,7 @@ class LlamaLayer : public TransformerBlock {
   uint64_t bytes(const Shape& shape, int64_t width) const;  // of R rows
   int64_t attended() const { return heads_ * width_; }
 
-  int64_t heads_, kv_heads_, width_, ffn_;
+  int64_t heads_, kv_heads_, width_, ffn_;  // of this rank
   Anatomy anatomy_;
   std::vector<double> frequencies_;  // of the rotary pairs, radians per position
   Norm norm_;

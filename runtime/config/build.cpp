@@ -219,7 +219,7 @@ RunConfig build_run(Values& values, const std::string& name) {
 Config build_config(Values& values, int ranks, const std::string& name) {
   Config config;
   const bool meshed = values.check([&] {
-    config.parallel.tensor = static_cast<int>(values.integer("parallel.tensor"));
+    config.parallel.tensor = build_tensor(values);
     config.parallel.cluster = optional_text(values, "parallel.cluster");
     config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);

@@ -22,6 +22,7 @@ OptimizerConfig build_optimizer(Values& values);
 // `run_rate`: what rates of groups are multiples of; 0: the optimizer makes its own.
 std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double run_rate);
 const MicrobatchOrder* build_microbatch_order(const Values& values);
+int build_tensor(Values& values);
 int build_stages(Values& values);  // of the pipeline
 // How these work. `microbatches`: of a step, where the batch is known.
 void build_pipeline(Values& values, std::optional<int64_t> microbatches, ParallelConfig& parallel);

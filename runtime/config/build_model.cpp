@@ -140,6 +140,7 @@ ModelConfig build_model(Values& values) {
   for (const Size& size : sizes) model.*size.field = values.integer(size.key);
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);
   model.tied = values.flag("model.tied");
+  model.tensor = static_cast<int>(values.integer("parallel.tensor"));
   refuse_keys_of_others(values, model.type);
   model.make = spec->read(values, model);
   return model;

@@ -6,9 +6,10 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr int64_t most_blocks = 1 << 16, most_microbatches = 1 << 16;
-constexpr const char *stages_key = "parallel.pipeline", *chunks_key = "parallel.virtual_pipeline",
-                     *schedule_key = "parallel.schedule", *group_key = "parallel.microbatch_group",
-                     *partition_key = "parallel.partition", *gathered_key = "parallel.gathered_for";
+constexpr const char *tensor_key = "parallel.tensor", *stages_key = "parallel.pipeline",
+                     *chunks_key = "parallel.virtual_pipeline", *schedule_key = "parallel.schedule",
+                     *group_key = "parallel.microbatch_group", *partition_key = "parallel.partition",
+                     *gathered_key = "parallel.gathered_for";
 
 // What nobody gave has this value, whatever was inferred for another run.
 void settle(Values& values, const char* key, const nlohmann::json& value) {
@@ -19,7 +20,7 @@ nlohmann::json fallback_of(const Value& value) {
 }
 
 // What DeepSpeed's key says stands for zrt's own where that is not given. `open`: of theirs, says nothing.
-void take_over(Values& values, const char* theirs, const char* open, const char* own) {
+void take_over(Values& values, const char* theirs, const nlohmann::json& open, const char* own) {
   const Value& said = values.at(theirs);
   if (said.value == open) return settle(values, own, fallback_of(values.at(own)));
   settle(values, own, said.value);
@@ -101,6 +102,15 @@ void warn_without_pipeline(Values& values) {
 }
 
 }  // namespace
+
+int build_tensor(Values& values) {
+  // DeepSpeed has the degree at two places, of which at most one says it.
+  const char *first = "tensor_parallel.autotp_size", *second = "tensor_parallel.tp.tp_size";
+  values.integer(first), values.integer(second);
+  const bool other = values.at(first).value == 0 && values.at(second).value != 1;
+  other ? take_over(values, second, 1, tensor_key) : take_over(values, first, 0, tensor_key);
+  return static_cast<int>(values.integer(tensor_key));
+}
 
 int build_stages(Values& values) {
   if (values.at("pipeline.stages").value != "auto") values.integer("pipeline.stages");

@@ -99,6 +99,27 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks) {
   return finish(std::move(tree), sets, ranks, config.run.name);
 }
 
+Config data_parallel(const Config& config, int ranks) {
+  const Settings sets{"pipeline.stages=\"auto\"",
+                      "pipeline.partition=best",
+                      "tensor_parallel.autotp_size=0",
+                      "tensor_parallel.tp.tp_size=1",
+                      "parallel.tensor=1",
+                      "parallel.pipeline=1",
+                      "parallel.virtual_pipeline=1",
+                      "parallel.schedule=1f1b",
+                      "parallel.microbatch_group=null",
+                      "parallel.partition=time",
+                      "parallel.gathered_for=auto",
+                      "parallel.reduce_every=1",
+                      "parallel.hierarchical_ranks=1",
+                      "zero_optimization.zero_hpz_partition_size=1",
+                      "zero_optimization.mics_shard_size=-1",
+                      "gradient_accumulation_steps=1",
+                      "train_batch_size=" + std::to_string(config.batch.micro * ranks)};
+  return reconfigured(config, sets, ranks);
+}
+
 std::string resolved_json(const Config& config) {
   // One key per line: the leaves are text already.
   nlohmann::ordered_json root = nlohmann::ordered_json::object();

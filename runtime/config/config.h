@@ -139,6 +139,9 @@ Config parse_config(const std::string& text, const std::string& name, const Sett
 // parse_config.
 Config reconfigured(const Config& config, const Settings& sets, int ranks);
 
+// … with all ranks data-parallel: what works on weights alone needs no mesh to fit what it keeps.
+Config data_parallel(const Config& config, int ranks);
+
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.
 std::string resolved_json(const Config& config);

@@ -155,28 +155,28 @@ constexpr Key compile_keys[] = {
 };
 
 constexpr Key tensor_parallel_keys[] = {
-    {"autotp_size", t_int, "0", Handling::refused, "tensor parallelism is not supported", "[1]"},
-    {"tp_overlap_comm", t_bool, "false", Handling::inert, "tensor parallelism is not supported"},
-    {"preset_model", t_text | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
-    {"partition_config", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
-    {"dtype", t_text, R"("torch.float16")", Handling::inert, "tensor parallelism is not supported"},
+    key("autotp_size", t_int, "0", between(0, 1 << 10), Effect::results, "As parallel.tensor; 0: that says it."),
+    {"tp_overlap_comm", t_bool, "false", Handling::inert, "zero_optimization.overlap_comm says it of all lanes"},
+    {"preset_model", t_text | t_null, "null", Handling::inert, "every model knows how its tensors are cut"},
+    {"partition_config", t_object | t_null, "null", Handling::inert, "every model knows how its tensors are cut"},
+    {"dtype", t_text, R"("torch.float16")", Handling::inert, "bf16 and fp16 say it"},
     {.name = "tp",
      .types = t_object,
      .fallback = "{}",
      .handling = Handling::inert,
      .alias = "tensor_parallel",
      .help = "The groups of ranks."},
-    {"injection_policy_tuple", t_list | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
-    {"keep_module_on_host", t_bool, "false", Handling::inert, "tensor parallelism is not supported"},
-    {"kernel_inject", t_bool, "false", Handling::inert, "tensor parallelism is not supported", nullptr,
+    {"injection_policy_tuple", t_list | t_null, "null", Handling::inert, "every model knows how its tensors are cut"},
+    {"keep_module_on_host", t_bool, "false", Handling::inert, "memory.placement says it"},
+    {"kernel_inject", t_bool, "false", Handling::inert, "every back end has kernels of its own", nullptr,
      "replace_with_kernel_inject"},
 };
 
 constexpr Key tensor_parallel_tp_keys[] = {
-    {"tp_size", t_int, "1", Handling::refused, "tensor parallelism is not supported"},
-    {"tp_grain_size", t_int, "1", Handling::inert, "tensor parallelism is not supported"},
-    {"mpu", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
-    {"tp_group", t_object | t_null, "null", Handling::inert, "tensor parallelism is not supported"},
+    key("tp_size", t_int, "1", between(1, 1 << 10), Effect::results, "As parallel.tensor; 1: that says it."),
+    {"tp_grain_size", t_int, "1", Handling::inert, "parts of ranks are equal"},
+    {"mpu", t_object | t_null, "null", Handling::inert, "the mesh follows from the section parallel"},
+    {"tp_group", t_object | t_null, "null", Handling::inert, "the mesh follows from the section parallel"},
 };
 
 constexpr Key weight_quantization_keys[] = {

@@ -59,7 +59,14 @@ constexpr Key data_keys[] = {
 };
 
 constexpr Key parallel_keys[] = {
-    {"tensor", t_int, "1", Handling::refused, "tensor parallelism is not supported; all ranks are data-parallel"},
+    {.name = "tensor",
+     .types = t_int,
+     .fallback = "1",
+     .alias = "tensor_model_parallel_size",
+     .legal = between(1, 1 << 10),
+     .effect = Effect::results,
+     .help = "Ranks that share the work of each block (Megatron-LM's tensor parallelism): heads, columns and rows of "
+             "matrices, and the vocabulary."},
     {.name = "pipeline",
      .types = t_int,
      .fallback = "1",

@@ -123,6 +123,7 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.down = &member.down;
     rank.number = number;
     rank.data = layout.data_rank(number);
+    rank.tensor = layout.tensor_rank(number);
     rank.layout = &layout;
     for (auto& group : groups) {
       member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));
@@ -136,8 +137,10 @@ void Session::make_ranks(const SessionOptions& options) {
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states;
-    if (rank.data == 0) {
-      rank.export_unit = [this](const optimizer::Unit& unit, const float* weights) { export_unit_(unit, weights); };
+    if (rank.data == 0 && rank.tensor == 0) {
+      rank.export_param = [this](const optimizer::Unit& unit, const optimizer::UnitParam& place, const float* weights) {
+        if (!unit.spoken_for) export_param_(place, weights);
+      };
     }
     member.executor = std::make_unique<Executor>(std::move(rank), programs, arenas, options.executor);
   });
@@ -192,30 +195,24 @@ void Session::run(std::string_view phase, StepInputs inputs) {
   for (size_t s = 0; s < stages_.size(); ++s) run_on_ranks(phase, inputs, s);  // in the order of parameters
 }
 
-void Session::export_units(const std::function<void(const optimizer::Unit&, const float*)>& take) {
-  export_unit_ = [&](const optimizer::Unit& unit, const float* weights) {
-    if (!unit.spoken_for) take(unit, weights);
-  };
+void Session::export_params(const std::function<void(const optimizer::UnitParam&, const float*)>& take) {
+  export_param_ = take;
   run("export", ranks_[0].executor->control().inputs);
-  export_unit_ = nullptr;
+  export_param_ = nullptr;
 }
 
 void Session::export_weights(const std::function<void(const models::Param&, const float*)>& take) {
-  export_units([&](const optimizer::Unit& unit, const float* weights) {
-    for (const optimizer::UnitParam& place : unit.params) take(*place.param, weights + place.offset);
-  });
+  export_params([&](const optimizer::UnitParam& place, const float* weights) { take(*place.param, weights); });
 }
 
 // Parameters come unit by unit and from the processes of several stages, so each is hashed by itself and the hashes are
 // hashed in canonical order.
 std::string Session::state_xxh3() {
   std::string own;
-  export_units([&](const optimizer::Unit& unit, const float* weights) {
-    for (const optimizer::UnitParam& place : unit.params) {
-      core::Hash hash;
-      hash.update(weights + place.offset, static_cast<size_t>(place.param->elements()) * sizeof(float));
-      own += fmt::format("{} {}\n", place.number, hash.hex());
-    }
+  export_params([&](const optimizer::UnitParam& place, const float* weights) {
+    core::Hash hash;
+    hash.update(weights, static_cast<size_t>(place.param->whole_elements()) * sizeof(float));
+    own += fmt::format("{} {}\n", place.number, hash.hex());
   });
   std::map<uint32_t, std::string> ordered;
   for (const std::string& text : transport_.exchange(own, timeout_)) {

@@ -86,7 +86,7 @@ class Session {
   const std::vector<Compiled>& stages() const { return stages_; }
   // Of a local rank.
   const Compiled& stage(int local) const {
-    return stages_[static_cast<size_t>((first_local() + local) / stages_.front().layout.dp)];
+    return stages_[static_cast<size_t>((first_local() + local) / stages_.front().layout.stage_ranks())];
   }
 
  private:
@@ -98,7 +98,7 @@ class Session {
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
-  void export_units(const std::function<void(const optimizer::Unit& unit, const float* weights)>& take);
+  void export_params(const std::function<void(const optimizer::UnitParam& param, const float* weights)>& take);
   void run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only = {});
 
   std::vector<Compiled> stages_;
@@ -106,7 +106,7 @@ class Session {
   comm::Transport& transport_;
   const std::chrono::milliseconds timeout_;
   SessionHooks hooks_;
-  std::function<void(const optimizer::Unit&, const float*)> export_unit_;
+  std::function<void(const optimizer::UnitParam&, const float*)> export_param_;
   std::vector<Member> ranks_;
   bool stale_ = false;  // a step has left whole weights to be brought up to date
 };

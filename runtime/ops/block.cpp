@@ -33,14 +33,23 @@ void run_block(const OpCall& call) {
   c.d_input = call.at(Role::d_input);
   c.parts = call.op.parts;
   std::vector<std::byte*> saved;
-  if (c.shape.mode == models::Mode::train) {
-    const models::Parts all = block.anatomy().all(), left_out = layout.left_out(call.op.block);
+  if (c.shape.mode == models::Mode::train || call.find(Role::saved)) {
+    const bool trains = c.shape.mode == models::Mode::train;
+    const models::Parts all = block.anatomy().all(),
+                        left_out = trains ? layout.left_out(call.op.block) : models::Parts{};
     saved.resize(all.count());
     models::lay_out_saved(block, c.shape, all, left_out, call.at(Role::saved), saved);
     models::lay_out_saved(block, c.shape, left_out, {}, call.at(Role::recomputed), saved);
     c.again = call.op.kind == OpKind::recompute && !left_out.has(c.parts.first);
   }
   c.saved = saved;
+  std::vector<void*> ports(block.anatomy().ports.size()), d_ports(ports.size());
+  for (const Access& access : call.op.accesses) {
+    if (access.role == Role::port) ports[access.port] = call.address(access);
+    if (access.role == Role::d_port) d_ports[access.port] = call.address(access);
+  }
+  c.ports = ports, c.d_ports = d_ports;
+  c.tensor_rank = call.rank.tensor;
   c.workspace = call.at(Role::workspace);
   c.cache = call.at(Role::cache);
 
@@ -60,7 +69,8 @@ void run_block(const OpCall& call) {
       grads[p] = grad + static_cast<size_t>(places[p].offset) * grad_size;
       accumulate[p] = call.op.accumulate[u];
     }
-    if (backward && call.op.accumulate[u] == 0) clear_padding(call.unit(u), grad, grad_size);
+    const bool defines = backward && call.find(Role::local_grad, u)->use == Use::write;
+    if (defines) clear_padding(call.unit(u), grad, grad_size);
   }
   c.weights = weights;
   c.grads = grads;
@@ -75,7 +85,8 @@ void run_block(const OpCall& call) {
   c.position = inputs.position;
   const double tokens = static_cast<double>(c.shape.rows()) * layout.dp * layout.microbatches;
   c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
-  c.loss = head && control && call.op.kind != OpKind::decode ? &control->call_loss : nullptr;
+  const bool loses = head && control && call.op.kind != OpKind::decode;
+  c.loss = loses ? &control->call_loss : nullptr;
 
   if (call.op.kind == OpKind::decode) {
     block.decode(c);
@@ -113,6 +124,8 @@ OpSpec block_row(OpKind kind, std::string_view name, std::string_view phase, mod
                  std::vector<Operand> operands) {
   for (const Operand& shared : {Operand{Role::weight, Count::each_unit, may_read},
                                 {Role::input, Count::optional, may_read},
+                                {Role::port, Count::any, may_read | may_write | may_update},
+                                {Role::d_port, Count::any, may_read | may_write | may_update},
                                 {Role::workspace, Count::optional, may_write}}) {
     operands.push_back(shared);
   }
@@ -134,14 +147,15 @@ std::vector<OpSpec> block_ops() {
   const auto may = [](Role role, int uses) { return Operand{role, Count::optional, static_cast<uint8_t>(uses)}; };
   std::vector<OpSpec> rows{
       block_row(OpKind::forward, "forward", "step", Mode::train,
-                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write),
-                 may(Role::recomputed, may_write)}),
-      block_row(OpKind::recompute, "recompute", "step", Mode::train,
-                {may(Role::output, may_write), may(Role::saved, may_read), may(Role::recomputed, may_write)}),
+                {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::saved, may_write | may_update),
+                 may(Role::recomputed, may_write | may_update)}),
+      block_row(
+          OpKind::recompute, "recompute", "step", Mode::train,
+          {may(Role::output, may_write), may(Role::saved, may_read), may(Role::recomputed, may_write | may_update)}),
       block_row(OpKind::backward, "backward", "step", Mode::train,
                 {may(Role::tokens, may_read),
                  may(Role::targets, may_read),
-                 may(Role::d_input, may_write),
+                 may(Role::d_input, may_write | may_update),
                  may(Role::d_output, may_read),
                  may(Role::saved, may_read),
                  may(Role::recomputed, may_read),
@@ -149,7 +163,7 @@ std::vector<OpSpec> block_ops() {
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
       block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,
                 {may(Role::tokens, may_read), may(Role::targets, may_read), may(Role::output, may_write),
-                 may(Role::control, may_update)}),
+                 may(Role::saved, may_write | may_update), may(Role::control, may_update)}),
       block_row(OpKind::decode, "decode", "decode", Mode::decode,
                 {may(Role::tokens, may_read), may(Role::output, may_write), may(Role::cache, may_update),
                  may(Role::control, may_update)}),

@@ -20,7 +20,7 @@ void run_share_control(const OpCall& call) {
 }
 
 void run_average(const OpCall& call) {
-  average(call.as<ControlShare>(Role::shares), call.rank.layout->world(), call.as<Control>(Role::control));
+  average(call.as<ControlShare>(Role::shares), decide_rules(call.rank), call.as<Control>(Role::control));
 }
 
 void run_decide(const OpCall& call) {

@@ -35,8 +35,8 @@ void throw_fault(const Rank& rank, const Control& control) {
 }
 
 DecideRules decide_rules(const Rank& rank) {
-  return {rank.layout->world(), rank.layout->dp, rank.layout->shards(),
-          rank.loss_scale,      rank.clip,       rank.layout->early_updates};
+  const Layout& layout = *rank.layout;
+  return {layout.world(), layout.tp, layout.dp, layout.shards(), rank.loss_scale, rank.clip, layout.early_updates};
 }
 
 void begin_step(Control* control) {
@@ -55,9 +55,9 @@ void make_share(const Control* control, ControlShare* share) {
   *share = share_of(*control);
 }
 
-void average(const ControlShare* shares, int ranks, Control* control) {
-  if (on_gpu()) return cuda::average(shares, ranks, control);
-  average_shares(shares, ranks, *control);
+void average(const ControlShare* shares, const DecideRules& rules, Control* control) {
+  if (on_gpu()) return cuda::average(shares, rules, control);
+  average_shares(shares, rules, *control);
 }
 
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {

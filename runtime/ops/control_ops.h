@@ -20,7 +20,7 @@ void begin_step(Control* control);
 // Adds call_loss and the number of targets that are not negative.
 void count_loss(Control* control, const int32_t* targets, int64_t rows);
 void make_share(const Control* control, ControlShare* share);
-void average(const ControlShare* shares, int ranks, Control* control);
+void average(const ControlShare* shares, const DecideRules& rules, Control* control);
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control);
 // Writes the decision of another control block, which only updates read.
 void decide_ahead(const Control* control, Control* decided);

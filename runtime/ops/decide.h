@@ -9,7 +9,8 @@ namespace zrt::runtime {
 
 struct DecideRules {
   int ranks = 1;  // of the run
-  int dp = 1;     // of them, those of a stage
+  int tp = 1;     // of them, those that share the work of a block, the first of which counts its loss
+  int dp = 1;     // … and those of a stage that do the same on other samples
   int shards =
       1;  // a stage's first ranks' gradients are all it has; where groups have equal shards, others repeat them
   optimizer::LossScaleParams loss_scale;
@@ -28,12 +29,13 @@ ZRT_HD inline ControlShare share_of(const Control& control) {
   return {control.loss_sum, control.loss_tokens, control.norm, control.inputs.requests};
 }
 
-ZRT_HD inline void average_shares(const ControlShare* shares, int ranks, Control& control) {
+ZRT_HD inline void average_shares(const ControlShare* shares, const DecideRules& rules, Control& control) {
   double sum = 0;
   uint64_t tokens = 0;
   control.requests = 0;
-  for (int r = 0; r < ranks; ++r) {
+  for (int r = 0; r < rules.ranks; ++r) {
     control.requests |= shares[r].requests;
+    if (r % rules.tp != 0) continue;
     sum += shares[r].loss_sum;
     tokens += shares[r].loss_tokens;
   }
@@ -53,10 +55,10 @@ ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
 // Takes the candidate unless the gradient is not finite. The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip,
 // applied when it is above 1.
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
-  average_shares(shares, rules.ranks, control);
+  average_shares(shares, rules, control);
   optimizer::ExactSum sum;
   for (int r = 0; r < rules.ranks; ++r) {
-    if (r % rules.dp < rules.shards) sum.add(shares[r].norm);
+    if (r / rules.tp % rules.dp < rules.shards) sum.add(shares[r].norm);
   }
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
   control.loss_scale = scale;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "runtime/ops/call.h"
@@ -19,19 +20,40 @@ void run_snapshot(const OpCall& call) {
   }
 }
 
-void run_export(const OpCall& call) {
-  if (!call.rank.export_unit) return;
-  const optimizer::Unit& unit = call.unit(0);
+// The fp32 values of a unit, or of the parts that ranks have of it one behind the other.
+std::vector<float> exported(const OpCall& call, Role role, int64_t elements) {
   const core::Form form = call.rank.layout->logical_form();
-  if (core::place().device == core::DeviceKind::cpu && form == core::Form::f32) {
-    call.rank.export_unit(unit, call.as<float>(Role::full_state));
+  std::vector<std::byte> kept(core::form_bytes(form, elements));
+  core::read_bytes(kept.data(), call.at(role), kept.size(), core::place().device);
+  std::vector<float> values(static_cast<size_t>(elements));
+  core::read_form(form, kept.data(), 0, elements, values.data());
+  return values;
+}
+
+void run_export(const OpCall& call) {
+  if (!call.rank.export_param) return;
+  const optimizer::Unit& unit = call.unit(0);
+  if (!call.find(Role::all_parts)) {
+    const bool direct =
+        core::place().device == core::DeviceKind::cpu && call.rank.layout->logical_form() == core::Form::f32;
+    std::vector<float> values;
+    if (!direct) values = exported(call, Role::full_state, unit.elements);
+    const float* weights = direct ? call.as<float>(Role::full_state) : values.data();
+    for (const optimizer::UnitParam& place : unit.params) call.rank.export_param(unit, place, weights + place.offset);
     return;
   }
-  std::vector<std::byte> kept(core::form_bytes(form, unit.elements));
-  core::read_bytes(kept.data(), call.at(Role::full_state), kept.size(), core::place().device);
-  std::vector<float> weights(static_cast<size_t>(unit.elements));
-  core::read_form(form, kept.data(), 0, unit.elements, weights.data());
-  call.rank.export_unit(unit, weights.data());
+  const int ranks = call.rank.layout->tp;
+  const std::vector<float> parts = exported(call, Role::all_parts, unit.elements * ranks);
+  for (const optimizer::UnitParam& place : unit.params) {
+    std::vector<float> whole(static_cast<size_t>(place.param->whole_elements()));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const float* part = parts.data() + rank * unit.elements + place.offset;
+      models::for_each_piece(*place.param, rank, 0, place.param->elements(), [&](const models::Piece& piece) {
+        if (piece.whole >= 0) std::copy_n(part + piece.begin, piece.count, whole.data() + piece.whole);
+      });
+    }
+    call.rank.export_param(unit, place, whole.data());
+  }
 }
 
 OpCost export_cost(const CostCall& call) {
@@ -52,7 +74,7 @@ std::vector<OpSpec> export_ops() {
   return {{.kind = OpKind::export_state,
            .name = "export_state",
            .phases = {"export"},
-           .operands = {{Role::full_state, Count::each_unit, may_read}},
+           .operands = {{Role::full_state, Count::each_unit, may_read}, {Role::all_parts, Count::optional, may_read}},
            .run = run_export,
            .cost = export_cost,
            .works = true,

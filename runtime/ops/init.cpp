@@ -16,7 +16,7 @@ using optimizer::Extent;
 constexpr int64_t load_chunk = load_buffer_bytes / 2 / sizeof(float);
 static_assert(load_chunk % core::form_block == 0);
 
-// Elements [begin, begin + out.size()) of a parameter as initialisation makes them, on whatever rank.
+// Elements [begin, begin + out.size()) of a whole parameter as initialisation makes them, on whatever rank.
 void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t begin, std::span<float> out) {
   const models::Param& param = *place.param;
   if (param.init != models::Init::normal) {
@@ -30,29 +30,36 @@ void initial_values(const optimizer::UnitParam& place, uint64_t seed, int64_t be
   });
 }
 
-// Calls visit(parameter, its first element, part of `out`) for the parameters that lie in elements
-// [begin, begin + out.size()) of a unit; padding becomes zero.
+// Calls visit(parameter, element of the whole of it, part of `out`) for what lies in elements
+// [begin, begin + out.size()) of a unit of a tensor rank; padding becomes zero.
 template <class Visit>
-void for_each_param(const optimizer::Unit& unit, int64_t begin, std::span<float> out, Visit visit) {
+void for_each_param(const optimizer::Unit& unit, int tensor_rank, int64_t begin, std::span<float> out, Visit visit) {
   const int64_t end = begin + static_cast<int64_t>(out.size());
   std::fill(out.begin(), out.end(), 0.0f);
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset);
     const int64_t to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
-    visit(place, from - place.offset, out.subspan(static_cast<size_t>(from - begin), static_cast<size_t>(to - from)));
+    const std::span<float> part = out.subspan(static_cast<size_t>(from - begin));
+    models::for_each_piece(
+        *place.param, tensor_rank, from - place.offset, to - place.offset, [&](const models::Piece& piece) {
+          if (piece.whole < 0) return;
+          const int64_t at = piece.begin - (from - place.offset);
+          visit(place, piece.whole, part.subspan(static_cast<size_t>(at), static_cast<size_t>(piece.count)));
+        });
   }
 }
 
 // Logical fp32 values of elements [begin, begin + out.size()) of a unit.
 void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin, std::span<float> out) {
-  for_each_param(unit, begin, out, [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
-    if (call.op.kind == OpKind::load) {
-      call.rank.load(place.param->name, first, part);
-    } else {
-      initial_values(place, call.rank.seed, first, part);
-    }
-  });
+  for_each_param(unit, call.rank.tensor, begin, out,
+                 [&](const optimizer::UnitParam& place, int64_t first, std::span<float> part) {
+                   if (call.op.kind == OpKind::load) {
+                     call.rank.load(place.param->name, first, part);
+                   } else {
+                     initial_values(place, call.rank.seed, first, part);
+                   }
+                 });
 }
 
 // Elements [first, first + out.size()) of what the rank holds of a state, as the checkpoint has them.
@@ -61,7 +68,7 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
   const Layout& layout = *call.rank.layout;
   if (kind.sharded) {
     const int64_t shard = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.data) * unit.shard;
-    return for_each_param(unit, shard + first, out,
+    return for_each_param(unit, call.rank.tensor, shard + first, out,
                           [&](const optimizer::UnitParam& place, int64_t begin, std::span<float> part) {
                             call.rank.load(state_name(kind.kind, place.param->name), begin, part);
                           });

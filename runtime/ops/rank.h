@@ -28,6 +28,7 @@ inline constexpr uint64_t load_buffer_bytes = 1 << 19;
 struct Rank {
   int number = 0;  // in the run
   int data = 0;    // among the data-parallel ranks of its stage
+  int tensor = 0;  // among the ranks that share its work
   const Layout* layout = nullptr;
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates
   optimizer::LossScaleParams loss_scale;
@@ -44,8 +45,9 @@ struct Rank {
   // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.
   std::function<void(const std::string& tensor, int64_t begin, std::span<float> out)> load;
   bool loads_states = false;
-  // Takes a unit's logical fp32 weights; for the `export` program.
-  std::function<void(const optimizer::Unit& unit, const float* weights)> export_unit;
+  // Takes the logical fp32 weights of a unit's parameters, whole; for the `export` program.
+  std::function<void(const optimizer::Unit& unit, const optimizer::UnitParam& param, const float* weights)>
+      export_param;
 };
 
 }  // namespace zrt::runtime

@@ -17,7 +17,7 @@ void run_reduce_grad(const OpCall& call) {
     const optimizer::Unit& unit = call.unit(i);
     std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
               *partial = call.at(Role::partial, i);
-    if (call.group() == GroupKind::copies) {
+    if (call.group() == GroupKind::copies || call.group() == GroupKind::tensor) {
       std::byte* own = layout.zero.grads == Extent::full ? own_shard(call, grad, unit, held) : grad;
       call.comm().all_reduce(own, unit.shard, held, call.op.name);
       continue;
@@ -53,9 +53,11 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
     volume.bytes += static_cast<double>(set.buffers[access.buffer].bytes);
   }
   if (volume.bytes > 0) return volume;
-  // In place; between groups that are replicas of each other, and between copies, an all-reduce of the shard.
+  // In place; between groups that are replicas of each other, between copies, and of ranks that share the work of
+  // blocks, an all-reduce of the shard.
   volume.bytes = role_bytes(set, op, Role::grad);
-  if (set.group(op).kind == GroupKind::data_outer || set.group(op).kind == GroupKind::copies) {
+  const GroupKind group = set.group(op).kind;
+  if (group == GroupKind::data_outer || group == GroupKind::copies || group == GroupKind::tensor) {
     volume.rounds = 2;
     if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();
   }

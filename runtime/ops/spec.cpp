@@ -19,6 +19,7 @@ std::vector<OpSpec> all_rows() {
            export_ops,
            transfer_ops,
            link_ops,
+           exchange_ops,
        }) {
     for (OpSpec& row : rows()) all.push_back(std::move(row));
   }

@@ -22,6 +22,7 @@ void run_norm(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   std::byte* grad = call.at(Role::grad);
+  if (!unit.sliced && call.rank.tensor > 0) return;  // what all have the first one counts
   if (layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
   optimizer::add_squares(call.as<Control>(Role::control)->norm, unit.shard, grad, layout.grad);
 }

@@ -63,7 +63,13 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
         buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
       }
     }
+    const std::vector<models::Parts> runs = layout.runs(b, layout.forward_parts(b, mode), false);
+    buffers_[b].ports = add_ports(b, runs, "");
     if (mode == Mode::train) add_training(b, here);
+    if (mode == Mode::eval && runs.size() > 1) {
+      buffers_[b].saved = add("saved of " + block.name(), Category::activations,
+                              models::lay_out_saved(block, shape_, block.anatomy().all()), 1);
+    }
   }
   pools_.assign();
 }
@@ -76,6 +82,19 @@ BufferId Emitter::keep(const char* kind, size_t b, core::Tier tier, uint64_t byt
                      chunk_[b], spare);
 }
 
+std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name) {
+  const std::vector<models::Port>& ports = blocks_[b]->anatomy().ports;
+  std::vector<BufferId> buffers(ports.size(), no_buffer);
+  for (size_t p = 0; p < ports.size(); ++p) {
+    const bool ends = std::any_of(runs.begin(), runs.end() - 1,
+                                  [&](const models::Parts& run) { return run.end == ports[p].part + 1; });
+    if (!ends) continue;
+    buffers[p] = add(fmt::format("{}{} of {}", name, ports[p].name, blocks_[b]->name()), Category::activations,
+                     layout_.port_bytes(ports[p], shape_), 1);
+  }
+  return buffers;
+}
+
 void Emitter::add_training(size_t b, const AliveSlots& alive) {
   const uint32_t slots = layout_.model->embeds(b) ? std::max(alive.first, alive.activations) : alive.activations;
   const Block& block = *blocks_[b];
@@ -85,6 +104,7 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
                            models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
+  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ");
   const bool last = layout_.model->predicts(b);
   buffers_[b].d_output = add("gradient of output of " + block.name(), Category::activations, last ? 0 : width_bytes(b),
                              layout_.model->sends(b)    ? alive.returned
@@ -120,60 +140,130 @@ void Emitter::load_batch(DraftSegment& segment, Index microbatch) {
   segment.ops.push_back(std::move(op));
 }
 
+std::string Emitter::run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const {
+  std::string name = fmt::format("{} {}", what, blocks_[b]->name());
+  if (run == whole) return name;
+  const auto& parts = blocks_[b]->anatomy().parts;
+  return fmt::format("{} {}", name, fmt::join(parts.begin() + run.first, parts.begin() + run.end, ", "));
+}
+
+void Emitter::access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const {
+  const std::vector<models::Port>& all = blocks_[op.block]->anatomy().ports;
+  for (size_t p = 0; p < ports.size(); ++p) {
+    if (ports[p] == no_buffer || (all[p].part != taken && all[p].part != handed)) continue;
+    // What stays with the rank is worked on where it lies.
+    const bool stays = all[p].seam == models::Seam::stay && role == Role::d_port;
+    const Use use = all[p].part == handed ? Use::write : stays ? Use::update : Use::read;
+    access(op, ports[p], role, use);
+    op.accesses.back().port = static_cast<uint8_t>(p);
+  }
+}
+
+void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, bool backward) {
+  const std::vector<models::Port>& all = blocks_[b]->anatomy().ports;
+  for (size_t p = 0; p < all.size(); ++p) {
+    if (all[p].part != part || !layout_.exchanges(all[p].seam, backward)) continue;
+    Op op = make(OpKind::exchange, 0,
+                 fmt::format("exchange {}{} of {}", backward ? "gradient of " : "", all[p].name, blocks_[b]->name()), b,
+                 microbatch);
+    op.units.clear();
+    op.port = static_cast<uint8_t>(p);
+    place_in(set_, op, GroupKind::tensor);
+    access(op, backward ? buffers_[b].d_ports[p] : buffers_[b].ports[p], backward ? Role::d_port : Role::port,
+           Use::update);
+    op.accesses.back().port = op.port;
+    segment.ops.push_back(std::move(op));
+  }
+}
+
 void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
-  const Mode mode = shape_.mode;
-  const OpKind kind = mode == Mode::train ? OpKind::forward : mode == Mode::eval ? OpKind::evaluate : OpKind::decode;
   if (layout_.model->receives(b)) {
     link(segment, OpKind::receive, b, buffers_[b].received, Role::input, microbatch);
   }
-  Op op = make(kind, compute_lane, "forward " + blocks_[b]->name(), b, microbatch);
-  const bool last = layout_.model->predicts(b);
-  if (layout_.model->embeds(b)) access(op, tokens_, Role::tokens, Use::read);
-  access(op, input_of(b), Role::input, Use::read);
-  access(op, buffers_[b].output, Role::output, Use::write);
-  access(op, buffers_[b].saved, Role::saved, Use::write);
-  access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
+  const models::Parts whole = layout_.forward_parts(b, shape_.mode);
+  for (const models::Parts& run : layout_.runs(b, whole, false)) {
+    forward_run(segment, b, microbatch, run, whole);
+    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, false);
+  }
+  if (layout_.model->sends(b)) link(segment, OpKind::send, b, buffers_[b].output, Role::output, microbatch);
+}
+
+void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole) {
+  const Mode mode = shape_.mode;
+  const OpKind kind = mode == Mode::train ? OpKind::forward : mode == Mode::eval ? OpKind::evaluate : OpKind::decode;
+  const models::Anatomy& anatomy = blocks_[b]->anatomy();
+  Op op = make(kind, compute_lane, run_name("forward", b, run, whole), b, microbatch);
+  op.parts = run;
+  const bool begins = run.first == whole.first;
+  const bool reads_input = run.first <= anatomy.middle;
+  if (layout_.model->embeds(b) && reads_input) access(op, tokens_, Role::tokens, Use::read);
+  if (reads_input) access(op, input_of(b), Role::input, Use::read);
+  if (run.end == whole.end) access(op, buffers_[b].output, Role::output, Use::write);
+  access(op, buffers_[b].saved, Role::saved, begins ? Use::write : Use::update);
+  access(op, buffers_[b].recomputed, Role::recomputed, begins ? Use::write : Use::update);
+  access_ports(op, buffers_[b].ports, Role::port, run.first - 1u, run.end - 1u);
   access(op, buffers_[b].cache, Role::cache, Use::update);
-  if (last && mode == Mode::eval) access(op, targets_, Role::targets, Use::read);
-  if ((last && mode == Mode::eval) || mode == Mode::decode) {
+  const bool evaluates = layout_.model->predicts(b) && mode == Mode::eval;
+  if (evaluates) access(op, targets_, Role::targets, Use::read);
+  if ((evaluates && run.has(anatomy.losing(false))) || mode == Mode::decode) {
     access(op, state_.control, Role::control, Use::update);
   }
   access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
-  if (layout_.model->sends(b)) link(segment, OpKind::send, b, buffers_[b].output, Role::output, microbatch);
 }
 
 void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
-  Op op = make(OpKind::recompute, compute_lane, "recompute " + blocks_[b]->name(), b, microbatch);
-  op.parts = reruns_[b];
-  access(op, input_of(b), Role::input, Use::read);
-  if (op.parts == blocks_[b]->anatomy().all()) access(op, buffers_[b].output, Role::output, Use::write);
-  access(op, buffers_[b].saved, Role::saved, Use::read);
-  access(op, buffers_[b].recomputed, Role::recomputed, Use::write);
-  access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
-  segment.ops.push_back(std::move(op));
+  const models::Anatomy& anatomy = blocks_[b]->anatomy();
+  const models::Parts whole = reruns_[b];
+  for (const models::Parts& run : layout_.runs(b, whole, false)) {
+    Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, run, whole), b, microbatch);
+    op.parts = run;
+    if (run.first <= anatomy.middle) access(op, input_of(b), Role::input, Use::read);
+    if (run.end == anatomy.all().end) access(op, buffers_[b].output, Role::output, Use::write);
+    access(op, buffers_[b].saved, Role::saved, Use::read);
+    access(op, buffers_[b].recomputed, Role::recomputed, run.first == whole.first ? Use::write : Use::update);
+    const bool begins = run.first == whole.first, ends = run.end == whole.end;
+    access_ports(op, buffers_[b].ports, Role::port, begins ? SIZE_MAX : run.first - 1u, ends ? SIZE_MAX : run.end - 1u);
+    access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
+    segment.ops.push_back(std::move(op));
+    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, false);
+  }
 }
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
-  Op op = make(OpKind::backward, compute_lane, "backward " + blocks_[b]->name(), b, microbatch);
-  if (layout_.model->embeds(b)) access(op, tokens_, Role::tokens, Use::read);
-  if (blocks_[b]->backward_reads_input()) access(op, input_of(b), Role::input, Use::read);
-  access(op, d_input_of(b), Role::d_input, Use::write);
+  const std::vector<models::Parts> runs = layout_.runs(b, blocks_[b]->anatomy().all(), true);
+  for (size_t r = runs.size(); r-- > 0;) {
+    backward_run(segment, b, microbatch, runs[r]);
+    if (r > 0) exchange(segment, b, microbatch, runs[r].first - 1u, true);
+  }
+  if (layout_.model->receives(b)) {
+    link(segment, OpKind::send, b, buffers_[b].d_received, Role::d_input, microbatch);
+  }
+}
+
+void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run) {
+  const models::Anatomy& anatomy = blocks_[b]->anatomy();
+  Op op = make(OpKind::backward, compute_lane, run_name("backward", b, run, anatomy.all()), b, microbatch);
+  op.parts = run;
+  const bool makes_gradient = run.first <= anatomy.middle;  // of the input
+  if (layout_.model->embeds(b) && makes_gradient) access(op, tokens_, Role::tokens, Use::read);
+  if (blocks_[b]->backward_reads_input() && makes_gradient) access(op, input_of(b), Role::input, Use::read);
+  if (makes_gradient) {
+    access(op, d_input_of(b), Role::d_input, run.has(anatomy.middle) ? Use::write : Use::update);
+  }
   if (layout_.model->predicts(b)) {
     access(op, targets_, Role::targets, Use::read);
-    access(op, state_.control, Role::control, Use::update);
-  } else {
+    if (run.has(anatomy.losing(true))) access(op, state_.control, Role::control, Use::update);
+  } else if (run.end > anatomy.middle) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
   access(op, buffers_[b].saved, Role::saved, Use::read);
   access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
+  access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, run.first - 1u);
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
-  if (layout_.model->receives(b)) {
-    link(segment, OpKind::send, b, buffers_[b].d_received, Role::d_input, microbatch);
-  }
 }
 
 void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {

@@ -39,6 +39,7 @@ class Emitter {
     BufferId output = no_buffer, saved = no_buffer, recomputed = no_buffer, d_output = no_buffer;
     BufferId received = no_buffer, d_received = no_buffer;  // input from another stage, and its gradient
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
+    std::vector<BufferId> ports, d_ports;  // by port; none inside a run of parts
   };
 
   void add_training(size_t b, const AliveSlots& alive);
@@ -51,7 +52,16 @@ class Emitter {
   BufferId input_of(size_t b) const { return at_border(b) ? buffers_[b].received : buffers_[b - 1].output; }
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
   bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
+  // Buffers for the ports at the ends of runs; `name`: of one of them.
+  std::vector<BufferId> add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name);
+  std::string run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const;
+  void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
+  void backward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run);
   void recompute(DraftSegment& segment, size_t b, Index microbatch);
+  // The ports that a run of parts takes from the run before it and hands to the one behind it.
+  void access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const;
+  // Of the ports that a part makes: what ranks give each other of them.
+  void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, bool backward);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
   uint64_t width_bytes(size_t b) const;
   BufferId add(const std::string& name, core::Category category, uint64_t bytes, uint32_t slots,

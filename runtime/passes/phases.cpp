@@ -62,6 +62,19 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.name = "export " + unit.name;
     op.units = {u};
     op.accesses = {{full, Role::full_state, Use::read, {}}};
+    if (unit.sliced) {
+      const BufferId all =
+          set.add({"parts of all of " + unit.name, Category::staging, Life::transient,
+                   static_cast<uint64_t>(unit.elements * layout.tp) * core::dtype_size(layout.logical_type())});
+      Op gather;
+      gather.kind = OpKind::gather_parts;
+      place_in(set, gather, GroupKind::tensor);
+      gather.name = "gather parts of " + unit.name;
+      gather.units = {u};
+      gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};
+      segment.ops.push_back(std::move(gather));
+      op.accesses.push_back({all, Role::all_parts, Use::read, {}});
+    }
     segment.ops.push_back(std::move(op));
   }
   return draft;

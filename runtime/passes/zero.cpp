@@ -45,7 +45,7 @@ class ZeroPass {
         if (op.kind == OpKind::backward) attach_grads(op);
         segment.ops.push_back(op);
         if (op.kind == OpKind::begin && timing_) timing_->begun(segment);
-        if (op.kind != OpKind::backward) continue;
+        if (op.kind != OpKind::backward || op.parts.first > 0) continue;  // which is not the last run of the block
         finish_reduced(segment);
         reduce_finished(op, ops_seen_++);
       }
@@ -68,7 +68,7 @@ class ZeroPass {
           found->second.last = number;
         }
         last_backward_[window(op)] = number;
-        ++number;
+        if (op.parts.first == 0) ++number;  // the last of the block's runs of parts
       }
     }
   }
@@ -154,7 +154,9 @@ class ZeroPass {
       }
       const bool first = ends_.at({window(op), u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
-      op.accesses.push_back({local, Role::local_grad, first ? Use::write : Use::update, local_slot(u, window(op))});
+      // The first of the block's runs of parts defines the buffer, each its own gradients.
+      const bool defines = first && op.parts.end == layout_.model->blocks[op.block]->anatomy().all().end;
+      op.accesses.push_back({local, Role::local_grad, defines ? Use::write : Use::update, local_slot(u, window(op))});
     }
   }
 
@@ -192,6 +194,7 @@ class ZeroPass {
       }
       collectives_.reduce(current_->ops, reduce);
     }
+    if (last) add_shares(pending_);
     // Stages come to what both have copies of at different times: nobody waits for another one in the middle of a step.
     const auto copied = [&](uint32_t u) { return last && layout_.units.units[u].copied; };
     std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(copied_), copied);
@@ -217,15 +220,21 @@ class ZeroPass {
     }
   }
 
-  // Of a unit that another stage of a pipeline has a copy of.
-  void add_copies(uint32_t u) {
+  // Of a unit that another stage of a pipeline has a copy of, or of which each rank that shares the work of a block has
+  // made a part of the gradient.
+  void add_up(uint32_t u, GroupKind group, const char* what) {
     Op op;
     op.kind = OpKind::reduce_grad;
-    place_in(collectives_.set(), op, GroupKind::copies);
-    op.name = "reduce copies of " + layout_.units.units[u].name;
+    place_in(collectives_.set(), op, group);
+    op.name = what + layout_.units.units[u].name;
     op.units = {u};
     op.accesses = {{state_.grad[u], Role::grad, Use::update, {}}};
     current_->ops.push_back(std::move(op));
+  }
+  void add_shares(const std::vector<uint32_t>& units) {
+    for (uint32_t u : units) {
+      if (layout_.units.units[u].summed) add_up(u, GroupKind::tensor, "reduce shares of ");
+    }
   }
 
   void add_norms(DraftSegment& segment, const std::vector<uint32_t>& units) {
@@ -260,7 +269,7 @@ class ZeroPass {
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
     current_ = &segment;
-    for (uint32_t u : copied_) add_copies(u);
+    for (uint32_t u : copied_) add_up(u, GroupKind::copies, "reduce copies of ");
     gather_grads(copied_);
     if (timing_->measures_at_once()) {
       reduced_ = copied_;

@@ -54,8 +54,8 @@ Plan make_plan(const Config& config, const models::Model& model, std::vector<std
   for (Compiled& compiled : fitted.stages) {
     const auto number = plan.stages.size();
     StagePlan& stage = plan.stages.emplace_back();
-    stage.first = compiled.layout.stage.index * compiled.layout.dp;
-    stage.last = stage.first + compiled.layout.dp - 1;
+    stage.first = compiled.layout.stage.index * compiled.layout.stage_ranks();
+    stage.last = stage.first + compiled.layout.stage_ranks() - 1;
     stage.phases = phase_peaks(compiled.set);
     stage.comm = comm_bytes(compiled.set, compiled.set.program("step"), compiled.layout);
     if (known) stage.step = std::move(steps[number]);

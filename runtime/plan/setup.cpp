@@ -74,6 +74,22 @@ void check_groups(const Config& config, const Layout& layout) {
   }
 }
 
+// Sums of rows and columns and whole matrices are of one rank's part of a parameter.
+void check_exchanges(const Config& config, const Layout& layout) {
+  const auto& units = layout.units.units;
+  const auto unit = std::find_if(units.begin(), units.end(), [&](const optimizer::Unit& each) {
+    return each.sliced && layout.optimizer->exchanges(each);
+  });
+  if (unit == units.end()) return;
+  throw core::ConfigError(fmt::format(
+      "parallel.tensor is {}, and {}, which updates '{}', works on sums or whole matrices of a parameter, of which "
+      "every "
+      "tensor-parallel rank has a part: that is not supported. Legal with it is parallel.tensor = 1; AdamW, Lion and "
+      "SGD "
+      "go with any degree.",
+      config.mesh.tensor(), layout.optimizer->facts(unit->group).optimizer, unit->params.front().param->name));
+}
+
 // Of a stage whose part of the model this is, or of the whole.
 Layout layout_of(const Config& config, const models::Model& model, const Stage& stage) {
   Layout layout;
@@ -83,6 +99,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.optimizer = config.optimizer.algorithm;
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
+  layout.tp = config.mesh.tensor();
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;
@@ -98,6 +115,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
   const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
+  check_exchanges(config, layout);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;
@@ -136,6 +154,18 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
     layouts.push_back(layout_of(config, model.part(blocks), stage));
   }
   return layouts;
+}
+
+std::string tensor_across_hosts(const Config& config, int ranks_per_host) {
+  const int tensor = config.mesh.tensor();
+  if (tensor == 1 || ranks_per_host >= config.mesh.world() || ranks_per_host % tensor == 0) return "";
+  return fmt::format(
+      "with parallel.tensor = {} and {} rank{} on each host a group of tensor-parallel ranks spans hosts: they "
+      "exchange "
+      "the activations of every layer, which is fast inside a host alone. Use a degree that divides {}, and stages of "
+      "a "
+      "pipeline (parallel.pipeline) between hosts.",
+      tensor, ranks_per_host, ranks_per_host == 1 ? "" : "s", ranks_per_host);
 }
 
 std::vector<std::string> training_phases(const Config& config, const std::string& first) {

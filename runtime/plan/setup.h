@@ -16,6 +16,9 @@ void check_run(const Config& config);
 // made for another chip or library.
 void use_kernel_table(const Config& config);
 
+// A warning where a group of tensor-parallel ranks spans hosts of so many ranks each; "": none does.
+std::string tensor_across_hosts(const Config& config, int ranks_per_host);
+
 // Of each stage of the pipeline, in order; without one there is one. Throws ConfigError.
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model);
 // What a training run compiles: its first phase, "init" or "load", and those that the configuration asks for.

@@ -3,25 +3,54 @@
 namespace zrt::runtime {
 
 std::vector<Group> Layout::group_table() const {
-  std::vector<Group> table{{GroupKind::data, "dp", dp, 1},
-                           {GroupKind::data_inner, "dp.inner", groups.inner, 1},
-                           {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner}};
+  std::vector<Group> table{{GroupKind::data, "dp", dp, tp},
+                           {GroupKind::data_inner, "dp.inner", groups.inner, tp},
+                           {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner * tp}};
+  if (tp > 1) table.push_back({GroupKind::tensor, "tp", tp, 1});
+  if (everyone() == GroupKind::world) table.push_back({GroupKind::world, "world", world(), 1});
   if (!stage.pipelined()) return table;
-  table.push_back({GroupKind::world, "world", world(), 1});
+  const int ranks = stage_ranks();
   for (const bool forward : {true, false}) {
     for (const int boundary : {0, 1}) {
       table.push_back({link_over(boundary, forward),
                        std::string(boundary == 0 ? "pp.even." : "pp.odd.").append(forward ? "forward" : "backward"), 2,
-                       dp, boundary * dp});
+                       ranks, boundary * ranks});
     }
   }
   if (stage.schedule.chunks > 1) {
-    const int last = (stage.schedule.stages - 1) * dp;
+    const int last = (stage.schedule.stages - 1) * ranks;
     table.push_back({GroupKind::wrap_forward, "pp.wrap.forward", 2, last});
     table.push_back({GroupKind::wrap_backward, "pp.wrap.backward", 2, last});
   }
-  table.push_back({GroupKind::copies, "embedding", 2, (stage.schedule.stages - 1) * dp});
+  table.push_back({GroupKind::copies, "embedding", 2, (stage.schedule.stages - 1) * ranks});
   return table;
+}
+
+bool Layout::exchanges(models::Seam seam, bool backward) const {
+  if (tp == 1) return false;
+  return seam == models::Seam::tell || seam == (backward ? models::Seam::enter : models::Seam::leave);
+}
+
+std::vector<models::Parts> Layout::runs(size_t block, models::Parts parts, bool backward) const {
+  std::vector<models::Parts> result{parts};
+  for (const models::Port& port : model->blocks[block]->anatomy().ports) {
+    const auto cut = static_cast<uint8_t>(port.part + 1);
+    if (!exchanges(port.seam, backward) || !parts.has(port.part) || !parts.has(cut)) continue;
+    result.back().end = cut;
+    result.push_back({cut, parts.end});
+  }
+  return result;
+}
+
+models::Parts Layout::forward_parts(size_t block, models::Mode mode) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  return mode == models::Mode::train ? anatomy.forward_in_training() : anatomy.all();
+}
+
+uint64_t Layout::port_bytes(const models::Port& port, const models::Shape& shape) const {
+  const uint64_t element = port.element > 0 ? port.element : core::dtype_size(shape.type);
+  const uint64_t bytes = static_cast<uint64_t>(shape.rows() * port.width) * element;
+  return port.seam == models::Seam::tell ? bytes * static_cast<uint64_t>(tp) : bytes;
 }
 
 core::Tier Layout::input_tier(size_t block) const {

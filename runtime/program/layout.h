@@ -31,16 +31,24 @@ struct Layout : RunSettings, Decisions {
   optimizer::UnitTable units;
   Stage stage;
 
-  int world() const { return dp * stage.schedule.stages; }
-  int data_rank(int rank) const { return rank % dp; }  // of a rank of the run, among those of its stage
-  GroupKind everyone() const { return stage.pipelined() ? GroupKind::world : GroupKind::data; }
+  int stage_ranks() const { return dp * tp; }
+  int world() const { return stage_ranks() * stage.schedule.stages; }
+  int tensor_rank(int rank) const { return rank % tp; }     // of a rank of the run, among those that share its work
+  int data_rank(int rank) const { return rank / tp % dp; }  // … and among those that do the same on other samples
+  GroupKind everyone() const { return stage.pipelined() || tp > 1 ? GroupKind::world : GroupKind::data; }
 
   std::vector<Group> group_table() const;
   int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among
   int shard_of(int rank) const { return rank % shards(); }
   // The ranks of one set of shards.
   GroupKind state_group() const { return groups.replicated ? GroupKind::data_inner : GroupKind::data; }
-  // The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
+  // Where a block is cut into several calls, since ranks exchange a port there (models/anatomy.h).
+  bool exchanges(models::Seam seam, bool backward) const;
+  std::vector<models::Parts> runs(size_t block, models::Parts parts, bool backward) const;  // in forward order
+  // Of a forward in a mode.
+  models::Parts forward_parts(size_t block, models::Mode mode) const;
+  uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
+  // The elements of a unit that a data rank saves: its shard, or of a shard that several ranks hold, its part.
   struct Piece {
     int64_t begin, count;
   };

@@ -62,6 +62,8 @@ enum class Role : uint8_t {
   d_input,
   saved,
   recomputed,  // what a backward reads of a recompute beside `saved`
+  port,        // between parts of a block, in the order of ports
+  d_port,      // … its gradient
   workspace,
   cache,
   weight,
@@ -72,7 +74,8 @@ enum class Role : uint8_t {
   sums,   // what ranks share of an optimizer's sums
   work,   // an optimizer's work buffer
   full_state,
-  partial,  // between the two levels of a collective: the shards of all groups for one member of them
+  all_parts,  // of a unit, of all ranks that share the work of its blocks
+  partial,    // between the two levels of a collective: the shards of all groups for one member of them
   snapshot,
   staging,  // in the host tier: a batch on its way to a GPU, tokens and then targets
   control,
@@ -90,7 +93,8 @@ struct Access {
   BufferId buffer = no_buffer;
   Role role = Role::workspace;
   Use use = Use::read;
-  Index slot;  // as it is, or the microbatch; with a table, the place in it
+  Index slot;        // as it is, or the microbatch; with a table, the place in it
+  uint8_t port = 0;  // of a port: which of the block's
   uint32_t slot_of(const Buffer& of, uint32_t iteration) const {
     const uint32_t number = slot.at(iteration);
     return of.slot_table.empty() ? number % of.slots : of.slot_table[number];
@@ -130,8 +134,10 @@ enum class OpKind : uint8_t {
   hand_out,      // … and gives all ranks their parts again
   send,          // over the boundary between two stages of a pipeline: an output, or the gradient of an input
   receive,       // … what a neighbour sends: an input, or the gradient of an output
+  exchange,      // of a port between ranks that share the work of a block, or of its gradient
+  gather_parts,  // of a unit's weights, from those ranks
 };
-inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::receive) + 1;
+inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::gather_parts) + 1;
 inline bool transfers(OpKind kind) {
   return kind == OpKind::fetch || kind == OpKind::evict;
 }
@@ -165,6 +171,7 @@ enum class GroupKind : uint8_t {
   wrap_forward,  // … of one with several chunks a stage: from the last stage to the first
   wrap_backward,
   copies,  // of parameters that the first stage and the last have both
+  tensor,  // ranks that share the work of each block
 };
 constexpr bool links(GroupKind kind) {  // two neighbours, of which one sends and the other receives
   return kind >= GroupKind::even_forward && kind <= GroupKind::wrap_backward;
@@ -193,6 +200,7 @@ struct Op {
   std::string name;
   uint32_t block = 0;
   models::Parts parts = models::all_parts;  // of the block, that the op runs
+  uint8_t port = 0;                         // of an exchange: which of the block's
   Index microbatch;                         // within the step
   uint32_t round = 0;                       // of an optimizer's sums
   // Of what is refined: which of the ranks that share states has the first unit; the next one has the second.

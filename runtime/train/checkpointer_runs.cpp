@@ -51,13 +51,14 @@ Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64
 
 // The parts of a unit's parameters that lie in what one rank saves.
 void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
-              const Run& part) {
+              const Run& part, int tensor_rank) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
     const int64_t from = std::max(begin, place.offset), to = std::min(end, place.offset + place.param->elements());
     if (from >= to) continue;
     const std::string name = kind.empty() ? place.param->name : state_name(kind, place.param->name);
     runs.push_back(run_of(part, from - begin, name, place.param->shape, from - place.offset, to - from));
+    runs.back().slice = place.param->slice, runs.back().tensor_rank = tensor_rank;
   }
 }
 
@@ -67,11 +68,13 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   std::vector<Run> runs;
   const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const auto& units = layout.units.units;
-  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
+  const int number = session_.first_local() + static_cast<int>(local);
+  const int rank = layout.data_rank(number), tensor_rank = layout.tensor_rank(number);
   for (size_t u = 0; u < units.size(); ++u) {
-    if (units[u].spoken_for) continue;  // another stage saves it
+    if (units[u].spoken_for) continue;                  // another stage saves it
+    if (!units[u].sliced && tensor_rank > 0) continue;  // the first of the ranks that all have it does
     const Layout::Piece piece = layout.piece(units[u], rank);
-    add_runs(runs, units[u], "", piece, place(local, u, 0, file));
+    add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank);
   }
   return runs;
 }
@@ -79,14 +82,17 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
 std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
   const Layout& layout = session_.stage(static_cast<int>(local)).layout;
-  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
+  const int number = session_.first_local() + static_cast<int>(local);
+  const int rank = layout.data_rank(number), tensor_rank = layout.tensor_rank(number);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     if (layout.units.units[u].spoken_for) continue;
+    if (!layout.units.units[u].sliced && tensor_rank > 0) continue;
     const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const Run part = place(local, u, k + 1, file);
       if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), part);
+        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), part,
+                 tensor_rank);
         continue;
       }
       if (rank != 0) continue;  // every rank holds the same

@@ -50,8 +50,8 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
     throw core::ConfigError(fmt::format("the prompt has {} tokens; legal are 1 to {}, one less than model.sequence",
                                         prompt, config.model.sequence - 1));
   }
-  const models::Model model = config.model.make();
-  Config one = config;
+  Config one = data_parallel(config, 1);
+  const models::Model model = one.model.make();
   one.mesh = Mesh(1, 1, 1);
   one.zero.stage = 0;
   one.batch = {1, 1, 1};

@@ -138,7 +138,7 @@ void require_weights(const Reader& reader, const models::Model& model) {
     const std::string alias =
         reader.plain() ? models::hugging_face_name(reader.manifest().model["type"].get<std::string>(), param.name)
                        : param.name;
-    require_tensor(&reader.weights(), reader, param.name, alias, param.shape);
+    require_tensor(&reader.weights(), reader, param.name, alias, param.whole_shape());
   }
 }
 
@@ -158,7 +158,7 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
               "run.load_module_only to start from its weights alone",
               reader.folder().string(), param, layout.optimizer->facts(unit.group).optimizer, kind.kind));
         }
-        require_tensor(reader.states(), reader, name, name, tensor.shape);
+        require_tensor(reader.states(), reader, name, name, tensor.whole_shape());
       }
     }
   }

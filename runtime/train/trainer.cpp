@@ -144,6 +144,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (!config_.data.validation.empty()) {
     validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, config_.model); });
   }
+  if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
   std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
   options.warn = [this](const std::string& text) { warn(text); };

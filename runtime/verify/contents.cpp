@@ -44,6 +44,7 @@ Spread gathered(const Layout& layout, GroupKind group, Spread from) {
     case GroupKind::wrap_forward:
     case GroupKind::wrap_backward:
     case GroupKind::copies:
+    case GroupKind::tensor:
       break;
     case GroupKind::data_outer:
       return layout.groups.inner == 1 ? Spread::whole : Spread::part;

@@ -21,7 +21,7 @@ enum class Spread : uint8_t {
 };
 
 // Over which ranks a gradient has been summed: those of its stage, and then those of another stage that has a copy.
-enum class Summed : uint8_t { rank, inner, all, copies };
+enum class Summed : uint8_t { rank, inner, all, copies, shares };
 
 struct Content {
   Place made;                   // the latest execution that wrote all of it
@@ -33,6 +33,7 @@ struct Content {
   // Of gradients.
   Summed summed = Summed::rank;
   bool used = false;                    // handed on by a reduction or an update
+  bool adds = false;                    // the latest backward adds to what was there
   uint32_t backwards = 0, windows = 0;  // summed so far: calls on this rank, windows after a reduction
   uint32_t window = 0;                  // the latest
   uint32_t block = 0, microbatch = 0;   // the latest

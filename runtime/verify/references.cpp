@@ -38,7 +38,7 @@ bool adds_up(const ProgramSet& set, const Op& op) {
   const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
                                    [](const Access& access) { return access.role == Role::partial; });
   const GroupKind group = set.group(op).kind;
-  if (group == GroupKind::copies) return false;
+  if (group == GroupKind::copies || group == GroupKind::tensor) return false;
   return group == GroupKind::data || (group == GroupKind::data_outer) == partial;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "runtime/ops/spec.h"
 #include "runtime/verify/rules.h"
 
@@ -35,8 +37,16 @@ void ActivationRule::read() const {
         require_made(access, forward, op.block, Role::saved);
         break;
       case Role::recomputed:
-        require_made(access, OpKind::recompute, op.block, Role::recomputed);
+        // A forward goes on with what its run of parts before left there.
+        require_made(access, op.kind == OpKind::forward ? forward : OpKind::recompute, op.block, Role::recomputed);
         break;
+      case Role::port:
+      case Role::d_port:
+        require_port(access);
+        break;
+      case Role::all_parts:
+        if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::gather_parts) break;
+        walk_.fail(access, fmt::format("{} wrote it and gathered no parts", walk_.name(walk_.at(access).made)));
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
         walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
@@ -48,6 +58,32 @@ void ActivationRule::read() const {
         break;
     }
   }
+}
+
+// A run of parts made it for this microbatch, and where ranks share the work of the block they have exchanged it since,
+// once.
+void ActivationRule::require_port(const Access& access) const {
+  const Op& op = walk_.op();
+  const Content& content = walk_.at(access);
+  const Op &maker = walk_.program.ops[content.made.op], &last = walk_.program.ops[content.changed.op];
+  const bool backward = access.role == Role::d_port;
+  const models::Port& port = walk_.layout.model->blocks[op.block]->anatomy().ports[access.port];
+  const auto made_as = std::find_if(maker.accesses.begin(), maker.accesses.end(), [&](const Access& made) {
+    return made.buffer == access.buffer && made.role == access.role && made.port == access.port;
+  });
+  const bool made = runs_block(maker.kind) && (maker.kind == OpKind::backward) == backward && maker.block == op.block &&
+                    made_as != maker.accesses.end() && maker.microbatch.at(content.made.turn) == walk_.microbatch();
+  if (!made) {
+    walk_.fail(access,
+               fmt::format("{} wrote it, where a run of parts of '{}' should have, of microbatch {}",
+                           walk_.name(content.made), walk_.layout.model->blocks[op.block]->name(), walk_.microbatch()));
+  }
+  const bool exchanged = last.kind == OpKind::exchange;
+  const bool wanted = op.kind != OpKind::exchange && walk_.layout.exchanges(port.seam, backward);
+  if (exchanged == wanted) return;
+  walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already", walk_.name(content.changed))
+                               : fmt::format("{} left this rank's part there; an exchange is missing",
+                                             walk_.name(content.changed)));
 }
 
 // Updates that do not wait for the norm must not follow what the step before decided.

@@ -73,6 +73,20 @@ void GradRule::backward(size_t i) {
   const Access& access = *walk_.find(Role::local_grad, i);
   Content& content = walk_.at(access);
   const bool adds = op.accumulate[i] != 0;
+  // Another run of parts of the block, whose gradients lie beside those of the run before.
+  const bool goes_on = op.parts.end < walk_.layout.model->blocks[op.block]->anatomy().all().end;
+  if (goes_on) {
+    const bool same = content.unit == unit && content.block == op.block && content.microbatch == microbatch &&
+                      !content.used && content.summed == Summed::rank && content.adds == adds &&
+                      access.use == Use::update;
+    if (!same) {
+      walk_.fail(access, fmt::format("goes on with the gradient of '{}', which no run of parts has begun for this "
+                                     "microbatch. What it follows is {}",
+                                     walk_.unit_name(unit), walk_.name(before(walk_.program, walk_.now))));
+    }
+    content.changed = walk_.now;
+    return;
+  }
   if (adds != (access.use == Use::update)) {
     walk_.fail(
         access,
@@ -105,6 +119,7 @@ void GradRule::backward(size_t i) {
     }
   }
   ++content.backwards;
+  content.adds = adds;
   content.window = window;
   content.block = op.block;
   content.microbatch = microbatch;
@@ -120,6 +135,7 @@ void GradRule::reduce(size_t i) {
   const auto [from, to] = route(walk_, i);
   Content& source = walk_.at(*from);
   if (group == GroupKind::copies) return add_copies(*from, unit);
+  if (group == GroupKind::tensor) return add_shares(*from, unit);
   require_unit(*from, source, unit);
   Content result = source;
   if (source.summed == Summed::rank) {
@@ -190,6 +206,17 @@ void GradRule::add_copies(const Access& access, uint32_t unit) {
   content.changed = walk_.now;
 }
 
+// Of the whole step at once too.
+void GradRule::add_shares(const Access& access, uint32_t unit) {
+  if (!walk_.layout.units.units[unit].summed) {
+    walk_.fail(access, fmt::format("adds up the gradient of '{}', which every rank has whole", walk_.unit_name(unit)));
+  }
+  require_sum(access, unit, false, Summed::all);
+  Content& content = walk_.at(access);
+  content.summed = Summed::shares;
+  content.changed = walk_.now;
+}
+
 void GradRule::gather(size_t i) {
   const auto [from, to] = route(walk_, i);
   const uint32_t unit = walk_.op().units[i];
@@ -209,8 +236,9 @@ void GradRule::require_sum(const Access& access, uint32_t unit, bool whole, Summ
   require_unit(access, content, unit);
   if (content.summed != over) {
     walk_.fail(access, fmt::format("{} left there what is {}", walk_.name(content.changed),
-                                   content.summed == Summed::copies ? "summed over all copies already"
-                                   : over == Summed::copies && content.summed == Summed::all
+                                   content.summed == Summed::copies || content.summed == Summed::shares
+                                       ? "summed over all copies already"
+                                   : over != Summed::all && content.summed == Summed::all
                                        ? "not yet summed over all copies; their sum is missing"
                                        : "not yet summed over all ranks; a reduction is missing"));
   }

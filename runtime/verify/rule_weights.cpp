@@ -17,7 +17,8 @@ void for_each_weight(const Op& op, Visit visit) {
   std::array<uint32_t, role_count> seen{};
   for (const Access& access : op.accesses) {
     const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
-    const bool state = access.role == Role::full_state && (gathers(op.kind) || op.kind == OpKind::export_state);
+    const bool state = access.role == Role::full_state &&
+                       (gathers(op.kind) || op.kind == OpKind::export_state || op.kind == OpKind::gather_parts);
     const bool partial = access.role == Role::partial && gathers(op.kind);
     if (access.role == Role::weight || access.role == Role::master || state || partial) visit(access, op.units[nth]);
   }
@@ -112,7 +113,9 @@ void WeightRule::read() {
                                      namer_[access.buffer]->name, walk_.unit_name(unit_of_[access.buffer])));
     }
     if (access.use == Use::write) return;
-    if (runs_block(op.kind) || op.kind == OpKind::export_state) return require_current(access, unit, true);
+    if (runs_block(op.kind) || op.kind == OpKind::export_state || op.kind == OpKind::gather_parts) {
+      return require_current(access, unit, true);
+    }
     if (op.kind == OpKind::sum || (gathers(op.kind) && access.use == Use::read)) {
       require_current(access, unit, false);
     }

@@ -14,6 +14,7 @@ class ActivationRule {
 
  private:
   void require_ahead(const Access& access) const;
+  void require_port(const Access& access) const;
   void require_made(const Access& access, OpKind kind, uint32_t block, Role role) const;
   Walk& walk_;
 };
@@ -56,7 +57,11 @@ class GradRule {
   void reduce(size_t i);
   void gather(size_t i);
   void add_copies(const Access& access, uint32_t unit);
-  Summed complete(uint32_t unit) const { return walk_.layout.units.units[unit].copied ? Summed::copies : Summed::all; }
+  void add_shares(const Access& access, uint32_t unit);
+  Summed complete(uint32_t unit) const {
+    const optimizer::Unit& of = walk_.layout.units.units[unit];
+    return of.copied ? Summed::copies : of.summed ? Summed::shares : Summed::all;
+  }
   void require_sum(const Access& access, uint32_t unit, bool whole, Summed over);
   void require_dead(const Access& access) const;
   void require_unit(const Access& access, const Content& content, uint32_t unit) const;

@@ -35,6 +35,10 @@ class SizeChecker {
 
  private:
   static Mode mode(const Op& op) { return spec(op.kind).block.value_or(Mode::train); }
+  Mode mode_of(const Op& op) const {
+    if (op.kind != OpKind::exchange) return mode(op);
+    return program_.phase == "eval" ? Mode::eval : program_.phase == "decode" ? Mode::decode : Mode::train;
+  }
 
   // What a block asks for; asked once per block and kind, because blocks look up kernels to know.
   struct BlockBytes {
@@ -46,6 +50,7 @@ class SizeChecker {
     const models::Block& block = *layout_.model->blocks[op.block];
     const models::Shape shape = layout_.shape(mode(op));
     BlockBytes& bytes = found->second;
+    if (shape.mode == Mode::eval) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
     if (shape.mode == Mode::train) {
       const models::Parts left_out = layout_.left_out(op.block);
       bytes.saved = models::lay_out_saved(block, shape, models::all_parts, left_out);
@@ -114,6 +119,12 @@ class SizeChecker {
         return block_bytes(op).saved;
       case Role::recomputed:
         return block_bytes(op).recomputed;
+      case Role::port:
+      case Role::d_port:
+        return layout_.port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
+                                  layout_.shape(mode_of(op)));
+      case Role::all_parts:
+        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) * static_cast<uint64_t>(layout_.tp);
       case Role::workspace:
         return op.kind == OpKind::refine ? refine_bytes(op) : block_bytes(op).workspace;
       case Role::cache:

@@ -44,7 +44,7 @@ class StepChecker {
     uint32_t exchanges = 0;  // sums, shares and folds so far, or what a unit that is refined has had
   };
   struct Runs {
-    uint8_t forward = 0, recompute = 0, backward = 0;
+    uint8_t forward = 0, recompute = 0, backward = 0;                          // runs of parts done
     uint8_t received = 0, sent = 0, gradient_received = 0, gradient_sent = 0;  // over the border of the stage
   };
 
@@ -58,20 +58,17 @@ class StepChecker {
       case OpKind::load_batch:
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
-        require_parts(op, layout_.model->blocks[op.block]->anatomy().all());
-        return once(runs_[op.block * layout_.microbatches + microbatch].forward, "runs its block and microbatch");
+        return run_parts(op, layout_.forward_parts(op.block, models::Mode::train), microbatch, &Runs::forward);
       case OpKind::recompute:
         if (layout_.recompute(op.block) == Recompute::none) {
           fail(fmt::format("computes '{}' again, which keeps all that its backward reads",
                            layout_.model->blocks[op.block]->name()),
                OpKind::forward);
         }
-        require_parts(op, layout_.rerun(op.block));
-        return once(runs_[op.block * layout_.microbatches + microbatch].recompute, "runs its block and microbatch");
+        return run_parts(op, layout_.rerun(op.block), microbatch, &Runs::recompute);
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
-        require_parts(op, layout_.model->blocks[op.block]->anatomy().all());
-        return once(runs_[op.block * layout_.microbatches + microbatch].backward, "runs its block and microbatch");
+        return run_parts(op, layout_.model->blocks[op.block]->anatomy().all(), microbatch, &Runs::backward);
       case OpKind::send: {
         require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
         Runs& runs = runs_[op.block * layout_.microbatches + microbatch];
@@ -130,11 +127,20 @@ class StepChecker {
     }
   }
 
-  void require_parts(const Op& op, models::Parts parts) const {
-    if (op.parts == parts) return;
-    fail(fmt::format("runs parts {} to {} of '{}', where it must run {} to {}", op.parts.first, op.parts.end,
-                     layout_.model->blocks[op.block]->name(), parts.first, parts.end),
+  // A block comes in runs of parts, one after the other, backwards from the last.
+  void run_parts(const Op& op, models::Parts whole, uint32_t microbatch, uint8_t Runs::*of) {
+    uint8_t& done = runs_[op.block * layout_.microbatches + microbatch].*of;
+    const std::vector<models::Parts> runs = layout_.runs(op.block, whole, op.kind == OpKind::backward);
+    if (done >= runs.size()) return once(done, "runs its block and microbatch");
+    const models::Parts next = runs[op.kind == OpKind::backward ? runs.size() - 1 - done : done];
+    ++done;
+    if (op.parts == next) return;
+    fail(fmt::format("runs parts {} to {} of '{}', where {} to {} come next", op.parts.first, op.parts.end - 1,
+                     layout_.model->blocks[op.block]->name(), next.first, next.end - 1),
          OpKind::begin);
+  }
+  bool ran(size_t block, models::Parts whole, bool backward, uint8_t done) const {
+    return done == layout_.runs(block, whole, backward).size();
   }
 
   static bool sends_forward(const Op& op) {
@@ -227,9 +233,11 @@ class StepChecker {
       for (size_t b = 0; b < layout_.model->blocks.size(); ++b) {
         const Runs& runs = runs_[b * layout_.microbatches + m];
         const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
-        happened(runs.forward, "the forward", of);
-        if (layout_.recompute(b) != Recompute::none) happened(runs.recompute, "the recompute", of);
-        happened(runs.backward, "the backward", of);
+        happened(ran(b, layout_.forward_parts(b, models::Mode::train), false, runs.forward), "the forward", of);
+        if (layout_.recompute(b) != Recompute::none) {
+          happened(ran(b, layout_.rerun(b), false, runs.recompute), "the recompute", of);
+        }
+        happened(ran(b, layout_.model->blocks[b]->anatomy().all(), true, runs.backward), "the backward", of);
         if (layout_.model->receives(b)) {
           happened(runs.received, "the receive of the input", of);
           happened(runs.gradient_sent, "the send of the input's gradient", of);

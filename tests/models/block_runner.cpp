@@ -72,7 +72,7 @@ std::vector<models::Parts> BlockRunner::runs(size_t b, uint32_t seams) const {
   const models::Anatomy& anatomy = model_.blocks[b]->anatomy();
   std::vector<models::Parts> result{anatomy.all()};
   for (size_t port = 0; port < anatomy.ports.size(); ++port) {
-    if ((seams >> port & 1) == 0) continue;
+    if (!layer(b) || (seams >> port & 1) == 0) continue;
     result.back().end = static_cast<uint8_t>(anatomy.ports[port].part + 1);
     result.push_back({result.back().end, anatomy.all().end});
   }
@@ -83,7 +83,7 @@ std::vector<GuardedBuffer> BlockRunner::make_ports(size_t b, const Shape& shape,
   std::vector<GuardedBuffer> buffers;
   const models::Anatomy& anatomy = model_.blocks[b]->anatomy();
   for (size_t port = 0; port < anatomy.ports.size(); ++port) {
-    const bool cut = (seams >> port & 1) != 0;
+    const bool cut = layer(b) && (seams >> port & 1) != 0;
     buffers.emplace_back(cut ? shape.rows() * anatomy.ports[port].width * core::dtype_size(shape.type) : 0);
   }
   return buffers;

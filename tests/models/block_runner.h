@@ -27,8 +27,8 @@ struct RunOptions {
   uint32_t step = 0;
   uint64_t first_sample = 0;
   bool recompute = false;  // forget what forward saved and run each forward again before its backward
-  // Ports at which a call ends and another begins, as bits; of those in `ports` backward is given what it would
-  // otherwise make again.
+  // Ports of layers at which a call ends and another begins, as bits; of those in `ports` backward is given what it
+  // would otherwise make again.
   uint32_t forward_seams = 0, backward_seams = 0, ports = 0;
 };
 
@@ -55,6 +55,7 @@ class BlockRunner {
   models::Call make_call(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
   void forward(size_t block, const models::Shape& shape, const Batch& batch, const RunOptions& options);
   void backward(size_t block, const Batch& batch, const RunOptions& options);
+  bool layer(size_t block) const { return block > 0 && block + 1 < model_.blocks.size(); }
   // The runs of parts between seams, and buffers for the ports at them.
   std::vector<models::Parts> runs(size_t block, uint32_t seams) const;
   std::vector<GuardedBuffer> make_ports(size_t block, const models::Shape& shape, uint32_t seams) const;

@@ -8,7 +8,7 @@ target_compile_definitions(zrt_reference PRIVATE ZRT_TEST_DATA="${CMAKE_SOURCE_D
 zrt_test(models/reference LINK zrt_reference)
 
 add_library(zrt_block_runner STATIC ${CMAKE_CURRENT_LIST_DIR}/block_runner.cpp
-            ${CMAKE_CURRENT_LIST_DIR}/guarded_buffer.cpp)
+            ${CMAKE_CURRENT_LIST_DIR}/guarded_buffer.cpp ${CMAKE_CURRENT_LIST_DIR}/tensor_runner.cpp)
 target_link_libraries(zrt_block_runner PUBLIC zrt_reference zrt::models zrt_catch_main)
 zrt_test(models/gradient GPU models LEVELS LINK zrt_block_runner)
 zrt_test(models/gpt2_dropout GPU models LEVELS LINK zrt_block_runner)

@@ -35,7 +35,7 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
     const auto parts =
         static_cast<uint64_t>(set.group(op).kind == GroupKind::data_inner ? layout.groups.inner : layout.dp);
     const bool twice = (layout.groups.replicated && set.group(op).kind == GroupKind::data_outer) ||
-                       set.group(op).kind == GroupKind::copies;
+                       set.group(op).kind == GroupKind::copies || set.group(op).kind == GroupKind::tensor;
     for (uint32_t u : op.units) {
       const uint64_t elements =
           static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);

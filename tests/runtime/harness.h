@@ -19,7 +19,8 @@
 namespace zrt::testing {
 
 struct Setting {
-  int ranks = 1, stage = 0;    // ranks of each stage of a pipeline
+  int ranks = 1, stage = 0;    // data-parallel ranks of each stage of a pipeline
+  int tensor = 1;              // ranks that share the work of blocks; the model is made for as many
   runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
   runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
   core::DType compute = core::DType::f32;
@@ -34,6 +35,7 @@ struct Setting {
   int steps = 5, threads = 1;
   uint64_t stress_seed = 0;
   uint64_t seed = 7;
+  double rate = 1e-2;  // of learning
   optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{0.9f, 0.95f, 1e-8f, 0.1f, true, true});
   bool eval = false;
   optimizer::LossScaleParams loss_scale;
@@ -75,6 +77,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
   layout.dp = s.ranks;
+  layout.tp = s.tensor;
   layout.groups = s.groups;
   const optimizer::Cut cut{s.ranks, layout.shards(), s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());
@@ -118,8 +121,9 @@ struct Outcome {
   std::map<runtime::OpKind, runtime::CommVolume> comm;  // rank 0, all steps
   std::vector<uint64_t> received;                       // by rank: over boundaries between stages, all steps
   double eval_loss = 0;
-  double exposed_comm = 0, exposed_io = 0;  // rank 0, last step
-  std::vector<float> weights;               // whole model, canonical order
+  double exposed_comm = 0, exposed_io = 0;            // rank 0, last step
+  std::vector<float> weights;                         // whole model, canonical order
+  std::map<std::string, std::vector<float>> tensors;  // the same by name
 };
 
 // |a - b| / |b| over all weights.
@@ -190,7 +194,7 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
   session.run("init", {});
   for (step = 0; step < static_cast<uint32_t>(s.steps); ++step) {
     const runtime::Moved before = session.executor(0).moved_bytes();
-    session.run("step", {s.seed, step, 0, {1e-2}});
+    session.run("step", {s.seed, step, 0, {s.rate}});
     outcome.moved = session.executor(0).moved_bytes() - before;
     outcome.losses.push_back(session.executor(0).control().mean_loss);
     outcome.norms.push_back(session.executor(0).control().grad_norm);
@@ -204,12 +208,12 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
     outcome.eval_loss = session.executor(0).control().mean_loss;
   }
   outcome.state = session.state_xxh3();
-  std::map<std::string, std::vector<float>> weights;
+  std::map<std::string, std::vector<float>>& weights = outcome.tensors;
   session.export_weights([&](const models::Param& param, const float* values) {
-    weights[param.name].assign(values, values + param.elements());
+    weights[param.name].assign(values, values + param.whole_elements());
   });
   std::map<uint32_t, const std::vector<float>*> ordered;
-  for (int r = 0; r < layout.world(); r += layout.dp) {
+  for (int r = 0; r < layout.world(); r += layout.stage_ranks()) {
     for (const optimizer::Unit& unit : session.stage(r).layout.units.units) {
       for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &weights.at(place.param->name);
     }

@@ -16,25 +16,6 @@
 namespace zrt::tools {
 namespace {
 
-// The run on ranks of another number, all of them data-parallel: evaluation needs no pipeline to fit what it keeps.
-runtime::Config on_ranks(const runtime::Config& config, int ranks) {
-  const std::vector<std::string> sets{"pipeline.stages=\"auto\"",
-                                      "pipeline.partition=best",
-                                      "parallel.pipeline=1",
-                                      "parallel.virtual_pipeline=1",
-                                      "parallel.schedule=1f1b",
-                                      "parallel.microbatch_group=null",
-                                      "parallel.partition=time",
-                                      "parallel.gathered_for=auto",
-                                      "parallel.reduce_every=1",
-                                      "parallel.hierarchical_ranks=1",
-                                      "zero_optimization.zero_hpz_partition_size=1",
-                                      "zero_optimization.mics_shard_size=-1",
-                                      "gradient_accumulation_steps=1",
-                                      fmt::format("train_batch_size={}", config.batch.micro * ranks)};
-  return runtime::reconfigured(config, sets, ranks);
-}
-
 int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::RunPaths& run,
                const runtime::Config& config) {
   std::vector<runtime::DataSource> sources = config.data.validation;
@@ -89,7 +70,7 @@ int eval_command(const Args& args) {
   if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
-  if (values.count("ranks")) config = on_ranks(config, values["ranks"].as<int>());
+  if (values.count("ranks")) config = runtime::data_parallel(config, values["ranks"].as<int>());
   const auto transport = comm::make_transport("", config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }

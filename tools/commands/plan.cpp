@@ -49,6 +49,10 @@ int plan_command(const Args& args) {
   std::optional<runtime::Cluster> cluster;
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);
 
+  if (cluster) {
+    const std::string slow = runtime::tensor_across_hosts(config, cluster->ranks_per_host);
+    if (!slow.empty()) spdlog::warn("{}", slow);
+  }
   const models::Model model = config.model.make();
   const runtime::Plan plan = runtime::make_plan(config, model, runtime::training_phases(config, "init"), cluster);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));

@@ -14,7 +14,7 @@ void count_loss(Control*, const int32_t*, int64_t) {
 void make_share(const Control*, ControlShare*) {
   throw core::Error(core::cuda::not_built);
 }
-void average(const ControlShare*, int, Control*) {
+void average(const ControlShare*, const DecideRules&, Control*) {
   throw core::Error(core::cuda::not_built);
 }
 void decide(const ControlShare*, const DecideRules&, Control*) {

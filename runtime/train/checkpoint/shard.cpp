@@ -10,10 +10,13 @@
 namespace zrt::runtime::checkpoint {
 namespace {
 
+// A rectangle of a tensor whose values lie in elements [first, first + elements) of a run: all of these, or of each
+// `row` of them `take` from `skip` on.
 struct Piece {
-  const Run* run;
-  int64_t first, elements;  // of the run
-  std::vector<int64_t> offsets;
+  const Run* run = nullptr;
+  int64_t first = 0, elements = 0;
+  std::vector<int64_t> offsets, shape;
+  int64_t row = 1, skip = 0, take = 1;
 };
 
 struct Part {
@@ -21,25 +24,56 @@ struct Part {
   std::map<std::string, Piece> pieces;
 };
 
-// The largest rectangle of every run comes first, so that later parts hold rows cut by shard boundaries only.
+// A rectangle of what a rank has, of the run's elements from `first` on, as rectangles of the whole tensor: one for
+// each section that it reaches into, without padding.
+void place(const Run& run, const Rectangle& own, int64_t first, std::vector<Piece>& pieces) {
+  Piece piece{&run, first, own.elements(), own.offsets, own.shape};
+  if (!run.slice) {
+    pieces.push_back(std::move(piece));
+    return;
+  }
+  const models::Slice& slice = *run.slice;
+  const size_t d = slice.dimension;
+  const int64_t part = run.shape[d] / slice.sections, section = slice.extent / slice.sections;
+  const int64_t real = std::clamp<int64_t>(section - run.tensor_rank * part, 0, part);
+  int64_t inner = 1;  // elements of a step along the dimension
+  for (size_t i = d + 1; i < own.shape.size(); ++i) inner *= own.shape[i];
+  const int64_t begin = own.offsets[d], end = begin + own.shape[d];
+  for (int64_t s = 0; s < slice.sections; ++s) {
+    const int64_t from = std::max(begin, s * part), to = std::min(end, s * part + real);
+    if (from >= to) continue;
+    piece.offsets[d] = s * section + run.tensor_rank * part + from - s * part;
+    piece.shape[d] = to - from;
+    piece.row = own.shape[d] * inner, piece.skip = (from - begin) * inner, piece.take = (to - from) * inner;
+    pieces.push_back(piece);
+  }
+}
+
+std::vector<Piece> pieces_of(const Run& run) {
+  std::vector<Piece> pieces;
+  int64_t first = 0;
+  for (const Rectangle& own : cut_run(run.shape, run.begin, run.begin + run.count)) {
+    place(run, own, first, pieces);
+    first += own.elements();
+  }
+  // The largest one comes first, so that later parts of a shard hold rows cut by shard boundaries only.
+  const auto size = [](const Piece& piece) { return piece.elements / piece.row * piece.take; };
+  std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return size(a) > size(b); });
+  return pieces;
+}
+
 std::vector<Part> make_parts(std::span<const Run> runs) {
   size_t parts = 1;
-  for (const Run& run : runs) parts = std::max(parts, most_rectangles(run.shape.size()));
+  for (const Run& run : runs) {
+    const auto sections = static_cast<size_t>(run.slice ? run.slice->sections : 1);
+    parts = std::max(parts, most_rectangles(run.shape.size()) * sections);
+  }
   std::vector<Part> result(parts);
   for (const Run& run : runs) {
-    std::vector<std::pair<Rectangle, int64_t>> rectangles;  // and its first element in the run
-    int64_t first = 0;
-    for (Rectangle& r : cut_run(run.shape, run.begin, run.begin + run.count)) {
-      const int64_t count = r.elements();
-      rectangles.emplace_back(std::move(r), first);
-      first += count;
-    }
-    std::stable_sort(rectangles.begin(), rectangles.end(),
-                     [](const auto& a, const auto& b) { return a.first.elements() > b.first.elements(); });
-    for (size_t k = 0; k < rectangles.size(); ++k) {
-      const Rectangle& r = rectangles[k].first;
-      result[k].header.tensors.push_back({run.tensor, "F32", r.shape, 0, 0});
-      result[k].pieces[run.tensor] = {&run, rectangles[k].second, r.elements(), r.offsets};
+    std::vector<Piece> pieces = pieces_of(run);
+    for (size_t k = 0; k < pieces.size(); ++k) {
+      result[k].header.tensors.push_back({run.tensor, "F32", pieces[k].shape, 0, 0});
+      result[k].pieces[run.tensor] = std::move(pieces[k]);
     }
   }
   for (Part& part : result) {
@@ -50,28 +84,51 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   return result;
 }
 
-// What does not lie in the host's memory, or in another form than fp32, is brought to the host's fp32 a part at a time.
+// fp32 values of elements [first, first + count) of a run.
+void read_values(const Run& run, int64_t first, int64_t count, std::vector<std::byte>& kept, float* values) {
+  const int64_t block = core::form_alignment(run.form), begin = first / block * block, end = first + count;
+  kept.resize(core::form_bytes(run.form, (end - begin + block - 1) / block * block));
+  if (run.read) {
+    run.read(core::form_bytes(run.form, begin), kept.data(), kept.size());
+  } else {
+    core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
+  }
+  core::read_form(run.form, kept.data(), first - begin, count, values);
+}
+
+// What does not lie in the host's memory in one piece, or in another form than fp32, is brought there a part at a time.
 void write_values(core::NewFile& file, const Piece& piece) {
   const Run& run = *piece.run;
-  if (!run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
+  const bool whole = piece.take == piece.row;
+  if (whole && !run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
     return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
   }
-  constexpr int64_t part = write_buffer_bytes / 2 / sizeof(float);  // elements, in their form and as fp32
-  const int64_t block = core::form_alignment(run.form), end = piece.first + piece.elements;
+  constexpr int64_t most = write_buffer_bytes / 2 / sizeof(float);  // elements, in their form and as fp32
   std::vector<std::byte> kept;
   std::vector<float> values;
-  for (int64_t at = piece.first; at < end;) {
-    const int64_t begin = at / block * block, to = std::min(end, begin + part);
-    kept.resize(core::form_bytes(run.form, (to - begin + block - 1) / block * block));
-    if (run.read) {
-      run.read(core::form_bytes(run.form, begin), kept.data(), kept.size());
-    } else {
-      core::read_bytes(kept.data(), run.values + core::form_bytes(run.form, begin), kept.size(), run.device);
+  const auto write = [&](int64_t first, int64_t count) {
+    for (int64_t at = first; at < first + count; at += most) {
+      values.resize(static_cast<size_t>(std::min(most, first + count - at)));
+      read_values(run, at, static_cast<int64_t>(values.size()), kept, values.data());
+      file.write(values.data(), values.size() * sizeof(float));
     }
-    values.resize(static_cast<size_t>(to - at));
-    core::read_form(run.form, kept.data(), at - begin, to - at, values.data());
-    file.write(values.data(), values.size() * sizeof(float));
-    at = to;
+  };
+  if (whole) return write(piece.first, piece.elements);
+  if (piece.row > most) {
+    for (int64_t at = 0; at < piece.elements; at += piece.row) write(piece.first + at + piece.skip, piece.take);
+    return;
+  }
+  // As many rows at a time as there is room for, and what is wanted of them moved together.
+  const int64_t rows = most / piece.row * piece.row;
+  for (int64_t at = 0; at < piece.elements; at += rows) {
+    const int64_t count = std::min(rows, piece.elements - at);
+    values.resize(static_cast<size_t>(count));
+    read_values(run, piece.first + at, count, kept, values.data());
+    float* to = values.data();
+    for (int64_t row = 0; row < count; row += piece.row) {
+      to = std::copy_n(values.data() + row + piece.skip, piece.take, to);
+    }
+    file.write(values.data(), static_cast<size_t>(to - values.data()) * sizeof(float));
   }
 }
 

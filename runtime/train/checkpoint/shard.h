@@ -6,28 +6,32 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/device.h"
 #include "core/form.h"
+#include "models/param.h"
 #include "runtime/train/checkpoint/manifest.h"
 #include "runtime/train/checkpoint/rectangle.h"
 
 namespace zrt::runtime::checkpoint {
 
-// Elements [begin, begin + count) of a whole fp32 tensor, kept in any form: in memory of the host or of a
-// GPU, or wherever `read` finds them.
+// Elements [begin, begin + count) of a whole fp32 tensor, or of the part of one that a tensor-parallel rank has, kept
+// in any form: in memory of the host or of a GPU, or wherever `read` finds them.
 struct Run {
   std::string tensor;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the tensor, or of the part
   int64_t begin = 0, count = 0;
   core::Form form = core::Form::f32;
   const std::byte* values = nullptr;                // a multiple of form_alignment behind which may lie padding
   core::DeviceKind device = core::DeviceKind::cpu;  // whose memory that is
   // In place of `values`: copies bytes [skip, skip + bytes) of what would lie there.
   std::function<void(uint64_t skip, std::byte* to, uint64_t bytes)> read = nullptr;
+  std::optional<models::Slice> slice{};  // of a part
+  int tensor_rank = 0;
 };
 
 // Writes shard-<rank + 1>-model-<part>-of-<parts>.safetensors into `folder` (which exists), each brought to disk.

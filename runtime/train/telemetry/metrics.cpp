@@ -84,7 +84,7 @@ Json gpu_json(const std::optional<GpuMemory>& gpu) {
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
   for (const Compiled& stage : session.stages()) report.plans.push_back(stage.plan);
-  const int alike = session.stages().front().layout.dp;
+  const int alike = session.stages().front().layout.stage_ranks();
   std::vector<const core::Arena*> arenas;
   Json own{{"first", session.first_local()}, {"measured", Json::array()}};
   for (int local = 0; local < session.local_count(); ++local) {

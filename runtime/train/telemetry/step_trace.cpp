@@ -33,7 +33,7 @@ StepTrace::StepTrace(Session& session, std::filesystem::path file, StepRange ran
     : session_(session), file_(std::move(file)), range_(range) {
   uint64_t per_step = 0;
   for (const Compiled& stage : session.stages()) {
-    per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.dp);
+    per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.stage_ranks());
   }
   const auto fit = static_cast<int64_t>(std::max<uint64_t>(1, most_events / std::max<uint64_t>(1, per_step)));
   const int64_t asked = range.last - range.first + 1;

@@ -160,6 +160,15 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 
+TEST_CASE("a tensor degree that does not divide the heads is refused with those that do") {
+  const auto refused = [](const std::string& keys) {
+    return parse_error(keys + R"("parallel": {"tensor": 3},)", {}, 3);
+  };
+  CHECK(has(refused(R"("model": {"preset": "gpt2-tiny"},)"), "model.heads = 2"));
+  CHECK(has(refused(R"("model": {"preset": "gpt2-tiny"},)"), "Legal are 1, 2."));
+  CHECK(has(parse_error(R"("tensor_parallel": {"autotp_size": 2}, "parallel": {"tensor": 4},)", {}, 4), "contradicts"));
+}
+
 TEST_CASE("groups that the ranks or the stage do not allow are refused by key") {
   const auto refused = [](const std::string& keys, int ranks) { return parse_error(keys, {}, ranks); };
   const std::string stage3 = R"("zero_optimization": {"stage": 3, )";
@@ -182,11 +191,11 @@ TEST_CASE("requests that are not supported are refused by name") {
       {R"("zero_optimization": {"zero_quantized_weights": true},)", {"zero_quantized_weights"}},
       {R"("zero_optimization": {"zenflow": {}},)", {"zero_optimization.zenflow"}},
       {R"("zero_optimization": {"grad_hooks": true},)", {"zero_optimization.grad_hooks", "never accepted"}},
-      {R"("parallel": {"tensor": 2},)", {"parallel.tensor = 2", "Legal: 1"}},
+      {R"("parallel": {"tensor": 3},)", {"parallel.tensor = 3"}},
       {R"("parallel": {"pipeline": 2},)", {"parallel.pipeline = 2", "multiple of 2"}},
       {R"("parallel": {"sequence": true},)", {"parallel.sequence = true"}},
       {R"("parallel": {"schedule": "zb-h1"},)", {"parallel.schedule = \"zb-h1\""}},
-      {R"("tensor_parallel": {"autotp_size": 4},)", {"tensor_parallel.autotp_size = 4"}},
+      {R"("tensor_parallel": {"autotp_size": 4},)", {"parallel.tensor = 4"}},
       {R"("prescale_gradients": true, "zero_optimization": {"stage": 2},)",
        {"prescale_gradients = true", "reduce_scatter", "as in DeepSpeed"}},
       {R"("gradient_predivide_factor": 2,)", {"gradient_predivide_factor = 2"}},

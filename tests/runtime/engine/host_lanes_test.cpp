@@ -68,7 +68,9 @@ class Rig {
     }
     runtime::Rank rank;
     rank.layout = &layout_;
-    rank.export_unit = [visit](const optimizer::Unit&, const float* values) { visit(const_cast<float*>(values)); };
+    rank.export_param = [visit](const optimizer::Unit&, const optimizer::UnitParam&, const float* values) {
+      visit(const_cast<float*>(values));
+    };
     executor_ = std::make_unique<runtime::Executor>(std::move(rank), set_, arenas, options);
   }
 

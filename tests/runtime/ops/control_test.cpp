@@ -48,7 +48,7 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double clip : {0.0, 1e-3, 1e6}) {
     for (const double squares : {4.0, 2e-4, 0.0, 1e-70, nan}) {
-      DecideRules rules{3, 3, 2, {}, clip};
+      DecideRules rules{3, 1, 3, 2, {}, clip};
       rules.loss_scale.dynamic = true;
       rules.loss_scale.hysteresis = 1;
       Visible<ControlShare> shares(3);
@@ -92,7 +92,7 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
 }
 
 TEST_CASE("a loss scale that cannot fall is a fault, which the host throws") {
-  DecideRules rules{1, 1, 1, {}, 0};
+  DecideRules rules{1, 1, 1, 1, {}, 0};
   rules.loss_scale.dynamic = true;
   rules.loss_scale.hysteresis = 1;
   rules.loss_scale.minimum = 8;

@@ -15,7 +15,7 @@
 #include "catch.h"
 #include "runtime/plan/plan.h"
 #include "runtime/plan/setup.h"
-#include "tests/data_folder.h"
+#include "tests/csv.h"
 
 namespace zrt::zero_table_test {
 
@@ -31,30 +31,13 @@ struct Cell {
   double gb, tolerance;
 };
 
-std::vector<std::map<std::string, std::string>> read_csv(const std::string& name) {
-  std::ifstream file(zrt::test::data_folder() + "/" + name);
-  std::vector<std::map<std::string, std::string>> rows;
-  std::vector<std::string> head;
-  for (std::string line, field; std::getline(file, line);) {
-    std::vector<std::string> fields;
-    for (std::istringstream in(line); std::getline(in, field, ',');) fields.push_back(field);
-    if (head.empty()) {
-      head = fields;
-      continue;
-    }
-    auto& row = rows.emplace_back();
-    for (size_t i = 0; i < head.size(); ++i) row[head[i]] = i < fields.size() ? fields[i] : "";
-  }
-  return rows;
-}
-
 std::vector<Cell> cells() {
   std::vector<Cell> all;
-  for (auto& row : read_csv("zero_table1.csv")) {
+  for (auto& row : test::read_csv("zero_table1.csv")) {
     all.push_back(
         {row["model"], std::stoi(row["dp"]), std::stoi(row["stage"]), std::stod(row["gb"]), std::stod(row["tol_gb"])});
   }
-  for (auto& row : read_csv("zero_fig1.csv")) {
+  for (auto& row : test::read_csv("zero_fig1.csv")) {
     all.push_back({row["params_billion"] + "B", std::stoi(row["dp"]), std::stoi(row["stage"]), std::stod(row["gb"]),
                    std::stod(row["tol_gb"])});
   }

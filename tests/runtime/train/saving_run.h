@@ -1,5 +1,6 @@
 // A run of the harness that is saved, and goes on from what another saved.
 #pragma once
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,7 +48,7 @@ class SavingRun {
                                                 [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
   }
   void steps(int count) {
-    for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {1e-2}});
+    for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {setting_.rate}});
   }
   void save() {
     runtime::checkpoint::Manifest manifest;
@@ -63,11 +64,16 @@ class SavingRun {
     return outcome_;
   }
   std::string hash() { return session_->state_xxh3(); }
+  std::map<std::string, std::vector<float>> tensors() {
+    std::map<std::string, std::vector<float>> by_name;
+    session_->export_weights([&](const models::Param& param, const float* values) {
+      by_name[param.name].assign(values, values + param.whole_elements());
+    });
+    return by_name;
+  }
   std::vector<float> weights() {
     std::vector<float> all;
-    session_->export_weights([&](const models::Param& param, const float* values) {
-      all.insert(all.end(), values, values + param.elements());
-    });
+    for (const auto& [name, values] : tensors()) all.insert(all.end(), values.begin(), values.end());
     return all;
   }
   runtime::Session& session() { return *session_; }

@@ -1,0 +1,51 @@
+// A tensor that a block learns, as a rank has it: whole, or the part of it that is its own where tensor-parallel ranks
+// share the work of the block.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace zrt::models {
+
+enum class Init : uint8_t { zeros, ones, normal };
+
+// How tensor-parallel ranks share a tensor: along one dimension, each of its equal `sections` (queries, keys and values
+// in one matrix are three) is cut into as many equal parts as there are ranks. The last parts may reach beyond the
+// tensor: padding, which is zero and stays so.
+struct Slice {
+  size_t dimension = 0;
+  int64_t extent = 0;  // of the whole tensor along it
+  int64_t sections = 1;
+  int ranks = 1;
+};
+
+struct Param {
+  std::string name;            // Hugging Face name; two blocks naming the same tensor share it
+  std::vector<int64_t> shape;  // of a rank's part, its dimensions as Hugging Face stores them
+  Init init = Init::zeros;
+  float deviation = 0;           // of Init::normal
+  std::optional<Slice> slice{};  // nothing: every rank has all of it
+  // Of a tensor that every rank has: each makes a part of its gradient, and these are added up.
+  bool summed = false;
+
+  int64_t elements() const;
+  std::vector<int64_t> whole_shape() const;
+  int64_t whole_elements() const;
+};
+
+// Cuts a whole tensor; with one rank it stays as it is. `sections` divide the dimension.
+Param sliced(Param whole, size_t dimension, int ranks, int64_t sections = 1);
+
+// Elements of a rank's part that lie one behind the other in the whole tensor too.
+struct Piece {
+  int64_t begin = 0;  // in the part
+  int64_t whole = 0;  // in the whole tensor; -1: padding
+  int64_t count = 0;
+};
+// Calls visit with the pieces of elements [begin, end) of what tensor rank `rank` has, in order.
+void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
+                    const std::function<void(const Piece&)>& visit);
+
+}  // namespace zrt::models

@@ -1,0 +1,73 @@
+// What ranks that share the work of a block give each other: ports between its parts, and for an export the parts of
+// weights.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "runtime/ops/call.h"
+#include "runtime/ops/spec.h"
+
+namespace zrt::runtime {
+namespace {
+
+const models::Port& port_of(const Layout& layout, const Op& op) {
+  return layout.model->blocks[op.block]->anatomy().ports[op.port];
+}
+
+// In place: sums of what all have, or what each has told to all.
+void run_exchange(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const models::Port& port = port_of(layout, call.op);
+  const Access& access = call.op.accesses.front();
+  std::byte* data = call.address(access);
+  const std::string label = fmt::format("microbatch {}", call.op.microbatch.at(call.iteration));
+  if (port.seam == models::Seam::tell) {
+    const uint64_t share = call.bytes(access) / static_cast<uint64_t>(layout.tp);
+    const comm::GatherRange range{data + static_cast<uint64_t>(call.rank.tensor) * share, data,
+                                  static_cast<int64_t>(share)};
+    return call.comm().all_gather({&range, 1}, core::DType::u8, label);
+  }
+  const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(layout.compute));
+  call.comm().all_reduce(data, elements, layout.compute, label);
+}
+
+Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
+  Volume volume;
+  volume.bytes = static_cast<double>(set.buffers[op.accesses.front().buffer].bytes);
+  volume.copies = false;
+  if (port_of(layout, op).seam != models::Seam::tell) volume.sums = true, volume.rounds = 2;
+  return volume;
+}
+
+void run_gather_parts(const OpCall& call) {
+  const Layout& layout = *call.rank.layout;
+  const comm::GatherRange range{call.at(Role::full_state), call.at(Role::all_parts), call.unit(0).elements};
+  call.comm().all_gather({&range, 1}, layout.logical_type(), call.op.name);
+}
+
+Volume parts_volume(const ProgramSet& set, const Op& op, const Layout&) {
+  Volume volume;
+  volume.bytes = role_bytes(set, op, Role::all_parts);
+  return volume;
+}
+
+}  // namespace
+
+std::vector<OpSpec> exchange_ops() {
+  return {{.kind = OpKind::exchange,
+           .name = "exchange",
+           .phases = {"step", "eval", "decode"},
+           .operands = {{Role::port, Count::optional, may_update}, {Role::d_port, Count::optional, may_update}},
+           .run = run_exchange,
+           .volume = exchange_volume,
+           .of_microbatch = true},
+          {.kind = OpKind::gather_parts,
+           .name = "gather_parts",
+           .phases = {"export"},
+           .operands = {{Role::full_state, Count::one, may_read}, {Role::all_parts, Count::one, may_write}},
+           .run = run_gather_parts,
+           .volume = parts_volume,
+           .type = [](const Layout& layout) { return layout.logical_type(); }}};
+}
+
+}  // namespace zrt::runtime

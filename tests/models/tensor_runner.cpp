@@ -1,0 +1,224 @@
+#include "tests/models/tensor_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace zrt::test {
+
+using models::Anatomy;
+using models::Block;
+using models::Parts;
+using models::Port;
+using models::Seam;
+
+namespace {
+
+bool exchanged(const Port& port, bool backward) {
+  return port.seam == Seam::tell || port.seam == (backward ? Seam::enter : Seam::leave);
+}
+
+}  // namespace
+
+TensorRunner::TensorRunner(const models::Model& model, const models::Shape& shape, int ranks)
+    : model_(model), shape_(shape), ranks_(static_cast<size_t>(ranks)) {
+  for (Rank& rank : ranks_) {
+    for (const auto& block : model.blocks) {
+      for (const models::Param& param : block->params()) {
+        if (rank.weights.contains(param.name)) continue;
+        rank.weights[param.name] = GuardedBuffer(static_cast<uint64_t>(param.elements()) * 4);
+        rank.grads[param.name] = GuardedBuffer(static_cast<uint64_t>(param.elements()) * 4);
+      }
+      const bool head = block == model.blocks.back();
+      rank.outputs.emplace_back(head ? 0 : static_cast<uint64_t>(shape.rows() * block->output_width()) * 4);
+      auto& saved = rank.saved.emplace_back();
+      for (size_t part = 0; part < block->anatomy().parts.size(); ++part)
+        saved.emplace_back(block->saved_bytes(shape, part));
+    }
+  }
+}
+
+const models::Param& TensorRunner::param(const std::string& name) const {
+  for (const auto& block : model_.blocks) {
+    for (const models::Param& param : block->params()) {
+      if (param.name == name) return param;
+    }
+  }
+  throw std::runtime_error("there is no parameter " + name);
+}
+
+void TensorRunner::load(const Tensors& weights) {
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (auto& [name, buffer] : ranks_[r].weights) {
+      const models::Param& of = param(name);
+      std::vector<double> own(static_cast<size_t>(of.elements()));
+      models::for_each_piece(of, static_cast<int>(r), 0, of.elements(), [&](const models::Piece& piece) {
+        if (piece.whole >= 0) std::copy_n(weights.at(name).data() + piece.whole, piece.count, own.data() + piece.begin);
+      });
+      buffer.store(core::DType::f32, own);
+    }
+  }
+}
+
+std::vector<Parts> TensorRunner::runs(size_t b, Parts parts, bool backward) const {
+  std::vector<Parts> result{parts};
+  for (const Port& port : model_.blocks[b]->anatomy().ports) {
+    const auto cut = static_cast<uint8_t>(port.part + 1);
+    if (!exchanged(port, backward) || cut <= result.back().first || cut >= parts.end) continue;
+    result.back().end = cut;
+    result.push_back({cut, parts.end});
+  }
+  return result;
+}
+
+// Every rank's port gets the sum of all, in their order, or all that they told.
+void TensorRunner::exchange(size_t b, size_t part, bool backward) {
+  settle();
+  const std::vector<Port>& ports = model_.blocks[b]->anatomy().ports;
+  for (size_t p = 0; p < ports.size(); ++p) {
+    if (ports[p].part != part || !exchanged(ports[p], backward)) continue;
+    if (ports[p].seam == Seam::tell) {
+      const uint64_t share = ranks_.front().ports[p].bytes() / ranks_.size();
+      for (size_t from = 0; from < ranks_.size(); ++from) {
+        for (Rank& to : ranks_) {
+          std::memmove(to.ports[p].data() + from * share, ranks_[from].ports[p].data() + from * share, share);
+        }
+      }
+      continue;
+    }
+    const auto count = static_cast<int64_t>(ranks_.front().ports[p].bytes() / 4);
+    std::vector<double> sum(static_cast<size_t>(count));
+    for (Rank& rank : ranks_) {
+      const std::vector<double> own = rank.ports[p].load(core::DType::f32, count);
+      for (size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
+    }
+    for (Rank& rank : ranks_) rank.ports[p].store(core::DType::f32, sum);
+  }
+}
+
+void TensorRunner::run(size_t b, Parts parts, bool backward, const Batch& batch, const RunOptions& options) {
+  const Block& block = *model_.blocks[b];
+  const Visible<int32_t> tokens = visible(batch.tokens), targets = visible(batch.targets);
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    Rank& rank = ranks_[r];
+    GuardedBuffer workspace(backward ? block.backward_workspace_bytes(shape_) : block.forward_workspace_bytes(shape_));
+    models::Call call;
+    call.shape = shape_;
+    call.parts = parts;
+    call.tensor_rank = static_cast<int>(r);
+    std::vector<const void*> weights;
+    std::vector<void*> grads, ports;
+    std::vector<std::byte*> saved;
+    for (const models::Param& each : block.params()) {
+      weights.push_back(rank.weights.at(each.name).data()), grads.push_back(rank.grads.at(each.name).data());
+    }
+    for (const GuardedBuffer& port : rank.ports) ports.push_back(port.data());
+    for (const GuardedBuffer& part : rank.saved[b]) saved.push_back(part.data());
+    call.weights = weights, call.saved = saved;
+    (backward ? call.d_ports : call.ports) = ports;
+    call.tokens = tokens.data(), call.targets = targets.data();
+    call.input = b > 0 ? rank.outputs[b - 1].data() : nullptr;
+    call.output = rank.outputs[b].data();
+    if (backward) {
+      call.grads = grads, call.accumulate = rank.written;
+      call.d_output = rank.d_output.data(), call.d_input = rank.d_input.data();
+    }
+    call.workspace = workspace.data();
+    call.loss = rank.loss.data();
+    call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape_.rows());
+    call.rng = {options.seed, options.step, 0};
+    call.first_sample = options.first_sample;
+    backward ? block.backward(call) : block.forward(call);
+    workspace.check(block.name() + ": the workspace");
+    for (const GuardedBuffer& port : rank.ports) port.check(block.name() + ": a port");
+    for (const auto& [name, grad] : rank.grads) grad.check("the gradient of " + name);
+  }
+}
+
+double TensorRunner::train(const Batch& batch, const RunOptions& options) {
+  const auto open_ports = [&](size_t b, const std::vector<Parts>& all) {
+    for (Rank& rank : ranks_) {
+      rank.ports.clear();
+      for (const Port& port : model_.blocks[b]->anatomy().ports) {
+        const bool ends =
+            std::any_of(all.begin(), all.end() - 1, [&](const Parts& parts) { return parts.end == port.part + 1; });
+        const uint64_t copies = port.seam == Seam::tell ? ranks_.size() : 1;
+        const uint64_t element = port.element > 0 ? port.element : 4;
+        rank.ports.emplace_back(ends ? static_cast<uint64_t>(shape_.rows() * port.width) * element * copies : 0);
+      }
+    }
+  };
+  for (size_t b = 0; b < model_.blocks.size(); ++b) {
+    const std::vector<Parts> all = runs(b, model_.blocks[b]->anatomy().forward_in_training(), false);
+    open_ports(b, all);
+    for (const Parts& parts : all) {
+      run(b, parts, false, batch, options);
+      if (parts.end < all.back().end) exchange(b, parts.end - 1u, false);
+    }
+  }
+  for (size_t b = model_.blocks.size(); b-- > 0;) {
+    const std::vector<Parts> all = runs(b, model_.blocks[b]->anatomy().all(), true);
+    open_ports(b, all);
+    for (Rank& rank : ranks_) {
+      if (b > 0) rank.d_input = GuardedBuffer(rank.outputs[b - 1].bytes());
+      rank.written.clear();
+      for (const models::Param& each : model_.blocks[b]->params()) rank.written.push_back(written_[each.name]);
+    }
+    for (size_t r = all.size(); r-- > 0;) {
+      run(b, all[r], true, batch, options);
+      if (r > 0) exchange(b, all[r].first - 1u, true);
+    }
+    for (const models::Param& each : model_.blocks[b]->params()) written_[each.name] = true;
+    for (Rank& rank : ranks_) std::swap(rank.d_output, rank.d_input);
+  }
+  settle();
+  for (const Rank& rank : ranks_) {
+    if (rank.loss[0] != ranks_.front().loss[0]) throw std::runtime_error("ranks have different losses");
+  }
+  return ranks_.front().loss[0];
+}
+
+Tensors TensorRunner::grads() const {
+  Tensors whole;
+  for (const auto& [name, first] : ranks_.front().grads) {
+    const models::Param& of = param(name);
+    std::vector<double>& to = whole[name];
+    to.resize(static_cast<size_t>(of.whole_elements()));
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const std::vector<double> own = ranks_[r].grads.at(name).load(core::DType::f32, of.elements());
+      if (of.slice) {
+        models::for_each_piece(of, static_cast<int>(r), 0, of.elements(), [&](const models::Piece& piece) {
+          if (piece.whole >= 0) std::copy_n(own.data() + piece.begin, piece.count, to.data() + piece.whole);
+        });
+      } else if (of.summed) {
+        for (size_t i = 0; i < to.size(); ++i) to[i] += own[i];
+      } else if (r == 0) {
+        to = own;
+      } else if (to != own) {
+        throw std::runtime_error("ranks have different gradients of " + name);
+      }
+    }
+  }
+  return whole;
+}
+
+double TensorRunner::most_of_padding() const {
+  double most = 0;
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    for (const auto& [name, grad] : ranks_[r].grads) {
+      const models::Param& of = param(name);
+      const std::vector<double> own = grad.load(core::DType::f32, of.elements());
+      models::for_each_piece(of, static_cast<int>(r), 0, of.elements(), [&](const models::Piece& piece) {
+        for (int64_t i = 0; i < piece.count && piece.whole < 0; ++i) {
+          const double x = own[static_cast<size_t>(piece.begin + i)];
+          most = std::isnan(x) ? INFINITY : std::max(most, std::abs(x));
+        }
+      });
+    }
+  }
+  return most;
+}
+
+}  // namespace zrt::test

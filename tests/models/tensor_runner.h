@@ -1,0 +1,50 @@
+// Runs the blocks of a model that tensor-parallel ranks share over one microbatch, all ranks one after the other, with
+// the exchanges in between made here in plain loops: an oracle of what the runtime's exchanges must do.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "tests/device.h"
+#include "tests/models/block_runner.h"
+#include "tests/models/guarded_buffer.h"
+#include "tests/models/reference.h"
+
+namespace zrt::test {
+
+class TensorRunner {
+ public:
+  // `model` is made for `ranks`; `shape` is of training in fp32.
+  TensorRunner(const models::Model& model, const models::Shape& shape, int ranks);
+
+  void load(const Tensors& weights);  // whole tensors, of which each rank takes its part
+  // Forward and backward, the sum of the token losses. Throws std::runtime_error where ranks disagree about it, or
+  // about the gradient of what all of them have.
+  double train(const Batch& batch, const RunOptions& options = {});
+  Tensors grads() const;  // whole
+  // The largest absolute value of gradients of padding.
+  double most_of_padding() const;
+
+ private:
+  struct Rank {
+    std::map<std::string, GuardedBuffer> weights, grads;
+    std::vector<std::vector<GuardedBuffer>> saved;  // by block and part
+    std::vector<GuardedBuffer> outputs;             // by block
+    std::vector<GuardedBuffer> ports;               // of the block at hand
+    GuardedBuffer d_output, d_input;
+    std::vector<uint8_t> written;
+    Visible<double> loss = Visible<double>(1);
+  };
+  void run(size_t block, models::Parts parts, bool backward, const Batch& batch, const RunOptions& options);
+  void exchange(size_t block, size_t part, bool backward);
+  std::vector<models::Parts> runs(size_t block, models::Parts parts, bool backward) const;
+  const models::Param& param(const std::string& name) const;
+
+  const models::Model& model_;
+  models::Shape shape_;
+  std::vector<Rank> ranks_;
+  std::map<std::string, bool> written_;  // gradients that hold a sum to add to
+};
+
+}  // namespace zrt::test

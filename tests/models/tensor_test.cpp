@@ -1,0 +1,140 @@
+// Blocks that tensor-parallel ranks share, against the fp64 reference of the whole model.
+#include "catch.h"
+#include "tests/models/golden.h"
+#include "tests/models/tensor_runner.h"
+
+namespace zrt::shared_blocks_test {
+
+using namespace zrt::models;
+using namespace zrt::test;
+
+namespace {
+
+constexpr int64_t B = 3, T = 13;
+
+// Neither the vocabulary nor Llama's feed-forward width divides by 2 or 3.
+Gpt2Config gpt2(int tensor, float dropout = 0, bool tied = true) {
+  return {.layers = 2,
+          .hidden = 48,
+          .heads = 6,
+          .sequence = 16,
+          .vocab = 97,
+          .dropout = dropout,
+          .tied = tied,
+          .tensor = tensor};
+}
+LlamaConfig llama(int tensor, bool head_norms) {
+  return {.layers = 2,
+          .hidden = 48,
+          .heads = 12,
+          .kv_heads = 6,
+          .head_dim = 8,
+          .ffn = 73,
+          .sequence = 16,
+          .vocab = 97,
+          .rope_theta = 3000,
+          .rms_norm_eps = 1e-4f,
+          .head_norms = head_norms,
+          .tensor = tensor};
+}
+
+template <class Config>
+Tensors initial_weights(const Config& config) {
+  Tensors weights = recipe_weights(config);
+  for (const TensorShape& t : tensors_of(config)) {
+    if (t.shape.size() != 2) continue;
+    for (double& value : weights.at(t.name)) {
+      value *= 0.02 * std::sqrt(3.0) / 0.2;
+      value = static_cast<double>(static_cast<float>(value));
+    }
+  }
+  for (auto& [name, values] : weights) {
+    for (double& value : values) value = static_cast<double>(static_cast<float>(value));
+  }
+  return weights;
+}
+
+template <class Config>
+void check(const Config& config) {
+  const Model model = make_model(config);
+  const Tensors weights = initial_weights(config);
+  const Batch batch = recipe_batch(config, B, T, 0);
+  TensorRunner runner(model, {.B = B, .T = T}, config.tensor);
+  runner.load(weights);
+  const double loss = runner.train(batch);
+  const ReferenceResult expected = reference(config, weights, batch);
+  CHECK(std::abs(loss - expected.loss_sum) < 1e-6 * expected.loss_sum);
+  const Tensors grads = runner.grads();
+  for (const auto& [name, grad] : expected.grads) {
+    INFO(name << " of " << model.type << ", " << config.tensor << " ranks");
+    CHECK(distance(grads.at(name), grad) < 1e-6);
+  }
+  CHECK(runner.most_of_padding() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share blocks have the loss and the gradients of the fp64 reference, and none of padding") {
+  for (const int ranks : {2, 3}) {
+    check(gpt2(ranks)), check(gpt2(ranks, 0, false));
+    check(llama(ranks, false)), check(llama(ranks, true));
+  }
+}
+
+TEST_CASE("masks of dropout do not depend on how many ranks share a block") {
+  const Gpt2Config whole = gpt2(1, 0.3f);
+  const Tensors weights = initial_weights(whole);
+  const Batch batch = recipe_batch(whole, B, T, 0);
+  RunOptions options;
+  options.seed = 5, options.step = 9, options.first_sample = 21;
+  const Model model = make_model(whole);
+  BlockRunner one(model, {.B = B, .T = T});
+  one.load(weights);
+  const double loss = one.train(batch, options);
+  const Tensors expected = one.grads();
+  for (const int ranks : {2, 3, 6}) {
+    const Model shared = make_model(gpt2(ranks, 0.3f));
+    TensorRunner runner(shared, {.B = B, .T = T}, ranks);
+    runner.load(weights);
+    CHECK(runner.train(batch, options) == Approx(loss).epsilon(1e-6));
+    const Tensors grads = runner.grads();
+    for (const auto& [name, grad] : expected) {
+      INFO(name << ", " << ranks << " ranks");
+      if (name.find("c_attn.bias") == std::string::npos) CHECK(distance(grads.at(name), grad) < 2e-6);
+    }
+  }
+}
+
+TEST_CASE("parts of ranks make up the whole tensor once, and what is beyond it is padding") {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const int64_t sections : {1, 3}) {
+      for (size_t dimension = 0; dimension < 3; ++dimension) {
+        std::vector<int64_t> shape{6, 9, 12};
+        const Param whole{"w", shape, Init::zeros, 0};
+        const Param part = sliced(whole, dimension, ranks, sections);
+        CHECK(part.whole_shape() == shape);
+        std::vector<int> seen(static_cast<size_t>(whole.elements()));
+        int64_t padding = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          // In two runs that meet in mid row.
+          const int64_t middle = part.elements() / 2 + 1;
+          int64_t next = 0;
+          for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, middle}, {middle, part.elements()}}) {
+            for_each_piece(part, rank, begin, end, [&](const Piece& piece) {
+              CHECK(piece.begin == next);
+              next += piece.count;
+              if (piece.whole < 0) padding += piece.count;
+              for (int64_t i = 0; i < piece.count && piece.whole >= 0; ++i)
+                ++seen[static_cast<size_t>(piece.whole + i)];
+            });
+          }
+          CHECK(next == part.elements());
+        }
+        CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
+        CHECK(padding == part.elements() * ranks - whole.elements());
+      }
+    }
+  }
+}
+
+}  // namespace zrt::shared_blocks_test

@@ -1,0 +1,154 @@
+// Ranks that share the work of blocks: the numbers of one rank to rounding, and the same bits whatever else is combined
+// with them.
+#include <map>
+
+#include "catch.h"
+#include "tests/runtime/pipeline.h"
+#include "tests/runtime/placements.h"
+
+namespace zrt::tensor_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using runtime::Recompute;
+using runtime::ScheduleKind;
+
+namespace {
+
+enum Which : int { gpt2, llama, qwen3 };
+
+// Neither the vocabulary nor Llama's feed-forward width divides by 2, 3 or 4.
+models::Model model_of(int which, int tensor, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
+  if (which == gpt2) {
+    return models::make_gpt2({.layers = layers,
+                              .hidden = 48,
+                              .heads = 12,
+                              .sequence = 12,
+                              .vocab = 61,
+                              .dropout = dropout,
+                              .tied = tied,
+                              .tensor = tensor});
+  }
+  models::LlamaConfig config{.layers = layers,
+                             .hidden = 48,
+                             .heads = 24,
+                             .kv_heads = 12,
+                             .head_dim = 4,
+                             .ffn = 53,
+                             .sequence = 12,
+                             .vocab = 61,
+                             .tied = tied,
+                             .head_norms = which == qwen3,
+                             .tensor = tensor};
+  return models::make_llama(config);
+}
+
+Setting setting_of(int tensor) {
+  Setting s;
+  s.tensor = tensor;
+  s.accumulation = s.reduce_every = 2;
+  s.steps = 3;
+  return s;
+}
+
+// The keys' part of an attention bias has no gradient but rounding.
+std::vector<float> without_key_bias(const Outcome& outcome) {
+  std::vector<float> all;
+  for (const auto& [name, values] : outcome.tensors) {
+    const bool bias = name.find("c_attn.bias") != std::string::npos;
+    const auto third = static_cast<std::ptrdiff_t>(values.size() / 3);
+    all.insert(all.end(), values.begin(), bias ? values.begin() + third : values.end());
+    if (bias) all.insert(all.end(), values.end() - third, values.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share blocks train as one rank does, to rounding") {
+  for (const int which : {gpt2, llama, qwen3}) {
+    Setting s = setting_of(1);
+    s.steps = 20, s.eval = true, s.rate = 1e-3;
+    const Outcome one = run(model_of(which, 1), s);
+    for (const int tensor : {2, 3, 4}) {
+      s.tensor = tensor;
+      const Outcome shared = run(model_of(which, tensor), s);
+      CAPTURE(which, tensor);
+      CHECK(relative_l2(without_key_bias(shared), without_key_bias(one)) < 1e-5);
+      for (const auto& [name, values] : one.tensors) {
+        INFO(name);
+        if (name.find("c_attn.bias") == std::string::npos) CHECK(relative_l2(shared.tensors.at(name), values) < 5e-5);
+      }
+      CHECK(shared.eval_loss == Approx(one.eval_loss).epsilon(1e-6));
+      for (size_t step = 0; step < one.losses.size(); ++step) {
+        CHECK(shared.losses[step] == Approx(one.losses[step]).epsilon(1e-5));
+        CHECK(shared.norms[step] == Approx(one.norms[step]).epsilon(1e-4));
+      }
+      CHECK(shared.planned == shared.measured);
+    }
+  }
+}
+
+TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, with full recomputation 10") {
+  for (const int which : {gpt2, llama, qwen3}) {
+    for (const int tensor : {2, 3, 4}) {
+      for (const bool again : {false, true}) {
+        Setting s = setting_of(tensor);
+        s.micro_batch = 2, s.steps = 1;
+        if (again) s.recompute = {Recompute::full};
+        const auto received = [&](int64_t layers) {
+          const Outcome outcome = run(model_of(which, tensor, 0, true, layers), s);
+          return outcome.comm.at(runtime::OpKind::exchange).elements;
+        };
+        const uint64_t activations = 2 * 12 * 48, ranks = static_cast<uint64_t>(tensor);
+        CAPTURE(which, tensor, again);
+        CHECK(received(3) - received(2) == s.accumulation * (again ? 10 : 8) * activations * (ranks - 1) / ranks);
+      }
+    }
+  }
+}
+
+// One in 7 of the combinations, a prime, so that each value of each factor comes; all with ZRT_FULL_TESTS.
+TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
+  constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};
+  std::map<std::tuple<int, int, int, int, uint32_t>, Outcome> references;
+  unsigned number = 0;
+  for (const int which : {gpt2, llama, qwen3}) {
+    for (const int tensor : {2, 3, 4}) {
+      for (int type = 0; type < 3; ++type) {
+        for (const int data : {1, 2}) {
+          for (const uint32_t reduce_every : {1u, 4u}) {
+            for (const int stages : {1, 2}) {
+              for (int stage = 0; stage <= 3; ++stage) {
+                for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+                  for (const bool overlap : {false, true}) {
+                    if (tensor * data * stages > 8 || (number++ % 7 != 0 && !full_tests())) continue;
+                    Setting s = setting_of(tensor);
+                    s.accumulation = 4, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2;
+                    s.ranks = data, s.compute = types[static_cast<size_t>(type)];
+                    s.loss_scale.initial = s.compute == core::DType::f16 ? 128 : 1;
+                    const models::Model model = model_of(which, tensor, 0.1f, false);
+                    const auto [reference, inserted] =
+                        references.try_emplace({which, tensor, type, data, reduce_every}, Outcome{});
+                    if (inserted) reference->second = run(model, s);
+                    s.stage = stage, s.recompute = {how}, s.overlap = overlap;
+                    const Outcome outcome =
+                        stages == 1 ? run(model, s) : run_pipeline(model, s, ScheduleKind::one_f_one_b, stages);
+                    CAPTURE(which, tensor, core::dtype_name(s.compute), data, reduce_every, stages, stage,
+                            static_cast<int>(how), overlap);
+                    CHECK(outcome.state == reference->second.state);
+                    CHECK(outcome.losses == reference->second.losses);
+                    CHECK(outcome.norms == reference->second.norms);
+                    CHECK(outcome.measured == outcome.planned);
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace zrt::tensor_test

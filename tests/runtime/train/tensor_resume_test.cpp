@@ -1,0 +1,98 @@
+// Checkpoints of one mesh of tensor-parallel, data-parallel and pipeline ranks load on any other.
+#include "catch.h"
+#include "tests/runtime/train/saving_run.h"
+
+namespace zrt::tensor_resume_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using Run = SavingRun;
+
+namespace {
+
+struct Mesh {
+  int tensor, stages, data, zero;
+};
+// As threads of one process; the last three hold states elsewhere or have uneven parts.
+constexpr Mesh meshes[] = {{1, 1, 1, 0}, {2, 1, 1, 1}, {3, 1, 1, 3}, {4, 1, 1, 2}, {1, 1, 3, 3}, {1, 2, 1, 1},
+                           {2, 1, 2, 3}, {2, 2, 1, 0}, {3, 2, 1, 1}, {2, 1, 3, 2}, {4, 1, 2, 1}, {2, 2, 2, 3}};
+
+models::Model model_for(int which, int tensor) {
+  if (which == 0) {
+    return models::make_gpt2(
+        {.layers = 2, .hidden = 48, .heads = 12, .sequence = 8, .vocab = 61, .tied = false, .tensor = tensor});
+  }
+  return models::make_llama({.layers = 2,
+                             .hidden = 48,
+                             .heads = 12,
+                             .kv_heads = 12,
+                             .ffn = 53,
+                             .sequence = 8,
+                             .vocab = 61,
+                             .head_norms = which == 2,
+                             .tensor = tensor});
+}
+
+Setting setting_for(const Mesh& mesh) {
+  Setting s;
+  s.tensor = mesh.tensor, s.ranks = mesh.data, s.stage = mesh.zero;
+  s.schedule.stages = mesh.stages;
+  s.micro_batch = 6 / mesh.data, s.accumulation = s.reduce_every = 2;
+  s.rate = 1e-3;
+  return s;
+}
+
+}  // namespace
+
+// All pairs with ZRT_FULL_TESTS.
+TEST_CASE("a checkpoint of any mesh loads on any other to the same weights, and further steps agree", "[long]") {
+  const int further = full_tests() ? 20 : 3;
+  size_t number = 0;
+  for (const int which : {0, 1, 2}) {
+    for (const Mesh& from : meshes) {
+      const TemporaryFolder folder;
+      std::vector<float> went_on;
+      std::string hash;
+      {
+        Run first(model_for(which, from.tensor), setting_for(from), folder.path, from.zero % 2 == 1);
+        first.steps(3);
+        first.save();
+        REQUIRE(first.saved().error.empty());
+        hash = first.hash();
+        first.steps(further);
+        went_on = first.weights();
+      }
+      const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
+      for (const Mesh& to : meshes) {
+        if (number++ % 5 != 0 && !full_tests()) continue;
+        CAPTURE(which, from.tensor, from.stages, from.data, from.zero, to.tensor, to.stages, to.data, to.zero);
+        Run second(model_for(which, to.tensor), setting_for(to), folder.path / "again", false, &reader);
+        CHECK(second.hash() == hash);
+        second.steps(further);
+        CHECK(relative_l2(second.weights(), went_on) < 1e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("going on on the same tensor mesh gives the bits of a run that did not stop") {
+  for (const int which : {0, 2}) {
+    for (const Mesh& mesh : {Mesh{2, 1, 2, 3}, {3, 1, 1, 1}, {2, 2, 1, 0}}) {
+      const TemporaryFolder folder;
+      const models::Model model = model_for(which, mesh.tensor);
+      Run whole(model, setting_for(mesh), folder.path, false);
+      whole.steps(3);
+      whole.save();
+      REQUIRE(whole.saved().error.empty());
+      whole.steps(3);
+      const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
+      Run again(model, setting_for(mesh), folder.path / "again", false, &reader);
+      again.steps(3);
+      CAPTURE(which, mesh.tensor, mesh.stages, mesh.data, mesh.zero);
+      CHECK(again.hash() == whole.hash());
+      CHECK(again.as_planned());
+    }
+  }
+}
+
+}  // namespace zrt::tensor_resume_test

@@ -1,0 +1,142 @@
+// Broken programs of ranks that share blocks: each kind is refused, with both ops named.
+#include "catch.h"
+#include "core/error.h"
+#include "runtime/verify/verifier.h"
+#include "tests/runtime/harness.h"
+#include "tests/runtime/verify/fault_kinds.h"
+#include "tests/runtime/verify/mutate.h"
+
+namespace zrt::tensor_faults_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using namespace zrt::runtime;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Two ranks that share Qwen3's layers, with and without recomputation.
+struct Subject {
+  Layout layout;
+  Compiled compiled;
+
+  explicit Subject(Recompute how)
+      : layout([&] {
+          Setting s;
+          s.tensor = 2, s.stage = 2, s.ranks = 2, s.accumulation = 2, s.reduce_every = 2, s.recompute = {how};
+          s.eval = true;
+          models::LlamaConfig config{.layers = 2,
+                                     .hidden = 16,
+                                     .heads = 4,
+                                     .kv_heads = 2,
+                                     .ffn = 24,
+                                     .sequence = 6,
+                                     .vocab = 31,
+                                     .head_norms = true,
+                                     .tensor = 2};
+          return make_layout(models::make_llama(config), s);
+        }()),
+        compiled(compile(layout, {"init", "step", "eval", "export"})) {}
+
+  std::vector<OpId> all(std::string_view phase, OpKind kind) const {
+    std::vector<OpId> ids;
+    const Program& program = compiled.set.program(phase);
+    for (OpId id = 0; id < program.ops.size(); ++id) {
+      if (program.ops[id].kind == kind) ids.push_back(id);
+    }
+    return ids;
+  }
+  // What the verifier says of the program that `breaks` has broken.
+  std::string verdict(std::string_view phase, const std::function<void(Program&)>& breaks) const {
+    ProgramSet set = compiled.set;
+    breaks(program_of(set, phase));
+    try {
+      verify(set, layout);
+    } catch (const core::ProgramError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  void refused(std::string_view phase, const std::function<void(Program&)>& breaks, const std::string& why,
+               size_t named = 2) const {
+    ProgramSet set = compiled.set;
+    breaks(program_of(set, phase));
+    const std::string message = verdict(phase, breaks);
+    INFO(message);
+    CHECK_THAT(message, Contains(why));
+    CHECK(ops_named(set, message) >= named);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("programs of ranks that share blocks are accepted, and exchange as often as they must") {
+  for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const Subject subject(how);
+    CHECK(subject.verdict("step", [](Program&) {}).empty());
+    // Of two layers; the embedding has one, the head two.
+    const size_t layer = how == Recompute::full ? 5 : 4;
+    size_t exchanges = 0;
+    const Program& step = subject.compiled.set.program("step");
+    for_each_execution(step, ~0u, [&](OpId id, uint32_t) { exchanges += step.ops[id].kind == OpKind::exchange; });
+    CHECK(exchanges == subject.layout.microbatches * (2 * layer + 3));
+  }
+}
+
+TEST_CASE("an exchange that is missing, or made twice, or of something else is refused") {
+  for (const Recompute how : {Recompute::none, Recompute::full}) {
+    const Subject subject(how);
+    for (const std::string_view phase : {"step", "eval"}) {
+      for (const OpId id : subject.all(phase, OpKind::exchange)) {
+        CAPTURE(phase, id);
+        subject.refused(
+            phase, [&](Program& p) { drop_op(p, id); }, "an exchange is missing");
+        subject.refused(
+            phase, [&](Program& p) { insert_op(p, id, p.ops[id]); }, "has exchanged it already");
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients of what all ranks have in part are refused where they are not added up, or added up twice") {
+  const Subject subject(Recompute::none);
+  size_t shares = 0;
+  for (const OpId id : subject.all("step", OpKind::reduce_grad)) {
+    const Op& op = subject.compiled.set.program("step").ops[id];
+    if (subject.compiled.set.group(op).kind != GroupKind::tensor) continue;
+    ++shares;
+    subject.refused(
+        "step", [&](Program& p) { drop_op(p, id); }, "their sum is missing");
+    subject.refused(
+        "step", [&](Program& p) { insert_op(p, id, p.ops[id]); }, "already");
+  }
+  CHECK(shares == 2);  // of the norms of heads, layer by layer
+}
+
+TEST_CASE("runs of parts that are missing, double or in another order are refused") {
+  const Subject subject(Recompute::full);
+  for (const OpKind kind : {OpKind::forward, OpKind::recompute, OpKind::backward}) {
+    for (const OpId id : subject.all("step", kind)) {
+      const Op& op = subject.compiled.set.program("step").ops[id];
+      CAPTURE(op.name);
+      subject.refused(
+          "step", [&](Program& p) { drop_op(p, id); }, "'");
+      subject.refused(
+          "step", [&](Program& p) { insert_op(p, id, p.ops[id]); }, "'");
+      if (op.parts.count() < 2) continue;
+      subject.refused(
+          "step", [&](Program& p) { --p.ops[id].parts.end; }, "'");
+    }
+  }
+}
+
+TEST_CASE("an export without the parts of other ranks is refused") {
+  const Subject subject(Recompute::none);
+  const std::vector<OpId> gathers = subject.all("export", OpKind::gather_parts);
+  REQUIRE(gathers.size() > 2);
+  for (const OpId id : gathers)
+    subject.refused(
+        "export", [&](Program& p) { drop_op(p, id); }, "parts of all", 1);
+}
+
+}  // namespace zrt::tensor_faults_test
