@@ -67,7 +67,8 @@ class Block {
 
   virtual const Anatomy& anatomy() const;  // of one part, unless said otherwise
 
-  virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;           // mode train
+  virtual uint64_t saved_bytes(const Shape& shape,
+                               size_t part) const = 0;  // in training; else what crosses runs of parts
   virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;            // any mode and parts
   virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;           // mode train
   virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode decode

@@ -57,7 +57,7 @@ class Head : public TransformerBlock {
   }
 
   uint64_t saved_bytes(const Shape& shape, size_t part) const override {
-    if (part != norm) return 0;
+    if (part != norm || shape.mode != Mode::train) return 0;
     BumpAllocator layout;
     saved_in(layout, shape);
     return layout.bytes();

@@ -147,6 +147,7 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
 }
 
 uint64_t LlamaLayer::saved_bytes(const Shape& shape, size_t part) const {
+  if (shape.mode != Mode::train) return part == norm_2 ? bytes(shape, sizes_.hidden) : 0;
   BumpAllocator layout;
   Kept kept{};
   keep(kept, part, layout, shape);
@@ -247,6 +248,8 @@ void LlamaLayer::forward(const Call& call) const {
   if (shape.mode == Mode::train) kept = kept_in(call);
   BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
+  // Outside training the residual stream crosses calls where ranks exchange what is between them.
+  if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
   void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
   void *from_attention = call.port_or(attended_port, kept.residual), *from_mlp = call.port_or(projected, call.output);
   // A product can add where what it adds to stays in the run.

@@ -98,6 +98,16 @@ void run_block(const OpCall& call) {
   if (c.loss) count_loss(control, c.targets, c.shape.rows());
 }
 
+// Of a run of parts: what its products are of those of the whole block.
+double share_of_block(const CostCall& call, const models::Block& block, const models::Shape& shape) {
+  const bool forward = call.op.kind != OpKind::backward && call.op.kind != OpKind::recompute;
+  const models::Parts whole = forward ? call.layout.forward_parts(call.op.block, shape.mode) : block.anatomy().all();
+  if (call.op.parts == whole) return 1;
+  const double flops = block.forward_flops(shape);
+  if (flops > 0) return block.forward_flops(shape, call.op.parts) / flops;
+  return call.op.kind == OpKind::recompute || call.op.parts.first == 0 ? 1 : 0;
+}
+
 double block_seconds(const CostCall& call) {
   const models::Block& block = *call.layout.model->blocks[call.op.block];
   const models::Shape shape = call.layout.shape(*spec(call.op.kind).block);
@@ -105,15 +115,11 @@ double block_seconds(const CostCall& call) {
   const Cluster& cluster = call.cluster;
   const BlockCost cost =
       block_cost(block, shape, last, cluster.rates(call.layout.compute), cluster.memory_bytes_per_second);
-  // Where a block names its FLOPs; else all of the forward.
-  const double flops = block.forward_flops(shape);
-  if (call.op.kind == OpKind::recompute) {
-    return cost.forward_seconds * (flops > 0 ? block.forward_flops(shape, call.op.parts) / flops : 1);
-  }
-  if (call.op.kind != OpKind::backward) return cost.forward_seconds;
-  // Gradients of weights are written whole, by products and by passes alike.
-  const double grads = role_bytes(call.set, call.op, Role::local_grad);
-  return cost.backward_seconds + grads / cluster.memory_bytes_per_second;
+  const double share = share_of_block(call, block, shape);
+  if (call.op.kind != OpKind::backward) return cost.forward_seconds * share;
+  // Gradients of weights are written whole, by products and by passes alike; once, whatever the runs of parts.
+  const double grads = call.op.parts.first == 0 ? role_bytes(call.set, call.op, Role::local_grad) : 0;
+  return cost.backward_seconds * share + grads / cluster.memory_bytes_per_second;
 }
 
 OpCost block_op_cost(const CostCall& call) {

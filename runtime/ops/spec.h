@@ -107,7 +107,7 @@ std::vector<OpSpec> update_ops();    // norm, sum, share_sums, fold, update
 std::vector<OpSpec> refine_ops();    // propose, collect, refine, hand_out
 std::vector<OpSpec> export_ops();    // export_state, snapshot
 std::vector<OpSpec> transfer_ops();  // fetch, evict
-std::vector<OpSpec> link_ops();
+std::vector<OpSpec> link_ops();      // send, receive, gather_received
 std::vector<OpSpec> exchange_ops();  // exchange, gather_parts
 
 }  // namespace zrt::runtime

@@ -46,7 +46,8 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     if (last) {
       buffers_[b].output = add("output of " + block.name(), Category::activations, logits, here.activations);
     } else if (layout.model->sends(b)) {
-      buffers_[b].output = add("output of " + block.name(), Category::activations, width_bytes(b), here.handed);
+      buffers_[b].output = add("output of " + block.name(), Category::activations,
+                               layout.boundary_bytes(block.output_width(), shape_), here.handed);
     } else {
       buffers_[b].output = keep("output", b, layout.input_tier(b + 1), width_bytes(b), here.activations);
     }
@@ -57,7 +58,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
           add("cache of " + block.name(), Category::activations, block.cache_bytes(shape_), 1, Life::carried);
     }
     if (layout.model->receives(b)) {
-      const uint64_t bytes = rows * static_cast<uint64_t>(layout.model->input_width(b)) * core::dtype_size(shape_.type);
+      const uint64_t bytes = layout.boundary_bytes(layout.model->input_width(b), shape_);
       buffers_[b].received = keep("input", b, layout.input_tier(b), bytes, here.received, here.arriving);
       if (mode == Mode::train) {
         buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
@@ -105,8 +106,10 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
   buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ");
-  const bool last = layout_.model->predicts(b);
-  buffers_[b].d_output = add("gradient of output of " + block.name(), Category::activations, last ? 0 : width_bytes(b),
+  const uint64_t output_bytes = layout_.model->predicts(b) ? 0
+                                : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
+                                                           : width_bytes(b);
+  buffers_[b].d_output = add("gradient of output of " + block.name(), Category::activations, output_bytes,
                              layout_.model->sends(b)    ? alive.returned
                              : layout_.model->embeds(b) ? std::max(alive.first, alive.gradients)
                                                         : alive.gradients);
@@ -129,6 +132,13 @@ void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId bu
                      : GroupKind::wrap_backward);
   access(op, buffer, role, kind == OpKind::send ? Use::read : Use::write);
   segment.ops.push_back(std::move(op));
+  if (kind == OpKind::send || layout_.tp == 1) return;
+  Op gather = make(OpKind::gather_received, 0, fmt::format("gather {} of {}", role_name(role), blocks_[block]->name()),
+                   block, microbatch);
+  gather.units.clear();
+  place_in(set_, gather, GroupKind::tensor);
+  access(gather, buffer, role, Use::update);
+  segment.ops.push_back(std::move(gather));
 }
 
 void Emitter::load_batch(DraftSegment& segment, Index microbatch) {

@@ -83,9 +83,10 @@ std::string limits_text(const Plan& plan) {
   return text.empty() ? "no limit is known: give --cluster or memory.device_budget_bytes" : text;
 }
 
-// "4 stages of 1f1b × 2 ranks", "2 ranks".
+// "4 stages of 1f1b × 2 ranks", "2 ranks", "2 ranks × 4 that share blocks".
 std::string mesh_text(const Layout& layout) {
-  const std::string ranks = fmt::format("{} rank{}", layout.dp, layout.dp == 1 ? "" : "s");
+  const std::string ranks = fmt::format("{} rank{}{}", layout.dp, layout.dp == 1 ? "" : "s",
+                                        layout.tp == 1 ? "" : fmt::format(" × {} that share blocks", layout.tp));
   const Schedule& schedule = layout.stage.schedule;
   if (!layout.stage.pipelined()) return ranks;
   const std::string chunks = schedule.chunks > 1 ? fmt::format(" with {} chunks each", schedule.chunks) : "";

@@ -271,21 +271,22 @@ class Simulator {
     const bool alone = !spec(op.kind).communicates() || ranks_.size() == 1 || inside_stage(set.group(op).kind);
     if (alone) return ranks_[r].start(l, ranks_[r].seconds_of_next(l), now_);
     // Lanes that communicate have the same numbers in all stages.
-    const int dp = stages_[r].layout->dp;
+    const int ranks = stages_[r].layout->stage_ranks();
     double seconds = 0;
     for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (!set.group(op).together(static_cast<int>(r) * dp, static_cast<int>(other) * dp)) continue;
+      if (!set.group(op).together(static_cast<int>(r) * ranks, static_cast<int>(other) * ranks)) continue;
       if (!ranks_[other].ready(l)) return;
       seconds = std::max(seconds, ranks_[other].seconds_of_next(l));
     }
     for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (!set.group(op).together(static_cast<int>(r) * dp, static_cast<int>(other) * dp)) continue;
+      if (!set.group(op).together(static_cast<int>(r) * ranks, static_cast<int>(other) * ranks)) continue;
       ranks_[other].start(l, seconds, now_);
     }
   }
 
   static bool inside_stage(GroupKind kind) {
-    return kind == GroupKind::data || kind == GroupKind::data_inner || kind == GroupKind::data_outer;
+    return kind == GroupKind::data || kind == GroupKind::data_inner || kind == GroupKind::data_outer ||
+           kind == GroupKind::tensor;
   }
 
   const std::span<const SimulatedStage> stages_;

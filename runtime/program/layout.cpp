@@ -53,6 +53,11 @@ uint64_t Layout::port_bytes(const models::Port& port, const models::Shape& shape
   return port.seam == models::Seam::tell ? bytes * static_cast<uint64_t>(tp) : bytes;
 }
 
+uint64_t Layout::boundary_bytes(int64_t width, const models::Shape& shape) const {
+  const int64_t share = (shape.rows() * width + tp - 1) / tp;
+  return static_cast<uint64_t>(share * tp) * core::dtype_size(shape.type);
+}
+
 core::Tier Layout::input_tier(size_t block) const {
   const bool early = stage.index == 0 && stage.early() > 0 && model->receives(block);
   return early ? core::Tier::device : placement.activation(static_cast<uint32_t>(block));

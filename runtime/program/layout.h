@@ -48,6 +48,9 @@ struct Layout : RunSettings, Decisions {
   // Of a forward in a mode.
   models::Parts forward_parts(size_t block, models::Mode mode) const;
   uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
+  // Of rows that go from stage to stage: each rank that shares them sends an equal share of their elements, of which
+  // the last may reach beyond them.
+  uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
   // The elements of a unit that a data rank saves: its shard, or of a shard that several ranks hold, its part.
   struct Piece {
     int64_t begin, count;

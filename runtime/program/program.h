@@ -124,20 +124,21 @@ enum class OpKind : uint8_t {
   gather_state,
   export_state,
   snapshot,
-  recompute,     // a forward again, for the backward that follows
-  fetch,         // a copy towards where an op needs it, from the tier behind
-  evict,         // … back to where it is at home
-  decide_ahead,  // what updates follow that do not wait for the norm
-  propose,       // of an optimizer that refines: a rank's part of what it would add
-  collect,       // brings proposals together, each unit's on one rank
-  refine,        // … which works on the whole of it
-  hand_out,      // … and gives all ranks their parts again
-  send,          // over the boundary between two stages of a pipeline: an output, or the gradient of an input
-  receive,       // … what a neighbour sends: an input, or the gradient of an output
-  exchange,      // of a port between ranks that share the work of a block, or of its gradient
-  gather_parts,  // of a unit's weights, from those ranks
+  recompute,        // a forward again, for the backward that follows
+  fetch,            // a copy towards where an op needs it, from the tier behind
+  evict,            // … back to where it is at home
+  decide_ahead,     // what updates follow that do not wait for the norm
+  propose,          // of an optimizer that refines: a rank's part of what it would add
+  collect,          // brings proposals together, each unit's on one rank
+  refine,           // … which works on the whole of it
+  hand_out,         // … and gives all ranks their parts again
+  send,             // over the boundary between two stages of a pipeline: an output, or the gradient of an input
+  receive,          // … what a neighbour sends: an input, or the gradient of an output
+  exchange,         // of a port between ranks that share the work of a block, or of its gradient
+  gather_parts,     // of a unit's weights, from those ranks
+  gather_received,  // the shares of what a stage receives, of those ranks
 };
-inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::gather_parts) + 1;
+inline constexpr size_t op_kind_count = static_cast<size_t>(OpKind::gather_received) + 1;
 inline bool transfers(OpKind kind) {
   return kind == OpKind::fetch || kind == OpKind::evict;
 }

@@ -42,7 +42,7 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   if (limit > 0) batches = std::min(batches, limit);
   int64_t batch = 0;
   filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
-    const auto part = models::data::eval_batch(samples, rows, ranks, batch, rank % ranks);
+    const auto part = models::data::eval_batch(samples, rows, ranks, batch, layout.data_rank(rank));
     for (int64_t row = 0; row < rows; ++row) {
       int32_t* x = tokens + row * layout.sequence;
       int32_t* y = targets + row * layout.sequence;

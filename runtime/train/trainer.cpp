@@ -230,10 +230,13 @@ void Training::beat() {
 void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
   if (rank == 0) beat();
   if (filler_) return filler_(rank, microbatch, tokens, targets);
-  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, rank % config_.mesh.data());
+  const Layout& layout = layouts_.front();
+  const int data_rank = layout.data_rank(rank);
+  const bool tells = rank < layout.stage_ranks() && layout.tensor_rank(rank) == 0;  // of those that read the same
+  const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, data_rank);
   for (int64_t row = 0; row < batch_.rows; ++row) {
     source_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
-    if (sample_log_ && rank < config_.mesh.data()) sample_log_->read(rank, first + row, source_->origin(first + row));
+    if (sample_log_ && tells) sample_log_->read(data_rank, first + row, source_->origin(first + row));
   }
 }
 

@@ -11,6 +11,7 @@ void ActivationRule::read() const {
   const Op& op = walk_.op();
   const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
   const OpKind forward = training ? OpKind::forward : op.kind;
+  if (op.kind == OpKind::gather_parts) require_tensor_group(op);
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
     switch (access.role) {
@@ -19,11 +20,11 @@ void ActivationRule::read() const {
         require_made(access, OpKind::load_batch, 0, access.role);
         break;
       case Role::input:
-        walk_.layout.model->receives(op.block) ? require_made(access, OpKind::receive, op.block, Role::input)
+        walk_.layout.model->receives(op.block) ? require_received(access, Role::input)
                                                : require_made(access, forward, op.block - 1, Role::output);
         break;
       case Role::d_output:
-        walk_.layout.model->sends(op.block) ? require_made(access, OpKind::receive, op.block, Role::d_output)
+        walk_.layout.model->sends(op.block) ? require_received(access, Role::d_output)
                                             : require_made(access, OpKind::backward, op.block + 1, Role::d_input);
         break;
       case Role::output:  // of a send
@@ -45,8 +46,8 @@ void ActivationRule::read() const {
         require_port(access);
         break;
       case Role::all_parts:
-        if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::gather_parts) break;
-        walk_.fail(access, fmt::format("{} wrote it and gathered no parts", walk_.name(walk_.at(access).made)));
+        require_parts(access);
+        break;
       case Role::shares:
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
         walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
@@ -58,6 +59,36 @@ void ActivationRule::read() const {
         break;
     }
   }
+}
+
+// From the neighbouring stage, and where ranks share it, together since.
+void ActivationRule::require_received(const Access& access, Role role) const {
+  require_tensor_group(walk_.op());
+  require_made(access, OpKind::receive, walk_.op().block, role);
+  const Place changed = walk_.at(access).changed;
+  const bool together = walk_.program.ops[changed.op].kind == OpKind::gather_received;
+  const bool wanted = walk_.layout.tp > 1 && walk_.op().kind != OpKind::gather_received;
+  if (together == wanted) return;
+  walk_.fail(access, together
+                         ? fmt::format("{} has brought its shares together already", walk_.name(changed))
+                         : fmt::format("{} left this rank's share there; a gather is missing", walk_.name(changed)));
+}
+
+// What ranks that share blocks give each other goes among them.
+void ActivationRule::require_tensor_group(const Op& op) const {
+  const bool among =
+      op.kind == OpKind::exchange || op.kind == OpKind::gather_parts || op.kind == OpKind::gather_received;
+  if (!among || walk_.set.group(op).kind == GroupKind::tensor) return;
+  walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
+                         walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
+}
+
+void ActivationRule::require_parts(const Access& access) const {
+  const Place made = walk_.at(access).made;
+  const Op& maker = walk_.program.ops[made.op];
+  if (maker.kind == OpKind::gather_parts && maker.units == walk_.op().units) return;
+  walk_.fail(access, fmt::format("{} wrote it, which gathered no parts of '{}'", walk_.name(made),
+                                 walk_.unit_name(walk_.op().units.at(0))));
 }
 
 // A run of parts made it for this microbatch, and where ranks share the work of the block they have exchanged it since,
@@ -77,6 +108,11 @@ void ActivationRule::require_port(const Access& access) const {
     walk_.fail(access,
                fmt::format("{} wrote it, where a run of parts of '{}' should have, of microbatch {}",
                            walk_.name(content.made), walk_.layout.model->blocks[op.block]->name(), walk_.microbatch()));
+  }
+  require_tensor_group(op);
+  const bool meant = last.kind != OpKind::exchange || last.port == access.port;
+  if (!meant || (op.kind == OpKind::exchange && op.port != access.port)) {
+    walk_.fail(access, fmt::format("{} exchanged it as another port", walk_.name(meant ? walk_.now : content.changed)));
   }
   const bool exchanged = last.kind == OpKind::exchange;
   const bool wanted = op.kind != OpKind::exchange && walk_.layout.exchanges(port.seam, backward);

@@ -36,7 +36,7 @@ class SizeChecker {
  private:
   static Mode mode(const Op& op) { return spec(op.kind).block.value_or(Mode::train); }
   Mode mode_of(const Op& op) const {
-    if (op.kind != OpKind::exchange) return mode(op);
+    if (op.kind != OpKind::exchange && !crosses(op)) return mode(op);
     return program_.phase == "eval" ? Mode::eval : program_.phase == "decode" ? Mode::decode : Mode::train;
   }
 
@@ -60,6 +60,11 @@ class SizeChecker {
     bytes.workspace =
         op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
     return bytes;
+  }
+
+  // What goes from stage to stage, in shares.
+  static bool crosses(const Op& op) {
+    return op.kind == OpKind::send || op.kind == OpKind::receive || op.kind == OpKind::gather_received;
   }
 
   uint64_t width_bytes(const Op& op, uint32_t block) const {
@@ -110,10 +115,15 @@ class SizeChecker {
       case Role::input:
       case Role::d_input:
         if (layout_.model->embeds(op.block)) return 0;
+        if (crosses(op))
+          return layout_.boundary_bytes(layout_.model->input_width(op.block), layout_.shape(mode_of(op)));
         return layout_.model->receives(op.block) ? row_bytes(op, layout_.model->input_width(op.block))
                                                  : width_bytes(op, op.block - 1);
       case Role::output:
       case Role::d_output:
+        if (crosses(op)) {
+          return layout_.boundary_bytes(layout_.model->blocks[op.block]->output_width(), layout_.shape(mode_of(op)));
+        }
         return width_bytes(op, op.block);
       case Role::saved:
         return block_bytes(op).saved;

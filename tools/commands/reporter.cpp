@@ -46,14 +46,19 @@ void Reporter::planned(std::span<const runtime::Compiled> stages) {
   for (const runtime::Compiled& stage : stages) {
     units += stage.layout.units.units.size();
     verify_seconds += stage.verify_seconds;
-    for (const optimizer::Unit& unit : stage.layout.units.units) parameters += unit.spoken_for ? 0 : unit.parameters();
+    for (const optimizer::Unit& unit : stage.layout.units.units) {
+      for (const optimizer::UnitParam& place : unit.params) {
+        parameters += unit.spoken_for ? 0 : place.param->whole_elements();
+      }
+    }
   }
-  const std::string mesh = layout.stage.pipelined() ? fmt::format("{} stages × ", stages.size()) : "";
+  std::string mesh = layout.stage.pipelined() ? fmt::format("{} stages × ", stages.size()) : "";
+  const std::string shared = layout.tp > 1 ? fmt::format(" × {} that share blocks", layout.tp) : "";
   std::cerr << fmt::format(
-      "{} parameters in {} units, {}{} rank{}, ZeRO stage {}, {}; {} per rank{}, peak in '{}' at '{}', packing "
+      "{} parameters in {} units, {}{} rank{}{}, ZeRO stage {}, {}; {} per rank{}, peak in '{}' at '{}', packing "
       "overhead "
       "{:.2f} %; programs verified in {:.0f} ms\n",
-      parameters, units, mesh, layout.dp, layout.dp == 1 ? "" : "s", layout.zero.stage,
+      parameters, units, mesh, layout.dp, layout.dp == 1 ? "" : "s", shared, layout.zero.stage,
       core::dtype_name(layout.compute), core::format_bytes(rank_bytes_),
       mesh.empty() ? "" : fmt::format(" of stage {}, which needs most", largest.layout.stage.index),
       largest.plan.device().peak_phase, largest.plan.device().peak_op, 100 * largest.plan.device().packing_overhead(),

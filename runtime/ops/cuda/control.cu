@@ -28,8 +28,8 @@ __global__ void share_kernel(const Control* control, ControlShare* share) {
   *share = share_of(*control);
 }
 
-__global__ void average_kernel(const ControlShare* shares, int ranks, Control* control) {
-  average_shares(shares, ranks, *control);
+__global__ void average_kernel(const ControlShare* shares, DecideRules rules, Control* control) {
+  average_shares(shares, rules, *control);
 }
 
 __global__ void decide_kernel(const ControlShare* shares, DecideRules rules, Control* control) {
@@ -54,8 +54,8 @@ void make_share(const Control* control, ControlShare* share) {
   core::cuda::launch(share_kernel, 1, 1, 0, control, share);
 }
 
-void average(const ControlShare* shares, int ranks, Control* control) {
-  core::cuda::launch(average_kernel, 1, 1, 0, shares, ranks, control);
+void average(const ControlShare* shares, const DecideRules& rules, Control* control) {
+  core::cuda::launch(average_kernel, 1, 1, 0, shares, rules, control);
 }
 
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control) {

@@ -108,6 +108,72 @@ TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, with full rec
   }
 }
 
+TEST_CASE("between stages each rank receives its share of b s h elements, and gathers the others inside its stage") {
+  for (const int which : {gpt2, llama}) {
+    for (const int tensor : {1, 2, 3, 4}) {
+      Setting s = setting_of(tensor);
+      s.accumulation = s.reduce_every = 3, s.steps = 1, s.micro_batch = 1;
+      const models::Model model = model_of(which, tensor, 0, false);
+      const Outcome staged = run_pipeline(model, s, ScheduleKind::one_f_one_b, 2);
+      const uint64_t activations = 12 * 48, ranks = static_cast<uint64_t>(tensor);
+      CAPTURE(which, tensor);
+      for (int r = 0; r < 2 * tensor; ++r) {
+        CHECK(staged.received[static_cast<size_t>(r)] == s.accumulation * activations * 4 / ranks);
+      }
+      const auto gathered = staged.comm.find(runtime::OpKind::gather_received);
+      const uint64_t elements = gathered == staged.comm.end() ? 0 : gathered->second.bytes / 4;
+      CHECK(elements == s.accumulation * activations * (ranks - 1) / ranks);
+    }
+  }
+}
+
+TEST_CASE("ranks that share a tied embedding of two stages train as those of one stage, to rounding") {
+  for (const int tensor : {2, 3}) {
+    Setting s = setting_of(tensor);
+    s.steps = 20, s.rate = 1e-3, s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.eval = true;
+    const models::Model model = model_of(gpt2, tensor);
+    const Outcome plain = run(model, s);
+    std::string state;
+    for (int stage = 0; stage <= 3; ++stage) {
+      s.stage = stage, s.ranks = 1;
+      const Outcome staged = run_pipeline(model, s, ScheduleKind::one_f_one_b, 2);
+      CAPTURE(tensor, stage);
+      if (state.empty()) state = staged.state;
+      CHECK(staged.state == state);
+      CHECK(relative_l2(without_key_bias(staged), without_key_bias(plain)) < 1e-5);
+      CHECK(staged.eval_loss == Approx(plain.eval_loss).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("ranks that share blocks keep states and activations on the host and on NVMe with the same bits") {
+  for (const int which : {gpt2, qwen3}) {
+    Setting s = setting_of(2);
+    s.micro_batch = 1, s.ranks = 2;
+    const models::Model model = model_of(which, 2);
+    const Outcome plain = run(model, s);
+    using core::Tier;
+    for (const Tier tier : {Tier::host, Tier::nvme}) {
+      for (const Tier update : {Tier::device, Tier::host}) {
+        for (const auto* order : {runtime::MicrobatchOrder::microbatch_major, runtime::MicrobatchOrder::layer_major}) {
+          for (const bool overlap : {false, true}) {
+            Setting moved = s;
+            moved.stage = 3, moved.order = order, moved.overlap = overlap;
+            moved.placement = [&](const runtime::Layout& layout) {
+              return uniform(layout, tier, tier, tier, tier, tier, update);
+            };
+            const Outcome outcome = run(model, moved);
+            CAPTURE(which, static_cast<int>(tier), static_cast<int>(update), overlap);
+            CHECK(outcome.state == plain.state);
+            CHECK(outcome.measured == outcome.planned);
+            CHECK(outcome.measured_behind == outcome.planned_behind);
+          }
+        }
+      }
+    }
+  }
+}
+
 // One in 7 of the combinations, a prime, so that each value of each factor comes; all with ZRT_FULL_TESTS.
 TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
   constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};

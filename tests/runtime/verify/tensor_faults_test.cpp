@@ -2,7 +2,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/verify/verifier.h"
-#include "tests/runtime/harness.h"
+#include "tests/runtime/pipeline.h"
 #include "tests/runtime/verify/fault_kinds.h"
 #include "tests/runtime/verify/mutate.h"
 
@@ -128,6 +128,30 @@ TEST_CASE("runs of parts that are missing, double or in another order are refuse
           "step", [&](Program& p) { --p.ops[id].parts.end; }, "'");
     }
   }
+}
+
+TEST_CASE("shares of what a stage receives that are not brought together, or twice, are refused") {
+  Setting s;
+  s.tensor = 2, s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.schedule.stages = 2;
+  const models::Model model = models::make_gpt2(
+      {.layers = 2, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .tensor = 2});
+  const Pipeline pipeline(model, s, even_ends(model, 2));
+  const std::vector<Compiled> stages = pipeline.compile(s);
+  size_t tried = 0;
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    const Program& step = stages[stage].set.program("step");
+    for (OpId id = 0; id < step.ops.size(); ++id) {
+      if (step.ops[id].kind != OpKind::gather_received) continue;
+      ++tried;
+      for (const bool twice : {false, true}) {
+        ProgramSet set = stages[stage].set;
+        Program& broken = program_of(set, "step");
+        twice ? insert_op(broken, id, step.ops[id]) : drop_op(broken, id);
+        CHECK_THROWS_WITH(verify(set, pipeline.layouts[stage]), Contains(twice ? "together already" : "'"));
+      }
+    }
+  }
+  CHECK(tried >= 4);
 }
 
 TEST_CASE("an export without the parts of other ranks is refused") {
