@@ -68,6 +68,7 @@ std::vector<Case> cases() {
             {3, 4, true, true, "gpt2-tiny", " --set zero_optimization.zero_hpz_partition_size=2"},
             {3, 4, false, false, "gpt2-tiny", " --set zero_optimization.mics_shard_size=2"},
             {2, 4, true, true, "gpt2-tiny", " --set parallel.pipeline=2"},
+            {1, 4, true, true, "gpt2-tiny", " --set parallel.tensor=2"},
             {3, 4, false, false, "llama-tiny", " --set parallel.pipeline=2 --set parallel.virtual_pipeline=2"}};
   }
   std::vector<Case> all;
