@@ -56,15 +56,15 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     const uint32_t group = optimizer ? optimizer->group_of(param, hidden) : 0;
     const bool copied = model.used_elsewhere(param);
     const bool alone = copied || (optimizer && optimizer->refines(group));
-    const bool cut = param.slice.has_value();
-    size_t& at = open.try_emplace({persistent, group, cut, param.summed}, SIZE_MAX).first->second;
+    const bool sliced = param.slice.has_value();
+    size_t& at = open.try_emplace({persistent, group, sliced, param.summed}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
       at = table.units.size();
       table.units.push_back(
           Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});
-      table.units.back().sliced = cut, table.units.back().summed = param.summed;
+      table.units.back().sliced = sliced, table.units.back().summed = param.summed;
       table.units.back().copied = copied, table.units.back().spoken_for = model.used_first_elsewhere(param);
     }
     const size_t here = at;

@@ -30,7 +30,7 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
   attention_projection_.shared = mlp_projection_.shared = config.tensor > 1;
   const int64_t C = config.hidden;
   // Output projections start smaller, so that the residual stream does not grow with depth.
-  const float projection = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
+  const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   const auto param = [&](const char* suffix, std::vector<int64_t> shape, Init init, float deviation = 0) {
     params_.push_back({name_ + "." + suffix, std::move(shape), init, deviation});
   };
@@ -42,13 +42,13 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
   param("ln_1.bias", {C}, Init::zeros);
   param("attn.c_attn.weight", {C, 3 * C}, Init::normal, 0.02f), part(1, 3);
   param("attn.c_attn.bias", {3 * C}, Init::zeros), part(0, 3);
-  param("attn.c_proj.weight", {C, C}, Init::normal, projection), part(0);
+  param("attn.c_proj.weight", {C, C}, Init::normal, small), part(0);
   param("attn.c_proj.bias", {C}, Init::zeros);
   param("ln_2.weight", {C}, Init::ones);
   param("ln_2.bias", {C}, Init::zeros);
   param("mlp.c_fc.weight", {C, 4 * C}, Init::normal, 0.02f), part(1);
   param("mlp.c_fc.bias", {4 * C}, Init::zeros), part(0);
-  param("mlp.c_proj.weight", {4 * C, C}, Init::normal, projection), part(0);
+  param("mlp.c_proj.weight", {4 * C, C}, Init::normal, small), part(0);
   param("mlp.c_proj.bias", {C}, Init::zeros);
 }
 
@@ -125,14 +125,14 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
   if (kept != nullptr && shape.mode != Mode::train) *kept = inner;
   // A product that applies GELU as it writes still reads the norm's output.
   if (products_fuse()) space.normed = layout.take(row);
-  BumpAllocator attention = layout.overlay(), gelu = layout.overlay();
-  if (!products_fuse()) space.normed = attention.take(row);
+  BumpAllocator beside = layout.overlay(), gelu = layout.overlay();
+  if (!products_fuse()) space.normed = beside.take(row);
   space.attention =
-      attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
+      beside.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
                                                            : attention_forward_workspace(attention_shape(shape)));
   // Outside training fc is not needed any more, so GELU works in place.
   space.gelu = shape.mode == Mode::train ? gelu.take(bytes(shape, ffn_)) : inner.fc;
-  layout.cover(attention);
+  layout.cover(beside);
   layout.cover(gelu);
   return space;
 }

@@ -17,14 +17,14 @@ Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const 
   space.scratch = layout.take<std::byte>(backward_scratch(shape));
   space.narrow = layout.take(row);
   space.wide = layout.take(bytes(shape, std::max(ffn_, 3 * attended_)));
-  BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), attention = layout.overlay();
+  BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), strips = layout.overlay();
   space.gelu = gelu.take(bytes(shape, ffn_));
   space.first = narrow.take(row);
   space.second = narrow.take(row);
-  space.attention = attention.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
+  space.attention = strips.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
   layout.cover(gelu);
   layout.cover(narrow);
-  layout.cover(attention);
+  layout.cover(strips);
   return space;
 }
 

@@ -130,19 +130,19 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
   if (shape.mode != Mode::train) *kept = kept_in_workspace(layout, shape);
-  BumpAllocator attention = layout.overlay(), hidden = layout.overlay();
+  BumpAllocator beside = layout.overlay(), wide = layout.overlay();
   const bool apart = head_norms_ && shape.mode == Mode::train;  // backward needs them as they were
-  BumpAllocator first = attention.overlay();
+  BumpAllocator first = beside.overlay();
   space.normed = first.take(bytes(shape, sizes_.hidden));
-  space.heads = apart ? attention.take(bytes(shape, attention_shape(shape).row())) : kept->qkv;
-  attention.cover(first);
+  space.heads = apart ? beside.take(bytes(shape, attention_shape(shape).row())) : kept->qkv;
+  beside.cover(first);
   space.attention =
-      attention.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
+      beside.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
                                                            : attention_forward_workspace(attention_shape(shape)));
   // Outside training gate is not needed any more, so SwiGLU works in place.
-  space.hidden = shape.mode == Mode::train ? hidden.take(bytes(shape, ffn_)) : kept->gate;
-  layout.cover(attention);
-  layout.cover(hidden);
+  space.hidden = shape.mode == Mode::train ? wide.take(bytes(shape, ffn_)) : kept->gate;
+  layout.cover(beside);
+  layout.cover(wide);
   return space;
 }
 

@@ -14,14 +14,14 @@ LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, cons
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
   space.narrow = layout.take(bytes(shape, std::max(sizes_.hidden, attended())));
-  BumpAllocator mlp = layout.overlay(), attention = layout.overlay();
+  BumpAllocator mlp = layout.overlay(), strips = layout.overlay();
   space.gate = mlp.take(bytes(shape, ffn_));
   space.up = mlp.take(bytes(shape, ffn_));
-  space.qkv = attention.take(bytes(shape, attention_shape(shape).row()));
-  if (head_norms_) space.heads = attention.take(bytes(shape, attention_shape(shape).row()));
-  space.attention = attention.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
+  space.qkv = strips.take(bytes(shape, attention_shape(shape).row()));
+  if (head_norms_) space.heads = strips.take(bytes(shape, attention_shape(shape).row()));
+  space.attention = strips.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
   layout.cover(mlp);
-  layout.cover(attention);
+  layout.cover(strips);
   return space;
 }
 
