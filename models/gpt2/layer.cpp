@@ -129,7 +129,7 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
   if (!products_fuse()) space.normed = beside.take(row);
   space.attention =
       beside.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
-                                                           : attention_forward_workspace(attention_shape(shape)));
+                                                        : attention_forward_workspace(attention_shape(shape)));
   // Outside training fc is not needed any more, so GELU works in place.
   space.gelu = shape.mode == Mode::train ? gelu.take(bytes(shape, ffn_)) : inner.fc;
   layout.cover(beside);

@@ -138,7 +138,7 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   beside.cover(first);
   space.attention =
       beside.take<std::byte>(shape.mode == Mode::decode ? attention_decode_workspace(attention_shape(shape))
-                                                           : attention_forward_workspace(attention_shape(shape)));
+                                                        : attention_forward_workspace(attention_shape(shape)));
   // Outside training gate is not needed any more, so SwiGLU works in place.
   space.hidden = shape.mode == Mode::train ? wide.take(bytes(shape, ffn_)) : kept->gate;
   layout.cover(beside);

@@ -106,10 +106,11 @@ void warn_without_pipeline(Values& values) {
 int build_tensor(Values& values) {
   // DeepSpeed has the degree at two places, of which at most one says it.
   const char *first = "tensor_parallel.autotp_size", *second = "tensor_parallel.tp.tp_size";
-  if (values.integer(first) > 0 && values.integer(second) > 1 && values.integer(first) != values.integer(second)) {
+  const int64_t one = values.integer(first), two = values.integer(second);
+  if (one > 0 && two > 1 && one != two) {
     refuse(values.at(second), "contradicts " + shown(values.at(first)) + ". Remove one of them.");
   }
-  const bool other = values.at(first).value == 0 && values.at(second).value != 1;
+  const bool other = one == 0 && two != 1;
   other ? take_over(values, second, 1, tensor_key) : take_over(values, first, 0, tensor_key);
   return static_cast<int>(values.integer(tensor_key));
 }

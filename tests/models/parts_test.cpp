@@ -1,4 +1,5 @@
-// A block computed part by part, with an exchange possible at every port, has the bits of the block in one call.
+// A block computed part by part, with an exchange possible at every port, has the bits of the block in one call. On a
+// GPU products add the residual stream while they write where it stays in the call, and round it otherwise.
 #include "catch.h"
 #include "models/model.h"
 #include "tests/device.h"
