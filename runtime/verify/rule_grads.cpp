@@ -134,8 +134,8 @@ void GradRule::reduce(size_t i) {
   const uint32_t unit = op.units[i];
   const auto [from, to] = route(walk_, i);
   Content& source = walk_.at(*from);
-  if (group == GroupKind::copies) return add_copies(*from, unit);
-  if (group == GroupKind::tensor) return add_shares(*from, unit);
+  if (group == GroupKind::copies) return add_up(*from, unit, Summed::copies);
+  if (group == GroupKind::tensor) return add_up(*from, unit, Summed::shares);
   require_unit(*from, source, unit);
   Content result = source;
   if (source.summed == Summed::rank) {
@@ -195,25 +195,16 @@ void GradRule::reduce(size_t i) {
   target = result;
 }
 
-// Of the whole step at once, when each copy's gradient is complete.
-void GradRule::add_copies(const Access& access, uint32_t unit) {
-  if (!walk_.layout.units.units[unit].copied) {
-    walk_.fail(access, fmt::format("adds up copies of '{}', of which there are none", walk_.unit_name(unit)));
+// Of copies, or of what each rank has a part of: of the whole step at once, when every summand is complete.
+void GradRule::add_up(const Access& access, uint32_t unit, Summed as) {
+  const optimizer::Unit& of = walk_.layout.units.units[unit];
+  if (as == Summed::copies ? !of.copied : !of.summed) {
+    walk_.fail(access, fmt::format("adds up {} of '{}', of which there are none",
+                                   as == Summed::copies ? "copies" : "shares", walk_.unit_name(unit)));
   }
   require_sum(access, unit, false, Summed::all);
   Content& content = walk_.at(access);
-  content.summed = Summed::copies;
-  content.changed = walk_.now;
-}
-
-// Of the whole step at once too.
-void GradRule::add_shares(const Access& access, uint32_t unit) {
-  if (!walk_.layout.units.units[unit].summed) {
-    walk_.fail(access, fmt::format("adds up the gradient of '{}', which every rank has whole", walk_.unit_name(unit)));
-  }
-  require_sum(access, unit, false, Summed::all);
-  Content& content = walk_.at(access);
-  content.summed = Summed::shares;
+  content.summed = as;
   content.changed = walk_.now;
 }
 

@@ -59,8 +59,7 @@ class GradRule {
   void backward(size_t i);
   void reduce(size_t i);
   void gather(size_t i);
-  void add_copies(const Access& access, uint32_t unit);
-  void add_shares(const Access& access, uint32_t unit);
+  void add_up(const Access& access, uint32_t unit, Summed as);
   Summed complete(uint32_t unit) const {
     const optimizer::Unit& of = walk_.layout.units.units[unit];
     return of.copied ? Summed::copies : of.summed ? Summed::shares : Summed::all;

@@ -135,10 +135,16 @@ TEST_CASE("what tensor-parallel ranks cannot do is refused with what they can") 
     CHECK(result.code != 0);
     CHECK(result.text.find(bad.why) != std::string::npos);
   }
-  // A group that spans hosts is planned, with a warning.
-  const Result across = run_zrt("plan " + (run / "c.json") +
-                                " --ranks 64 --set parallel.tensor=4 --set train_batch_size=null --cluster dgx-a100");
-  CHECK(across.text.find("spans hosts") == std::string::npos);
+  // A group that spans hosts is planned, with a warning; one that does not, without.
+  for (const int tensor : {8, 16}) {
+    const Result planned = run_zrt("plan " + (run / "c.json") +
+                                   " --ranks 64 --set model.heads=16 --set train_batch_size=null --cluster dgx-a100 "
+                                   "--set parallel.tensor=" +
+                                   std::to_string(tensor));
+    INFO(planned.text);
+    CHECK(planned.code == 0);
+    CHECK((planned.text.find("spans hosts") != std::string::npos) == (tensor == 16));
+  }
 }
 
 }  // namespace zrt::tensor_train_test

@@ -130,6 +130,17 @@ TEST_CASE("runs of parts that are missing, double or in another order are refuse
   }
 }
 
+TEST_CASE("an exchange among ranks that do not share blocks, or as another port, is refused") {
+  const Subject subject(Recompute::none);
+  const GroupId data = subject.compiled.set.find_group(GroupKind::data);
+  for (const OpId id : subject.all("step", OpKind::exchange)) {
+    subject.refused(
+        "step", [&](Program& p) { p.ops[id].group = data, p.ops[id].lane = 2; }, "do not share blocks");  // comm:dp
+    subject.refused(
+        "step", [&](Program& p) { p.ops[id].port = p.ops[id].port == 0 ? 1 : 0; }, "as another port", 1);
+  }
+}
+
 TEST_CASE("shares of what a stage receives that are not brought together, or twice, are refused") {
   Setting s;
   s.tensor = 2, s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.schedule.stages = 2;
