@@ -53,9 +53,10 @@ void TensorRunner::load(const Tensors& weights) {
   for (size_t r = 0; r < ranks_.size(); ++r) {
     for (auto& [name, buffer] : ranks_[r].weights) {
       const models::Param& of = param(name);
+      const std::vector<double>& whole = weights.at(name);
       std::vector<double> own(static_cast<size_t>(of.elements()));
       models::for_each_piece(of, static_cast<int>(r), 0, of.elements(), [&](const models::Piece& piece) {
-        if (piece.whole >= 0) std::copy_n(weights.at(name).data() + piece.whole, piece.count, own.data() + piece.begin);
+        if (piece.whole >= 0) std::copy_n(whole.data() + piece.whole, piece.count, own.data() + piece.begin);
       });
       buffer.store(core::DType::f32, own);
     }
