@@ -19,7 +19,9 @@ struct Parts {
 };
 inline constexpr Parts all_parts{0, 255};
 
-// What becomes of a port between ranks that share the work of a block.
+// What becomes of a port between ranks that share the work of a block. Where they share rows, too (sequence
+// parallelism), what is added up goes to each rank by its rows alone, and what all have alike is brought together from
+// them: an output that enters, and the gradient of one that leaves.
 enum class Seam : uint8_t {
   enter,  // all have it alike and each works on a part of what follows: parts of its gradient are added up
   leave,  // each has a part of a sum: added up
@@ -45,8 +47,14 @@ struct Anatomy {
   // gradient of the output down to it.
   uint8_t middle = 0;
   uint8_t late = 0;  // so many of the last parts compute in training only in backward: their ports are of that alone
+  Parts alone(size_t port) const { return {ports[port].part, static_cast<uint8_t>(ports[port].part + 1)}; }  // its part
   Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
   Parts forward_in_training() const { return {0, static_cast<uint8_t>(parts.size() - late)}; }
+  // Whether the backward of a run reads what forward handed on in a port that enters; late parts all do, of the first.
+  bool reads_back(const Port& port, Parts run) const {
+    const size_t next = port.part + 1u;
+    return port.seam == Seam::enter && (run.has(next) || (next + late >= parts.size() && run.first > next));
+  }
   // Where a head's loss is known: in backward in the first of its late parts, outside training in the last one.
   size_t losing(bool backward) const { return backward && late > 0 ? parts.size() - late : parts.size() - 1; }
 };

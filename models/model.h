@@ -13,7 +13,8 @@ struct Gpt2Config {
   int64_t layers = 12, hidden = 768, heads = 12, sequence = 1024, vocab = 50304;
   float dropout = 0;
   bool tied = true;
-  int tensor = 1;  // ranks that share the work of each block
+  int tensor = 1;                  // ranks that share the work of each block
+  bool sequence_parallel = false;  // … and the rows of what is computed row by row
 };
 
 // Stretches rotary positions for contexts longer than the ones a model was first trained on, by the rule of Llama 3.1
@@ -33,8 +34,9 @@ struct LlamaConfig {
   RopeScaling rope_scaling = {};
   float rms_norm_eps = 1e-5f;
   bool tied = false;
-  bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
-  int tensor = 1;           // ranks that share the work of each block
+  bool head_norms = false;         // of each head's queries and keys, in front of their rotation (Qwen3)
+  int tensor = 1;                  // ranks that share the work of each block
+  bool sequence_parallel = false;  // … and the rows of what is computed row by row
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {

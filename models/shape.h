@@ -10,6 +10,11 @@ using core::DType;
 
 enum class Mode : uint8_t { train, eval, decode };
 
+// Consecutive rows of a microbatch.
+struct Rows {
+  int64_t first = 0, count = 0;
+};
+
 // Everything memory depends on. decode: B sequences, one new token each, a cache of T positions.
 struct Shape {
   int64_t B = 1, T = 1;

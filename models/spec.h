@@ -21,7 +21,8 @@ struct ModelSizes {
   int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
   double dropout = 0;
   bool tied = true;
-  int tensor = 1;  // ranks that share the work of each block
+  int tensor = 1;                  // ranks that share the work of each block
+  bool sequence_parallel = false;  // … and the rows of what is computed row by row
 };
 
 using MakeModel = std::function<Model()>;

@@ -5,7 +5,8 @@ namespace {
 
 enum : size_t { token_weight, position_weight };
 
-// Parts: the rows of tokens, of which each rank has those of its part of the vocabulary; and what is added to them.
+// Parts: the rows of tokens, of which each rank has those of its part of the vocabulary; and what is added to them, by
+// ranks that share rows to their own.
 class Embedding : public TransformerBlock {
  public:
   Embedding(const BlockSizes& sizes, const EmbeddingNames& names)
@@ -14,7 +15,9 @@ class Embedding : public TransformerBlock {
         positions_(!names.positions.empty()),
         site_(names.dropout_site) {
     params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor)};
-    if (positions_) params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f});
+    if (positions_) {
+      params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f, {}, shares_rows()});
+    }
   }
 
   const Anatomy& anatomy() const override { return anatomy_; }
@@ -42,11 +45,13 @@ class Embedding : public TransformerBlock {
                             grad_target(call, token_weight), positions, call.workspace);
     }
     if (call.parts.has(output)) {
+      const Rows own = own_rows(call);
       if (positions_) {
-        embed_backward(shape.type, sizes, nullptr, call.d_output, dropped, first_element(call), {}, positions,
-                       call.workspace);
+        embed_backward(shape.type, extents(shape, call.tensor_rank, own), nullptr, call.d_output, dropped,
+                       first_element(call), {}, positions, call.workspace);
       }
-      apply_dropout(shape.type, call.d_output, dropped, first_element(call), d_looked_up, shape.rows() * sizes_.hidden);
+      apply_dropout(shape.type, call.d_output, dropped, first_element(call), own_place(call, d_looked_up),
+                    own.count * sizes_.hidden);
     }
     if (call.parts.has(lookup)) {
       check_tokens(call.tokens, shape.rows(), 0);
@@ -59,11 +64,11 @@ class Embedding : public TransformerBlock {
   enum Part : uint8_t { lookup, output };
   enum Port : size_t { looked_up };
 
-  EmbeddingShape extents(const Shape& shape, int tensor_rank) const {
+  EmbeddingShape extents(const Shape& shape, int tensor_rank, std::optional<Rows> own = {}) const {
     const int64_t tokens = sizes_.part(sizes_.vocab);
-    return {shape.B,         shape.mode == Mode::decode ? 1 : shape.T,
-            sizes_.hidden,   tokens,
-            sizes_.sequence, tensor_rank * tokens};
+    return {
+        shape.B, shape.mode == Mode::decode ? 1 : shape.T, sizes_.hidden, tokens, sizes_.sequence, tensor_rank * tokens,
+        own};
   }
   void run(const Call& call, int64_t position) const {
     const Shape& shape = call.shape;
@@ -79,8 +84,8 @@ class Embedding : public TransformerBlock {
     }
     if (call.parts.has(lookup)) embed(shape.type, sizes, call.tokens, weight, nullptr, 0, {}, 0, rows);
     if (call.parts.has(output)) {
-      embed(shape.type, sizes, nullptr, rows, positions, position, dropout(call, site_), first_element(call),
-            call.output);
+      embed(shape.type, extents(shape, call.tensor_rank, own_rows(call)), nullptr, own_place(call, rows), positions,
+            position, dropout(call, site_), first_element(call), call.output);
     }
   }
 

@@ -26,12 +26,13 @@ int64_t vocab_tile(int64_t V) {
 
 // Parts: the norm; logits, of which each rank has those of its part of the vocabulary, and what it tells the others of
 // them; the loss, and in backward the gradients. Ranks that share the vocabulary hold their logits of all rows at a
-// time.
+// time. Where they share rows, too, each has the norm of its own and keeps it; for logits, and for backward, these are
+// brought together.
 class Head : public TransformerBlock {
  public:
   Head(const BlockSizes& sizes, const HeadParts& parts)
       : TransformerBlock(sizes, "head"), vocab_(sizes.part(sizes.vocab)), norm_(parts.norm) {
-    norm_.add_params(params_, parts.norm_name);
+    norm_.add_params(params_, parts.norm_name, shares_rows());
     output_weight_ = params_.size();
     params_.push_back(sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor));
     anatomy_ = {{"norm", "logits", "loss"},
@@ -86,11 +87,11 @@ class Head : public TransformerBlock {
 
   struct Saved {
     Norm::Statistics statistics;
-    void* normed;  // R C
+    void* normed;  // R C, of own rows
   };
   struct Space {
     std::byte* scratch;
-    void* normed;    // R C: output of the norm, in backward its gradient
+    void* normed;    // R C: output of the norm, in backward its gradient; where these are no ports
     void* logits;    // (chunk, V), rows row_length() apart
     double* losses;  // R
     uint16_t* low;   // (V, C)
@@ -98,9 +99,9 @@ class Head : public TransformerBlock {
   };
 
   Saved saved_in(BumpAllocator& layout, const Shape& shape) const {
-    const uint64_t R = static_cast<uint64_t>(shape.rows());
-    const Norm::Statistics statistics = norm_.statistics_in(layout, shape);
-    return {statistics, layout.take(row_bytes(shape) * R)};
+    const int64_t rows = row_share(shape);
+    const Norm::Statistics statistics = norm_.statistics_in(layout, rows);
+    return {statistics, layout.take(row_bytes(shape) * static_cast<uint64_t>(rows))};
   }
   Space forward_space(BumpAllocator& layout, const Shape& shape) const;
   Space backward_space(BumpAllocator& layout, const Shape& shape) const;
@@ -177,7 +178,7 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
     scratch = std::max(scratch, find_gemm(logits_spec(shape, rows)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
-  space.normed = layout.take(row_bytes(shape) * R);
+  if (!shares_rows()) space.normed = layout.take(row_bytes(shape) * R);
   if (sizes_.tensor == 1) {
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
                                core::dtype_size(shape.type));
@@ -188,7 +189,7 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
 
 Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) const {
   const int64_t V = vocab_, C = sizes_.hidden;
-  uint64_t scratch = norm_.backward_scratch(shape);
+  uint64_t scratch = norm_.backward_scratch(row_share(shape));
   const auto cover = [&](const GemmSpec& spec) { scratch = std::max(scratch, find_gemm(spec).workspace_bytes()); };
   in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t begin, int64_t rows) {
     cover(logits_spec(shape, rows));
@@ -203,8 +204,8 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   });
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
-  space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
   if (sizes_.tensor == 1) {
+    space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
                                core::dtype_size(shape.type));
   }
@@ -239,21 +240,31 @@ void Head::forward(const Call& call) const {
   if (shape.mode == Mode::train) {
     BumpAllocator layout(call.saved[norm]);
     const Saved saved = saved_in(layout, shape);
-    norm_.forward(call, norm_weight, call.input, saved.normed, saved.statistics);
+    const int64_t own = own_rows(call).count;
+    if (call.finds(norm)) {
+      core::copy_bytes(own_place(call, call.port(normed_port)), saved.normed,
+                       static_cast<uint64_t>(own) * row_bytes(shape));
+    } else {
+      norm_.forward(call, norm_weight, own, call.input, saved.normed, saved.statistics);
+    }
     return;
   }
   check_tokens(call.targets, R, not_counted);
   BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
-  if (call.parts.has(norm)) norm_.forward(call, norm_weight, call.input, space.normed, {});
+  void* normed = call.port_or(normed_port, space.normed);
+  if (call.parts.has(norm)) {
+    norm_.forward(call, norm_weight, own_rows(call).count, call.input, own_place(call, normed), {});
+  }
+  if (!call.parts.has(logits) && !call.parts.has(loss)) return;
   if (void* shared = call.port(logits_port)) {
-    if (call.parts.has(logits)) make_logits(call, space, space.normed, shared, call.port(told_port));
+    if (call.parts.has(logits)) make_logits(call, space, normed, shared, call.port(told_port));
     if (call.parts.has(loss)) lose(call, space, shared, call.port(told_port), 0);
     return;
   }
   in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
-    const void* normed = offset(space.normed, static_cast<uint64_t>(begin) * row_bytes(shape));
-    find_gemm(logits_spec(shape, rows)).run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    const void* some = offset(normed, static_cast<uint64_t>(begin) * row_bytes(shape));
+    find_gemm(logits_spec(shape, rows)).run(some, call.weights[output_weight_], space.logits, nullptr, space.scratch);
     cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), 0, space.losses + begin);
   });
   sum_losses(space.losses, R, call.loss);
@@ -288,18 +299,19 @@ void Head::backward(const Call& call) const {
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
   void* d_normed = call.d_port_or(normed_port, space.normed);
+  void* all_normed = call.port_or(normed_port, saved.normed);
   if (void* shared = call.d_port(logits_port)) {
-    if (call.parts.has(loss)) make_logits(call, space, saved.normed, shared, call.d_port(told_port));
+    if (call.parts.has(loss)) make_logits(call, space, all_normed, shared, call.d_port(told_port));
     if (call.parts.has(logits)) {
       lose(call, space, shared, call.d_port(told_port), call.loss_scale);
       find_gemm(input_spec(shape, R)).run(shared, call.weights[output_weight_], d_normed, nullptr, space.scratch);
       find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
-          .run(shared, saved.normed, call.grads[output_weight_], nullptr, space.scratch);
+          .run(shared, all_normed, call.grads[output_weight_], nullptr, space.scratch);
     }
   } else if (call.parts.has(loss)) {
     in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
       const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
-      const void* normed = offset(saved.normed, at);
+      const void* normed = offset(all_normed, at);
       find_gemm(logits_spec(shape, rows))
           .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
       cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), call.loss_scale,
@@ -311,7 +323,8 @@ void Head::backward(const Call& call) const {
     sum_losses(space.losses, R, call.loss);
   }
   if (call.parts.has(norm)) {
-    norm_.backward(call, norm_weight, call.input, d_normed, saved.statistics, nullptr, call.d_input, space.scratch);
+    norm_.backward(call, norm_weight, own_rows(call).count, call.input, own_place(call, d_normed), saved.statistics,
+                   nullptr, call.d_input, space.scratch);
   }
 }
 
@@ -320,7 +333,7 @@ void Head::decode(const Call& call) const {
   check_shape(shape);
   BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
-  norm_.forward(call, norm_weight, call.input, space.normed, {});
+  norm_.forward(call, norm_weight, shape.rows(), call.input, space.normed, {});
   find_gemm(logits_spec(shape, shape.rows()))
       .run(space.normed, call.weights[output_weight_], call.output, nullptr, space.scratch);
 }

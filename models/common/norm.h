@@ -18,20 +18,21 @@ struct Norm {
   struct Statistics {
     float *mean = nullptr, *rstd = nullptr;
   };
-  Statistics statistics_in(BumpAllocator& layout, const Shape& shape) const;
+  Statistics statistics_in(BumpAllocator& layout, int64_t rows) const;
 
-  // name.weight, and for a layer norm name.bias behind it.
-  void add_params(std::vector<Param>& params, const std::string& name) const;
+  // name.weight, and for a layer norm name.bias behind it. summed: Param::summed.
+  void add_params(std::vector<Param>& params, const std::string& name, bool summed) const;
 
   // weight: its index among the block's parameters. x and y (rows, width).
-  void forward(const Call& call, size_t weight, const void* x, void* y, const Statistics& statistics) const;
+  void forward(const Call& call, size_t weight, int64_t rows, const void* x, void* y,
+               const Statistics& statistics) const;
   // sum = a + dropout(b), of which element 0 has index `first`, and y = its norm. sum may be a or b.
-  void forward_of_sum(const Call& call, size_t weight, const void* a, const void* b, const Dropout& dropout,
-                      uint64_t first, void* sum, void* y, const Statistics& statistics) const;
+  void forward_of_sum(const Call& call, size_t weight, int64_t rows, const void* a, const void* b,
+                      const Dropout& dropout, uint64_t first, void* sum, void* y, const Statistics& statistics) const;
   // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters.
-  void backward(const Call& call, size_t weight, const void* x, const void* dy, const Statistics& statistics,
-                const void* add, void* dx, std::byte* scratch) const;
-  uint64_t backward_scratch(const Shape& shape) const { return norm_backward_workspace(kind, shape.rows(), width); }
+  void backward(const Call& call, size_t weight, int64_t rows, const void* x, const void* dy,
+                const Statistics& statistics, const void* add, void* dx, std::byte* scratch) const;
+  uint64_t backward_scratch(int64_t rows) const { return norm_backward_workspace(kind, rows, width); }
 };
 
 }  // namespace zrt::models

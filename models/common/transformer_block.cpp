@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/device.h"
 #include "core/error.h"
 
@@ -41,8 +43,17 @@ Dropout TransformerBlock::dropout(const Call& call, uint32_t site) const {
   return dropout;
 }
 
+Rows TransformerBlock::own_rows(const Call& call) const {
+  const int64_t all = call.shape.rows(), share = row_share(call.shape);
+  if (!shares_rows()) return {0, all};
+  const int64_t first = std::min(call.tensor_rank * share, all);
+  return {first, std::min(share, all - first)};
+}
+
 uint64_t TransformerBlock::first_element(const Call& call) const {
-  return call.first_sample * static_cast<uint64_t>(call.shape.T) * static_cast<uint64_t>(sizes_.hidden);
+  const uint64_t row =
+      call.first_sample * static_cast<uint64_t>(call.shape.T) + static_cast<uint64_t>(own_rows(call).first);
+  return row * static_cast<uint64_t>(sizes_.hidden);
 }
 
 void check_positive(const char* key, int64_t value) {

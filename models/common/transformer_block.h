@@ -12,6 +12,8 @@ struct BlockSizes {
   int64_t hidden = 0, sequence = 0, vocab = 0;
   float dropout = 0;
   int tensor = 1;  // ranks that share the work of the block
+  // Whether they share the rows, too, of what is computed row by row between their exchanges (sequence parallelism).
+  bool sequence_parallel = false;
   int64_t part(int64_t extent) const { return (extent + tensor - 1) / tensor; }  // a rank's, with padding
 };
 
@@ -34,7 +36,15 @@ class TransformerBlock : public Block {
   bool products_add(const Shape& shape) const {
     return products_fuse() && (sizes_.dropout == 0 || shape.mode != Mode::train);
   }
-  uint64_t first_element(const Call& call) const;  // dropout index of element (0, 0, 0) of a (B, T, C) tensor
+  // Rows of the residual stream that a rank has room for, and those that are its own; the last ranks may have fewer.
+  bool shares_rows() const { return sizes_.tensor > 1 && sizes_.sequence_parallel; }
+  int64_t row_share(const Shape& shape) const { return shares_rows() ? sizes_.part(shape.rows()) : shape.rows(); }
+  Rows own_rows(const Call& call) const;
+  std::byte* own_place(const Call& call, void* port) const {  // where these lie in a port; null where there is none
+    const uint64_t before = static_cast<uint64_t>(own_rows(call).first) * row_bytes(call.shape);
+    return port == nullptr ? nullptr : static_cast<std::byte*>(port) + before;
+  }
+  uint64_t first_element(const Call& call) const;  // dropout index of its own rows' first element
   uint64_t row_bytes(const Shape& shape) const {   // of the residual stream
     return static_cast<uint64_t>(sizes_.hidden) * core::dtype_size(shape.type);
   }

@@ -8,21 +8,13 @@
 namespace zrt::models {
 
 Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
-    : TransformerBlock({config.hidden, config.sequence, config.vocab, config.dropout, config.tensor},
-                       fmt::format("h.{}", index)),
+    : Layer({config.hidden, config.sequence, config.vocab, config.dropout, config.tensor, config.sequence_parallel},
+            fmt::format("h.{}", index), {NormKind::layer, config.hidden, 1e-5f}),
       heads_(config.heads / config.tensor),
       all_heads_(config.heads),
       attended_(config.hidden / config.tensor),
       ffn_(sizes_.part(4 * config.hidden)),
       index_(index),
-      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, config.hidden, Seam::enter},
-                {"attention", attention, config.hidden, Seam::leave},
-                {"norm_2", norm_2, config.hidden, Seam::enter},
-                {"projection", projection, config.hidden, Seam::leave}},
-               {norm_2, projection},
-               norm_2},
-      norm_{NormKind::layer, config.hidden, 1e-5f},
       c_attn_{config.hidden, 3 * attended_, Linear::Stored::in_out, true},
       attention_projection_{attended_, config.hidden, Linear::Stored::in_out, true},
       c_fc_{config.hidden, ffn_, Linear::Stored::in_out, true},
@@ -38,14 +30,13 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
   const auto part = [&](size_t dimension, int64_t sections = 1) {
     params_.back() = sliced(std::move(params_.back()), dimension, config.tensor, sections);
   };
-  param("ln_1.weight", {C}, Init::ones);
-  param("ln_1.bias", {C}, Init::zeros);
+  first_norm_weight_ = ln_1_weight, second_norm_weight_ = ln_2_weight;
+  norm_.add_params(params_, name_ + ".ln_1", shares_rows());
   param("attn.c_attn.weight", {C, 3 * C}, Init::normal, 0.02f), part(1, 3);
   param("attn.c_attn.bias", {3 * C}, Init::zeros), part(0, 3);
   param("attn.c_proj.weight", {C, C}, Init::normal, small), part(0);
   param("attn.c_proj.bias", {C}, Init::zeros);
-  param("ln_2.weight", {C}, Init::ones);
-  param("ln_2.bias", {C}, Init::zeros);
+  norm_.add_params(params_, name_ + ".ln_2", shares_rows());
   param("mlp.c_fc.weight", {C, 4 * C}, Init::normal, 0.02f), part(1);
   param("mlp.c_fc.bias", {4 * C}, Init::zeros), part(0);
   param("mlp.c_proj.weight", {4 * C, C}, Init::normal, small), part(0);
@@ -55,10 +46,6 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
 AttentionShape Gpt2Layer::attention_shape(const Shape& shape, int tensor_rank) const {
   const float dropout = shape.mode == Mode::train ? sizes_.dropout : 0;
   return {shape.B, shape.T, heads_, heads_, attended_ / heads_, shape.type, dropout, all_heads_, tensor_rank * heads_};
-}
-
-uint64_t Gpt2Layer::bytes(const Shape& shape, int64_t width) const {
-  return static_cast<uint64_t>(shape.rows() * width) * core::dtype_size(shape.type);
 }
 
 uint64_t Gpt2Layer::forward_scratch(const Shape& shape) const {
@@ -76,24 +63,12 @@ std::vector<GemmSpec> Gpt2Layer::products(const Shape& shape) const {
 }
 
 void Gpt2Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  switch (part) {
-    case norm_1:
-      kept.first_norm = norm_.statistics_in(layout, shape);
-      break;
-    case attention:
-      kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
-      kept.qkv = layout.take(bytes(shape, 3 * attended_)), kept.attention = layout.take(bytes(shape, attended_));
-      break;
-    case norm_2:
-      kept.second_norm = norm_.statistics_in(layout, shape);
-      kept.residual = layout.take(bytes(shape, sizes_.hidden));
-      break;
-    case hidden:
-      kept.fc = layout.take(bytes(shape, ffn_));
-      break;
-    default:
-      break;
+  Layer::keep(kept.stream, part, layout, shape);
+  if (part == attention) {
+    kept.lse = layout.take<float>(static_cast<uint64_t>(shape.rows() * heads_) * 4);
+    kept.qkv = layout.take(bytes(shape, 3 * attended_)), kept.attention = layout.take(bytes(shape, attended_));
   }
+  if (part == hidden) kept.fc = layout.take(bytes(shape, ffn_));
 }
 
 Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
@@ -109,7 +84,7 @@ Gpt2Layer::Kept Gpt2Layer::kept_in(const Call& call) const {
 // qkv and attention are dead when fc is made, so they share its space.
 Gpt2Layer::Kept Gpt2Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
   Kept kept{};
-  kept.residual = layout.take(bytes(shape, sizes_.hidden));
+  kept.stream.residual = layout.take(own_bytes(shape));
   BumpAllocator first = layout.overlay();
   kept.qkv = first.take(bytes(shape, 3 * attended_)), kept.attention = first.take(bytes(shape, attended_));
   kept.fc = layout.take(bytes(shape, ffn_));
@@ -118,7 +93,7 @@ Gpt2Layer::Kept Gpt2Layer::kept_in_workspace(BumpAllocator& layout, const Shape&
 }
 
 Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const {
-  const uint64_t row = bytes(shape, sizes_.hidden);
+  const uint64_t row = shares_rows() ? 0 : bytes(shape, sizes_.hidden);
   ForwardSpace space{};
   space.scratch = layout.take<std::byte>(forward_scratch(shape));
   const Kept inner = shape.mode == Mode::train ? Kept{} : kept_in_workspace(layout, shape);
@@ -138,7 +113,7 @@ Gpt2Layer::ForwardSpace Gpt2Layer::forward_space(BumpAllocator& layout, const Sh
 }
 
 uint64_t Gpt2Layer::saved_bytes(const Shape& shape, size_t part) const {
-  if (shape.mode != Mode::train) return part == norm_2 ? bytes(shape, sizes_.hidden) : 0;
+  if (shape.mode != Mode::train) return part == norm_2 ? own_bytes(shape) : 0;
   BumpAllocator layout;
   Kept kept{};
   keep(kept, part, layout, shape);
@@ -167,10 +142,6 @@ double Gpt2Layer::forward_flops(const Shape& shape, Parts parts) const {
   return flops;
 }
 
-void Gpt2Layer::decode(const Call& call) const {
-  forward(call);
-}
-
 // add: what the projection adds, or null.
 void Gpt2Layer::attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
                        const void* add) const {
@@ -179,54 +150,27 @@ void Gpt2Layer::attend(const Call& call, const Kept& kept, const ForwardSpace& s
   if (call.shape.mode == Mode::decode) {
     attention_decode(heads, kept.qkv, kept.attention, call.position, call.cache, space.attention);
   } else {
-    attention_forward(heads, kept.qkv, kept.attention, kept.lse,
-                      dropout(call, layer_dropout_site(index_, DropoutSite::attention)), call.first_sample,
-                      space.attention);
+    attention_forward(heads, kept.qkv, kept.attention, kept.lse, dropped(call, DropoutSite::attention),
+                      call.first_sample, space.attention);
   }
   attention_projection_.forward(call, attn_c_proj_weight, kept.attention, to, space.scratch, add);
 }
 
 void Gpt2Layer::forward(const Call& call) const {
-  const Shape& shape = call.shape;
-  check_shape(shape);
-  const Parts parts = call.parts;
+  check_shape(call.shape);
   Kept kept{};
-  if (shape.mode == Mode::train) kept = kept_in(call);
+  if (call.shape.mode == Mode::train) kept = kept_in(call);
   BumpAllocator workspace(call.workspace);
-  const ForwardSpace space = forward_space(workspace, shape, &kept);
-  // Outside training the residual stream crosses calls where ranks exchange what is between them.
-  if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
-  void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
-  void *from_attention = call.port_or(attended, kept.residual), *from_mlp = call.port_or(projected, call.output);
-  // A product can add where what it adds to stays in the run.
-  const bool add_input = products_add(shape) && from_attention == kept.residual;
-  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
-
-  if (parts.has(norm_1)) {
-    norm_.forward(call, ln_1_weight, call.input, first, call.finds(norm_1) ? Norm::Statistics{} : kept.first_norm);
-  }
-  if (parts.has(attention)) attend(call, kept, space, first, from_attention, add_input ? call.input : nullptr);
-  if (parts.has(norm_2)) {
-    if (call.finds(norm_2)) {
-      norm_.forward(call, ln_2_weight, kept.residual, second, {});
-    } else if (add_input) {
-      norm_.forward(call, ln_2_weight, kept.residual, second, kept.second_norm);
-    } else {
-      norm_.forward_of_sum(call, ln_2_weight, call.input, from_attention,
-                           dropout(call, layer_dropout_site(index_, DropoutSite::attention_output)),
-                           first_element(call), kept.residual, second, kept.second_norm);
-    }
-  }
-  if (parts.has(hidden)) c_fc_.forward_gelu(call, c_fc_weight, second, kept.fc, space.gelu, space.scratch);
-  if (parts.has(projection)) {
-    mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, from_mlp, space.scratch,
-                            add_residual_stream ? kept.residual : nullptr);
-  }
-  if (parts.has(output) && !add_residual_stream) {
-    add_residual(shape.type, kept.residual, from_mlp,
-                 dropout(call, layer_dropout_site(index_, DropoutSite::mlp_output)), first_element(call), call.output,
-                 shape.rows() * sizes_.hidden);
-  }
+  const ForwardSpace space = forward_space(workspace, call.shape, &kept);
+  run(call, Forward{kept.stream, space.normed, dropped(call, DropoutSite::attention_output),
+                    dropped(call, DropoutSite::mlp_output),
+                    [&](const void* normed, void* to, const void* add) { attend(call, kept, space, normed, to, add); },
+                    [&](const void* normed) {
+                      c_fc_.forward_gelu(call, c_fc_weight, normed, kept.fc, space.gelu, space.scratch);
+                    },
+                    [&](void* to, const void* add) {
+                      mlp_projection_.forward(call, mlp_c_proj_weight, space.gelu, to, space.scratch, add);
+                    }});
 }
 
 }  // namespace zrt::models

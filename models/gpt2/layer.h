@@ -13,10 +13,8 @@
 #pragma once
 #include <array>
 
-#include "models/bump_allocator.h"
+#include "models/common/layer.h"
 #include "models/common/linear.h"
-#include "models/common/norm.h"
-#include "models/common/transformer_block.h"
 #include "models/kernels/attention.h"
 #include "models/model.h"
 
@@ -29,19 +27,16 @@ inline uint32_t layer_dropout_site(int64_t layer, DropoutSite site) {
   return 1 + 3 * static_cast<uint32_t>(layer) + static_cast<uint32_t>(site);
 }
 
-class Gpt2Layer : public TransformerBlock {
+class Gpt2Layer : public Layer {
  public:
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
-  const Anatomy& anatomy() const override { return anatomy_; }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
-  bool backward_reads_input() const override { return true; }
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
-  void decode(const Call& call) const override;
   using Block::forward_flops;
   double forward_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
@@ -61,27 +56,24 @@ class Gpt2Layer : public TransformerBlock {
     mlp_c_proj_weight,
     mlp_c_proj_bias
   };
-  enum Part : size_t { norm_1, attention, norm_2, hidden, projection, output };
-  enum Port : size_t { normed_1, attended, normed_2, projected };
-
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
-    Norm::Statistics first_norm, second_norm;  // these and lse: null outside training
-    float* lse;
-    void *qkv, *attention, *residual, *fc;
+    Stream stream;
+    float* lse;  // null outside training
+    void *qkv, *attention, *fc;
   };
   struct ForwardSpace {
     std::byte* scratch;    // of the matrix products
-    void* normed;          // R C, output of a norm
+    void* normed;          // R C, output of a norm; null where that is a port
     std::byte* attention;  // workspace of attention
     void* gelu;            // R F, over the attention's, and over `normed` where products do not apply GELU
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;          // R C
+    void* narrow;          // R C, or R A where ports hold what is as wide as C
     void* wide;            // R F or R 3A: gradient of fc, then of qkv
     void* gelu;            // R F: GELU output, then gradients of width C, then nothing
-    void *first, *second;  // R C each, over `gelu`
+    void *first, *second;  // R C each, over `gelu`, where they are no ports
     std::byte* attention;  // over `gelu`
   };
 
@@ -92,16 +84,13 @@ class Gpt2Layer : public TransformerBlock {
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape, int tensor_rank = 0) const;
-  uint64_t bytes(const Shape& shape, int64_t width) const;  // of R rows
   void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
               const void* add) const;
   void backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                     void* d_normed) const;
   void backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_attended,
                           void* d_normed) const;
-  // The gradient behind a dropout site, in `buffer`: or `d` itself where nothing is dropped and nobody asks for
-  // `buffer`.
-  const void* undrop(const Call& call, DropoutSite site, const void* d, void* port, void* buffer) const;
+  Dropout dropped(const Call& call, DropoutSite site) const { return dropout(call, layer_dropout_site(index_, site)); }
 
   std::array<Linear, 4> linears() const { return {c_attn_, attention_projection_, c_fc_, mlp_projection_}; }
   uint64_t forward_scratch(const Shape& shape) const;
@@ -110,8 +99,6 @@ class Gpt2Layer : public TransformerBlock {
   int64_t heads_, all_heads_;  // of this rank and of the layer
   int64_t attended_, ffn_;     // elements of a token that its heads attend with, and of its part of the MLP
   int64_t index_;
-  Anatomy anatomy_;
-  Norm norm_;
   Linear c_attn_, attention_projection_, c_fc_, mlp_projection_;
 };
 

@@ -5,11 +5,13 @@
 // those named `frequencies`) being of device memory. Results do not depend on the number of threads or on timing.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "core/dtype.h"
 #include "core/host_device.h"
 #include "core/philox.h"
 #include "models/kernels/logit_part.h"
+#include "models/shape.h"
 
 namespace zrt::models {
 
@@ -94,8 +96,15 @@ void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t f
 // wte has V rows: those of tokens first_token … first_token + V - 1, where a vocabulary is cut among ranks. A token of
 // another rank counts as a row of zeros. Where `tokens` is null, row r of wte is that of row r of out, which may then
 // be wte: so positions and dropout come to rows that were summed over ranks.
+// own: of the B · T rows those that out and d_out hold, where ranks share them, and `first` is the index of the first
+// of these; nothing: all rows.
 struct EmbeddingShape {
   int64_t B = 1, T = 1, C = 1, V = 1, positions = 1, first_token = 0;
+  std::optional<Rows> own{};
+  int64_t rows() const { return own ? own->count : B * T; }
+  int64_t first_row() const { return own ? own->first : 0; }
+  // The first of the rows that stands at place t of its sample; beyond the last one there is none.
+  int64_t first_at(int64_t t) const { return (t - first_row() % T + T) % T; }
 };
 void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
            int64_t position, const Dropout& dropout, uint64_t first, void* out);

@@ -10,23 +10,15 @@
 namespace zrt::models {
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
-    : TransformerBlock({config.hidden, config.sequence, config.vocab, 0, config.tensor},
-                       fmt::format("layers.{}", index)),
+    : Layer({config.hidden, config.sequence, config.vocab, 0, config.tensor, config.sequence_parallel},
+            fmt::format("layers.{}", index), {NormKind::rms, config.hidden, config.rms_norm_eps}),
       heads_(config.heads / config.tensor),
       kv_heads_(config.kv_heads / config.tensor),
       width_(config.head_dim),
       ffn_(sizes_.part(config.ffn)),
-      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, config.hidden, Seam::enter},
-                {"attention", attention, config.hidden, Seam::leave},
-                {"norm_2", norm_2, config.hidden, Seam::enter},
-                {"projection", projection, config.hidden, Seam::leave}},
-               {norm_2, projection},
-               norm_2},
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
-      norm_{NormKind::rms, config.hidden, config.rms_norm_eps},
       head_norms_(config.head_norms) {
-  const int64_t C = config.hidden, A = attended(), kv = kv_heads_ * width_, Q = A + 2 * kv;
+  const int64_t C = config.hidden, A = attended_width(), kv = kv_heads_ * width_, Q = A + 2 * kv;
   const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {
     return Linear{in, out, Linear::Stored::out_in, false, stride, joined};
   };
@@ -43,12 +35,13 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
     params_.push_back(sliced({prefix + suffix, {out, in}, Init::normal, deviation}, dimension, config.tensor));
   };
   const int64_t heads = config.heads * width_, shared = config.kv_heads * width_;
-  norm_.add_params(params_, prefix + "input_layernorm");
+  first_norm_weight_ = input_norm_weight, second_norm_weight_ = post_attention_norm_weight;
+  norm_.add_params(params_, prefix + "input_layernorm", shares_rows());
   matrix("self_attn.q_proj.weight", heads, C, 0.02f, 0);
   matrix("self_attn.k_proj.weight", shared, C, 0.02f, 0);
   matrix("self_attn.v_proj.weight", shared, C, 0.02f, 0);
   matrix("self_attn.o_proj.weight", C, heads, small, 1);
-  norm_.add_params(params_, prefix + "post_attention_layernorm");
+  norm_.add_params(params_, prefix + "post_attention_layernorm", shares_rows());
   matrix("mlp.gate_proj.weight", config.ffn, C, 0.02f, 0);
   matrix("mlp.up_proj.weight", config.ffn, C, 0.02f, 0);
   matrix("mlp.down_proj.weight", C, config.ffn, small, 1);
@@ -63,12 +56,8 @@ AttentionShape LlamaLayer::attention_shape(const Shape& shape) const {
   return {shape.B, shape.T, heads_, kv_heads_, width_, shape.type, 0};
 }
 
-uint64_t LlamaLayer::bytes(const Shape& shape, int64_t width) const {
-  return static_cast<uint64_t>(shape.rows() * width) * core::dtype_size(shape.type);
-}
-
 void* LlamaLayer::keys(const Shape& shape, void* qkv) const {
-  return static_cast<std::byte*>(qkv) + static_cast<uint64_t>(attended()) * core::dtype_size(shape.type);
+  return static_cast<std::byte*>(qkv) + static_cast<uint64_t>(attended_width()) * core::dtype_size(shape.type);
 }
 
 void* LlamaLayer::values(const Shape& shape, void* qkv) const {
@@ -80,26 +69,14 @@ void LlamaLayer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shap
   const auto per_head = [&](int64_t heads) {
     return layout.take<float>(static_cast<uint64_t>(shape.rows() * heads) * 4);
   };
-  switch (part) {
-    case norm_1:
-      kept.first_norm = norm_.statistics_in(layout, shape);
-      break;
-    case attention:
-      kept.lse = per_head(heads_);
-      if (head_norms_) kept.q_rstd = per_head(heads_), kept.k_rstd = per_head(kv_heads_);
-      kept.qkv = layout.take(bytes(shape, attention_shape(shape).row()));
-      kept.attention = layout.take(bytes(shape, attended()));
-      break;
-    case norm_2:
-      kept.second_norm = norm_.statistics_in(layout, shape);
-      kept.residual = layout.take(bytes(shape, sizes_.hidden));
-      break;
-    case hidden:
-      kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
-      break;
-    default:
-      break;
+  Layer::keep(kept.stream, part, layout, shape);
+  if (part == attention) {
+    kept.lse = per_head(heads_);
+    if (head_norms_) kept.q_rstd = per_head(heads_), kept.k_rstd = per_head(kv_heads_);
+    kept.qkv = layout.take(bytes(shape, attention_shape(shape).row()));
+    kept.attention = layout.take(bytes(shape, attended_width()));
   }
+  if (part == hidden) kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
 }
 
 LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
@@ -115,10 +92,10 @@ LlamaLayer::Kept LlamaLayer::kept_in(const Call& call) const {
 // qkv and attention are dead when gate and up are made, so they share their space.
 LlamaLayer::Kept LlamaLayer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
   Kept kept{};
-  kept.residual = layout.take(bytes(shape, sizes_.hidden));
+  kept.stream.residual = layout.take(own_bytes(shape));
   BumpAllocator first = layout.overlay();
   kept.qkv = first.take(bytes(shape, attention_shape(shape).row()));
-  kept.attention = first.take(bytes(shape, attended()));
+  kept.attention = first.take(bytes(shape, attended_width()));
   kept.gate = layout.take(bytes(shape, ffn_)), kept.up = layout.take(bytes(shape, ffn_));
   layout.cover(first);
   return kept;
@@ -133,7 +110,7 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
   BumpAllocator beside = layout.overlay(), wide = layout.overlay();
   const bool apart = head_norms_ && shape.mode == Mode::train;  // backward needs them as they were
   BumpAllocator first = beside.overlay();
-  space.normed = first.take(bytes(shape, sizes_.hidden));
+  if (!shares_rows()) space.normed = first.take(bytes(shape, sizes_.hidden));
   space.heads = apart ? beside.take(bytes(shape, attention_shape(shape).row())) : kept->qkv;
   beside.cover(first);
   space.attention =
@@ -147,7 +124,7 @@ LlamaLayer::ForwardSpace LlamaLayer::forward_space(BumpAllocator& layout, const 
 }
 
 uint64_t LlamaLayer::saved_bytes(const Shape& shape, size_t part) const {
-  if (shape.mode != Mode::train) return part == norm_2 ? bytes(shape, sizes_.hidden) : 0;
+  if (shape.mode != Mode::train) return part == norm_2 ? own_bytes(shape) : 0;
   BumpAllocator layout;
   Kept kept{};
   keep(kept, part, layout, shape);
@@ -175,7 +152,7 @@ std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
 }
 
 double LlamaLayer::forward_flops(const Shape& shape, Parts parts) const {
-  const double R = static_cast<double>(shape.rows()), A = static_cast<double>(attended());
+  const double R = static_cast<double>(shape.rows()), A = static_cast<double>(attended_width());
   const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
   double flops = 0;
   const auto add = [&](std::initializer_list<const Linear*> products) {
@@ -218,10 +195,6 @@ void LlamaLayer::turn_heads(const Call& call, const Kept& kept, void* heads) con
   rotate(call, false, heads);
 }
 
-void LlamaLayer::decode(const Call& call) const {
-  forward(call);
-}
-
 // add: what the projection adds, or null.
 void LlamaLayer::attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
                         const void* add) const {
@@ -242,47 +215,23 @@ void LlamaLayer::attend(const Call& call, const Kept& kept, const ForwardSpace& 
 void LlamaLayer::forward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
-  const int64_t R = shape.rows();
-  const Parts parts = call.parts;
   Kept kept{};
   if (shape.mode == Mode::train) kept = kept_in(call);
   BumpAllocator workspace(call.workspace);
   const ForwardSpace space = forward_space(workspace, shape, &kept);
-  // Outside training the residual stream crosses calls where ranks exchange what is between them.
-  if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) kept.residual = call.saved_of(norm_2);
-  void *first = call.port_or(normed_1, space.normed), *second = call.port_or(normed_2, space.normed);
-  void *from_attention = call.port_or(attended_port, kept.residual), *from_mlp = call.port_or(projected, call.output);
-  // A product can add where what it adds to stays in the run.
-  const bool add_input = products_add(shape) && from_attention == kept.residual;
-  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
-
-  if (parts.has(norm_1)) {
-    norm_.forward(call, input_norm_weight, call.input, first,
-                  call.finds(norm_1) ? Norm::Statistics{} : kept.first_norm);
-  }
-  if (parts.has(attention)) attend(call, kept, space, first, from_attention, add_input ? call.input : nullptr);
-  if (parts.has(norm_2)) {
-    if (call.finds(norm_2)) {
-      norm_.forward(call, post_attention_norm_weight, kept.residual, second, {});
-    } else if (add_input) {
-      norm_.forward(call, post_attention_norm_weight, kept.residual, second, kept.second_norm);
-    } else {
-      norm_.forward_of_sum(call, post_attention_norm_weight, call.input, from_attention, {}, 0, kept.residual, second,
-                           kept.second_norm);
-    }
-  }
-  if (parts.has(hidden)) {
-    gate_.forward(call, gate_weight, second, kept.gate, space.scratch);
-    up_.forward(call, up_weight, second, kept.up, space.scratch);
-  }
-  if (parts.has(projection)) {
-    swiglu(shape.type, kept.gate, kept.up, space.hidden, R * ffn_);
-    down_.forward(call, down_weight, space.hidden, from_mlp, space.scratch,
-                  add_residual_stream ? kept.residual : nullptr);
-  }
-  if (parts.has(output) && !add_residual_stream) {
-    add_residual(shape.type, kept.residual, from_mlp, {}, 0, call.output, R * sizes_.hidden);
-  }
+  run(call, Forward{kept.stream,
+                    space.normed,
+                    {},
+                    {},
+                    [&](const void* normed, void* to, const void* add) { attend(call, kept, space, normed, to, add); },
+                    [&](const void* normed) {
+                      gate_.forward(call, gate_weight, normed, kept.gate, space.scratch);
+                      up_.forward(call, up_weight, normed, kept.up, space.scratch);
+                    },
+                    [&](void* to, const void* add) {
+                      swiglu(shape.type, kept.gate, kept.up, space.hidden, shape.rows() * ffn_);
+                      down_.forward(call, down_weight, space.hidden, to, space.scratch, add);
+                    }});
 }
 
 }  // namespace zrt::models

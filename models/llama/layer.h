@@ -17,28 +17,23 @@
 #pragma once
 #include <array>
 
-#include "models/bump_allocator.h"
+#include "models/common/layer.h"
 #include "models/common/linear.h"
-#include "models/common/norm.h"
-#include "models/common/transformer_block.h"
 #include "models/kernels/attention.h"
 #include "models/model.h"
 
 namespace zrt::models {
 
-class LlamaLayer : public TransformerBlock {
+class LlamaLayer : public Layer {
  public:
   LlamaLayer(const LlamaConfig& config, int64_t index);
 
-  const Anatomy& anatomy() const override { return anatomy_; }
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
-  bool backward_reads_input() const override { return true; }
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
-  void decode(const Call& call) const override;
   using Block::forward_flops;
   double forward_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
@@ -57,25 +52,22 @@ class LlamaLayer : public TransformerBlock {
     q_norm_weight,
     k_norm_weight
   };
-  enum Part : size_t { norm_1, attention, norm_2, hidden, projection, output };
-  enum Port : size_t { normed_1, attended_port, normed_2, projected };
-
   // What backward needs; outside training it lies in the workspace.
   struct Kept {
-    Norm::Statistics first_norm, second_norm;  // these and lse: null outside training
-    float *lse, *q_rstd, *k_rstd;              // … the latter two also where heads have no norms
-    void *qkv, *attention, *residual, *gate, *up;
+    Stream stream;
+    float *lse, *q_rstd, *k_rstd;  // null outside training, the latter two also where heads have no norms
+    void *qkv, *attention, *gate, *up;
   };
   struct ForwardSpace {
     std::byte* scratch;    // of the matrix products
-    void* normed;          // R C, output of a norm
+    void* normed;          // R C, output of a norm; null where that is a port
     void* heads;           // R Q, what attention reads: over `normed`, or Kept::qkv
     std::byte* attention;  // workspace of attention
     void* hidden;          // R F, output of SwiGLU, over the two above
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;          // R C or R A
+    void* narrow;          // R C or R A; the former where no ports hold it
     void *gate, *up;       // R F each: gradients
     void* qkv;             // R Q: gradient, over `gate`
     void* heads;           // R Q: as forward's, or null
@@ -104,13 +96,10 @@ class LlamaLayer : public TransformerBlock {
   void* keys(const Shape& shape, void* qkv) const;
   void* values(const Shape& shape, void* qkv) const;
   std::array<Linear, 7> linears() const { return {q_, k_, v_, o_, gate_, up_, down_}; }
-  uint64_t bytes(const Shape& shape, int64_t width) const;  // of R rows
-  int64_t attended() const { return heads_ * width_; }
+  int64_t attended_width() const { return heads_ * width_; }
 
   int64_t heads_, kv_heads_, width_, ffn_;  // of this rank
-  Anatomy anatomy_;
-  std::vector<double> frequencies_;  // of the rotary pairs, radians per position
-  Norm norm_;
+  std::vector<double> frequencies_;         // of the rotary pairs, radians per position
   bool head_norms_;
   Linear q_, k_, v_, o_, gate_, up_, down_;
 };

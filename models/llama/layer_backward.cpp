@@ -1,19 +1,18 @@
 #include <algorithm>
 
-#include "core/device.h"
 #include "models/llama/layer.h"
 
 namespace zrt::models {
 
 LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, const Shape& shape) const {
-  uint64_t scratch = norm_.backward_scratch(shape);
+  uint64_t scratch = norm_.backward_scratch(row_share(shape));
   for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
   for (const int64_t heads : {heads_, kv_heads_}) {
     if (head_norms_) scratch = std::max(scratch, norm_backward_workspace(NormKind::rms, shape.rows() * heads, width_));
   }
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(scratch);
-  space.narrow = layout.take(bytes(shape, std::max(sizes_.hidden, attended())));
+  space.narrow = layout.take(bytes(shape, std::max(shares_rows() ? 0 : sizes_.hidden, attended_width())));
   BumpAllocator mlp = layout.overlay(), strips = layout.overlay();
   space.gate = mlp.take(bytes(shape, ffn_));
   space.up = mlp.take(bytes(shape, ffn_));
@@ -52,8 +51,7 @@ void LlamaLayer::backward_mlp(const Call& call, const Kept& kept, const Backward
   down_.weight_gradients(call, down_weight, space.up, d_projected, space.scratch);
   down_.input_gradient(call, down_weight, d_projected, space.gate, space.scratch);
   swiglu_backward(shape.type, kept.gate, kept.up, space.gate, space.up, n);
-  void* normed = call.port_or(normed_2, space.narrow);
-  if (normed == space.narrow) norm_.forward(call, post_attention_norm_weight, kept.residual, normed, {});
+  const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
   gate_.weight_gradients(call, gate_weight, normed, space.gate, space.scratch);
   up_.weight_gradients(call, up_weight, normed, space.up, space.scratch);
   gate_.input_gradient(call, gate_weight, space.gate, d_normed, space.scratch);
@@ -72,8 +70,7 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
   rotate(call, true, space.qkv);
   if (head_norms_) head_gradients(call, kept, space);
   void *d_keys = keys(shape, space.qkv), *d_values = values(shape, space.qkv);
-  void* normed = call.port_or(normed_1, space.narrow);
-  if (normed == space.narrow) norm_.forward(call, input_norm_weight, call.input, normed, {});
+  const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
   q_.weight_gradients(call, q_weight, normed, space.qkv, space.scratch);
   k_.weight_gradients(call, k_weight, normed, d_keys, space.scratch);
   v_.weight_gradients(call, v_weight, normed, d_values, space.scratch);
@@ -83,35 +80,19 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
 }
 
 void LlamaLayer::backward(const Call& call) const {
-  const Shape& shape = call.shape;
-  check_shape(shape);
-  const Parts parts = call.parts;
+  check_shape(call.shape);
   BumpAllocator workspace(call.workspace);
   const Kept kept = kept_in(call);
-  const BackwardSpace space = backward_space(workspace, shape);
-  void *d_normed_1 = call.d_port_or(normed_1, space.narrow), *d_normed_2 = call.d_port_or(normed_2, space.narrow);
-  // What is behind a sum has the gradient of the sum: inside a run it need not be copied.
-  const auto handed = [&](Port port, const void* d) -> const void* {
-    void* to = call.d_port(port);
-    if (to == nullptr) return d;
-    core::copy_bytes(to, d, bytes(shape, sizes_.hidden));
-    return to;
-  };
-
-  const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended_port);
-  if (parts.has(output)) d_projected = handed(projected, call.d_output);
-  if (parts.has(projection)) backward_mlp(call, kept, space, d_projected, d_normed_2);
-  // From here on d_input holds the gradient of the residual stream between attention and MLP.
-  if (parts.has(norm_2)) {
-    norm_.backward(call, post_attention_norm_weight, kept.residual, d_normed_2, kept.second_norm, call.d_output,
-                   call.d_input, space.scratch);
-    d_attended = handed(attended_port, call.d_input);
-  }
-  if (parts.has(attention)) backward_attention(call, kept, space, d_attended, d_normed_1);
-  if (parts.has(norm_1)) {
-    norm_.backward(call, input_norm_weight, call.input, d_normed_1, kept.first_norm, call.d_input, call.d_input,
-                   space.scratch);
-  }
+  const BackwardSpace space = backward_space(workspace, call.shape);
+  run(call, Backward{kept.stream,
+                     space.scratch,
+                     space.narrow,
+                     nullptr,
+                     nullptr,
+                     {},
+                     {},
+                     [&](const void* d, void* d_normed) { backward_mlp(call, kept, space, d, d_normed); },
+                     [&](const void* d, void* d_normed) { backward_attention(call, kept, space, d, d_normed); }});
 }
 
 }  // namespace zrt::models

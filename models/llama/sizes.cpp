@@ -40,7 +40,8 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
                     .sequence = sizes.sequence,
                     .vocab = sizes.vocab,
                     .tied = sizes.tied,
-                    .tensor = sizes.tensor};
+                    .tensor = sizes.tensor,
+                    .sequence_parallel = sizes.sequence_parallel};
   const auto open = [&](const char* key, const nlohmann::json& fallback) {
     if (values.is_null(key)) values.infer(key, fallback);
   };

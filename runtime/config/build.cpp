@@ -220,6 +220,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   Config config;
   const bool meshed = values.check([&] {
     config.parallel.tensor = build_tensor(values);
+    config.parallel.sequence = build_sequence(values, config.parallel.tensor);
     config.parallel.cluster = optional_text(values, "parallel.cluster");
     config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);

@@ -23,6 +23,7 @@ OptimizerConfig build_optimizer(Values& values);
 std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double run_rate);
 const MicrobatchOrder* build_microbatch_order(const Values& values);
 int build_tensor(Values& values);
+bool build_sequence(Values& values, int tensor);
 int build_stages(Values& values);  // of the pipeline
 // How these work. `microbatches`: of a step, where the batch is known.
 void build_pipeline(Values& values, std::optional<int64_t> microbatches, ParallelConfig& parallel);

@@ -141,6 +141,7 @@ ModelConfig build_model(Values& values) {
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);
   model.tied = values.flag("model.tied");
   model.tensor = static_cast<int>(values.integer("parallel.tensor"));
+  model.sequence_parallel = model.tensor > 1 && values.flag("parallel.sequence");
   refuse_keys_of_others(values, model.type);
   model.make = spec->read(values, model);
   return model;

@@ -6,10 +6,10 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr int64_t most_blocks = 1 << 16, most_microbatches = 1 << 16;
-constexpr const char *tensor_key = "parallel.tensor", *stages_key = "parallel.pipeline",
-                     *chunks_key = "parallel.virtual_pipeline", *schedule_key = "parallel.schedule",
-                     *group_key = "parallel.microbatch_group", *partition_key = "parallel.partition",
-                     *gathered_key = "parallel.gathered_for";
+constexpr const char *tensor_key = "parallel.tensor", *sequence_key = "parallel.sequence",
+                     *stages_key = "parallel.pipeline", *chunks_key = "parallel.virtual_pipeline",
+                     *schedule_key = "parallel.schedule", *group_key = "parallel.microbatch_group",
+                     *partition_key = "parallel.partition", *gathered_key = "parallel.gathered_for";
 
 // What nobody gave has this value, whatever was inferred for another run.
 void settle(Values& values, const char* key, const nlohmann::json& value) {
@@ -113,6 +113,13 @@ int build_tensor(Values& values) {
   const bool other = one == 0 && two != 1;
   other ? take_over(values, second, 1, tensor_key) : take_over(values, first, 0, tensor_key);
   return static_cast<int>(values.integer(tensor_key));
+}
+
+bool build_sequence(Values& values, int tensor) {
+  const bool sequence = values.flag(sequence_key);
+  if (!sequence || tensor > 1) return sequence;
+  values.warnings.push_back(without_effect(values.at(sequence_key), "with parallel.tensor = 1 nobody shares tokens"));
+  return false;
 }
 
 int build_stages(Values& values) {

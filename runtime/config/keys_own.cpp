@@ -67,6 +67,13 @@ constexpr Key parallel_keys[] = {
      .effect = Effect::results,
      .help = "Ranks that share the work of each block (Megatron-LM's tensor parallelism): heads, columns and rows of "
              "matrices, and the vocabulary."},
+    {.name = "sequence",
+     .types = t_bool,
+     .fallback = "false",
+     .alias = "sequence_parallel",
+     .effect = Effect::results,
+     .help = "Whether tensor-parallel ranks also share the tokens of what is computed token by token between their "
+             "exchanges: norms, dropout, and the residual stream (Megatron-LM's sequence parallelism)."},
     {.name = "pipeline",
      .types = t_int,
      .fallback = "1",

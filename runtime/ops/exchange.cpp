@@ -14,28 +14,37 @@ const models::Port& port_of(const Layout& layout, const Op& op) {
   return layout.model->blocks[op.block]->anatomy().ports[op.port];
 }
 
-// In place: sums of what all have, or what each has told to all.
+// Whether what ranks have of a port is added up.
+bool adds_up(const Op& op, const models::Port& port) {
+  const bool backward = op.accesses.front().role == Role::d_port;
+  return port.seam == (backward ? models::Seam::enter : models::Seam::leave);
+}
+
+// In place: sums of what all have, of which ranks that share rows get their own, or what each has for all.
 void run_exchange(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const models::Port& port = port_of(layout, call.op);
   const Access& access = call.op.accesses.front();
   std::byte* data = call.address(access);
   const std::string label = fmt::format("microbatch {}", call.op.microbatch.at(call.iteration));
-  if (port.seam == models::Seam::tell) {
-    const uint64_t share = call.bytes(access) / static_cast<uint64_t>(layout.tp);
-    const comm::GatherRange range{data + static_cast<uint64_t>(call.rank.tensor) * share, data,
-                                  static_cast<int64_t>(share)};
-    return call.comm().all_gather({&range, 1}, core::DType::u8, label);
+  const core::DType type = port.element == 0 ? layout.compute : core::DType::u8;
+  const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(type));
+  const int64_t share = elements / layout.tp;
+  std::byte* own = data + static_cast<size_t>(call.rank.tensor * share) * core::dtype_size(type);
+  if (!adds_up(call.op, port)) {
+    const comm::GatherRange range{own, data, share};
+    return call.comm().all_gather({&range, 1}, type, label);
   }
-  const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(layout.compute));
-  call.comm().all_reduce(data, elements, layout.compute, label);
+  if (!layout.shares_rows()) return call.comm().all_reduce(data, elements, type, label);
+  const comm::ReduceRange range{data, own, share, false};
+  call.comm().reduce_scatter({&range, 1}, type, type, label);
 }
 
 Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
   volume.bytes = static_cast<double>(set.buffers[op.accesses.front().buffer].bytes);
   volume.copies = false;
-  if (port_of(layout, op).seam != models::Seam::tell) volume.sums = true, volume.rounds = 2;
+  if (adds_up(op, port_of(layout, op))) volume.sums = true, volume.rounds = layout.shares_rows() ? 1 : 2;
   return volume;
 }
 

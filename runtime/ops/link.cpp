@@ -1,5 +1,6 @@
 // What stages of a pipeline hand to their neighbours. Ranks that share blocks have it alike on both sides: each sends a
-// share of it, and those that receive bring the shares together, so that it crosses between stages once.
+// share of it, and those that receive bring the shares together, so that it crosses between stages once. Ranks that
+// share rows hand on their own and need no others.
 #include <fmt/format.h>
 
 #include <vector>
@@ -17,7 +18,9 @@ struct Share {
 };
 Share share_of(const OpCall& call) {
   const Access& access = call.op.accesses.front();
-  const uint64_t bytes = call.bytes(access) / static_cast<uint64_t>(call.rank.layout->tp);
+  const Layout& layout = *call.rank.layout;
+  if (layout.shares_rows()) return {call.address(access), call.bytes(access)};
+  const uint64_t bytes = call.bytes(access) / static_cast<uint64_t>(layout.tp);
   return {call.address(access) + static_cast<uint64_t>(call.rank.tensor) * bytes, bytes};
 }
 
@@ -46,7 +49,8 @@ Volume received_volume(const ProgramSet& set, const Op& op, const Layout&) {
 }
 
 Volume link_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
-  const uint64_t bytes = set.buffers[op.accesses.front().buffer].bytes / static_cast<uint64_t>(layout.tp);
+  const int shares = layout.shares_rows() ? 1 : layout.tp;
+  const uint64_t bytes = set.buffers[op.accesses.front().buffer].bytes / static_cast<uint64_t>(shares);
   Volume volume;
   volume.bytes = 2 * static_cast<double>(bytes);  // of which a rank receives half
   volume.copies = false;

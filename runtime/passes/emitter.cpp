@@ -65,7 +65,9 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
       }
     }
     const std::vector<models::Parts> runs = layout.runs(b, layout.forward_parts(b, mode), false);
-    buffers_[b].ports = add_ports(b, runs, "");
+    const std::vector<models::Parts> backwards =
+        mode == Mode::train ? layout.runs(b, block.anatomy().all(), true) : std::vector<models::Parts>{};
+    buffers_[b].ports = add_ports(b, runs, "", backwards);
     if (mode == Mode::train) add_training(b, here);
     if (mode == Mode::eval && runs.size() > 1) {
       buffers_[b].saved = add("saved of " + block.name(), Category::activations,
@@ -83,13 +85,16 @@ BufferId Emitter::keep(const char* kind, size_t b, core::Tier tier, uint64_t byt
                      chunk_[b], spare);
 }
 
-std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name) {
+std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name,
+                                         const std::vector<models::Parts>& backwards) {
   const std::vector<models::Port>& ports = blocks_[b]->anatomy().ports;
   std::vector<BufferId> buffers(ports.size(), no_buffer);
   for (size_t p = 0; p < ports.size(); ++p) {
     const bool ends = std::any_of(runs.begin(), runs.end() - 1,
                                   [&](const models::Parts& run) { return run.end == ports[p].part + 1; });
-    if (!ends) continue;
+    const bool comes_again = std::any_of(backwards.begin(), backwards.end(),
+                                         [&](const models::Parts& run) { return layout_.reads_back(b, p, run); });
+    if (!ends && !comes_again) continue;
     buffers[p] = add(fmt::format("{}{} of {}", name, ports[p].name, blocks_[b]->name()), Category::activations,
                      layout_.port_bytes(ports[p], shape_), 1);
   }
@@ -105,7 +110,7 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
                            models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
-  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ");
+  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {});
   const uint64_t output_bytes = layout_.model->predicts(b) ? 0
                                 : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
                                                            : width_bytes(b);
@@ -132,7 +137,7 @@ void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId bu
                      : GroupKind::wrap_backward);
   access(op, buffer, role, kind == OpKind::send ? Use::read : Use::write);
   segment.ops.push_back(std::move(op));
-  if (kind == OpKind::send || layout_.tp == 1) return;
+  if (kind == OpKind::send || layout_.tp == 1 || layout_.shares_rows()) return;
   Op gather = make(OpKind::gather_received, 0, fmt::format("gather {} of {}", role_name(role), blocks_[block]->name()),
                    block, microbatch);
   gather.units.clear();
@@ -240,11 +245,23 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   }
 }
 
+void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size_t port) {
+  const models::Parts part = blocks_[b]->anatomy().alone(port);
+  Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, part, {}), b, microbatch);
+  op.parts = part;
+  if (part.first == 0) access(op, input_of(b), Role::input, Use::read);
+  access(op, buffers_[b].saved, Role::saved, Use::read);
+  access_ports(op, buffers_[b].ports, Role::port, SIZE_MAX, part.first);
+  segment.ops.push_back(std::move(op));
+  exchange(segment, b, microbatch, part.first, false);
+}
+
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
   const std::vector<models::Parts> runs = layout_.runs(b, blocks_[b]->anatomy().all(), true);
   for (size_t r = runs.size(); r-- > 0;) {
+    for (size_t port : layout_.made_again(b, runs[r])) make_again(segment, b, microbatch, port);
     backward_run(segment, b, microbatch, runs[r]);
     if (r > 0) exchange(segment, b, microbatch, runs[r].first - 1u, true);
   }
@@ -271,6 +288,11 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, mo
   }
   access(op, buffers_[b].saved, Role::saved, Use::read);
   access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
+  for (size_t p = 0; p < buffers_[b].ports.size(); ++p) {
+    if (!layout_.reads_back(b, p, run)) continue;
+    access(op, buffers_[b].ports[p], Role::port, Use::read);
+    op.accesses.back().port = static_cast<uint8_t>(p);
+  }
   access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, run.first - 1u);
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
@@ -289,8 +311,7 @@ void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {
 }
 
 uint64_t Emitter::width_bytes(size_t b) const {
-  return static_cast<uint64_t>(shape_.rows()) * static_cast<uint64_t>(blocks_[b]->output_width()) *
-         core::dtype_size(shape_.type);
+  return layout_.stream_bytes(blocks_[b]->output_width(), shape_);
 }
 
 BufferId Emitter::add(const std::string& name, Category category, uint64_t bytes, uint32_t slots, Life life) {

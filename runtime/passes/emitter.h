@@ -52,12 +52,16 @@ class Emitter {
   BufferId input_of(size_t b) const { return at_border(b) ? buffers_[b].received : buffers_[b - 1].output; }
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
   bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
-  // Buffers for the ports at the ends of runs; `name`: of one of them.
-  std::vector<BufferId> add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name);
+  // Buffers for the ports at the ends of runs, and for those that runs of a backward read again; `name`: of one of
+  // them.
+  std::vector<BufferId> add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name,
+                                  const std::vector<models::Parts>& backwards);
   std::string run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const;
   void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
   void backward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run);
   void recompute(DraftSegment& segment, size_t b, Index microbatch);
+  // A port that a backward reads and that nobody has kept.
+  void make_again(DraftSegment& segment, size_t b, Index microbatch, size_t port);
   // The ports that a run of parts takes from the run before it and hands to the one behind it.
   void access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const;
   // Of the ports that a part makes: what ranks give each other of them.

@@ -100,6 +100,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.tp = config.mesh.tensor();
+  layout.sequence_parallel = config.parallel.sequence;
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;

@@ -1,5 +1,7 @@
 #include "runtime/program/layout.h"
 
+#include <algorithm>
+
 namespace zrt::runtime {
 
 std::vector<Group> Layout::group_table() const {
@@ -27,8 +29,8 @@ std::vector<Group> Layout::group_table() const {
 }
 
 bool Layout::exchanges(models::Seam seam, bool backward) const {
-  if (tp == 1) return false;
-  return seam == models::Seam::tell || seam == (backward ? models::Seam::enter : models::Seam::leave);
+  if (tp == 1 || seam == models::Seam::stay) return false;
+  return shares_rows() || seam == models::Seam::tell || seam == (backward ? models::Seam::enter : models::Seam::leave);
 }
 
 std::vector<models::Parts> Layout::runs(size_t block, models::Parts parts, bool backward) const {
@@ -42,6 +44,38 @@ std::vector<models::Parts> Layout::runs(size_t block, models::Parts parts, bool 
   return result;
 }
 
+bool Layout::reads_back(size_t block, size_t port, models::Parts run) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  return shares_rows() && anatomy.reads_back(anatomy.ports[port], run);
+}
+
+std::vector<size_t> Layout::made_again(size_t block, models::Parts run) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  const std::vector<models::Parts> all = runs(block, anatomy.all(), true);
+  std::vector<size_t> result;
+  if (!shares_rows()) return result;
+  for (size_t port = 0; port < anatomy.ports.size(); ++port) {
+    const size_t made = anatomy.ports[port].part;
+    const models::Parts rerun = this->rerun(block);
+    if (rerun.has(made) && rerun.has(made + 1)) continue;
+    const auto first = std::find_if(all.rbegin(), all.rend(),
+                                    [&](const models::Parts& each) { return reads_back(block, port, each); });
+    if (first != all.rend() && *first == run) result.push_back(port);
+  }
+  return result;
+}
+
+std::vector<models::Parts> Layout::recomputes(size_t block) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  std::vector<models::Parts> result;
+  if (const models::Parts rerun = this->rerun(block); rerun.count() > 0) result = runs(block, rerun, false);
+  const std::vector<models::Parts> backwards = runs(block, anatomy.all(), true);
+  for (auto run = backwards.rbegin(); run != backwards.rend(); ++run) {
+    for (size_t port : made_again(block, *run)) result.push_back(anatomy.alone(port));
+  }
+  return result;
+}
+
 models::Parts Layout::forward_parts(size_t block, models::Mode mode) const {
   const models::Anatomy& anatomy = model->blocks[block]->anatomy();
   return mode == models::Mode::train ? anatomy.forward_in_training() : anatomy.all();
@@ -49,11 +83,14 @@ models::Parts Layout::forward_parts(size_t block, models::Mode mode) const {
 
 uint64_t Layout::port_bytes(const models::Port& port, const models::Shape& shape) const {
   const uint64_t element = port.element > 0 ? port.element : core::dtype_size(shape.type);
-  const uint64_t bytes = static_cast<uint64_t>(shape.rows() * port.width) * element;
+  const bool by_rows = port.seam == models::Seam::enter || port.seam == models::Seam::leave;
+  const int64_t rows = shares_rows() && by_rows ? row_share(shape) * tp : shape.rows();
+  const uint64_t bytes = static_cast<uint64_t>(rows * port.width) * element;
   return port.seam == models::Seam::tell ? bytes * static_cast<uint64_t>(tp) : bytes;
 }
 
 uint64_t Layout::boundary_bytes(int64_t width, const models::Shape& shape) const {
+  if (shares_rows()) return stream_bytes(width, shape);
   const int64_t share = (shape.rows() * width + tp - 1) / tp;
   return static_cast<uint64_t>(share * tp) * core::dtype_size(shape.type);
 }

@@ -42,14 +42,28 @@ struct Layout : RunSettings, Decisions {
   int shard_of(int rank) const { return rank % shards(); }
   // The ranks of one set of shards.
   GroupKind state_group() const { return groups.replicated ? GroupKind::data_inner : GroupKind::data; }
+  // Whether ranks that share blocks share the rows of the residual stream, too, and of how many each has room for.
+  bool shares_rows() const { return tp > 1 && sequence_parallel; }
+  int64_t row_share(const models::Shape& shape) const {
+    return shares_rows() ? (shape.rows() + tp - 1) / tp : shape.rows();
+  }
+  // Of what a rank has of a tensor that goes from block to block.
+  uint64_t stream_bytes(int64_t width, const models::Shape& shape) const {
+    return static_cast<uint64_t>(row_share(shape) * width) * core::dtype_size(shape.type);
+  }
   // Where a block is cut into several calls, since ranks exchange a port there (models/anatomy.h).
   bool exchanges(models::Seam seam, bool backward) const;
+  // Ports that backward reads as forward made them, and that nobody has kept: those that are made again, and brought
+  // together, in front of a run of it.
+  bool reads_back(size_t block, size_t port, models::Parts run) const;
+  std::vector<size_t> made_again(size_t block, models::Parts run) const;
+  std::vector<models::Parts> recomputes(size_t block) const;  // all runs of parts that are computed again, in order
   std::vector<models::Parts> runs(size_t block, models::Parts parts, bool backward) const;  // in forward order
   // Of a forward in a mode.
   models::Parts forward_parts(size_t block, models::Mode mode) const;
   uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
-  // Of rows that go from stage to stage: each rank that shares them sends an equal share of their elements, of which
-  // the last may reach beyond them.
+  // Of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where all have all of
+  // them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
   // The elements of a unit that a data rank saves: its shard, or of a shard that several ranks hold, its part.
   struct Piece {

@@ -24,7 +24,8 @@ struct RunSettings {
   optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{});
   core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
   int dp = 1;
-  int tp = 1;  // ranks that share the work of each block
+  int tp = 1;                      // ranks that share the work of each block
+  bool sequence_parallel = false;  // … and the rows of the residual stream
   Grouping groups;
   core::DType compute = core::DType::f32;
   bool master = true;                         // weights of fewer bits have an fp32 master, which updates work on

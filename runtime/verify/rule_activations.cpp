@@ -67,7 +67,8 @@ void ActivationRule::require_received(const Access& access, Role role) const {
   require_made(access, OpKind::receive, walk_.op().block, role);
   const Place changed = walk_.at(access).changed;
   const bool together = walk_.program.ops[changed.op].kind == OpKind::gather_received;
-  const bool wanted = walk_.layout.tp > 1 && walk_.op().kind != OpKind::gather_received;
+  const bool shared = walk_.layout.tp > 1 && !walk_.layout.shares_rows();
+  const bool wanted = shared && walk_.op().kind != OpKind::gather_received;
   if (together == wanted) return;
   walk_.fail(access, together
                          ? fmt::format("{} has brought its shares together already", walk_.name(changed))

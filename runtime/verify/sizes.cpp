@@ -76,7 +76,7 @@ class SizeChecker {
   }
   uint64_t row_bytes(const Op& op, int64_t width) const {
     const models::Shape shape = layout_.shape(mode(op));
-    return static_cast<uint64_t>(shape.rows()) * static_cast<uint64_t>(width) * core::dtype_size(shape.type);
+    return layout_.stream_bytes(width, shape);
   }
 
   // Of a unit, as a shard where the strategy says so. A buffer may always be larger.

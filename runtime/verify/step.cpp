@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/error.h"
@@ -20,7 +21,14 @@ class StepChecker {
         layout_(layout),
         units_(layout.units.units.size()),
         runs_(layout.model->blocks.size() * layout.microbatches),
-        batches_(layout.microbatches) {}
+        batches_(layout.microbatches) {
+    for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
+      PartRuns backward = layout.runs(b, layout.model->blocks[b]->anatomy().all(), true);
+      std::reverse(backward.begin(), backward.end());
+      blocks_.push_back({layout.runs(b, layout.forward_parts(b, models::Mode::train), false), layout.recomputes(b),
+                         std::move(backward)});
+    }
+  }
 
   void check() {
     for_each_execution(program_, ~0u, [&](OpId id, uint32_t turn) {
@@ -43,6 +51,10 @@ class StepChecker {
     uint8_t norms = 0, updates = 0;
     uint32_t exchanges = 0;  // sums, shares and folds so far, or what a unit that is refined has had
   };
+  using PartRuns = std::vector<models::Parts>;
+  struct BlockRuns {  // of a microbatch, in the order in which they come
+    PartRuns forward, recompute, backward;
+  };
   struct Runs {
     uint8_t forward = 0, recompute = 0, backward = 0;                          // runs of parts done
     uint8_t received = 0, sent = 0, gradient_received = 0, gradient_sent = 0;  // over the border of the stage
@@ -58,17 +70,17 @@ class StepChecker {
       case OpKind::load_batch:
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
-        return run_parts(op, layout_.forward_parts(op.block, models::Mode::train), microbatch, &Runs::forward);
+        return run_parts(op, blocks_[op.block].forward, microbatch, &Runs::forward);
       case OpKind::recompute:
-        if (layout_.recompute(op.block) == Recompute::none) {
+        if (blocks_[op.block].recompute.empty()) {
           fail(fmt::format("computes '{}' again, which keeps all that its backward reads",
                            layout_.model->blocks[op.block]->name()),
                OpKind::forward);
         }
-        return run_parts(op, layout_.rerun(op.block), microbatch, &Runs::recompute);
+        return run_parts(op, blocks_[op.block].recompute, microbatch, &Runs::recompute);
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
-        return run_parts(op, layout_.model->blocks[op.block]->anatomy().all(), microbatch, &Runs::backward);
+        return run_parts(op, blocks_[op.block].backward, microbatch, &Runs::backward);
       case OpKind::send: {
         require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
         Runs& runs = runs_[op.block * layout_.microbatches + microbatch];
@@ -127,22 +139,17 @@ class StepChecker {
     }
   }
 
-  // A block comes in runs of parts, one after the other, backwards from the last.
-  void run_parts(const Op& op, models::Parts whole, uint32_t microbatch, uint8_t Runs::*of) {
+  // A block comes in runs of parts, one after the other.
+  void run_parts(const Op& op, const PartRuns& runs, uint32_t microbatch, uint8_t Runs::*of) {
     uint8_t& done = runs_[op.block * layout_.microbatches + microbatch].*of;
-    const std::vector<models::Parts> runs = layout_.runs(op.block, whole, op.kind == OpKind::backward);
     if (done >= runs.size()) return once(done, "runs its block and microbatch");
-    const models::Parts next = runs[op.kind == OpKind::backward ? runs.size() - 1 - done : done];
+    const models::Parts next = runs[done];
     ++done;
     if (op.parts == next) return;
     fail(fmt::format("runs parts {} to {} of '{}', where {} to {} come next", op.parts.first, op.parts.end - 1,
                      layout_.model->blocks[op.block]->name(), next.first, next.end - 1),
          OpKind::begin);
   }
-  bool ran(size_t block, models::Parts whole, bool backward, uint8_t done) const {
-    return done == layout_.runs(block, whole, backward).size();
-  }
-
   static bool sends_forward(const Op& op) {
     return op.accesses.front().role == Role::output || op.accesses.front().role == Role::input;
   }
@@ -233,11 +240,9 @@ class StepChecker {
       for (size_t b = 0; b < layout_.model->blocks.size(); ++b) {
         const Runs& runs = runs_[b * layout_.microbatches + m];
         const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
-        happened(ran(b, layout_.forward_parts(b, models::Mode::train), false, runs.forward), "the forward", of);
-        if (layout_.recompute(b) != Recompute::none) {
-          happened(ran(b, layout_.rerun(b), false, runs.recompute), "the recompute", of);
-        }
-        happened(ran(b, layout_.model->blocks[b]->anatomy().all(), true, runs.backward), "the backward", of);
+        happened(runs.forward == blocks_[b].forward.size(), "the forward", of);
+        happened(runs.recompute == blocks_[b].recompute.size(), "the recompute", of);
+        happened(runs.backward == blocks_[b].backward.size(), "the backward", of);
         if (layout_.model->receives(b)) {
           happened(runs.received, "the receive of the input", of);
           happened(runs.gradient_sent, "the send of the input's gradient", of);
@@ -257,6 +262,7 @@ class StepChecker {
   const Layout& layout_;
   Place now_;
   std::vector<UnitState> units_;
+  std::vector<BlockRuns> blocks_;
   std::vector<Runs> runs_;        // [block][microbatch]
   std::vector<uint8_t> batches_;  // by microbatch
   uint8_t begins_ = 0, ahead_ = 0, shares_ = 0, decisions_ = 0;

@@ -243,4 +243,40 @@ TEST_CASE("rows of other ranks are zero before positions are added") {
   CHECK(out.at(s.C) != wpe.at(s.C));
 }
 
+TEST_CASE("ranks that share rows give each its position, and their gradients of positions add up to the whole") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t ranks = GENERATE(2, 3, 4, 7);
+  // Samples of which a rank has a part, several, or with more ranks than rows nothing.
+  const EmbeddingShape s = GENERATE(EmbeddingShape{3, 13, 33, 29, 20}, EmbeddingShape{1, 5, 33, 29, 5});
+  const Dropout dropout{{5, 6, 0}, 0.3f};
+  const int64_t C = s.C, share = (s.B * s.T + ranks - 1) / ranks;
+  const KernelBuffer rows = KernelBuffer::random(type, s.B * s.T * C),
+                     wpe = KernelBuffer::random(type, s.positions * C),
+                     d_out = KernelBuffer::random(type, s.B * s.T * C);
+  KernelBuffer whole(type, s.B * s.T * C), gradient(DType::f32, s.positions * C);
+  embed(type, s, nullptr, rows.data(), wpe.data(), 0, dropout, 7, whole.data());
+  embed_backward(type, s, nullptr, d_out.data(), dropout, 7, {}, {gradient.data(), DType::f32, false}, nullptr);
+  Doubles sum(index(s.positions * C));
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    EmbeddingShape own = s;
+    const int64_t first = std::min(rank * share, s.B * s.T), count = std::min(share, s.B * s.T - first);
+    own.own = zrt::models::Rows{first, count};
+    const auto rows_of = [&](const KernelBuffer& from) {
+      KernelBuffer to(type, std::max<int64_t>(count, 1) * C);
+      for (int64_t i = 0; i < count * C; ++i) to.set(i, static_cast<float>(from.at(first * C + i)));
+      return to;
+    };
+    const KernelBuffer in = rows_of(rows), d = rows_of(d_out);
+    KernelBuffer out(type, std::max<int64_t>(count, 1) * C);
+    KernelBuffer dwpe = KernelBuffer::random(DType::f32, s.positions * C);
+    const uint64_t index_of_first = 7 + static_cast<uint64_t>(first * C);
+    embed(type, own, nullptr, in.data(), wpe.data(), 0, dropout, index_of_first, out.data());
+    if (count > 0) CHECK(out == rows_of(whole));
+    embed_backward(type, own, nullptr, d.data(), dropout, index_of_first, {}, {dwpe.data(), DType::f32, false},
+                   nullptr);
+    for (int64_t i = 0; i < s.positions * C; ++i) sum[index(i)] += dwpe.at(i);
+  }
+  CHECK(error_of(gradient, sum) < tolerance(DType::f32));
+}
+
 }  // namespace zrt::embedding_test

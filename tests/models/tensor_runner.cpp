@@ -14,16 +14,8 @@ using models::Parts;
 using models::Port;
 using models::Seam;
 
-namespace {
-
-bool exchanged(const Port& port, bool backward) {
-  return port.seam == Seam::tell || port.seam == (backward ? Seam::enter : Seam::leave);
-}
-
-}  // namespace
-
-TensorRunner::TensorRunner(const models::Model& model, const models::Shape& shape, int ranks)
-    : model_(model), shape_(shape), ranks_(static_cast<size_t>(ranks)) {
+TensorRunner::TensorRunner(const models::Model& model, const models::Shape& shape, int ranks, bool sequence_parallel)
+    : model_(model), shape_(shape), ranks_(static_cast<size_t>(ranks)), rows_(sequence_parallel) {
   for (Rank& rank : ranks_) {
     for (const auto& block : model.blocks) {
       for (const models::Param& param : block->params()) {
@@ -32,7 +24,7 @@ TensorRunner::TensorRunner(const models::Model& model, const models::Shape& shap
         rank.grads[param.name] = GuardedBuffer(static_cast<uint64_t>(param.elements()) * 4);
       }
       const bool head = block == model.blocks.back();
-      rank.outputs.emplace_back(head ? 0 : static_cast<uint64_t>(shape.rows() * block->output_width()) * 4);
+      rank.outputs.emplace_back(head ? 0 : static_cast<uint64_t>(row_share() * block->output_width()) * 4);
       auto& saved = rank.saved.emplace_back();
       for (size_t part = 0; part < block->anatomy().parts.size(); ++part)
         saved.emplace_back(block->saved_bytes(shape, part));
@@ -74,32 +66,68 @@ std::vector<Parts> TensorRunner::runs(size_t b, Parts parts, bool backward) cons
   return result;
 }
 
-// Every rank's port gets the sum of all, in their order, or all that they told.
+bool TensorRunner::exchanged(const Port& port, bool backward) const {
+  if (rows_ && port.seam != Seam::stay) return true;
+  return port.seam == Seam::tell || port.seam == (backward ? Seam::enter : Seam::leave);
+}
+
+int64_t TensorRunner::row_share() const {
+  const auto ranks = static_cast<int64_t>(ranks_.size());
+  return rows_ ? (shape_.rows() + ranks - 1) / ranks : shape_.rows();
+}
+
+// Every rank's port gets the sum of all, in their order, or all that they told; where ranks share rows, its own rows of
+// the sum, and no other rank's are left, or the rows of all.
 void TensorRunner::exchange(size_t b, size_t part, bool backward) {
   settle();
   const std::vector<Port>& ports = model_.blocks[b]->anatomy().ports;
   for (size_t p = 0; p < ports.size(); ++p) {
     if (ports[p].part != part || !exchanged(ports[p], backward)) continue;
-    if (ports[p].seam == Seam::tell) {
-      const uint64_t share = ranks_.front().ports[p].bytes() / ranks_.size();
+    const auto of = [&](Rank& rank) -> GuardedBuffer& { return (backward ? rank.d_ports : rank.ports)[p]; };
+    const uint64_t share = of(ranks_.front()).bytes() / ranks_.size();
+    const bool adds = ports[p].seam == (backward ? Seam::enter : Seam::leave);
+    if (!adds) {
       for (size_t from = 0; from < ranks_.size(); ++from) {
-        for (Rank& to : ranks_) {
-          std::memmove(to.ports[p].data() + from * share, ranks_[from].ports[p].data() + from * share, share);
-        }
+        for (Rank& to : ranks_)
+          std::memmove(of(to).data() + from * share, of(ranks_[from]).data() + from * share, share);
       }
       continue;
     }
-    const auto count = static_cast<int64_t>(ranks_.front().ports[p].bytes() / 4);
+    const auto count = static_cast<int64_t>(of(ranks_.front()).bytes() / 4);
     std::vector<double> sum(static_cast<size_t>(count));
     for (Rank& rank : ranks_) {
-      const std::vector<double> own = rank.ports[p].load(core::DType::f32, count);
+      const std::vector<double> own = of(rank).load(core::DType::f32, count);
       for (size_t i = 0; i < sum.size(); ++i) sum[i] += own[i];
     }
-    for (Rank& rank : ranks_) rank.ports[p].store(core::DType::f32, sum);
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      std::vector<double> own = sum;
+      for (size_t i = 0; i < own.size() && rows_; ++i) {
+        if (i / (share / 4) != r) own[i] = NAN;
+      }
+      of(ranks_[r]).store(core::DType::f32, own);
+    }
   }
 }
 
-void TensorRunner::run(size_t b, Parts parts, bool backward, const Batch& batch, const RunOptions& options) {
+void TensorRunner::open_ports(size_t b, bool backward) {
+  const Anatomy& anatomy = model_.blocks[b]->anatomy();
+  for (Rank& rank : ranks_) {
+    std::vector<GuardedBuffer>& buffers = backward ? rank.d_ports : rank.ports;
+    buffers.clear();
+    for (const Port& port : anatomy.ports) {
+      const uint64_t copies = port.seam == Seam::tell ? ranks_.size() : 1;
+      const uint64_t element = port.element > 0 ? port.element : 4;
+      const auto rows = static_cast<uint64_t>(rows_ && port.seam != Seam::tell && port.seam != Seam::stay
+                                                  ? row_share() * static_cast<int64_t>(ranks_.size())
+                                                  : shape_.rows());
+      const bool open = port.seam == Seam::stay || exchanged(port, backward);
+      buffers.emplace_back(open ? rows * static_cast<uint64_t>(port.width) * element * copies : 0);
+    }
+  }
+}
+
+void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const Batch& batch,
+                       const RunOptions& options) {
   const Block& block = *model_.blocks[b];
   const Visible<int32_t> tokens = visible(batch.tokens), targets = visible(batch.targets);
   for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -107,18 +135,20 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, const Batch& batch,
     GuardedBuffer workspace(backward ? block.backward_workspace_bytes(shape_) : block.forward_workspace_bytes(shape_));
     models::Call call;
     call.shape = shape_;
-    call.parts = parts;
+    call.parts = parts, call.again = again;
     call.tensor_rank = static_cast<int>(r);
     std::vector<const void*> weights;
-    std::vector<void*> grads, ports;
+    std::vector<void*> grads, ports, d_ports;
     std::vector<std::byte*> saved;
     for (const models::Param& each : block.params()) {
       weights.push_back(rank.weights.at(each.name).data()), grads.push_back(rank.grads.at(each.name).data());
     }
     for (const GuardedBuffer& port : rank.ports) ports.push_back(port.data());
+    for (const GuardedBuffer& port : rank.d_ports) d_ports.push_back(port.data());
     for (const GuardedBuffer& part : rank.saved[b]) saved.push_back(part.data());
     call.weights = weights, call.saved = saved;
-    (backward ? call.d_ports : call.ports) = ports;
+    call.ports = ports;
+    if (backward) call.d_ports = d_ports;
     call.tokens = tokens.data(), call.targets = targets.data();
     call.input = b > 0 ? rank.outputs[b - 1].data() : nullptr;
     call.output = rank.outputs[b].data();
@@ -134,41 +164,39 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, const Batch& batch,
     backward ? block.backward(call) : block.forward(call);
     workspace.check(block.name() + ": the workspace");
     for (const GuardedBuffer& port : rank.ports) port.check(block.name() + ": a port");
+    for (const GuardedBuffer& port : rank.d_ports) port.check(block.name() + ": a port's gradient");
     for (const auto& [name, grad] : rank.grads) grad.check("the gradient of " + name);
   }
 }
 
 double TensorRunner::train(const Batch& batch, const RunOptions& options) {
-  const auto open_ports = [&](size_t b, const std::vector<Parts>& all) {
-    for (Rank& rank : ranks_) {
-      rank.ports.clear();
-      for (const Port& port : model_.blocks[b]->anatomy().ports) {
-        const bool ends =
-            std::any_of(all.begin(), all.end() - 1, [&](const Parts& parts) { return parts.end == port.part + 1; });
-        const uint64_t copies = port.seam == Seam::tell ? ranks_.size() : 1;
-        const uint64_t element = port.element > 0 ? port.element : 4;
-        rank.ports.emplace_back(ends ? static_cast<uint64_t>(shape_.rows() * port.width) * element * copies : 0);
-      }
-    }
-  };
   for (size_t b = 0; b < model_.blocks.size(); ++b) {
+    open_ports(b, false);
     const std::vector<Parts> all = runs(b, model_.blocks[b]->anatomy().forward_in_training(), false);
-    open_ports(b, all);
     for (const Parts& parts : all) {
-      run(b, parts, false, batch, options);
+      run(b, parts, false, false, batch, options);
       if (parts.end < all.back().end) exchange(b, parts.end - 1u, false);
     }
   }
   for (size_t b = model_.blocks.size(); b-- > 0;) {
-    const std::vector<Parts> all = runs(b, model_.blocks[b]->anatomy().all(), true);
-    open_ports(b, all);
+    const Anatomy& anatomy = model_.blocks[b]->anatomy();
+    const std::vector<Parts> all = runs(b, anatomy.all(), true);
+    open_ports(b, false), open_ports(b, true);
     for (Rank& rank : ranks_) {
       if (b > 0) rank.d_input = GuardedBuffer(rank.outputs[b - 1].bytes());
       rank.written.clear();
       for (const models::Param& each : model_.blocks[b]->params()) rank.written.push_back(written_[each.name]);
     }
+    std::vector<bool> brought(anatomy.ports.size());
     for (size_t r = all.size(); r-- > 0;) {
-      run(b, all[r], true, batch, options);
+      for (size_t p = 0; p < anatomy.ports.size() && rows_; ++p) {
+        const Port& port = anatomy.ports[p];
+        if (brought[p] || !anatomy.reads_back(port, all[r])) continue;
+        brought[p] = true;
+        run(b, {port.part, static_cast<uint8_t>(port.part + 1)}, false, true, batch, options);
+        exchange(b, port.part, false);
+      }
+      run(b, all[r], true, false, batch, options);
       if (r > 0) exchange(b, all[r].first - 1u, true);
     }
     for (const models::Param& each : model_.blocks[b]->params()) written_[each.name] = true;

@@ -15,8 +15,8 @@ namespace zrt::test {
 
 class TensorRunner {
  public:
-  // `model` is made for `ranks`; `shape` is of training in fp32.
-  TensorRunner(const models::Model& model, const models::Shape& shape, int ranks);
+  // `model` is made for `ranks`, which may share rows; `shape` is of training in fp32.
+  TensorRunner(const models::Model& model, const models::Shape& shape, int ranks, bool sequence_parallel = false);
 
   void load(const Tensors& weights);  // whole tensors, of which each rank takes its part
   // Forward and backward, the sum of the token losses. Throws std::runtime_error where ranks disagree about it, or
@@ -31,19 +31,23 @@ class TensorRunner {
     std::map<std::string, GuardedBuffer> weights, grads;
     std::vector<std::vector<GuardedBuffer>> saved;  // by block and part
     std::vector<GuardedBuffer> outputs;             // by block
-    std::vector<GuardedBuffer> ports;               // of the block at hand
+    std::vector<GuardedBuffer> ports, d_ports;      // of the block at hand
     GuardedBuffer d_output, d_input;
     std::vector<uint8_t> written;
     Visible<double> loss = Visible<double>(1);
   };
-  void run(size_t block, models::Parts parts, bool backward, const Batch& batch, const RunOptions& options);
+  void run(size_t block, models::Parts parts, bool backward, bool again, const Batch& batch, const RunOptions& options);
   void exchange(size_t block, size_t part, bool backward);
+  void open_ports(size_t block, bool backward);
+  bool exchanged(const models::Port& port, bool backward) const;
+  int64_t row_share() const;
   std::vector<models::Parts> runs(size_t block, models::Parts parts, bool backward) const;
   const models::Param& param(const std::string& name) const;
 
   const models::Model& model_;
   models::Shape shape_;
   std::vector<Rank> ranks_;
+  bool rows_;                            // are shared
   std::map<std::string, bool> written_;  // gradients that hold a sum to add to
 };
 

@@ -55,18 +55,25 @@ Tensors initial_weights(const Config& config) {
 }
 
 template <class Config>
-void check(const Config& config) {
+Config with_rows_shared(Config config) {
+  config.sequence_parallel = true;
+  return config;
+}
+
+template <class Config>
+void check(const Config& config, int64_t samples = B, int64_t tokens = T) {
   const Model model = make_model(config);
   const Tensors weights = initial_weights(config);
-  const Batch batch = recipe_batch(config, B, T, 0);
-  TensorRunner runner(model, {.B = B, .T = T}, config.tensor);
+  const Batch batch = recipe_batch(config, samples, tokens, 0);
+  TensorRunner runner(model, {.B = samples, .T = tokens}, config.tensor, config.sequence_parallel);
   runner.load(weights);
   const double loss = runner.train(batch);
   const ReferenceResult expected = reference(config, weights, batch);
   CHECK(std::abs(loss - expected.loss_sum) < 1e-6 * expected.loss_sum);
   const Tensors grads = runner.grads();
   for (const auto& [name, grad] : expected.grads) {
-    INFO(name << " of " << model.type << ", " << config.tensor << " ranks");
+    INFO(name << " of " << model.type << ", " << config.tensor
+              << " ranks that share rows: " << config.sequence_parallel);
     CHECK(distance(grads.at(name), grad) < 1e-6);
   }
   CHECK(runner.most_of_padding() == 0);
@@ -81,6 +88,18 @@ TEST_CASE("ranks that share blocks have the loss and the gradients of the fp64 r
   }
 }
 
+TEST_CASE("ranks that share rows, too, have the loss and the gradients of the fp64 reference") {
+  for (const int ranks : {2, 3, 6}) {
+    check(with_rows_shared(gpt2(ranks))), check(with_rows_shared(gpt2(ranks, 0, false)));
+    check(with_rows_shared(llama(ranks, false))), check(with_rows_shared(llama(ranks, true)));
+  }
+}
+
+TEST_CASE("ranks without a row of their own take part in what all share") {
+  check(with_rows_shared(gpt2(6)), 1, 4), check(with_rows_shared(gpt2(6)), 2, 4);
+  check(with_rows_shared(llama(6, true)), 1, 4);
+}
+
 TEST_CASE("masks of dropout do not depend on how many ranks share a block") {
   const Gpt2Config whole = gpt2(1, 0.3f);
   const Tensors weights = initial_weights(whole);
@@ -93,14 +112,18 @@ TEST_CASE("masks of dropout do not depend on how many ranks share a block") {
   const double loss = one.train(batch, options);
   const Tensors expected = one.grads();
   for (const int ranks : {2, 3, 6}) {
-    const Model shared = make_model(gpt2(ranks, 0.3f));
-    TensorRunner runner(shared, {.B = B, .T = T}, ranks);
-    runner.load(weights);
-    CHECK(runner.train(batch, options) == Approx(loss).epsilon(1e-6));
-    const Tensors grads = runner.grads();
-    for (const auto& [name, grad] : expected) {
-      INFO(name << ", " << ranks << " ranks");
-      if (name.find("c_attn.bias") == std::string::npos) CHECK(distance(grads.at(name), grad) < 2e-6);
+    for (const bool rows : {false, true}) {
+      Gpt2Config config = gpt2(ranks, 0.3f);
+      config.sequence_parallel = rows;
+      const Model shared = make_model(config);
+      TensorRunner runner(shared, {.B = B, .T = T}, ranks, rows);
+      runner.load(weights);
+      CHECK(runner.train(batch, options) == Approx(loss).epsilon(1e-6));
+      const Tensors grads = runner.grads();
+      for (const auto& [name, grad] : expected) {
+        INFO(name << ", " << ranks << " ranks that share rows: " << rows);
+        if (name.find("c_attn.bias") == std::string::npos) CHECK(distance(grads.at(name), grad) < 2e-6);
+      }
     }
   }
 }

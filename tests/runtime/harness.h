@@ -21,6 +21,7 @@ namespace zrt::testing {
 struct Setting {
   int ranks = 1, stage = 0;    // data-parallel ranks of each stage of a pipeline
   int tensor = 1;              // ranks that share the work of blocks; the model is made for as many
+  bool rows = false;           // … and rows
   runtime::Schedule schedule;  // its stages and kind; microbatches are `accumulation`
   runtime::GatheredFor gathered_for = runtime::GatheredFor::use;
   core::DType compute = core::DType::f32;
@@ -77,7 +78,7 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
   layout.dp = s.ranks;
-  layout.tp = s.tensor;
+  layout.tp = s.tensor, layout.sequence_parallel = s.rows;
   layout.groups = s.groups;
   const optimizer::Cut cut{s.ranks, layout.shards(), s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());

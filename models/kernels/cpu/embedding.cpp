@@ -16,11 +16,11 @@ constexpr int64_t row_piece = 512;  // elements of a row handled at a time
 constexpr int64_t summed_rows = 64;
 
 struct SortSpace {
-  int32_t *starts, *order;  // (V + 1) and (B · T)
+  int32_t *starts, *order;  // (V + 1) and (rows)
 };
 
 SortSpace lay_out_sort(BumpAllocator& layout, const EmbeddingShape& shape) {
-  const uint64_t rows = static_cast<uint64_t>(shape.B * shape.T);
+  const uint64_t rows = static_cast<uint64_t>(shape.rows());
   return {layout.take<int32_t>((static_cast<uint64_t>(shape.V) + 1) * 4), layout.take<int32_t>(rows * 4)};
 }
 
@@ -33,7 +33,7 @@ int64_t table_row(const EmbeddingShape& shape, const int32_t* tokens, int64_t ro
 
 // starts[v] … starts[v + 1]: the places in `order` of the rows with the table's token v, in order of position.
 void sort_by_token(const EmbeddingShape& shape, const int32_t* tokens, const SortSpace& space) {
-  const int64_t rows = shape.B * shape.T, V = shape.V;
+  const int64_t rows = shape.rows(), V = shape.V;
   std::fill(space.starts, space.starts + V + 1, 0);
   for (int64_t row = 0; row < rows; ++row) {
     if (const int64_t v = table_row(shape, tokens, row); v >= 0) ++space.starts[v + 1];
@@ -88,11 +88,12 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const T zeros[row_piece] = {};
-    core::parallel_for(shape.B * shape.T, 8, [&](int64_t begin, int64_t end) {
+    core::parallel_for(shape.rows(), 8, [&](int64_t begin, int64_t end) {
       float mask[row_piece];
       for (int64_t row = begin; row < end; ++row) {
         const int64_t v = table_row(shape, tokens, row);
-        const T* place = wpe ? static_cast<const T*>(wpe) + (position + row % shape.T) * C : nullptr;
+        const T* place =
+            wpe ? static_cast<const T*>(wpe) + (position + (shape.first_row() + row) % shape.T) * C : nullptr;
         for (int64_t c = 0; c < C; c += row_piece) {
           const int64_t n = std::min(row_piece, C - c);
           const T* from = v >= 0 ? static_cast<const T*>(wte) + v * C + c : zeros;
@@ -140,7 +141,8 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
     if (dwpe.data == nullptr) return;
     core::parallel_for(shape.T, 8, [&](int64_t begin, int64_t end) {
       for (int64_t t = begin; t < end; ++t) {
-        sum_rows(d, shape.C, dropout, first, dwpe, t, shape.B, [&](int64_t b) { return b * shape.T + t; });
+        const int64_t at = shape.first_at(t), count = (std::max(shape.rows() - at, int64_t{0}) + shape.T - 1) / shape.T;
+        sum_rows(d, shape.C, dropout, first, dwpe, t, count, [&](int64_t i) { return at + i * shape.T; });
       }
     });
   });

@@ -14,7 +14,7 @@ struct Args {
   const int32_t* tokens;
   const T *wte, *wpe;
   T* out;
-  int64_t rows, places, C, position, V, first_token;
+  int64_t rows, first_row, places, C, position, V, first_token;
   Dropout dropout;
   uint64_t first;
 };
@@ -26,7 +26,8 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
   const int64_t v = args.tokens == nullptr ? row : args.tokens[row] - args.first_token;
   const bool here = args.tokens == nullptr || (v >= 0 && v < args.V);  // another rank's counts as zeros
   const T* token = args.wte + v * C;
-  const T* place = args.wpe == nullptr ? nullptr : args.wpe + (args.position + row % args.places) * C;
+  const T* place =
+      args.wpe == nullptr ? nullptr : args.wpe + (args.position + (args.first_row + row) % args.places) * C;
   T* to = args.out + row * C;
   for (int64_t begin = int64_t{group} * threadIdx.x; begin < C; begin += int64_t{group} * 32 * unrolled) {
     Raw<T> x[unrolled], p[unrolled];
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(32 * rows_per_block) embed_rows(Args<T> args) 
 
 void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
            int64_t position, const Dropout& dropout, uint64_t first, void* out) {
-  const int64_t rows = shape.B * shape.T;
+  const int64_t rows = shape.rows();
   if (rows == 0) return;
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
@@ -71,6 +72,7 @@ void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const
                        static_cast<const T*>(wpe),
                        static_cast<T*>(out),
                        rows,
+                       shape.first_row(),
                        shape.T,
                        shape.C,
                        position,

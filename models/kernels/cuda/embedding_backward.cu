@@ -23,7 +23,7 @@ struct Space {
 };
 
 Space space_in(BumpAllocator& layout, const EmbeddingShape& shape) {
-  const int64_t rows = shape.B * shape.T, tiles = (rows + tile - 1) / tile;
+  const int64_t rows = shape.rows(), tiles = (rows + tile - 1) / tile;
   const uint64_t bytes = static_cast<uint64_t>(tiles * shape.C) * sizeof(float);
   const TokenSort sort = token_sort_in(layout, rows, shape.V);
   return {sort, layout.take<float>(bytes), layout.take<float>(bytes)};
@@ -33,7 +33,7 @@ template <class T>
 struct Args {
   const int32_t *tokens, *order, *starts;
   const T* d;
-  int64_t rows, places, C, V, first_token;  // places: T of the shape
+  int64_t rows, first_row, places, C, V, first_token;  // places: T of the shape
   Dropout dropout;
   uint64_t first;
   GradTarget dwte, dwpe;
@@ -137,7 +137,8 @@ __global__ void __launch_bounds__(32 * block_warps) sum_positions(Args<T> args) 
   float sum[group] = {};
   if (t >= args.places && args.dwpe.accumulate) return;
   if (t < args.places) {
-    for (int64_t row = t; row < args.rows; row += args.places * unrolled) {
+    const int64_t at = (t - args.first_row % args.places + args.places) % args.places;
+    for (int64_t row = at; row < args.rows; row += args.places * unrolled) {
       Raw<T> raw[unrolled];
 #pragma unroll
       for (int u = 0; u < unrolled; ++u) {
@@ -166,7 +167,7 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace) {
   BumpAllocator layout(static_cast<std::byte*>(workspace));
   const Space space = space_in(layout, shape);
-  const int64_t rows = shape.B * shape.T;
+  const int64_t rows = shape.rows();
   const dim3 block(32, block_warps);
   const unsigned across = blocks_for(shape.C, block_columns);
   with_type(type, [&](auto zero) {
@@ -176,6 +177,7 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                        space.sort.starts,
                        static_cast<const T*>(d_out),
                        rows,
+                       shape.first_row(),
                        shape.T,
                        shape.C,
                        shape.V,

@@ -18,7 +18,7 @@ namespace {
 enum Which : int { gpt2, llama, qwen3 };
 
 // Neither the vocabulary nor Llama's feed-forward width divides by 2, 3 or 4.
-models::Model model_of(int which, int tensor, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
+models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
   if (which == gpt2) {
     return models::make_gpt2({.layers = layers,
                               .hidden = 48,
@@ -27,7 +27,8 @@ models::Model model_of(int which, int tensor, float dropout = 0.1f, bool tied = 
                               .vocab = 61,
                               .dropout = dropout,
                               .tied = tied,
-                              .tensor = tensor});
+                              .tensor = s.tensor,
+                              .sequence_parallel = s.rows});
   }
   models::LlamaConfig config{.layers = layers,
                              .hidden = 48,
@@ -39,17 +40,22 @@ models::Model model_of(int which, int tensor, float dropout = 0.1f, bool tied = 
                              .vocab = 61,
                              .tied = tied,
                              .head_norms = which == qwen3,
-                             .tensor = tensor};
+                             .tensor = s.tensor,
+                             .sequence_parallel = s.rows};
   return models::make_llama(config);
 }
 
-Setting setting_of(int tensor) {
+Setting setting_of(int tensor, bool rows = false) {
   Setting s;
-  s.tensor = tensor;
+  s.tensor = tensor, s.rows = rows;
   s.accumulation = s.reduce_every = 2;
   s.steps = 3;
   return s;
 }
+
+// Ranks that share blocks, and whether they share rows.
+constexpr std::array<std::pair<int, bool>, 6> degrees{
+    {{2, false}, {3, false}, {4, false}, {2, true}, {3, true}, {4, true}}};
 
 // The keys' part of an attention bias has no gradient but rounding.
 std::vector<float> without_key_bias(const Outcome& outcome) {
@@ -69,11 +75,11 @@ TEST_CASE("ranks that share blocks train as one rank does, to rounding") {
   for (const int which : {gpt2, llama, qwen3}) {
     Setting s = setting_of(1);
     s.steps = 20, s.eval = true, s.rate = 1e-3;
-    const Outcome one = run(model_of(which, 1), s);
-    for (const int tensor : {2, 3, 4}) {
-      s.tensor = tensor;
-      const Outcome shared = run(model_of(which, tensor), s);
-      CAPTURE(which, tensor);
+    const Outcome one = run(model_of(which, s), s);
+    for (const auto& [tensor, rows] : degrees) {
+      s.tensor = tensor, s.rows = rows;
+      const Outcome shared = run(model_of(which, s), s);
+      CAPTURE(which, tensor, rows);
       CHECK(relative_l2(without_key_bias(shared), without_key_bias(one)) < 1e-5);
       for (const auto& [name, values] : one.tensors) {
         INFO(name);
@@ -89,55 +95,60 @@ TEST_CASE("ranks that share blocks train as one rank does, to rounding") {
   }
 }
 
-TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, with full recomputation 10") {
+TEST_CASE(
+    "a rank receives 8 b s h (t - 1) / t elements per layer, sharing rows 10, with full recomputation 10 and 11") {
   for (const int which : {gpt2, llama, qwen3}) {
-    for (const int tensor : {2, 3, 4}) {
-      for (const bool again : {false, true}) {
-        Setting s = setting_of(tensor);
+    for (const auto& [tensor, rows] : degrees) {
+      for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+        Setting s = setting_of(tensor, rows);
         s.micro_batch = 2, s.steps = 1;
-        if (again) s.recompute = {Recompute::full};
+        s.recompute = {how};
         const auto received = [&](int64_t layers) {
-          const Outcome outcome = run(model_of(which, tensor, 0, true, layers), s);
+          const Outcome outcome = run(model_of(which, s, 0, true, layers), s);
           return outcome.comm.at(runtime::OpKind::exchange).elements;
         };
+        const bool again = how == Recompute::full;
         const uint64_t activations = 2 * 12 * 48, ranks = static_cast<uint64_t>(tensor);
-        CAPTURE(which, tensor, again);
-        CHECK(received(3) - received(2) == s.accumulation * (again ? 10 : 8) * activations * (ranks - 1) / ranks);
+        const uint64_t times = rows ? again ? 11 : 10 : again ? 10 : 8;
+        CAPTURE(which, tensor, rows, static_cast<int>(how));
+        CHECK(received(3) - received(2) == s.accumulation * times * activations * (ranks - 1) / ranks);
       }
     }
   }
 }
 
-TEST_CASE("between stages each rank receives its share of b s h elements, and gathers the others inside its stage") {
+TEST_CASE(
+    "between stages each rank receives its share of b s h elements, and gathers the others where rows are whole") {
   for (const int which : {gpt2, llama}) {
-    for (const int tensor : {1, 2, 3, 4}) {
-      Setting s = setting_of(tensor);
+    for (const auto& [tensor, rows] : degrees) {
+      Setting s = setting_of(tensor, rows);
       s.accumulation = s.reduce_every = 3, s.steps = 1, s.micro_batch = 1;
-      const models::Model model = model_of(which, tensor, 0, false);
+      const models::Model model = model_of(which, s, 0, false);
       const Outcome staged = run_pipeline(model, s, ScheduleKind::one_f_one_b, 2);
       const uint64_t activations = 12 * 48, ranks = static_cast<uint64_t>(tensor);
-      CAPTURE(which, tensor);
+      CAPTURE(which, tensor, rows);
       for (int r = 0; r < 2 * tensor; ++r) {
         CHECK(staged.received[static_cast<size_t>(r)] == s.accumulation * activations * 4 / ranks);
       }
       const auto gathered = staged.comm.find(runtime::OpKind::gather_received);
       const uint64_t elements = gathered == staged.comm.end() ? 0 : gathered->second.bytes / 4;
-      CHECK(elements == s.accumulation * activations * (ranks - 1) / ranks);
+      CHECK(elements == (rows ? 0 : s.accumulation * activations * (ranks - 1) / ranks));
     }
   }
 }
 
 TEST_CASE("ranks that share a tied embedding of two stages train as those of one stage, to rounding") {
-  for (const int tensor : {2, 3}) {
-    Setting s = setting_of(tensor);
+  for (const auto& [tensor, rows] : degrees) {
+    if (tensor == 4 && !full_tests()) continue;
+    Setting s = setting_of(tensor, rows);
     s.steps = 20, s.rate = 1e-3, s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.eval = true;
-    const models::Model model = model_of(gpt2, tensor);
+    const models::Model model = model_of(gpt2, s);
     const Outcome plain = run(model, s);
     std::string state;
     for (int stage = 0; stage <= 3; ++stage) {
       s.stage = stage, s.ranks = 1;
       const Outcome staged = run_pipeline(model, s, ScheduleKind::one_f_one_b, 2);
-      CAPTURE(tensor, stage);
+      CAPTURE(tensor, rows, stage);
       if (state.empty()) state = staged.state;
       CHECK(staged.state == state);
       CHECK(relative_l2(without_key_bias(staged), without_key_bias(plain)) < 1e-5);
@@ -147,10 +158,10 @@ TEST_CASE("ranks that share a tied embedding of two stages train as those of one
 }
 
 TEST_CASE("ranks that share blocks keep states and activations on the host and on NVMe with the same bits") {
-  for (const int which : {gpt2, qwen3}) {
-    Setting s = setting_of(2);
+  for (const auto& [which, rows] : {std::pair{gpt2, false}, {qwen3, false}, {gpt2, true}}) {
+    Setting s = setting_of(2, rows);
     s.micro_batch = 1, s.ranks = 2;
-    const models::Model model = model_of(which, 2);
+    const models::Model model = model_of(which, s);
     const Outcome plain = run(model, s);
     using core::Tier;
     for (const Tier tier : {Tier::host, Tier::nvme}) {
@@ -163,7 +174,7 @@ TEST_CASE("ranks that share blocks keep states and activations on the host and o
               return uniform(layout, tier, tier, tier, tier, tier, update);
             };
             const Outcome outcome = run(model, moved);
-            CAPTURE(which, static_cast<int>(tier), static_cast<int>(update), overlap);
+            CAPTURE(which, rows, static_cast<int>(tier), static_cast<int>(update), overlap);
             CHECK(outcome.state == plain.state);
             CHECK(outcome.measured == outcome.planned);
             CHECK(outcome.measured_behind == outcome.planned_behind);
@@ -174,13 +185,13 @@ TEST_CASE("ranks that share blocks keep states and activations on the host and o
   }
 }
 
-// One in 7 of the combinations, a prime, so that each value of each factor comes; all with ZRT_FULL_TESTS.
+// One in 31 of the combinations, a prime, so that each value of each factor comes; all with ZRT_FULL_TESTS.
 TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
   constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};
-  std::map<std::tuple<int, int, int, int, uint32_t>, Outcome> references;
+  std::map<std::tuple<int, int, bool, int, int, uint32_t>, Outcome> references;
   unsigned number = 0;
   for (const int which : {gpt2, llama, qwen3}) {
-    for (const int tensor : {2, 3, 4}) {
+    for (const auto& [tensor, rows] : degrees) {
       for (int type = 0; type < 3; ++type) {
         for (const int data : {1, 2}) {
           for (const uint32_t reduce_every : {1u, 4u}) {
@@ -188,19 +199,19 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
               for (int stage = 0; stage <= 3; ++stage) {
                 for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
                   for (const bool overlap : {false, true}) {
-                    if (tensor * data * stages > 8 || (number++ % 7 != 0 && !full_tests())) continue;
-                    Setting s = setting_of(tensor);
+                    if (tensor * data * stages > 8 || (number++ % 31 != 0 && !full_tests())) continue;
+                    Setting s = setting_of(tensor, rows);
                     s.accumulation = 4, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2;
                     s.ranks = data, s.compute = types[static_cast<size_t>(type)];
                     s.loss_scale.initial = s.compute == core::DType::f16 ? 128 : 1;
-                    const models::Model model = model_of(which, tensor, 0.1f, false);
+                    const models::Model model = model_of(which, s, 0.1f, false);
                     const auto [reference, inserted] =
-                        references.try_emplace({which, tensor, type, data, reduce_every}, Outcome{});
+                        references.try_emplace({which, tensor, rows, type, data, reduce_every}, Outcome{});
                     if (inserted) reference->second = run(model, s);
                     s.stage = stage, s.recompute = {how}, s.overlap = overlap;
                     const Outcome outcome =
                         stages == 1 ? run(model, s) : run_pipeline(model, s, ScheduleKind::one_f_one_b, stages);
-                    CAPTURE(which, tensor, core::dtype_name(s.compute), data, reduce_every, stages, stage,
+                    CAPTURE(which, tensor, rows, core::dtype_name(s.compute), data, reduce_every, stages, stage,
                             static_cast<int>(how), overlap);
                     CHECK(outcome.state == reference->second.state);
                     CHECK(outcome.losses == reference->second.losses);

@@ -1,0 +1,110 @@
+#include "models/common/layer.h"
+
+#include "core/device.h"
+
+namespace zrt::models {
+
+Layer::Layer(const BlockSizes& sizes, std::string name, const Norm& norm)
+    : TransformerBlock(sizes, std::move(name)),
+      norm_(norm),
+      anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
+               {{"norm_1", norm_1, sizes.hidden, Seam::enter},
+                {"attention", attention, sizes.hidden, Seam::leave},
+                {"norm_2", norm_2, sizes.hidden, Seam::enter},
+                {"projection", projection, sizes.hidden, Seam::leave}},
+               {norm_2, projection},
+               norm_2} {}
+
+void Layer::keep(Stream& stream, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  if (part == norm_1) stream.first_norm = norm_.statistics_in(layout, row_share(shape));
+  if (part != norm_2) return;
+  stream.second_norm = norm_.statistics_in(layout, row_share(shape));
+  stream.residual = layout.take(own_bytes(shape));
+}
+
+void Layer::run(const Call& call, Forward forward) const {
+  const Shape& shape = call.shape;
+  const Parts parts = call.parts;
+  const Rows own = own_rows(call);
+  Stream& stream = forward.stream;
+  // Outside training the residual stream crosses calls where ranks exchange what is between them.
+  if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) stream.residual = call.saved_of(norm_2);
+  void *first = call.port_or(normed_1, forward.normed), *second = call.port_or(normed_2, forward.normed);
+  void *from_attention = call.port_or(attended, stream.residual), *from_mlp = call.port_or(projected, call.output);
+  // A product can add where what it adds to stays in the run.
+  const bool add_input = products_add(shape) && from_attention == stream.residual;
+  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
+
+  if (parts.has(norm_1)) {
+    norm_.forward(call, first_norm_weight_, own.count, call.input, own_place(call, first),
+                  call.finds(norm_1) ? Norm::Statistics{} : stream.first_norm);
+  }
+  if (parts.has(attention)) forward.attend(first, from_attention, add_input ? call.input : nullptr);
+  if (parts.has(norm_2)) {
+    void* normed = own_place(call, second);
+    if (call.finds(norm_2)) {
+      norm_.forward(call, second_norm_weight_, own.count, stream.residual, normed, {});
+    } else if (add_input) {
+      norm_.forward(call, second_norm_weight_, own.count, stream.residual, normed, stream.second_norm);
+    } else {
+      norm_.forward_of_sum(call, second_norm_weight_, own.count, call.input, own_place(call, from_attention),
+                           forward.after_attention, first_element(call), stream.residual, normed, stream.second_norm);
+    }
+  }
+  if (parts.has(hidden)) forward.hide(second);
+  if (parts.has(projection)) forward.project(from_mlp, add_residual_stream ? stream.residual : nullptr);
+  if (parts.has(output) && !add_residual_stream) {
+    add_residual(shape.type, stream.residual, own_place(call, from_mlp), forward.after_mlp, first_element(call),
+                 call.output, own.count * sizes_.hidden);
+  }
+}
+
+void Layer::run(const Call& call, const Backward& backward) const {
+  const Parts parts = call.parts;
+  const Rows own = own_rows(call);
+  const Stream& stream = backward.stream;
+  const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended);
+  void *d_normed_1 = call.d_port_or(normed_1, backward.d_normed),
+       *d_normed_2 = call.d_port_or(normed_2, backward.d_normed);
+
+  if (parts.has(output)) {
+    d_projected =
+        undrop(call, backward.after_mlp, call.d_output, own_place(call, call.d_port(projected)), backward.of_mlp);
+  }
+  if (parts.has(projection)) backward.mlp(d_projected, d_normed_2);
+  // From here on d_input holds the gradient of the residual stream between attention and MLP.
+  if (parts.has(norm_2)) {
+    norm_.backward(call, second_norm_weight_, own.count, stream.residual, own_place(call, d_normed_2),
+                   stream.second_norm, call.d_output, call.d_input, backward.scratch);
+    d_attended = undrop(call, backward.after_attention, call.d_input, own_place(call, call.d_port(attended)),
+                        backward.of_attention);
+  }
+  if (parts.has(attention)) backward.attend(d_attended, d_normed_1);
+  if (parts.has(norm_1)) {
+    norm_.backward(call, first_norm_weight_, own.count, call.input, own_place(call, d_normed_1), stream.first_norm,
+                   call.d_input, call.d_input, backward.scratch);
+  }
+}
+
+const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* d, void* port, void* buffer) const {
+  const DType type = call.shape.type;
+  const int64_t n = own_rows(call).count * sizes_.hidden;
+  if (dropout.probability == 0) {
+    if (port == nullptr) return d;
+    core::copy_bytes(port, d, static_cast<size_t>(n) * core::dtype_size(type));
+    return port;
+  }
+  void* to = port == nullptr ? buffer : port;
+  apply_dropout(type, d, dropout, first_element(call), to, n);
+  return to;
+}
+
+const void* Layer::normed_again(const Call& call, Port port, const Stream& stream, void* space) const {
+  if (const void* brought = call.port(port)) return brought;
+  const bool first = port == normed_1;
+  norm_.forward(call, first ? first_norm_weight_ : second_norm_weight_, own_rows(call).count,
+                first ? call.input : stream.residual, space, {});
+  return space;
+}
+
+}  // namespace zrt::models
