@@ -102,7 +102,6 @@ constexpr Key parallel_keys[] = {
         "How long a stage keeps weights that ZeRO stage 3 gathers: for a use, for a run of microbatches through a "
         "chunk, "
         "or all step; auto: as long as the budget of the device allows, without one for a use."),
-    {"sequence", t_bool, "false", Handling::refused, "sequence parallelism is not supported"},
     key("reduce_every", t_int | t_null, "null", between(1, most), Effect::results,
         "Microbatches that a rank sums before gradients are reduced; null: at stage 0 and 1 all of a step, at 2 "
         "and 3 one."),

@@ -25,7 +25,7 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host) {
 
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster) {
-  const HostSpread at = host_spread(group, layout.stage_ranks(), cluster.ranks_per_host);
+  const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host);
   const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
   if (volume.sums) {

@@ -438,6 +438,20 @@ TEST_CASE("presets fill the sizes that are not given") {
   CHECK(warned(won, "model.layers = 9"));
 }
 
+TEST_CASE(
+    "tensor-parallel ranks share rows by either name of the key; one rank has nobody to share with, and says so") {
+  const std::string file =
+      R"({"train_batch_size": 2, "model": {"layers": 1, "hidden": 8, "heads": 2, "sequence": 4, "vocab": 5}})";
+  for (const char* name : {"parallel.sequence=true", "parallel.sequence_parallel=true"}) {
+    const Config shared = parse_config(file, "c", {"parallel.tensor=2", name}, 2);
+    CHECK(shared.parallel.sequence);
+    CHECK(shared.model.make().blocks[1]->params().front().summed);
+    const Config alone = parse_config(file, "c", {name}, 2);
+    CHECK_FALSE(alone.parallel.sequence);
+    CHECK(warned(alone, "parallel.sequence = true"));
+  }
+}
+
 TEST_CASE("a Llama takes its own keys, and what is left open is as the paper has it") {
   const auto llama = [](const std::string& more) {
     return parse_config(R"({"train_batch_size": 1, "model": {"type": "llama", "layers": 2, "hidden": 64, "heads": 4,

@@ -68,6 +68,61 @@ TEST_CASE("compiled pipelines take as long as the goldens of their schedules say
   }
 }
 
+// Two layers a stage, of which each exchanges twice forward and twice backward, sharing rows three times more.
+TEST_CASE("ranks that share the blocks of a pipeline meet in their own stage, and their exchanges take their time") {
+  for (const bool rows : {false, true}) {
+    for (const uint32_t microbatches : {1u, 4u}) {
+      Setting s;
+      s.tensor = 2, s.rows = rows, s.ranks = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = microbatches;
+      s.schedule.stages = 2;
+      const models::Model model = models::make_gpt2({.layers = 4,
+                                                     .hidden = 16,
+                                                     .heads = 4,
+                                                     .sequence = 6,
+                                                     .vocab = 31,
+                                                     .tied = false,
+                                                     .tensor = 2,
+                                                     .sequence_parallel = rows});
+      const Pipeline pipeline(model, s, {3, 6});
+      const std::vector<Compiled> compiled = pipeline.compile(s);
+      std::vector<SimulatedStage> simulated;
+      for (const Compiled& stage : compiled)
+        simulated.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
+      const auto all = simulate(simulated, nominal_cluster(core::DeviceKind::cpu), false,
+                                [&](const SimulatedStage& stage, const Op& op) {
+                                  const models::Model& blocks = *stage.layout->model;
+                                  const bool layer = !blocks.embeds(op.block) && !blocks.predicts(op.block);
+                                  const bool counts = op.kind == OpKind::exchange && layer;
+                                  return OpCost{counts ? 1.0 : 0.0, Resource::compute};
+                                });
+      const double forward = 2 * (rows ? 4 : 2), backward = 2 * (rows ? 6 : 2);
+      CAPTURE(rows, microbatches);
+      for (const Simulation& stage : all) CHECK(stage.seconds == Approx((microbatches + 1) * (forward + backward)));
+    }
+  }
+}
+
+TEST_CASE("a step of tensor-parallel stages takes longer where these ranks lie on other hosts") {
+  Setting s;
+  s.tensor = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = 4, s.schedule.stages = 2;
+  const models::Model model = models::make_gpt2(
+      {.layers = 4, .hidden = 64, .heads = 4, .sequence = 64, .vocab = 64, .tied = false, .tensor = 2});
+  const std::vector<Compiled> compiled = Pipeline(model, s, {3, 6}).compile(s);
+  std::vector<double> seconds;
+  for (const int ranks_per_host : {4, 2, 1}) {
+    Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
+    cluster.ranks_per_host = ranks_per_host;
+    cluster.between_hosts = Link{1e-3, 1e6};
+    const std::vector<Simulation> stages = simulate_step(compiled, cluster);
+    REQUIRE(stages.size() == 2);
+    CHECK(stages[0].exposed_comm_seconds > 0);
+    seconds.push_back(stages[0].seconds);
+  }
+  // One host; stages on hosts of their own; every rank on its own.
+  CHECK(seconds[0] < seconds[1]);
+  CHECK(2 * seconds[1] < seconds[2]);
+}
+
 // Messages of a quarter of a forward: what is not hidden is what fills and empties the pipeline.
 TEST_CASE("an interleaved stage receives beside its work: slots that chunks share leave one free for it") {
   for (const json& golden : schedule_goldens()["interleaved"]) {

@@ -12,15 +12,23 @@ namespace {
 
 struct Mesh {
   int tensor, stages, data, zero;
+  bool rows = false;  // are shared, too
 };
 // As threads of one process; the last three hold states elsewhere or have uneven parts.
-constexpr Mesh meshes[] = {{1, 1, 1, 0}, {2, 1, 1, 1}, {3, 1, 1, 3}, {4, 1, 1, 2}, {1, 1, 3, 3}, {1, 2, 1, 1},
-                           {2, 1, 2, 3}, {2, 2, 1, 0}, {3, 2, 1, 1}, {2, 1, 3, 2}, {4, 1, 2, 1}, {2, 2, 2, 3}};
+constexpr Mesh meshes[] = {{1, 1, 1, 0}, {2, 1, 1, 1},       {3, 1, 1, 3, true}, {4, 1, 1, 2},
+                           {1, 1, 3, 3}, {1, 2, 1, 1},       {2, 1, 2, 3},       {2, 2, 1, 0, true},
+                           {3, 2, 1, 1}, {2, 1, 3, 2, true}, {4, 1, 2, 1},       {2, 2, 2, 3, true}};
 
-models::Model model_for(int which, int tensor) {
+models::Model model_for(int which, const Mesh& mesh) {
   if (which == 0) {
-    return models::make_gpt2(
-        {.layers = 2, .hidden = 48, .heads = 12, .sequence = 8, .vocab = 61, .tied = false, .tensor = tensor});
+    return models::make_gpt2({.layers = 2,
+                              .hidden = 48,
+                              .heads = 12,
+                              .sequence = 8,
+                              .vocab = 61,
+                              .tied = false,
+                              .tensor = mesh.tensor,
+                              .sequence_parallel = mesh.rows});
   }
   return models::make_llama({.layers = 2,
                              .hidden = 48,
@@ -30,12 +38,13 @@ models::Model model_for(int which, int tensor) {
                              .sequence = 8,
                              .vocab = 61,
                              .head_norms = which == 2,
-                             .tensor = tensor});
+                             .tensor = mesh.tensor,
+                             .sequence_parallel = mesh.rows});
 }
 
 Setting setting_for(const Mesh& mesh) {
   Setting s;
-  s.tensor = mesh.tensor, s.ranks = mesh.data, s.stage = mesh.zero;
+  s.tensor = mesh.tensor, s.rows = mesh.rows, s.ranks = mesh.data, s.stage = mesh.zero;
   s.schedule.stages = mesh.stages;
   s.micro_batch = 6 / mesh.data, s.accumulation = s.reduce_every = 2;
   s.rate = 1e-3;
@@ -54,7 +63,7 @@ TEST_CASE("a checkpoint of any mesh loads on any other to the same weights, and 
       std::vector<float> went_on;
       std::string hash;
       {
-        Run first(model_for(which, from.tensor), setting_for(from), folder.path, from.zero % 2 == 1);
+        Run first(model_for(which, from), setting_for(from), folder.path, from.zero % 2 == 1);
         first.steps(3);
         first.save();
         REQUIRE(first.saved().error.empty());
@@ -65,8 +74,9 @@ TEST_CASE("a checkpoint of any mesh loads on any other to the same weights, and 
       const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
       for (const Mesh& to : meshes) {
         if (number++ % 5 != 0 && !full_tests()) continue;
-        CAPTURE(which, from.tensor, from.stages, from.data, from.zero, to.tensor, to.stages, to.data, to.zero);
-        Run second(model_for(which, to.tensor), setting_for(to), folder.path / "again", false, &reader);
+        CAPTURE(which, from.tensor, from.stages, from.data, from.zero, from.rows, to.tensor, to.stages, to.data,
+                to.zero, to.rows);
+        Run second(model_for(which, to), setting_for(to), folder.path / "again", false, &reader);
         CHECK(second.hash() == hash);
         second.steps(further);
         CHECK(relative_l2(second.weights(), went_on) < 1e-5);
@@ -77,9 +87,9 @@ TEST_CASE("a checkpoint of any mesh loads on any other to the same weights, and 
 
 TEST_CASE("going on on the same tensor mesh gives the bits of a run that did not stop") {
   for (const int which : {0, 2}) {
-    for (const Mesh& mesh : {Mesh{2, 1, 2, 3}, {3, 1, 1, 1}, {2, 2, 1, 0}}) {
+    for (const Mesh& mesh : {Mesh{2, 1, 2, 3}, {3, 1, 1, 1}, {2, 2, 1, 0}, {2, 1, 2, 3, true}, {2, 2, 1, 1, true}}) {
       const TemporaryFolder folder;
-      const models::Model model = model_for(which, mesh.tensor);
+      const models::Model model = model_for(which, mesh);
       Run whole(model, setting_for(mesh), folder.path, false);
       whole.steps(3);
       whole.save();
@@ -88,7 +98,7 @@ TEST_CASE("going on on the same tensor mesh gives the bits of a run that did not
       const runtime::checkpoint::Reader reader(folder.path / "step_3", true);
       Run again(model, setting_for(mesh), folder.path / "again", false, &reader);
       again.steps(3);
-      CAPTURE(which, mesh.tensor, mesh.stages, mesh.data, mesh.zero);
+      CAPTURE(which, mesh.tensor, mesh.stages, mesh.data, mesh.zero, mesh.rows);
       CHECK(again.hash() == whole.hash());
       CHECK(again.as_planned());
     }

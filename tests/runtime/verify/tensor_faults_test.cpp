@@ -1,4 +1,6 @@
 // Broken programs of ranks that share blocks: each kind is refused, with both ops named.
+#include <array>
+
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/verify/verifier.h"
@@ -20,10 +22,11 @@ struct Subject {
   Layout layout;
   Compiled compiled;
 
-  explicit Subject(Recompute how)
+  explicit Subject(Recompute how, bool rows = false)
       : layout([&] {
           Setting s;
-          s.tensor = 2, s.stage = 2, s.ranks = 2, s.accumulation = 2, s.reduce_every = 2, s.recompute = {how};
+          s.tensor = 2, s.rows = rows, s.stage = 2, s.ranks = 2, s.accumulation = 2, s.reduce_every = 2,
+          s.recompute = {how};
           s.eval = true;
           models::LlamaConfig config{.layers = 2,
                                      .hidden = 16,
@@ -33,7 +36,8 @@ struct Subject {
                                      .sequence = 6,
                                      .vocab = 31,
                                      .head_norms = true,
-                                     .tensor = 2};
+                                     .tensor = 2,
+                                     .sequence_parallel = rows};
           return make_layout(models::make_llama(config), s);
         }()),
         compiled(compile(layout, {"init", "step", "eval", "export"})) {}
@@ -68,29 +72,38 @@ struct Subject {
   }
 };
 
+constexpr std::array<std::pair<Recompute, bool>, 6> subjects{{{Recompute::none, false},
+                                                              {Recompute::selective, false},
+                                                              {Recompute::full, false},
+                                                              {Recompute::none, true},
+                                                              {Recompute::selective, true},
+                                                              {Recompute::full, true}}};
+
 }  // namespace
 
 TEST_CASE("programs of ranks that share blocks are accepted, and exchange as often as they must") {
-  for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
-    const Subject subject(how);
+  for (const auto& [how, rows] : subjects) {
+    const Subject subject(how, rows);
     CHECK(subject.verdict("step", [](Program&) {}).empty());
-    // Of two layers; the embedding has one, the head two.
-    const size_t layer = how == Recompute::full ? 5 : 4;
+    // Of two layers; the embedding has one, the head two. Sharing rows, both have one more: the embedding's in
+    // backward, and what the head brings together to read it again.
+    const size_t layer = (rows ? 10u : 4u) + (how == Recompute::full ? 1 : 0), ends = rows ? 5 : 3;
     size_t exchanges = 0;
     const Program& step = subject.compiled.set.program("step");
     for_each_execution(step, ~0u, [&](OpId id, uint32_t) { exchanges += step.ops[id].kind == OpKind::exchange; });
-    CHECK(exchanges == subject.layout.microbatches * (2 * layer + 3));
+    CHECK(exchanges == subject.layout.microbatches * (2 * layer + ends));
   }
 }
 
 TEST_CASE("an exchange that is missing, or made twice, or of something else is refused") {
-  for (const Recompute how : {Recompute::none, Recompute::full}) {
-    const Subject subject(how);
+  for (const auto& [how, rows] : subjects) {
+    const Subject subject(how, rows);
+    // Without its exchange a port of a turn may also seem to be the turn's before, which nobody has waited for.
     for (const std::string_view phase : {"step", "eval"}) {
       for (const OpId id : subject.all(phase, OpKind::exchange)) {
-        CAPTURE(phase, id);
+        CAPTURE(phase, id, rows);
         subject.refused(
-            phase, [&](Program& p) { drop_op(p, id); }, "an exchange is missing");
+            phase, [&](Program& p) { drop_op(p, id); }, rows ? "is missing" : "an exchange is missing");
         subject.refused(
             phase, [&](Program& p) { insert_op(p, id, p.ops[id]); }, "has exchanged it already");
       }
@@ -99,7 +112,8 @@ TEST_CASE("an exchange that is missing, or made twice, or of something else is r
 }
 
 TEST_CASE("gradients of what all ranks have in part are refused where they are not added up, or added up twice") {
-  const Subject subject(Recompute::none);
+  const bool rows = GENERATE(false, true);
+  const Subject subject(Recompute::none, rows);
   size_t shares = 0;
   for (const OpId id : subject.all("step", OpKind::reduce_grad)) {
     const Op& op = subject.compiled.set.program("step").ops[id];
@@ -110,11 +124,30 @@ TEST_CASE("gradients of what all ranks have in part are refused where they are n
     subject.refused(
         "step", [&](Program& p) { insert_op(p, id, p.ops[id]); }, "already");
   }
-  CHECK(shares == 2);  // of the norms of heads, layer by layer
+  CHECK(shares == (rows ? 3 : 2));  // of the norms of heads or of all norms, layer by layer, and of the last norm
+}
+
+TEST_CASE("outputs of norms that nobody makes again for backward, or that are of another part, are refused") {
+  for (const Recompute how : {Recompute::none, Recompute::selective}) {
+    const Subject subject(how, true);
+    size_t again = 0;
+    for (const OpId id : subject.all("step", OpKind::recompute)) {
+      const Op& op = subject.compiled.set.program("step").ops[id];
+      CAPTURE(op.name, static_cast<int>(how));
+      subject.refused(
+          "step", [&](Program& p) { drop_op(p, id); }, "'");
+      subject.refused(
+          "step", [&](Program& p) { ++p.ops[id].parts.end; }, "'", 1);
+      ++again;
+    }
+    // Of two microbatches both norms of two layers and the head's; the rerun of a selection makes the second norm, and
+    // what follows it.
+    CHECK(again == 2 * (how == Recompute::none ? 5 : 7));
+  }
 }
 
 TEST_CASE("runs of parts that are missing, double or in another order are refused") {
-  const Subject subject(Recompute::full);
+  const Subject subject(Recompute::full, GENERATE(false, true));
   for (const OpKind kind : {OpKind::forward, OpKind::recompute, OpKind::backward}) {
     for (const OpId id : subject.all("step", kind)) {
       const Op& op = subject.compiled.set.program("step").ops[id];
@@ -172,6 +205,25 @@ TEST_CASE("an export without the parts of other ranks is refused") {
   for (const OpId id : gathers)
     subject.refused(
         "export", [&](Program& p) { drop_op(p, id); }, "parts of all", 1);
+}
+
+TEST_CASE("an export with the parts of another unit, or from ranks that do not share blocks, is refused") {
+  const Subject subject(Recompute::none);
+  const std::vector<OpId> gathers = subject.all("export", OpKind::gather_parts);
+  const Program& whole = subject.compiled.set.program("export");
+  for (size_t i = 0; i < gathers.size(); ++i) {
+    const OpId id = gathers[i];
+    const uint32_t other = whole.ops[gathers[(i + 1) % gathers.size()]].units.at(0);
+    CAPTURE(whole.ops[id].name, other);
+    subject.refused(
+        "export", [&](Program& p) { p.ops[id].units = {other}; }, "'", 1);
+    subject.refused(
+        "export",
+        [&](Program& p) {
+          p.ops[id].group = subject.compiled.set.find_group(GroupKind::data), p.ops[id].lane = 2;  // comm:dp
+        },
+        "'", 1);
+  }
 }
 
 }  // namespace zrt::tensor_faults_test
