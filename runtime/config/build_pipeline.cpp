@@ -116,8 +116,17 @@ int build_tensor(Values& values) {
 }
 
 bool build_sequence(Values& values, int tensor) {
-  const bool sequence = values.flag(sequence_key);
-  if (!sequence || tensor > 1) return sequence;
+  const char* partition = "activation_checkpointing.partition_activations";
+  const bool partitions = values.flag(partition);
+  if (tensor > 1) {
+    take_over(values, partition, false, sequence_key);
+    return values.flag(sequence_key);
+  }
+  if (partitions) {
+    values.warnings.push_back(
+        without_effect(values.at(partition), "there are no tensor-parallel ranks to cut activations among"));
+  }
+  if (!values.flag(sequence_key)) return false;
   values.warnings.push_back(without_effect(values.at(sequence_key), "with parallel.tensor = 1 nobody shares tokens"));
   return false;
 }

@@ -58,8 +58,8 @@ constexpr Key torch_autocast_keys[] = {
 };
 
 constexpr Key activation_checkpointing_keys[] = {
-    {"partition_activations", t_bool, "false", Handling::inert,
-     "there are no tensor-parallel ranks to cut activations among"},
+    key("partition_activations", t_bool, "false", Effect::results,
+        "DeepSpeed's wish that tensor-parallel ranks divide what is kept for the backward: as parallel.sequence."),
     {"number_checkpoints", t_int | t_null, "null", Handling::inert,
      "memory.recompute says which layers are computed again"},
     {"contiguous_memory_optimization", t_bool, "false", Handling::inert, "activations always lie in one arena"},
@@ -89,8 +89,8 @@ constexpr Key pipeline_keys[] = {
     {"seed_layers", t_bool, "false", Handling::inert, "weights are initialised per tensor"},
     {"activation_checkpoint_interval", t_int, "0", Handling::inert,
      "memory.recompute says which layers are computed again"},
-    {"pipe_partitioned", t_bool, "true", Handling::inert, "there are no tensor-parallel ranks to divide it among"},
-    {"grad_partitioned", t_bool, "true", Handling::inert, "there are no tensor-parallel ranks to divide it among"},
+    {"pipe_partitioned", t_bool, "true", Handling::inert, "tensor-parallel ranks always send each its share"},
+    {"grad_partitioned", t_bool, "true", Handling::inert, "tensor-parallel ranks always send each its share"},
     {"use_reentrant", t_bool | t_null, "null", Handling::inert, "there is no autograd"},
 };
 

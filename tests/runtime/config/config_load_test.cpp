@@ -442,13 +442,15 @@ TEST_CASE(
     "tensor-parallel ranks share rows by either name of the key; one rank has nobody to share with, and says so") {
   const std::string file =
       R"({"train_batch_size": 2, "model": {"layers": 1, "hidden": 8, "heads": 2, "sequence": 4, "vocab": 5}})";
-  for (const char* name : {"parallel.sequence=true", "parallel.sequence_parallel=true"}) {
+  for (const char* name : {"parallel.sequence=true", "parallel.sequence_parallel=true",
+                           "activation_checkpointing.partition_activations=true"}) {
     const Config shared = parse_config(file, "c", {"parallel.tensor=2", name}, 2);
     CHECK(shared.parallel.sequence);
     CHECK(shared.model.make().blocks[1]->params().front().summed);
     const Config alone = parse_config(file, "c", {name}, 2);
     CHECK_FALSE(alone.parallel.sequence);
-    CHECK(warned(alone, "parallel.sequence = true"));
+    CHECK(warned(alone,
+                 std::string(name).starts_with("parallel") ? "parallel.sequence = true" : "partition_activations"));
   }
 }
 

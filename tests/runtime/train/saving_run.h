@@ -54,11 +54,13 @@ class SavingRun {
     runtime::checkpoint::Manifest manifest;
     manifest.step = step_;
     manifest.optimizer = "AdamW";
-    manifest.model = manifest.made_by = runtime::checkpoint::Json::object();
+    manifest.model = model_section;
+    manifest.made_by = runtime::checkpoint::Json::object();
     manifest.made_by["optimizers"] = runtime::optimizers_json(pipeline_.layouts);
     manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout().optimizer->members());
     checkpointer_->save(manifest);
   }
+  runtime::checkpoint::Json model_section = runtime::checkpoint::Json::object();  // of what is saved
   runtime::SaveOutcome saved() {
     checkpointer_->wait();
     return outcome_;

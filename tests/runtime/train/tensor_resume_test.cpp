@@ -1,5 +1,9 @@
 // Checkpoints of one mesh of tensor-parallel, data-parallel and pipeline ranks load on any other.
+#include <fstream>
+#include <sstream>
+
 #include "catch.h"
+#include "runtime/train/checkpoint/exchange.h"
 #include "tests/runtime/train/saving_run.h"
 
 namespace zrt::tensor_resume_test {
@@ -81,6 +85,49 @@ TEST_CASE("a checkpoint of any mesh loads on any other to the same weights, and 
         second.steps(further);
         CHECK(relative_l2(second.weights(), went_on) < 1e-5);
       }
+    }
+  }
+}
+
+// One model in three of the meshes, all with ZRT_FULL_TESTS.
+TEST_CASE("an export in Hugging Face's form is the same from every mesh, to the byte") {
+  const char* sections[] = {R"({"type": "gpt2", "layers": 2, "hidden": 48, "heads": 12, "sequence": 8, "vocab": 61,
+                               "tied": false})",
+                            R"({"type": "llama", "layers": 2, "hidden": 48, "heads": 12, "ffn": 53, "sequence": 8,
+                               "vocab": 61})",
+                            R"({"type": "qwen3", "layers": 2, "hidden": 48, "heads": 12, "kv_heads": 12, "head_dim": 4,
+                               "ffn": 53, "sequence": 8, "vocab": 61, "tied": false})"};
+  for (int which = 0; which < 3; ++which) {
+    const runtime::Config config = runtime::parse_config(
+        std::string(R"({"train_batch_size": 1, "model": )") + sections[which] + "}", "model.json", {}, 1);
+    const TemporaryFolder folder;
+    const auto exported = [&](Run& run, const std::string& name) {
+      run.model_section = runtime::model_json(config);
+      run.save();
+      REQUIRE(run.saved().error.empty());
+      const runtime::checkpoint::Reader reader(folder.path / name / "step_1", true);
+      std::string bytes;
+      for (const std::string& file : export_hugging_face(reader, folder.path / (name + ".out"), {})) {
+        std::ifstream in(folder.path / (name + ".out") / file, std::ios::binary);
+        bytes.append(std::istreambuf_iterator<char>(in), {});
+      }
+      return bytes;
+    };
+    std::string expected;
+    {
+      Run first(model_for(which, meshes[0]), setting_for(meshes[0]), folder.path / "first", false);
+      first.steps(1);
+      expected = exported(first, "first");
+    }
+    CHECK(expected.size() > 100'000);
+    const runtime::checkpoint::Reader reader(folder.path / "first" / "step_1", true);
+    for (size_t i = 1; i < std::size(meshes); ++i) {
+      if (i % 3 != static_cast<size_t>(which) && !full_tests()) continue;
+      const Mesh& mesh = meshes[i];
+      CAPTURE(which, mesh.tensor, mesh.stages, mesh.data, mesh.zero, mesh.rows);
+      const std::string name = std::to_string(i);
+      Run again(model_for(which, mesh), setting_for(mesh), folder.path / name, false, &reader);
+      CHECK(exported(again, name) == expected);
     }
   }
 }
