@@ -71,7 +71,7 @@ std::vector<float> without_key_bias(const Outcome& outcome) {
 
 }  // namespace
 
-TEST_CASE("ranks that share blocks train as one rank does, to rounding") {
+TEST_CASE("ranks that share blocks train as one rank does, to rounding", "[long]") {
   for (const int which : {gpt2, llama, qwen3}) {
     Setting s = setting_of(1);
     s.steps = 20, s.eval = true, s.rate = 1e-3;
@@ -95,8 +95,8 @@ TEST_CASE("ranks that share blocks train as one rank does, to rounding") {
   }
 }
 
-TEST_CASE(
-    "a rank receives 8 b s h (t - 1) / t elements per layer, sharing rows 10, with full recomputation 10 and 11") {
+TEST_CASE("a rank receives 8 b s h (t - 1) / t elements per layer, sharing rows 10, with full recomputation 10 and 11",
+          "[long]") {
   for (const int which : {gpt2, llama, qwen3}) {
     for (const auto& [tensor, rows] : degrees) {
       for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -137,7 +137,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("ranks that share a tied embedding of two stages train as those of one stage, to rounding") {
+TEST_CASE("ranks that share a tied embedding of two stages train as those of one stage, to rounding", "[long]") {
   for (const auto& [tensor, rows] : degrees) {
     if (tensor == 4 && !full_tests()) continue;
     Setting s = setting_of(tensor, rows);
