@@ -286,7 +286,7 @@ class Simulator {
 
   static bool inside_stage(GroupKind kind) {
     return kind == GroupKind::data || kind == GroupKind::data_inner || kind == GroupKind::data_outer ||
-           kind == GroupKind::tensor;
+           kind == GroupKind::tensor || kind == GroupKind::holders;
   }
 
   const std::span<const SimulatedStage> stages_;

@@ -8,7 +8,10 @@ std::vector<Group> Layout::group_table() const {
   std::vector<Group> table{{GroupKind::data, "dp", dp, tp},
                            {GroupKind::data_inner, "dp.inner", groups.inner, tp},
                            {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner * tp}};
-  if (tp > 1) table.push_back({GroupKind::tensor, "tp", tp, 1});
+  if (tp > 1) {
+    table.push_back({GroupKind::tensor, "tp", tp, 1});
+    table.push_back({GroupKind::holders, "tp.dp", tp * shards(), 1});
+  }
   if (everyone() == GroupKind::world) table.push_back({GroupKind::world, "world", world(), 1});
   if (!stage.pipelined()) return table;
   const int ranks = stage_ranks();

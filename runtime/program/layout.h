@@ -42,6 +42,14 @@ struct Layout : RunSettings, Decisions {
   int shard_of(int rank) const { return rank % shards(); }
   // The ranks of one set of shards.
   GroupKind state_group() const { return groups.replicated ? GroupKind::data_inner : GroupKind::data; }
+  // The ranks that have the states of a unit's whole tensors among them, and a rank's number in that group: where
+  // tensors are sliced, tensor-parallel neighbours one behind the other.
+  GroupKind holder_group(const optimizer::Unit& unit) const { return unit.sliced ? GroupKind::holders : state_group(); }
+  int slices(const optimizer::Unit& unit) const { return unit.sliced ? tp : 1; }
+  int holders(const optimizer::Unit& unit) const { return shards() * slices(unit); }
+  int holder(const optimizer::Unit& unit, int data, int tensor) const {
+    return shard_of(data) * slices(unit) + (unit.sliced ? tensor : 0);
+  }
   // Whether ranks that share blocks share the rows of the residual stream, too, and of how many each has room for.
   bool shares_rows() const { return tp > 1 && sequence_parallel; }
   int64_t row_share(const models::Shape& shape) const {

@@ -158,8 +158,8 @@ struct Lane {
 // Ranks that take part in an op of a comm lane: all data-parallel ranks of a stage, or with two levels (Grouping) the
 // neighbours of one island, or those with the same place in all islands; all ranks of the run; or two that have
 // neighbouring stages of a pipeline, by the boundary between these (even ones are between stages 0 and 1, 2 and 3, …)
-// and the direction; or the same place in the first stage and the last. A rank is in one group of each kind, if need be
-// alone; each kind has a lane of its own.
+// and the direction; or the same place in the first stage and the last; or ranks that share the work of blocks. A rank
+// is in one group of each kind, if need be alone; each kind has a lane of its own.
 enum class GroupKind : uint8_t {
   data,
   data_inner,
@@ -171,8 +171,9 @@ enum class GroupKind : uint8_t {
   odd_backward,
   wrap_forward,  // … of one with several chunks a stage: from the last stage to the first
   wrap_backward,
-  copies,  // of parameters that the first stage and the last have both
-  tensor,  // ranks that share the work of each block
+  copies,   // of parameters that the first stage and the last have both
+  tensor,   // ranks that share the work of each block
+  holders,  // … and those of one set of shards: all that have a part of what is cut among both
 };
 constexpr bool links(GroupKind kind) {  // two neighbours, of which one sends and the other receives
   return kind >= GroupKind::even_forward && kind <= GroupKind::wrap_backward;
@@ -204,7 +205,7 @@ struct Op {
   uint8_t port = 0;                         // of an exchange: which of the block's
   Index microbatch;                         // within the step
   uint32_t round = 0;                       // of an optimizer's sums
-  // Of what is refined: which of the ranks that share states has the first unit; the next one has the second.
+  // Of what is refined: which of the ranks that hold a unit has the first one; the next one has the second.
   uint32_t first_owner = 0;
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,
   // as soon as they can, else 0. Neither row waits for what is moved for the other.

@@ -8,7 +8,7 @@
 
 namespace zrt::runtime {
 
-inline constexpr size_t max_lanes = 16;
+inline constexpr size_t max_lanes = 20;
 // Turns of a repeated segment that are looked at: the first, two that follow each other, and one more for slots that
 // alternate: a further turn meets the same neighbours. All of them where slots go round and are used again.
 uint32_t checked_turns(const ProgramSet& set, const Program& program);

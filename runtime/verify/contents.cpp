@@ -45,6 +45,7 @@ Spread gathered(const Layout& layout, GroupKind group, Spread from) {
     case GroupKind::wrap_backward:
     case GroupKind::copies:
     case GroupKind::tensor:
+    case GroupKind::holders:
       break;
     case GroupKind::data_outer:
       return layout.groups.inner == 1 ? Spread::whole : Spread::part;
