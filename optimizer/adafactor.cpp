@@ -1,5 +1,7 @@
 // Two rounds of sums. Round 0: squares of gradients by row and column, and of weights; its fold updates the statistics
 // and leaves factors in the work buffer. Round 1: squares of the direction; its fold leaves each parameter's clipping.
+// A rank sums over its part of a tensor; statistics are of the whole tensor, and every rank has all of them: they are
+// small, and do not depend on how it is cut.
 #include <algorithm>
 #include <cmath>
 
@@ -44,7 +46,7 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
     UnitState column{"exp_avg_sq_col", core::Category::moment2, false, layout.column_state, {}};
     UnitState vector{"exp_avg_sq", core::Category::moment2, false, layout.vectors, {}};
     for (const AdafactorPlace& place : layout.places) {
-      std::vector<int64_t> shape = place.param->param->shape;
+      std::vector<int64_t> shape = place.param->param->whole_shape();
       if (!place.factored) {
         vector.tensors.push_back({place.param, shape, place.column_state});
         continue;
@@ -88,6 +90,8 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
   }
   void fold(uint32_t round, const Decision& decision, const UnitPart& part, const std::byte* shares,
             int ranks) const override {
+    // Of padding nobody makes factors.
+    if (round == 0 && part.unit->sliced) core::fill_bytes(part.work, 0, work_bytes(*part.unit));
     adafactor_fold(params_, round, decision, part, shares, ranks);
   }
   void update(const Decision& decision, const UnitPart& part) const override {

@@ -3,22 +3,43 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/host_device.h"
 #include "optimizer/unit.h"
 
 namespace zrt::optimizer {
 
-// One parameter as `batch` matrices of rows × cols. One with fewer than two dimensions is one row, has column sums
-// only, and these are its elements' squares.
+// The rows of a parameter, or its columns: those of the whole tensor, which statistics are of, and those of a rank's
+// part, which sums and factors are of. Where the tensor's slices cut them, each `section` of the whole has `own` in the
+// part of each tensor-parallel rank, of which the last ones may be padding; `inner` of them go together.
+struct AdafactorAxis {
+  int64_t whole = 1, part = 1;
+  bool cut = false;  // else each rank has all of them
+  int64_t section = 1, own = 1, inner = 1;
+};
+// Who has one of them: a tensor-parallel rank, and its number in that rank's part.
+struct AdafactorHolder {
+  int rank;
+  int64_t number;
+};
+ZRT_HD inline AdafactorHolder find_holder(const AdafactorAxis& axis, int64_t of_whole) {
+  if (!axis.cut) return {0, of_whole};
+  const int64_t along = of_whole / axis.inner, at = along % axis.section;
+  return {static_cast<int>(at / axis.own),
+          (along / axis.section * axis.own + at % axis.own) * axis.inner + of_whole % axis.inner};
+}
+
+// A rank's part of one parameter as `batch` matrices of rows × cols. One with fewer than two dimensions is one row, has
+// column sums only, and these are its elements' squares.
 struct AdafactorPlace {
   const UnitParam* param = nullptr;
   bool factored = false;
   int64_t batch = 1, rows = 1, cols = 1;
-  int64_t row_state = 0;                        // into exp_avg_sq_row: batch × rows values
-  int64_t column_state = 0;                     // into exp_avg_sq_col, or exp_avg_sq: batch × cols values
+  int64_t whole_rows = 1, whole_cols = 1;       // of a matrix of the whole tensor
+  AdafactorAxis row, column;                    // through the batch
+  int64_t row_state = 0;                        // into exp_avg_sq_row: row.whole values
+  int64_t column_state = 0;                     // into exp_avg_sq_col, or exp_avg_sq: column.whole values
   int64_t row_factors = 0, column_factors = 0;  // floats of the work buffer
   int64_t row_sums = 0, column_sums = 0;        // doubles of a share: rows × 3, and 3 planes of columns
-  int64_t row_count() const { return batch * rows; }
-  int64_t column_count() const { return batch * cols; }
 };
 
 struct AdafactorLayout {

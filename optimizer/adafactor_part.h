@@ -55,42 +55,6 @@ inline AdafactorStatistics adafactor_statistics(const AdafactorParams& params, c
   return {part.states[rows] + place.row_state, part.states[rows + 1] + place.column_state};
 }
 
-// What a round leaves of a parameter, whose squares are those of its weights in round 0 and of its update in round 1.
-ZRT_HD inline void fold_scale(const AdafactorParams& params, uint32_t round, const Decision& decision,
-                              const ExactSum& squares, int64_t elements, AdafactorScale& scale) {
-  const double root_mean_square = std::sqrt(squares.value() / static_cast<double>(elements));
-  if (round == 0) {
-    const double least = params.eps2 < root_mean_square ? root_mean_square : params.eps2;
-    scale.lr = decision.lr * params.lr_scale * (params.scale_parameter ? least : 1);
-  } else {
-    const double over = root_mean_square / params.clip_threshold;
-    scale.clip = 1.0 < over ? over : 1.0;
-  }
-}
-
-// The sum of a row or column over ranks: parts at `sums`, `plane` apart, shares `stride` bytes apart.
-ZRT_HD inline double fold_bins(const double* sums, int64_t plane, uint64_t stride, int ranks) {
-  double total[bin_count] = {};
-  for (int r = 0; r < ranks; ++r) {
-    const double* of_rank = sums + static_cast<uint64_t>(r) * stride / sizeof(double);
-    for (int k = 0; k < bin_count; ++k) total[k] += of_rank[k * plane];
-  }
-  return binned_value(total[0], total[1], total[2]);
-}
-
-ZRT_HD inline float advance_statistic(const AdafactorParams& params, const Decision& decision, float statistic,
-                                      double sum, int64_t terms) {
-  const double mean = sum / static_cast<double>(terms) + params.eps1, beta2 = decision.statistics_beta;
-  return static_cast<float>(beta2 * static_cast<double>(statistic) + (1 - beta2) * mean);
-}
-
-ZRT_HD inline float row_factor(float row, double mean) {
-  return static_cast<float>(1 / std::sqrt(static_cast<double>(row) / mean));
-}
-ZRT_HD inline float column_factor(float column) {
-  return static_cast<float>(1 / std::sqrt(static_cast<double>(column)));
-}
-
 ZRT_HD inline AdafactorScalars adafactor_scalars(const AdafactorParams& params, const AdafactorScale& scale) {
   const float beta1 = static_cast<float>(params.beta1);
   return {static_cast<float>(scale.clip), static_cast<float>(scale.lr), beta1, 1.0f - beta1,

@@ -9,7 +9,8 @@ void Optimizer::decide(const Rates& rates, Progress& progress, Decision& decisio
 
 UnitState element_wise(const Unit& unit, std::string kind, core::Category category, core::Form form) {
   UnitState state{std::move(kind), category, true, unit.elements, {}, form};
-  for (const UnitParam& param : unit.params) state.tensors.push_back({&param, param.param->shape, param.offset});
+  for (const UnitParam& param : unit.params)
+    state.tensors.push_back({&param, param.param->whole_shape(), param.offset});
   return state;
 }
 

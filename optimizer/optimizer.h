@@ -51,6 +51,7 @@ struct Decision {
 struct UnitPart {
   const Unit* unit = nullptr;
   int64_t begin = 0, count = 0;
+  int tensor_rank = 0;  // among those that have parts of the unit's tensors
   // fp32 weights; null where there are none beside `weight`, which is bf16 then and rounded at random.
   float* master = nullptr;
   const void* grad = nullptr;
@@ -101,12 +102,14 @@ class Optimizer {
   virtual uint64_t work_bytes(const Unit&) const { return 0; }
   virtual uint64_t share_bytes(const Unit&, uint32_t) const { return 0; }
   virtual void sum(uint32_t /*round*/, const Decision&, const UnitPart& /*shard*/, std::byte* /*share*/) const {}
-  // Reads the shares of all ranks, one behind the other. Only unit, states and work of the part are set.
+  // Reads the shares of all ranks, one behind the other; of a sliced unit those of tensor-parallel neighbours follow
+  // each other. Only unit, tensor_rank, states and work of the part are set.
   virtual void fold(uint32_t /*round*/, const Decision&, const UnitPart&, const std::byte* /*shares*/,
                     int /*ranks*/) const {}
 
   // Whether parameters of a group are refined; each is a unit of its own then. propose writes the part's proposal, and
-  // may change its states; refine works on the whole of it, on the device; update finds it in the part again.
+  // may change its states; refine works on the whole of it, of the parts of all tensor-parallel ranks, on the device;
+  // update finds it in the part again.
   virtual bool refines(uint32_t /*group*/) const { return false; }
   virtual void propose(const Decision&, const UnitPart&) const {}
   virtual uint64_t refine_bytes(const Unit&) const { return 0; }  // of its workspace

@@ -12,23 +12,20 @@
 
 namespace zrt::optimizer {
 
-// One parameter's part of a state kind: values of `shape`, from `offset` elements into the unit's state.
+// One parameter's part of a state kind: from `offset` elements into the unit's state, values of `shape`, or where
+// tensor-parallel ranks have parts of an element-wise one, a part of them.
 struct StateTensor {
   const UnitParam* param = nullptr;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // of the whole
   int64_t offset = 0;
   int64_t elements() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()); }
-  // Of the whole parameter's, where ranks have parts of it.
-  std::vector<int64_t> whole_shape() const {
-    return shape == param->param->shape ? param->param->whole_shape() : shape;
-  }
 };
 
 struct UnitState {
   std::string kind;  // as PyTorch names it: "exp_avg", "exp_avg_sq", "momentum_buffer", "exp_avg_sq_row" …
   core::Category category = core::Category::moment1;
   // Element-wise: laid out like the unit, padding included, and cut as ZeroStrategy::states says. Otherwise every rank
-  // holds all of it.
+  // holds all of it, whatever part of the tensors it has.
   bool sharded = true;
   int64_t elements = 0;  // of the whole unit
   std::vector<StateTensor> tensors;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "optimizer/adafactor_part.h"
+#include "optimizer/adafactor_fold.h"
 #include "optimizer/backend.h"
 #include "optimizer/cpu/keep_weights.h"
 #include "optimizer/norm_kernels.h"
@@ -48,7 +48,7 @@ void sum_squares(const AdafactorParams& params, const AdafactorLayout& layout, c
       double unused[bin_count] = {};
       double* rows = place.factored ? sums + place.row_sums + row * bin_count : unused;
       kernel(grad_at(part, base + element), count, decision.grad_scale, bins, rows, sums + place.column_sums + column,
-             place.column_count());
+             place.column.part);
     });
     if (params.scale_parameter) {
       cpu::add_squares(weights[p], range.padded(), part.master + base + range.from, core::DType::f32);
@@ -86,28 +86,25 @@ void sum_direction(const AdafactorLayout& layout, const Decision& decision, cons
 
 // New statistics from all ranks' sums, then the factors: 1 / sqrt(row / mean(rows)) and 1 / sqrt(column).
 void fold_statistics(const AdafactorParams& params, const AdafactorPlace& place, const Decision& decision,
-                     const UnitPart& part, const double* sums, uint64_t stride, int ranks) {
+                     const UnitPart& part, const AdafactorShares& shares) {
   const auto [rows, columns] = adafactor_statistics(params, place, part);
   float* const factors = adafactor_work(part).factors;
   if (place.factored) {
-    for (int64_t i = 0; i < place.row_count(); ++i) {
-      const double sum = fold_bins(sums + place.row_sums + i * bin_count, 1, stride, ranks);
-      rows[i] = advance_statistic(params, decision, rows[i], sum, place.cols);
+    for (int64_t i = 0; i < place.row.whole; ++i) {
+      rows[i] = advance_statistic(params, decision, rows[i], fold_row(shares, place, i), place.whole_cols);
     }
-    for (int64_t b = 0; b < place.batch; ++b) {
-      const float* row = rows + b * place.rows;
+    for (int64_t first = 0; first < place.row.whole; first += place.whole_rows) {
       double sum = 0;
-      for (int64_t i = 0; i < place.rows; ++i) sum += static_cast<double>(row[i]);
-      const double mean = sum / static_cast<double>(place.rows);
-      for (int64_t i = 0; i < place.rows; ++i) {
-        factors[place.row_factors + b * place.rows + i] = row_factor(row[i], mean);
+      for (int64_t i = first; i < first + place.whole_rows; ++i) sum += static_cast<double>(rows[i]);
+      const double mean = sum / static_cast<double>(place.whole_rows);
+      for (int64_t i = first; i < first + place.whole_rows; ++i) {
+        keep_factor(factors + place.row_factors, place.row, i, part.tensor_rank, row_factor(rows[i], mean));
       }
     }
   }
-  for (int64_t i = 0; i < place.column_count(); ++i) {
-    const double sum = fold_bins(sums + place.column_sums + i, place.column_count(), stride, ranks);
-    columns[i] = advance_statistic(params, decision, columns[i], sum, place.factored ? place.rows : 1);
-    factors[place.column_factors + i] = column_factor(columns[i]);
+  for (int64_t i = 0; i < place.column.whole; ++i) {
+    columns[i] = advance_statistic(params, decision, columns[i], fold_column(shares, place, i), place.whole_rows);
+    keep_factor(factors + place.column_factors, place.column, i, part.tensor_rank, column_factor(columns[i]));
   }
 }
 
@@ -130,16 +127,12 @@ void adafactor_fold(const AdafactorParams& params, uint32_t round, const Decisio
                     const std::byte* shares, int ranks) {
   if (decision.skip) return;
   const AdafactorLayout layout = adafactor_layout(*part.unit);
-  const uint64_t stride = adafactor_share_bytes(*part.unit, round);
   const AdafactorWork work = adafactor_work(part);
-  const auto* sums = reinterpret_cast<const double*>(shares + adafactor_sums_offset(*part.unit));
   for (size_t p = 0; p < layout.places.size(); ++p) {
-    ExactSum squares;
-    for (int r = 0; r < ranks; ++r) {
-      squares.add(reinterpret_cast<const ExactSum*>(shares + static_cast<uint64_t>(r) * stride)[p]);
-    }
-    fold_scale(params, round, decision, squares, layout.places[p].param->param->elements(), work.scales[p]);
-    if (round == 0) fold_statistics(params, layout.places[p], decision, part, sums, stride, ranks);
+    const models::Param& param = *layout.places[p].param->param;
+    const AdafactorShares of = adafactor_shares(part, round, shares, ranks, p);
+    fold_scale(params, round, decision, fold_squares(of), param.whole_elements(), work.scales[p]);
+    if (round == 0) fold_statistics(params, layout.places[p], decision, part, of);
   }
 }
 

@@ -14,7 +14,8 @@ uint64_t share_bytes(const OpCall& call) {
 }
 
 std::byte* own_share(const OpCall& call) {
-  return call.at(Role::sums) + static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.data)) * share_bytes(call);
+  const int holder = call.rank.layout->holder(call.unit(0), call.rank.data, call.rank.tensor);
+  return call.at(Role::sums) + static_cast<uint64_t>(holder) * share_bytes(call);
 }
 
 // Each rank adds up its own shard only, whatever it holds: the sum is exact, so the split does not show.
@@ -40,7 +41,7 @@ void run_share_sums(const OpCall& call) {
 void run_fold(const OpCall& call) {
   const UpdatePart part(call, call.rank.layout->zero.states);
   call.rank.layout->optimizer->fold(call.op.round, decision_of(call), *part, call.at(Role::sums),
-                                    call.rank.layout->shards());
+                                    call.rank.layout->holders(call.unit(0)));
 }
 
 void run_update(const OpCall& call) {

@@ -95,7 +95,7 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
                  tensor_rank);
         continue;
       }
-      if (rank != 0) continue;  // every rank holds the same
+      if (rank > 0 || tensor_rank > 0) continue;  // every rank holds the same
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
         runs.push_back(run_of(part, tensor.offset, state_name(kinds[k].kind, tensor.param->param->name), tensor.shape,
                               0, tensor.elements()));

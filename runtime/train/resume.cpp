@@ -158,7 +158,7 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
               "run.load_module_only to start from its weights alone",
               reader.folder().string(), param, layout.optimizer->facts(unit.group).optimizer, kind.kind));
         }
-        require_tensor(reader.states(), reader, name, name, tensor.whole_shape());
+        require_tensor(reader.states(), reader, name, name, tensor.shape);
       }
     }
   }
