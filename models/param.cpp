@@ -12,6 +12,19 @@ int64_t product(std::span<const int64_t> extents) {
   return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
 }
 
+// A slice in numbers of its dimension's indices.
+struct Cut {
+  int64_t inner;         // elements of an index
+  int64_t section, own;  // indices of a section: of the whole, and of a rank's part
+  int64_t real;          // … of these no padding
+};
+Cut cut_of(const Param& param, int rank) {
+  const Slice& slice = *param.slice;
+  const std::span<const int64_t> shape(param.shape);
+  const int64_t section = slice.extent / slice.sections, own = shape[slice.dimension] / slice.sections;
+  return {product(shape.subspan(slice.dimension + 1)), section, own, std::clamp<int64_t>(section - rank * own, 0, own)};
+}
+
 }  // namespace
 
 int64_t Param::elements() const {
@@ -43,13 +56,11 @@ void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
     return;
   }
   const Slice& slice = *param.slice;
-  const std::span<const int64_t> shape(param.shape);
-  const int64_t inner = product(shape.subspan(slice.dimension + 1));
-  const int64_t own = shape[slice.dimension] / slice.sections, section = slice.extent / slice.sections;
-  const int64_t real = std::clamp<int64_t>(section - rank * own, 0, own);  // of each section, the rest is padding
+  const int64_t extent = param.shape[slice.dimension];
+  const auto [inner, section, own, real] = cut_of(param, rank);
   while (begin < end) {
-    const int64_t row = begin / inner, along = row % shape[slice.dimension];
-    const int64_t outer = row / shape[slice.dimension], of = along / own, at = along % own;
+    const int64_t row = begin / inner, along = row % extent;
+    const int64_t outer = row / extent, of = along / own, at = along % own;
     // To the end of what this rank has of the section, or of its padding.
     const int64_t until = (row - at + (at < real ? real : own)) * inner;
     const int64_t count = std::min(end, until) - begin;
@@ -57,6 +68,20 @@ void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
     visit({begin, at < real ? whole : -1, count});
     begin += count;
   }
+}
+
+std::vector<Rows> rows_of_part(const Param& param, int rank) {
+  if (!param.slice) return {{.count = param.elements()}};
+  const Slice& slice = *param.slice;
+  const auto [inner, section, own, real] = cut_of(param, rank);
+  if (real == 0) return {};
+  std::vector<Rows> all;
+  for (int64_t of = 0; of < slice.sections; ++of) {
+    all.push_back({of * own * inner, (of * section + rank * own) * inner,
+                   product(std::span(param.shape).first(slice.dimension)), real * inner,
+                   param.shape[slice.dimension] * inner, slice.extent * inner});
+  }
+  return all;
 }
 
 }  // namespace zrt::models

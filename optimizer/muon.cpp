@@ -47,8 +47,8 @@ constexpr Key muon_keys[] = {
 // One matrix on its way: x (rows, columns), and its Gram matrix over the shorter side.
 class Orthogonaliser {
  public:
-  Orthogonaliser(const MuonParams& params, const models::Param& param)
-      : params_(params), rows_(param.shape[0]), columns_(param.shape[1]), wide_(rows_ <= columns_) {}
+  Orthogonaliser(const MuonParams& params, const std::vector<int64_t>& shape)
+      : params_(params), rows_(shape[0]), columns_(shape[1]), wide_(rows_ <= columns_) {}
 
   int64_t side() const { return std::min(rows_, columns_); }
   double flops() const {
@@ -138,7 +138,7 @@ class Muon : public ElementWise<MuonParams> {
   }
 
   void update(const Decision& decision, const UnitPart& part) const override {
-    const std::vector<int64_t>& shape = matrix(*part.unit).shape;
+    const std::vector<int64_t> shape = matrix(*part.unit);
     const auto rows = static_cast<double>(shape[0]), columns = static_cast<double>(shape[1]);
     MuonParams params = params_;
     params.matrix_rate = static_cast<float>(params_.match_adamw ? 0.2 * std::sqrt(std::max(rows, columns))
@@ -151,7 +151,8 @@ class Muon : public ElementWise<MuonParams> {
   }
 
  private:
-  static const models::Param& matrix(const Unit& unit) { return *unit.params.front().param; }
+  // The shape of the whole, whatever part of it a rank has.
+  static std::vector<int64_t> matrix(const Unit& unit) { return unit.params.front().param->whole_shape(); }
 };
 
 const std::string muon_prefix = "optimizer.params.";

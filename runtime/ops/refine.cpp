@@ -4,70 +4,97 @@
 
 #include <vector>
 
-#include "runtime/ops/spec.h"
+#include "models/kernels/kernels.h"
+#include "runtime/ops/holding.h"
 #include "runtime/ops/update_part.h"
 
 namespace zrt::runtime {
 namespace {
 
-using optimizer::Extent;
-
 // Who sends what between parts and wholes, of one op on one rank.
 class Exchange {
  public:
   explicit Exchange(const OpCall& call)
-      : call_(call), layout_(*call.rank.layout), ranks_(layout_.shards()), self_(layout_.shard_of(call.rank.data)) {}
-
-  int owner(size_t i) const { return owner_of_refined(call_.op, i, ranks_); }
-  bool owns(size_t i) const { return owner(i) == self_; }
-  bool whole_parts() const { return layout_.zero.states == Extent::full; }
-
-  // A unit's elements that every rank proposes, and those of rank r in the whole.
-  uint64_t part_bytes(size_t i) const {
-    return static_cast<uint64_t>(layout_.extent(call_.unit(i), layout_.zero.states)) * sizeof(float);
-  }
-  std::byte* part(size_t i) const { return call_.at(Role::proposal, i); }
-  std::byte* in_whole(size_t i, int rank) const {
-    return call_.at(Role::refined) + (whole_parts() ? 0 : static_cast<uint64_t>(rank) * part_bytes(i));
-  }
+      : call_(call),
+        held_(call.op, *call.rank.layout),
+        self_(call.rank.layout->holder(call.unit(0), call.rank.data, call.rank.tensor)) {}
 
   void collect() const {
     std::vector<comm::Message> sends, receives;
-    for_units([&](size_t i) {
-      if (owns(i)) core::copy_bytes(in_whole(i, self_), part(i), part_bytes(i));
-      if (whole_parts()) return;  // the owner has proposed all of it
-      if (!owns(i)) sends.push_back({owner(i), part(i), part_bytes(i)});
-      for_others(i, [&](int rank) { receives.push_back({rank, in_whole(i, rank), part_bytes(i)}); });
-    });
-    if (!whole_parts()) call_.comm().send_recv(sends, receives, call_.op.name);
+    for (size_t i = 0; i < call_.op.units.size(); ++i) {
+      if (!owns(i)) {
+        if (held_.proposes(i, self_)) sends.push_back({held_.owner(i), part(i), held_.part_bytes(i)});
+        continue;
+      }
+      core::copy_bytes(in_whole(i, self_), part(i), held_.part_bytes(i));
+      for_others([&](int rank) {
+        if (held_.proposes(i, rank)) receives.push_back({rank, in_whole(i, rank), held_.part_bytes(i)});
+      });
+    }
+    if (held_.proposers() > 1) call_.comm().send_recv(sends, receives, call_.op.name);
+  }
+
+  // Of a sliced unit the slices come together in front of the optimizer's workspace.
+  void refine() const {
+    const optimizer::Optimizer& optimizer = *call_.rank.layout->optimizer;
+    auto* const parts = call_.as<float>(Role::refined);
+    std::byte* const workspace = call_.at(Role::workspace);
+    for (size_t i = 0; i < call_.op.units.size(); ++i) {
+      if (!owns(i)) continue;
+      const optimizer::Unit& unit = held_.unit(i);
+      if (!unit.sliced) {
+        optimizer.refine(unit, parts, workspace);
+        continue;
+      }
+      auto* const matrix = reinterpret_cast<float*>(workspace);
+      for_rows(unit, [&](const models::Rows& rows, int64_t slice) {
+        models::copy_columns(core::DType::f32, parts + slice + rows.begin, rows.stride, matrix + rows.whole,
+                             rows.whole_stride, rows.rows, rows.count);
+      });
+      optimizer.refine(unit, matrix, workspace + held_.all_bytes(i));
+      for_rows(unit, [&](const models::Rows& rows, int64_t slice) {
+        models::copy_columns(core::DType::f32, matrix + rows.whole, rows.whole_stride, parts + slice + rows.begin,
+                             rows.stride, rows.rows, rows.count);
+      });
+    }
   }
 
   void hand_out() const {
     std::vector<comm::Message> sends, receives;
-    for_units([&](size_t i) {
-      if (owns(i)) core::copy_bytes(part(i), in_whole(i, self_), part_bytes(i));
-      if (!owns(i)) receives.push_back({owner(i), part(i), part_bytes(i)});
-      for_others(i, [&](int rank) { sends.push_back({rank, in_whole(i, rank), part_bytes(i)}); });
-    });
+    for (size_t i = 0; i < call_.op.units.size(); ++i) {
+      if (!owns(i)) {
+        receives.push_back({held_.owner(i), part(i), held_.part_bytes(i)});
+        continue;
+      }
+      core::copy_bytes(part(i), in_whole(i, self_), held_.part_bytes(i));
+      for_others([&](int rank) { sends.push_back({rank, in_whole(i, rank), held_.part_bytes(i)}); });
+    }
     call_.comm().send_recv(sends, receives, call_.op.name);
   }
 
  private:
+  bool owns(size_t i) const { return held_.owner(i) == self_; }
+  std::byte* part(size_t i) const { return call_.at(Role::proposal, i); }
+  std::byte* in_whole(size_t i, int rank) const { return call_.at(Role::refined) + held_.offset(i, rank); }
   template <class Visit>
-  void for_units(const Visit& visit) const {
-    for (size_t i = 0; i < call_.op.units.size(); ++i) visit(i);
-  }
-  // Of a unit that this rank owns, the other ranks.
-  template <class Visit>
-  void for_others(size_t i, const Visit& visit) const {
-    for (int rank = 0; owns(i) && rank < ranks_; ++rank) {
+  void for_others(const Visit& visit) const {
+    for (int rank = 0; rank < held_.ranks(); ++rank) {
       if (rank != self_) visit(rank);
+    }
+  }
+  // What is no padding in each slice of a matrix, and where the slice lies.
+  template <class Visit>
+  void for_rows(const optimizer::Unit& unit, const Visit& visit) const {
+    for (int slice = 0; slice < call_.rank.layout->slices(unit); ++slice) {
+      for (const models::Rows& rows : models::rows_of_part(*unit.params.front().param, slice)) {
+        visit(rows, slice * unit.elements);
+      }
     }
   }
 
   const OpCall& call_;
-  const Layout& layout_;
-  const int ranks_, self_;
+  const Holding held_;
+  const int self_;
 };
 
 void run_propose(const OpCall& call) {
@@ -79,11 +106,7 @@ void run_collect(const OpCall& call) {
 }
 
 void run_refine(const OpCall& call) {
-  const Exchange exchange(call);
-  for (size_t i = 0; i < call.op.units.size(); ++i) {
-    if (!exchange.owns(i)) continue;
-    call.rank.layout->optimizer->refine(call.unit(i), call.as<float>(Role::refined), call.at(Role::workspace));
-  }
+  Exchange(call).refine();
 }
 
 void run_hand_out(const OpCall& call) {
@@ -92,20 +115,18 @@ void run_hand_out(const OpCall& call) {
 
 // Ranks receive different amounts: those of the first of them, and for time those of whoever receives most.
 Volume refine_volume(const Op& op, const Layout& layout, bool out) {
-  const int ranks = layout.shards();
-  const bool whole = layout.zero.states == Extent::full;
+  const Holding held(op, layout);
+  const auto proposers = static_cast<uint64_t>(held.proposers());
   uint64_t all = 0, largest = 0, first = 0;
   for (size_t i = 0; i < op.units.size(); ++i) {
-    const optimizer::Unit& unit = layout.units.units[op.units[i]];
-    const bool mine = owner_of_refined(op, i, ranks) == 0;
-    const auto part = static_cast<uint64_t>(layout.extent(unit, layout.zero.states)) * sizeof(float);
-    all += part;
-    largest = std::max(largest, part);
-    if (out ? !mine : mine && !whole) first += out ? part : part * static_cast<uint64_t>(ranks - 1);
+    const bool mine = held.owner(i) == 0;
+    all += held.part_bytes(i);
+    largest = std::max(largest, held.part_bytes(i));
+    if (out ? !mine : mine) first += held.part_bytes(i) * (out ? 1 : proposers - 1);
   }
   Volume volume;
   volume.received = first;
-  volume.bytes = static_cast<double>(out ? all : whole ? 0 : largest * static_cast<uint64_t>(ranks));
+  volume.bytes = static_cast<double>(out ? all : proposers > 1 ? largest * proposers : 0);
   return volume;
 }
 
@@ -115,9 +136,9 @@ OpCost refine_cost(const CostCall& call) {
   double seconds = 0;
   for (uint32_t u : call.op.units) {
     const optimizer::Unit& unit = call.layout.units.units[u];
-    int64_t smallest = unit.elements;
+    int64_t smallest = INT64_MAX;
     for (const optimizer::UnitParam& place : unit.params) {
-      for (int64_t side : place.param->shape) smallest = std::min(smallest, side);
+      for (int64_t side : place.param->whole_shape()) smallest = std::min(smallest, side);
     }
     seconds = std::max(
         seconds,

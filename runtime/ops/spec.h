@@ -88,7 +88,7 @@ OpCost op_cost(const ProgramSet& set, const Op& op, const Layout& layout, const 
 // For rows. Bytes of the slots that an op's accesses touch; with `use`, of those with this use.
 double access_bytes(const ProgramSet& set, const Op& op, std::optional<Use> use = {});
 double role_bytes(const ProgramSet& set, const Op& op, Role role);
-// Of the ranks that share states, the one that refines the op's unit i.
+// Of the ranks that hold a unit, the one that refines the op's unit i.
 int owner_of_refined(const Op& op, size_t i, int ranks);
 // What every rank holds in the end.
 Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout& layout);

@@ -1,5 +1,6 @@
 // Updates of units that an optimizer refines whole. Ranks share the work: units go in batches of one for each rank, the
-// costliest first. A batch collects while the one before it is refined, and is handed out while the next one is.
+// costliest first. A batch collects while the one before it is refined, and is handed out while the next one is. What
+// tensor-parallel ranks have slices of belongs to all of them, so it is in batches of its own.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,11 +19,17 @@ class Refinements {
               std::vector<uint32_t> units, uint32_t first_owner)
       : segment_(segment), set_(set), layout_(layout), state_(state), first_owner_(first_owner) {
     const auto cost = [&](uint32_t u) { return layout.optimizer->refine_flops(layout.units.units[u]); };
-    std::stable_sort(units.begin(), units.end(), [&](uint32_t a, uint32_t b) { return cost(a) > cost(b); });
-    for (size_t i = 0; i < units.size(); i += static_cast<size_t>(layout.shards())) {
-      const size_t end = std::min(units.size(), i + static_cast<size_t>(layout.shards()));
-      batches_.push_back(
-          {{units.begin() + static_cast<std::ptrdiff_t>(i), units.begin() + static_cast<std::ptrdiff_t>(end)}, {}, {}});
+    std::stable_sort(units.begin(), units.end(), [&](uint32_t a, uint32_t b) {
+      if (unit(a).sliced != unit(b).sliced) return unit(a).sliced;
+      return cost(a) > cost(b);
+    });
+    for (uint32_t u : units) {
+      const auto most = static_cast<size_t>(layout.holders(unit(u)));
+      if (batches_.empty() || batches_.back().units.size() == most ||
+          unit(batches_.back().units[0]).sliced != unit(u).sliced) {
+        batches_.emplace_back();
+      }
+      batches_.back().units.push_back(u);
     }
   }
 
@@ -44,6 +51,9 @@ class Refinements {
     BufferId whole = no_buffer;
   };
   const optimizer::Unit& unit(uint32_t u) const { return layout_.units.units[u]; }
+  uint64_t all_proposals(uint32_t u) const {
+    return static_cast<uint64_t>(layout_.slices(unit(u)) * unit(u).elements) * sizeof(float);
+  }
 
   Op make(OpKind kind, const std::vector<uint32_t>& units) const {
     Op op;
@@ -55,7 +65,7 @@ class Refinements {
     return op;
   }
   void push(Op op) {
-    if (spec(op.kind).communicates()) place_in(set_, op, layout_.state_group());
+    if (spec(op.kind).communicates()) place_in(set_, op, layout_.holder_group(unit(op.units[0])));
     segment_.ops.push_back(std::move(op));
   }
   static void touch(Op& op, BufferId buffer, Role role, Use use) {
@@ -71,7 +81,7 @@ class Refinements {
       const auto elements = static_cast<uint64_t>(layout_.extent(unit(u), layout_.zero.states));
       batch.proposals.push_back(
           set_.add({"proposal for " + unit(u).name, Category::comm, Life::transient, elements * sizeof(float)}));
-      largest = std::max(largest, static_cast<uint64_t>(unit(u).elements) * sizeof(float));
+      largest = std::max(largest, all_proposals(u));
       Op op = make(OpKind::propose, {u});
       touch(op, state_.decided(), Role::control, Use::read);
       touch(op, state_.grad[u], Role::grad, Use::read);
@@ -89,7 +99,11 @@ class Refinements {
 
   void refine(const Batch& batch) {
     uint64_t workspace = 0;
-    for (uint32_t u : batch.units) workspace = std::max(workspace, layout_.optimizer->refine_bytes(unit(u)));
+    for (uint32_t u : batch.units) {
+      // Slices come together there.
+      const uint64_t matrix = unit(u).sliced ? all_proposals(u) : 0;
+      workspace = std::max(workspace, matrix + layout_.optimizer->refine_bytes(unit(u)));
+    }
     Op op = make(OpKind::refine, batch.units);
     touch(op, batch.whole, Role::refined, Use::update);
     if (workspace > 0) {

@@ -74,22 +74,6 @@ void check_groups(const Config& config, const Layout& layout) {
   }
 }
 
-// Sums of rows and columns and whole matrices are of one rank's part of a parameter.
-void check_exchanges(const Config& config, const Layout& layout) {
-  const auto& units = layout.units.units;
-  const auto unit = std::find_if(units.begin(), units.end(), [&](const optimizer::Unit& each) {
-    return each.sliced && layout.optimizer->exchanges(each);
-  });
-  if (unit == units.end()) return;
-  throw core::ConfigError(fmt::format(
-      "parallel.tensor is {}, and {}, which updates '{}', works on sums or whole matrices of a parameter, of which "
-      "every "
-      "tensor-parallel rank has a part: that is not supported. Legal with it is parallel.tensor = 1; AdamW, Lion and "
-      "SGD "
-      "go with any degree.",
-      config.mesh.tensor(), layout.optimizer->facts(unit->group).optimizer, unit->params.front().param->name));
-}
-
 // Of a stage whose part of the model this is, or of the whole.
 Layout layout_of(const Config& config, const models::Model& model, const Stage& stage) {
   Layout layout;
@@ -116,7 +100,6 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
   const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
-  check_exchanges(config, layout);
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
   layout.micro_batch = config.batch.micro;

@@ -68,6 +68,14 @@ void check_units(const ProgramSet& set, const Program& program, const Op& op, co
     throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, op.accumulate.size(), op.units.size()));
   }
+  const bool of_holders = op.kind == OpKind::share_sums || op.kind == OpKind::collect || op.kind == OpKind::hand_out;
+  for (uint32_t u : op.units) {
+    const GroupKind needed = layout.holder_group(layout.units.units[u]);
+    if (!of_holders || set.group(op).kind == needed) continue;
+    throw ProgramError(fmt::format("op '{}' of '{}' is of group {}, but '{}' lies on the ranks of group {}", op.name,
+                                   program.phase, set.group(op).name, layout.units.units[u].name,
+                                   set.groups[set.find_group(needed)].name));
+  }
   if (op.kind == OpKind::update && !op.units.empty()) {
     const bool refined = layout.optimizer->refines(layout.units.units[op.units[0]].group);
     const Role from = refined ? Role::proposal : Role::grad;

@@ -95,10 +95,19 @@ class SizeChecker {
     return type ? type(layout_) : layout_.compute;
   }
 
+  // Of what is refined, the proposals of all ranks.
+  uint64_t slices_bytes(uint32_t u) const {
+    const auto slices = static_cast<uint64_t>(layout_.slices(layout_.units.units[u]));
+    return slices * unit_bytes(u, optimizer::Extent::full, core::DType::f32);
+  }
   // One rank works on one of the units.
   uint64_t refine_bytes(const Op& op) const {
     uint64_t most = 0;
-    for (uint32_t u : op.units) most = std::max(most, optimizer_->refine_bytes(layout_.units.units[u]));
+    for (uint32_t u : op.units) {
+      const optimizer::Unit& unit = layout_.units.units[u];
+      const uint64_t matrix = unit.sliced ? slices_bytes(u) : 0;
+      most = std::max(most, matrix + optimizer_->refine_bytes(unit));
+    }
     return most;
   }
 
@@ -153,15 +162,15 @@ class SizeChecker {
         return layout_.bytes(layout_.units.units[u], kinds[nth]);
       }
       case Role::sums:
-        return optimizer_->share_bytes(layout_.units.units[u], op.round) * static_cast<uint64_t>(layout_.shards());
+        return optimizer_->share_bytes(layout_.units.units[u], op.round) *
+               static_cast<uint64_t>(layout_.holders(layout_.units.units[u]));
       case Role::work:
         return optimizer_->work_bytes(layout_.units.units[u]);
       case Role::proposal:
         return unit_bytes(u, layout_.zero.states, core::DType::f32);
       case Role::refined: {
         uint64_t most = 0;
-        for (uint32_t each : op.units)
-          most = std::max(most, unit_bytes(each, optimizer::Extent::full, core::DType::f32));
+        for (uint32_t each : op.units) most = std::max(most, slices_bytes(each));
         return most;
       }
       case Role::full_state:

@@ -1,4 +1,6 @@
 // Blocks that tensor-parallel ranks share, against the fp64 reference of the whole model.
+#include <map>
+
 #include "catch.h"
 #include "tests/models/golden.h"
 #include "tests/models/tensor_runner.h"
@@ -152,6 +154,18 @@ TEST_CASE("parts of ranks make up the whole tensor once, and what is beyond it i
             });
           }
           CHECK(next == part.elements());
+          // The same in rows.
+          std::map<int64_t, int64_t> pieces, rows;
+          for_each_piece(part, rank, 0, part.elements(), [&](const Piece& piece) {
+            for (int64_t i = 0; i < piece.count && piece.whole >= 0; ++i) pieces[piece.begin + i] = piece.whole + i;
+          });
+          for (const Rows& each : rows_of_part(part, rank)) {
+            for (int64_t i = 0; i < each.rows * each.count; ++i) {
+              const int64_t row = i / each.count, at = i % each.count;
+              rows[each.begin + row * each.stride + at] = each.whole + row * each.whole_stride + at;
+            }
+          }
+          CHECK(rows == pieces);
         }
         CHECK(std::all_of(seen.begin(), seen.end(), [](int times) { return times == 1; }));
         CHECK(padding == part.elements() * ranks - whole.elements());

@@ -7,6 +7,7 @@
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/verify/fault_kinds.h"
 #include "tests/runtime/verify/mutate.h"
+#include "tests/runtime/whole_tensor_optimizers.h"
 
 namespace zrt::tensor_faults_test {
 
@@ -196,6 +197,29 @@ TEST_CASE("shares of what a stage receives that are not brought together, or twi
     }
   }
   CHECK(tried >= 4);
+}
+
+TEST_CASE("sums and matrices of slices that are exchanged among data-parallel ranks alone are refused") {
+  for (const optimizer::OptimizerPtr& optimizer : {adafactor(false), muon()}) {
+    Setting s;
+    s.tensor = 2, s.ranks = 2, s.stage = 2, s.optimizer = optimizer;
+    const Layout layout = make_layout(
+        models::make_gpt2({.layers = 1, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tensor = 2}), s);
+    const Compiled compiled = compile(layout, {"init", "step"});
+    size_t tried = 0;
+    const Program& step = compiled.set.program("step");
+    for (OpId id = 0; id < step.ops.size(); ++id) {
+      const OpKind kind = step.ops[id].kind;
+      if (kind != OpKind::share_sums && kind != OpKind::collect && kind != OpKind::hand_out) continue;
+      if (compiled.set.group(step.ops[id]).kind != GroupKind::holders) continue;
+      ++tried;
+      ProgramSet set = compiled.set;
+      Op& op = program_of(set, "step").ops[id];
+      op.group = set.find_group(GroupKind::data), op.lane = 2;  // comm:dp
+      CHECK_THROWS_WITH(verify(set, layout), Contains("lies on the ranks of group tp.dp"));
+    }
+    CHECK(tried >= 2);
+  }
 }
 
 TEST_CASE("an export without the parts of other ranks is refused") {
