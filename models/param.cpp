@@ -70,12 +70,12 @@ void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
   }
 }
 
-std::vector<Rows> rows_of_part(const Param& param, int rank) {
+std::vector<PartRows> rows_of_part(const Param& param, int rank) {
   if (!param.slice) return {{.count = param.elements()}};
   const Slice& slice = *param.slice;
   const auto [inner, section, own, real] = cut_of(param, rank);
   if (real == 0) return {};
-  std::vector<Rows> all;
+  std::vector<PartRows> all;
   for (int64_t of = 0; of < slice.sections; ++of) {
     all.push_back({of * own * inner, (of * section + rank * own) * inner,
                    product(std::span(param.shape).first(slice.dimension)), real * inner,

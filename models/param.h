@@ -50,11 +50,11 @@ void for_each_piece(const Param& param, int rank, int64_t begin, int64_t end,
 
 // All of a rank's part but padding, for kernels: a run in each of `rows`, which are `stride` elements apart in the part
 // and `whole_stride` in the whole tensor.
-struct Rows {
+struct PartRows {
   int64_t begin = 0, whole = 0;
   int64_t rows = 1, count = 0;
   int64_t stride = 0, whole_stride = 0;
 };
-std::vector<Rows> rows_of_part(const Param& param, int rank);  // one for each section
+std::vector<PartRows> rows_of_part(const Param& param, int rank);  // one for each section
 
 }  // namespace zrt::models

@@ -47,12 +47,12 @@ class Exchange {
         continue;
       }
       auto* const matrix = reinterpret_cast<float*>(workspace);
-      for_rows(unit, [&](const models::Rows& rows, int64_t slice) {
+      for_rows(unit, [&](const models::PartRows& rows, int64_t slice) {
         models::copy_columns(core::DType::f32, parts + slice + rows.begin, rows.stride, matrix + rows.whole,
                              rows.whole_stride, rows.rows, rows.count);
       });
       optimizer.refine(unit, matrix, workspace + held_.all_bytes(i));
-      for_rows(unit, [&](const models::Rows& rows, int64_t slice) {
+      for_rows(unit, [&](const models::PartRows& rows, int64_t slice) {
         models::copy_columns(core::DType::f32, matrix + rows.whole, rows.whole_stride, parts + slice + rows.begin,
                              rows.stride, rows.rows, rows.count);
       });
@@ -86,7 +86,7 @@ class Exchange {
   template <class Visit>
   void for_rows(const optimizer::Unit& unit, const Visit& visit) const {
     for (int slice = 0; slice < call_.rank.layout->slices(unit); ++slice) {
-      for (const models::Rows& rows : models::rows_of_part(*unit.params.front().param, slice)) {
+      for (const models::PartRows& rows : models::rows_of_part(*unit.params.front().param, slice)) {
         visit(rows, slice * unit.elements);
       }
     }

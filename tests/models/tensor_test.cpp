@@ -159,7 +159,7 @@ TEST_CASE("parts of ranks make up the whole tensor once, and what is beyond it i
           for_each_piece(part, rank, 0, part.elements(), [&](const Piece& piece) {
             for (int64_t i = 0; i < piece.count && piece.whole >= 0; ++i) pieces[piece.begin + i] = piece.whole + i;
           });
-          for (const Rows& each : rows_of_part(part, rank)) {
+          for (const PartRows& each : rows_of_part(part, rank)) {
             for (int64_t i = 0; i < each.rows * each.count; ++i) {
               const int64_t row = i / each.count, at = i % each.count;
               rows[each.begin + row * each.stride + at] = each.whole + row * each.whole_stride + at;

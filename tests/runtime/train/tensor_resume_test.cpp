@@ -184,7 +184,7 @@ TEST_CASE("under Adafactor and Muon a checkpoint of any mesh is on any other the
           return s;
         };
         const TemporaryFolder folder;
-        Run first(model_for(which, from.tensor), setting(from), folder.path, from.zero % 2 == 1);
+        Run first(model_for(which, from), setting(from), folder.path, from.zero % 2 == 1);
         first.steps(3);
         first.save();
         REQUIRE(first.saved().error.empty());
@@ -195,7 +195,7 @@ TEST_CASE("under Adafactor and Muon a checkpoint of any mesh is on any other the
           if (number++ % 5 != 0 && !full_tests()) continue;
           CAPTURE(which, from.tensor, from.stages, from.data, from.zero, to.tensor, to.stages, to.data, to.zero);
           const TemporaryFolder again;
-          Run second(model_for(which, to.tensor), setting(to), again.path, to.zero % 2 == 0, &reader);
+          Run second(model_for(which, to), setting(to), again.path, to.zero % 2 == 0, &reader);
           second.save();
           REQUIRE(second.saved().error.empty());
           CHECK(contents(runtime::checkpoint::Reader(again.path / "step_3", true)) == saved);
@@ -209,9 +209,9 @@ TEST_CASE("under Adafactor and Muon a checkpoint of any mesh is on any other the
 
 TEST_CASE("under Adafactor and Muon going on on the same tensor mesh gives the bits of a run that did not stop") {
   for (const optimizer::OptimizerPtr& optimizer : {adafactor(true), muon()}) {
-    for (const Mesh& mesh : {Mesh{2, 1, 2, 3}, {3, 1, 1, 1}, {2, 2, 1, 0}}) {
+    for (const Mesh& mesh : {Mesh{2, 1, 2, 3}, {3, 1, 1, 1}, {2, 2, 1, 0}, {2, 1, 2, 3, true}}) {
       const TemporaryFolder folder;
-      const models::Model model = model_for(2, mesh.tensor);
+      const models::Model model = model_for(2, mesh);
       Setting s = setting_for(mesh);
       s.optimizer = optimizer;
       Run whole(model, s, folder.path, false);
