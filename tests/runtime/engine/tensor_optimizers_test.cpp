@@ -49,7 +49,7 @@ Setting setting_of(const OptimizerPtr& optimizer, int tensor) {
 }  // namespace
 
 // One in 7 of the combinations, a prime; all with ZRT_FULL_TESTS.
-TEST_CASE("at one tensor degree Adafactor and Muon have one hash, whatever else is combined with them") {
+TEST_CASE("at one tensor degree Adafactor and Muon have one hash, whatever else is combined with them", "[long]") {
   unsigned number = 0;
   for (const OptimizerPtr& optimizer : {adafactor(false), adafactor(true), muon()}) {
     for (const int which : {gpt2, qwen3}) {
@@ -146,7 +146,7 @@ TEST_CASE("Muon's updates of slices as soon as gradients are there give the same
   }
 }
 
-TEST_CASE("Adafactor's weights do not depend on how many ranks share a tensor, to rounding") {
+TEST_CASE("Adafactor's weights do not depend on how many ranks share a tensor, to rounding", "[long]") {
   for (const int which : {gpt2, qwen3}) {
     for (const bool momentum : {false, true}) {
       Setting s = setting_of(adafactor(momentum), 1);
@@ -172,7 +172,7 @@ TEST_CASE("Adafactor's weights do not depend on how many ranks share a tensor, t
   }
 }
 
-TEST_CASE("Muon's losses do not depend on how many ranks share a matrix") {
+TEST_CASE("Muon's losses do not depend on how many ranks share a matrix", "[long]") {
   for (const int which : {gpt2, qwen3}) {
     Setting s = setting_of(muon(), 1);
     s.steps = 20;

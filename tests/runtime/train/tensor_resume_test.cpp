@@ -172,7 +172,7 @@ std::map<std::string, std::vector<float>> contents(const runtime::checkpoint::Re
 
 }  // namespace
 
-TEST_CASE("under Adafactor and Muon a checkpoint of any mesh is on any other the same one, to the bit") {
+TEST_CASE("under Adafactor and Muon a checkpoint of any mesh is on any other the same one, to the bit", "[long]") {
   size_t number = 0;
   for (const optimizer::OptimizerPtr& optimizer : {adafactor(true), muon()}) {
     for (const int which : {0, 2}) {
