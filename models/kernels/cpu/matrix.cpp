@@ -7,7 +7,7 @@
 namespace zrt::models::cpu {
 namespace {
 
-constexpr int64_t grain = 1 << 14;  // elements of a thread's piece at least
+constexpr int64_t piece_grain = 1 << 14;  // elements of a thread's piece at least
 
 }  // namespace
 
@@ -19,13 +19,13 @@ void inverse_root_of_trace(const float* x, int64_t n, float least, float* scale)
 
 void scale_by(const float* x, const float* scale, int power, float* y, int64_t n) {
   const float factor = power == 2 ? *scale * *scale : *scale;
-  core::parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+  core::parallel_for(n, piece_grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) y[i] = factor * x[i];
   });
 }
 
 void scale_and_shift(const float* x, float scale, float shift, float* y, int64_t n) {
-  core::parallel_for(n, std::max<int64_t>(1, grain / n), [&](int64_t begin, int64_t end) {
+  core::parallel_for(n, std::max<int64_t>(1, piece_grain / n), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t first = row * n;
       for (int64_t i = first; i < first + n; ++i) y[i] = scale * x[i];
