@@ -74,6 +74,21 @@ void check_groups(const Config& config, const Layout& layout) {
   }
 }
 
+// A model that knows nothing of the degree would do all of the work on every rank, and have that added up.
+void check_degree(const Config& config, const models::Model& model) {
+  const int tensor = config.mesh.tensor();
+  if (tensor == 1) return;
+  for (const auto& block : model.blocks) {
+    for (const models::Param& param : block->params()) {
+      if (param.slice && param.slice->ranks == tensor) return;
+    }
+  }
+  throw core::ConfigError(
+      fmt::format("parallel.tensor is {}, but a model of type {} is not made for ranks that share its blocks: none of "
+                  "its tensors is cut. Legal is 1.",
+                  tensor, model.type));
+}
+
 // Of a stage whose part of the model this is, or of the whole.
 Layout layout_of(const Config& config, const models::Model& model, const Stage& stage) {
   Layout layout;
@@ -128,6 +143,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
 
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model) {
   check_sizes(config);
+  check_degree(config, model);
   std::vector<Layout> layouts;
   const Layout whole = layout_of(config, model, {});
   check_groups(config, whole);

@@ -55,6 +55,16 @@ void check(const std::map<std::string, std::string>& cells) {
 }  // namespace
 
 // The larger half of the rows takes most of the time.
+TEST_CASE("a model that is not made for ranks that share its blocks is refused with a degree above 1") {
+  const Config config = parse_config(
+      R"({"train_batch_size": 1, "model": {"layers": 1, "hidden": 8, "heads": 2, "sequence": 4, "vocab": 5}})", "c",
+      {"parallel.tensor=2"}, 2);
+  models::Gpt2Config whole{.layers = 1, .hidden = 8, .heads = 2, .sequence = 4, .vocab = 5};
+  CHECK_THROWS_WITH(make_layouts(config, models::make_gpt2(whole)), Catch::Contains("none of its tensors is cut"));
+  whole.tensor = 2;
+  CHECK_NOTHROW(make_layouts(config, models::make_gpt2(whole)));
+}
+
 TEST_CASE("the smallest model of PTD-P's table fits 80 GB a rank, with the parameters of its formula") {
   check(test::read_csv("ptdp_table1.csv").front());
 }
