@@ -48,9 +48,14 @@ struct Overlap {
 // fetches its own.
 enum class Exchange : uint8_t { once_per_host, once_per_rank };
 
+// Ranks one after another on a host until it is full (Slurm's distribution "block"), or on the hosts in turns
+// ("cyclic").
+enum class Distribution : uint8_t { block, cyclic };
+
 struct Cluster {
   std::string name;
   int ranks_per_host = 1;
+  Distribution distribution = Distribution::block;
   std::array<std::optional<ComputeRates>, 3> compute;  // fp32, bf16, fp16: the order of core::DType
   double memory_bytes_per_second = 0;                  // reads and writes together
   std::optional<double> host_memory_bytes_per_second;  // … of what a rank computes on the host; none: as above

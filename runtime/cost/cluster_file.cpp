@@ -172,11 +172,14 @@ Cluster load_cluster(const std::filesystem::path& file) {
   const configuration::Document document =
       configuration::parse_config_text(configuration::read_config_file(file), file.string());
   const Section root(document, document.root, "");
-  root.keys({"ranks_per_host", "compute", "memory", "op_seconds", "inside_host", "between_hosts", "overlap",
-             "host_link", "disk"});
+  root.keys({"ranks_per_host", "distribution", "compute", "memory", "op_seconds", "inside_host", "between_hosts",
+             "overlap", "host_link", "disk"});
   Cluster cluster;
   cluster.name = file.stem().string();
   cluster.ranks_per_host = static_cast<int>(root.whole("ranks_per_host", 1, 1024));
+  if (root.has("distribution") && root.word("distribution", {"block", "cyclic"}) == "cyclic") {
+    cluster.distribution = Distribution::cyclic;
+  }
   const Section compute = root.section("compute");
   std::vector<std::string> types;
   for (size_t i = 0; i < cluster.compute.size(); ++i) {

@@ -1,17 +1,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/error.h"
 #include "runtime/cost/cost.h"
 
 namespace zrt::runtime {
 
-HostSpread host_spread(const Group& group, int world, int ranks_per_host) {
+HostSpread host_spread(const Group& group, int world, int ranks_per_host, Distribution distribution) {
   const int hosts = (world + ranks_per_host - 1) / ranks_per_host;
   const int size = group.size;
   if (hosts == 1) return {size, 1, size, size, 1};
   if (size == world) return {world, hosts, ranks_per_host, world - (hosts - 1) * ranks_per_host, 1};
+  if (distribution == Distribution::cyclic) {
+    // Rank r is on host r modulo hosts.
+    const int spanned = std::min(size, hosts / std::gcd(group.stride, hosts)), local = (size + spanned - 1) / spanned;
+    return {size, spanned, local, size / spanned, std::max(1, ranks_per_host / local)};
+  }
   if (group.stride == 1) {
     const bool aligned = size <= ranks_per_host ? ranks_per_host % size == 0 : size % ranks_per_host == 0;
     const int spanned = (size + ranks_per_host - 1) / ranks_per_host + (aligned ? 0 : 1);
@@ -25,7 +31,7 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host) {
 
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster) {
-  const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host);
+  const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host, cluster.distribution);
   const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
   if (volume.sums) {

@@ -36,7 +36,8 @@ struct HostSpread {
   int fewest = 1;  // … on the host that has fewest
   int groups = 1;  // collectives like it on each host at the same time
 };
-HostSpread host_spread(const Group& group, int world, int ranks_per_host);
+HostSpread host_spread(const Group& group, int world, int ranks_per_host,
+                       Distribution distribution = Distribution::block);
 
 // Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, and when the
 // cluster has no rates for the type that is summed.

@@ -10,6 +10,7 @@
 #include "core/file.h"
 #include "core/parallel.h"
 #include "models/kernels/candidates.h"
+#include "runtime/cost/cost.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/partition.h"
 #include "runtime/plan/suggest.h"
@@ -156,16 +157,22 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
   return layouts;
 }
 
-std::string tensor_across_hosts(const Config& config, int ranks_per_host) {
+std::string tensor_across_hosts(const Config& config, int ranks_per_host, Distribution distribution) {
   const int tensor = config.mesh.tensor();
-  if (tensor == 1 || ranks_per_host >= config.mesh.world() || ranks_per_host % tensor == 0) return "";
+  const Group group{GroupKind::tensor, "tp", tensor};
+  if (host_spread(group, config.mesh.world(), ranks_per_host, distribution).hosts == 1) return "";
+  const std::string remedy =
+      distribution == Distribution::cyclic
+          ? "Let ranks fill one host after another (mpirun --map-by slot, srun --distribution=block), and say so in "
+            "the "
+            "cluster's file"
+          : fmt::format("Use a degree that divides {}, and stages of a pipeline (parallel.pipeline) between hosts",
+                        ranks_per_host);
   return fmt::format(
-      "with parallel.tensor = {} and {} rank{} on each host a group of tensor-parallel ranks spans hosts: they "
-      "exchange "
-      "the activations of every layer, which is fast inside a host alone. Use a degree that divides {}, and stages of "
-      "a "
-      "pipeline (parallel.pipeline) between hosts.",
-      tensor, ranks_per_host, ranks_per_host == 1 ? "" : "s", ranks_per_host);
+      "with parallel.tensor = {} and {} rank{} on each host{} a group of tensor-parallel ranks spans hosts: they "
+      "exchange the activations of every layer, which is fast inside a host alone. {}.",
+      tensor, ranks_per_host, ranks_per_host == 1 ? "" : "s", distribution == Distribution::cyclic ? ", in turns," : "",
+      remedy);
 }
 
 std::vector<std::string> training_phases(const Config& config, const std::string& first) {

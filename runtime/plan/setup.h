@@ -3,6 +3,7 @@
 #pragma once
 #include "models/model.h"
 #include "runtime/config/config.h"
+#include "runtime/cost/cluster.h"
 #include "runtime/passes/compile.h"
 
 namespace zrt::runtime {
@@ -17,7 +18,8 @@ void check_run(const Config& config);
 void use_kernel_table(const Config& config);
 
 // A warning where a group of tensor-parallel ranks spans hosts of so many ranks each; "": none does.
-std::string tensor_across_hosts(const Config& config, int ranks_per_host);
+std::string tensor_across_hosts(const Config& config, int ranks_per_host,
+                                Distribution distribution = Distribution::block);
 
 // Of each stage of the pipeline, in order; without one there is one. Throws ConfigError.
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model);

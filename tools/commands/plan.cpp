@@ -50,7 +50,7 @@ int plan_command(const Args& args) {
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);
 
   if (cluster) {
-    const std::string slow = runtime::tensor_across_hosts(config, cluster->ranks_per_host);
+    const std::string slow = runtime::tensor_across_hosts(config, cluster->ranks_per_host, cluster->distribution);
     if (!slow.empty()) spdlog::warn("{}", slow);
   }
   const models::Model model = config.model.make();

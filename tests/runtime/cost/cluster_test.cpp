@@ -117,6 +117,7 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
       {"/memory/bytes_per_second/value", "fast", {"memory.bytes_per_second is '\"fast\"'", "a positive number"}},
       {"/memory/device_bytes/value", 1.5, {"memory.device_bytes is '1.5'", "whole number from 1"}},
       {"/ranks_per_host/value", 0, {"ranks_per_host is '0'", "from 1 to 1024"}},
+      {"/distribution", {{"value", "diagonal"}, {"source", "us"}}, {"distribution is '\"diagonal\"'", "block, cyclic"}},
       {"/ranks_per_host/value", true, {"ranks_per_host is 'true'"}},
       {"/overlap/inside_host/compute/value", 1.5, {"overlap.inside_host.compute is '1.5'", "at most 1"}},
       {"/between_hosts/exchange/value", "twice", {"between_hosts.exchange", "once_per_host, once_per_rank"}},

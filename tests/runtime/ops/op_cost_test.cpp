@@ -149,6 +149,22 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
         2);  // a group of three hosts' ranks lies across two
 }
 
+TEST_CASE("Where ranks lie on hosts in turns, neighbours are on different ones, and every second rank on one of two") {
+  const auto spread = [](int size, int stride, int world, int ranks_per_host) {
+    const runtime::HostSpread at = runtime::host_spread({runtime::GroupKind::tensor, "tp", size, stride}, world,
+                                                        ranks_per_host, runtime::Distribution::cyclic);
+    return std::vector<int>{at.ranks, at.hosts, at.local, at.fewest, at.groups};
+  };
+  CHECK(spread(2, 1, 4, 2) == std::vector{2, 2, 1, 1, 2});
+  CHECK(spread(2, 2, 4, 2) == std::vector{2, 1, 2, 2, 1});
+  CHECK(spread(4, 1, 16, 8) == std::vector{4, 2, 2, 2, 4});
+  CHECK(spread(4, 4, 16, 8) == std::vector{4, 1, 4, 4, 2});
+  CHECK(spread(3, 1, 12, 4) == std::vector{3, 3, 1, 1, 4});
+  CHECK(spread(4, 1, 12, 4) == std::vector{4, 3, 2, 1, 2});
+  CHECK(spread(8, 1, 8, 4) == std::vector{8, 2, 4, 4, 1});
+  CHECK(spread(4, 1, 4, 4) == std::vector{4, 1, 4, 4, 1});
+}
+
 TEST_CASE("A collective over several hosts needs a cluster with a link between them") {
   Cluster cluster = cluster_of(2);
   cluster.between_hosts.reset();
