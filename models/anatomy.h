@@ -19,6 +19,10 @@ struct Parts {
 };
 inline constexpr Parts all_parts{0, 255};
 
+// Of a backward: all of it; or what makes gradients of inputs and of what is no product's weight, and later, from what
+// that has left (Call::held), the gradients of the weights of products.
+enum class Half : uint8_t { both, input, weight };
+
 // What becomes of a port between ranks that share the work of a block. Where they share rows, too (sequence
 // parallelism), what is added up goes to each rank by its rows alone, and what all have alike is brought together from
 // them: an output that enters, and the gradient of one that leaves.
@@ -46,7 +50,14 @@ struct Anatomy {
   // Up to this part a block reads its input, and from it on down backward makes the gradient of that; it reads the
   // gradient of the output down to it.
   uint8_t middle = 0;
+  uint32_t products = 0;  // a bit for each part whose backward comes in halves
   uint8_t late = 0;  // so many of the last parts compute in training only in backward: their ports are of that alone
+  bool halves(Parts run) const {
+    for (size_t part = run.first; part < run.end && part < parts.size(); ++part) {
+      if ((products >> part & 1) != 0) return true;
+    }
+    return false;
+  }
   Parts alone(size_t port) const { return {ports[port].part, static_cast<uint8_t>(ports[port].part + 1)}; }  // its part
   Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
   Parts forward_in_training() const { return {0, static_cast<uint8_t>(parts.size() - late)}; }

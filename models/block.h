@@ -26,6 +26,7 @@ inline constexpr int32_t not_counted = -1;  // a target without a token
 struct Call {
   Shape shape;
   Parts parts = all_parts;  // that forward and backward compute; blocks of one part need not look
+  Half half = Half::both;   // of a backward
   bool again = false;  // forward: the first of the parts finds what it keeps, and makes from it what the next one reads
   const int32_t* tokens = nullptr;   // (rows) embedding
   const int32_t* targets = nullptr;  // (rows) head; not_counted rows enter neither loss nor gradient
@@ -35,6 +36,8 @@ struct Call {
   void* d_input = nullptr;           // (rows, C); null for the embedding
   // By part: its saved_bytes, written by forward, read by backward. Empty outside training.
   std::span<std::byte* const> saved;
+  // By part: its held_bytes, written by the input half of a backward, read by the weight half. Empty with both.
+  std::span<std::byte* const> held;
   // By port of the anatomy: (rows, width), and its gradient. Null, or beyond the end, inside a run of parts.
   std::span<void*const> ports, d_ports;
   std::byte* workspace = nullptr;        // workspace_bytes of the pass, contents undefined before and after
@@ -50,6 +53,7 @@ struct Call {
   int64_t position = 0;                  // decode: position of the new token
 
   std::byte* saved_of(size_t part) const { return part < saved.size() ? saved[part] : nullptr; }
+  std::byte* held_of(size_t part) const { return part < held.size() ? held[part] : nullptr; }
   void* port(size_t number) const { return number < ports.size() ? ports[number] : nullptr; }
   void* d_port(size_t number) const { return number < d_ports.size() ? d_ports[number] : nullptr; }
   // … or where it lies inside the run.
@@ -67,8 +71,10 @@ class Block {
 
   virtual const Anatomy& anatomy() const;  // of one part, unless said otherwise
 
-  virtual uint64_t saved_bytes(const Shape& shape,
-                               size_t part) const = 0;  // in training; else what crosses runs of parts
+  // In training; else what crosses runs of parts.
+  virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;
+  // What the input half of a part's backward leaves for the weight half.
+  virtual uint64_t held_bytes(const Shape&, size_t /*part*/) const { return 0; }
   virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;            // any mode and parts
   virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;           // mode train
   virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode decode
@@ -88,6 +94,8 @@ class Block {
   // Multiply-add FLOPs of the matrices of one forward of parts over one microbatch (causal attention counted as half).
   virtual double forward_flops(const Shape& shape, Parts parts) const = 0;
   double forward_flops(const Shape& shape) const { return forward_flops(shape, anatomy().all()); }
+  // … of these, in which no weight takes part.
+  virtual double attention_flops(const Shape&, Parts) const { return 0; }
   // The products with weights of one forward and backward over one microbatch at core::place(), without biases and
   // with operands as dense as they may be there, for the ceiling that benchmarks print.
   virtual std::vector<GemmSpec> products(const Shape&) const { return {}; }
@@ -97,6 +105,10 @@ class Block {
 // with `base`, `places` (by part) gets where each one's lies.
 uint64_t lay_out_saved(const Block& block, const Shape& shape, Parts parts, Parts without = {},
                        std::byte* base = nullptr, std::span<std::byte*> places = {});
+
+// The same of what parts hold between the halves of a backward.
+uint64_t lay_out_held(const Block& block, const Shape& shape, Parts parts, std::byte* base = nullptr,
+                      std::span<std::byte*> places = {});
 
 // The parts that leave something for backward, and those before them: what has to run again where nothing is kept.
 Parts parts_to_rerun(const Block& block, const Shape& shape);

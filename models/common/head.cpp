@@ -41,6 +41,7 @@ class Head : public TransformerBlock {
                  {"shares of logits", logits, 1, Seam::tell, sizeof(LogitPart)}},
                 {},
                 norm,
+                sizes.tensor > 1 ? 1u << logits : 0,  // else both come chunk by chunk
                 2};
   }
 
@@ -294,7 +295,8 @@ void Head::backward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
   const int64_t R = shape.rows();
-  check_tokens(call.targets, R, not_counted);
+  const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
+  if (inputs) check_tokens(call.targets, R, not_counted);
   BumpAllocator saved_layout(call.saved[norm]), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
@@ -302,9 +304,11 @@ void Head::backward(const Call& call) const {
   void* all_normed = call.port_or(normed_port, saved.normed);
   if (void* shared = call.d_port(logits_port)) {
     if (call.parts.has(loss)) make_logits(call, space, all_normed, shared, call.d_port(told_port));
-    if (call.parts.has(logits)) {
+    if (call.parts.has(logits) && inputs) {
       lose(call, space, shared, call.d_port(told_port), call.loss_scale);
       find_gemm(input_spec(shape, R)).run(shared, call.weights[output_weight_], d_normed, nullptr, space.scratch);
+    }
+    if (call.parts.has(logits) && weights) {
       find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
           .run(shared, all_normed, call.grads[output_weight_], nullptr, space.scratch);
     }

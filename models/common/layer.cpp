@@ -13,7 +13,8 @@ Layer::Layer(const BlockSizes& sizes, std::string name, const Norm& norm)
                 {"norm_2", norm_2, sizes.hidden, Seam::enter},
                 {"projection", projection, sizes.hidden, Seam::leave}},
                {norm_2, projection},
-               norm_2} {}
+               norm_2,
+               1u << attention | 1u << hidden | 1u << projection} {}
 
 void Layer::keep(Stream& stream, size_t part, BumpAllocator& layout, const Shape& shape) const {
   if (part == norm_1) stream.first_norm = norm_.statistics_in(layout, row_share(shape));
@@ -61,42 +62,61 @@ void Layer::run(const Call& call, Forward forward) const {
 
 void Layer::run(const Call& call, const Backward& backward) const {
   const Parts parts = call.parts;
+  if (call.half == Half::weight) {
+    if (parts.has(projection)) backward.mlp(call.held_of(projection), nullptr);
+    if (parts.has(attention)) backward.attend(call.held_of(attention), nullptr);
+    return;
+  }
   const Rows own = own_rows(call);
   const Stream& stream = backward.stream;
   const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended);
   void *d_normed_1 = call.d_port_or(normed_1, backward.d_normed),
        *d_normed_2 = call.d_port_or(normed_2, backward.d_normed);
+  // Where the gradient of what a part has handed on goes.
+  const auto place = [&](Port port, size_t part) -> void* {
+    return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : call.held_of(part);
+  };
 
   if (parts.has(output)) {
-    d_projected =
-        undrop(call, backward.after_mlp, call.d_output, own_place(call, call.d_port(projected)), backward.of_mlp);
+    d_projected = undrop(call, backward.after_mlp, call.d_output, place(projected, projection), backward.of_mlp);
   }
-  if (parts.has(projection)) backward.mlp(d_projected, d_normed_2);
+  if (parts.has(projection)) {
+    hold(call, projection, d_projected);
+    backward.mlp(d_projected, d_normed_2);
+  }
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
   if (parts.has(norm_2)) {
     norm_.backward(call, second_norm_weight_, own.count, stream.residual, own_place(call, d_normed_2),
                    stream.second_norm, call.d_output, call.d_input, backward.scratch);
-    d_attended = undrop(call, backward.after_attention, call.d_input, own_place(call, call.d_port(attended)),
-                        backward.of_attention);
+    d_attended =
+        undrop(call, backward.after_attention, call.d_input, place(attended, attention), backward.of_attention);
   }
-  if (parts.has(attention)) backward.attend(d_attended, d_normed_1);
+  if (parts.has(attention)) {
+    hold(call, attention, d_attended);
+    backward.attend(d_attended, d_normed_1);
+  }
   if (parts.has(norm_1)) {
     norm_.backward(call, first_norm_weight_, own.count, call.input, own_place(call, d_normed_1), stream.first_norm,
                    call.d_input, call.d_input, backward.scratch);
   }
 }
 
-const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* d, void* port, void* buffer) const {
+const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const {
   const DType type = call.shape.type;
   const int64_t n = own_rows(call).count * sizes_.hidden;
   if (dropout.probability == 0) {
-    if (port == nullptr) return d;
-    core::copy_bytes(port, d, static_cast<size_t>(n) * core::dtype_size(type));
-    return port;
+    if (to == nullptr) return d;
+    core::copy_bytes(to, d, static_cast<size_t>(n) * core::dtype_size(type));
+    return to;
   }
-  void* to = port == nullptr ? buffer : port;
-  apply_dropout(type, d, dropout, first_element(call), to, n);
-  return to;
+  void* dropped = to == nullptr ? buffer : to;
+  apply_dropout(type, d, dropout, first_element(call), dropped, n);
+  return dropped;
+}
+
+void Layer::hold(const Call& call, size_t part, const void* d) const {
+  void* to = call.held_of(part);
+  if (to != nullptr && to != d) core::copy_bytes(to, d, bytes(call.shape, sizes_.hidden));
 }
 
 const void* Layer::normed_again(const Call& call, Port port, const Stream& stream, void* space) const {

@@ -4,6 +4,7 @@
 // Where these ranks share rows, too, norms and what is added to the residual stream are computed of a rank's own rows
 // alone; ports have room for all rows, each rank's at their place. The output of a norm is then made again for
 // backward, and brought together again, in front of the part that reads it (Call::again, Call::ports).
+// Attention, hidden and projection have products, whose weights' gradients may come later.
 #pragma once
 #include <functional>
 
@@ -49,10 +50,24 @@ class Layer : public TransformerBlock {
     void* d_normed;                      // R C, gradient of a norm's output, where that is no port
     void *of_attention, *of_mlp;         // R C, gradients behind dropout, where these are no ports
     Dropout after_attention, after_mlp;  // as forward's
+    // Of the half that the call asks for. In front of the weight half d_projected and d_attended lie where they are
+    // held.
     std::function<void(const void* d_projected, void* d_normed)> mlp;
     std::function<void(const void* d_attended, void* d_normed)> attend;
   };
   void run(const Call& call, const Backward& backward) const;
+
+  // What a part holds: of attention and projection first the gradient of what they hand on, R C, and behind it what a
+  // layer adds to that.
+  static void* held_behind(const Call& call, size_t part, uint64_t bytes, void* otherwise) {
+    return call.held_of(part) == nullptr ? otherwise : call.held_of(part) + bytes;
+  }
+
+  // Of attention over so many columns of queries.
+  static double heads_flops(const Shape& shape, int64_t columns) {
+    const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
+    return 2 * 2 * static_cast<double>(shape.rows()) * keys * static_cast<double>(columns);
+  }
 
   // The output of a norm, for the gradients of what reads it: made again in `space`, where it is not brought.
   const void* normed_again(const Call& call, Port port, const Stream& stream, void* space) const;
@@ -69,8 +84,10 @@ class Layer : public TransformerBlock {
   Norm norm_;
 
  private:
-  // The gradient behind a dropout, in `to`: or `d` itself where nothing is dropped and it may stay where it is.
-  const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* port, void* buffer) const;
+  // The gradient behind a dropout: in `to`, or where that is null in `buffer`, or `d` itself where nothing is dropped.
+  const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const;
+  // What was brought by a port, where the weight half finds it.
+  void hold(const Call& call, size_t part, const void* d) const;
 
   Anatomy anatomy_;
 };

@@ -131,12 +131,15 @@ uint64_t Gpt2Layer::cache_bytes(const Shape& shape) const {
   return attention_cache(attention_shape(shape));
 }
 
+double Gpt2Layer::attention_flops(const Shape& shape, Parts parts) const {
+  return parts.has(attention) ? heads_flops(shape, attended_) : 0;
+}
+
 double Gpt2Layer::forward_flops(const Shape& shape, Parts parts) const {
   const double R = static_cast<double>(shape.rows()), C = static_cast<double>(sizes_.hidden);
-  const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
   const double A = static_cast<double>(attended_), F = static_cast<double>(ffn_);
-  double flops = 0;
-  if (parts.has(attention)) flops += 2 * R * 4 * C * A + 2 * 2 * R * keys * A;
+  double flops = attention_flops(shape, parts);
+  if (parts.has(attention)) flops += 2 * R * 4 * C * A;
   if (parts.has(hidden)) flops += 2 * R * C * F;
   if (parts.has(projection)) flops += 2 * R * C * F;
   return flops;

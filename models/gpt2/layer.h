@@ -32,6 +32,7 @@ class Gpt2Layer : public Layer {
   Gpt2Layer(const Gpt2Config& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
+  uint64_t held_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -39,6 +40,7 @@ class Gpt2Layer : public Layer {
   void backward(const Call& call) const override;
   using Block::forward_flops;
   double forward_flops(const Shape& shape, Parts parts) const override;
+  double attention_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:

@@ -34,26 +34,47 @@ uint64_t Gpt2Layer::backward_workspace_bytes(const Shape& shape) const {
   return layout.bytes();
 }
 
+uint64_t Gpt2Layer::held_bytes(const Shape& shape, size_t part) const {
+  const uint64_t handed_on = bytes(shape, sizes_.hidden);
+  if (part == attention) return handed_on + bytes(shape, 3 * attended_);
+  return part == hidden ? bytes(shape, ffn_) : part == projection ? handed_on : 0;
+}
+
 void Gpt2Layer::backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                              void* d_normed) const {
-  mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_projected, kept.fc, space.wide, space.gelu,
-                                      space.scratch);
-  mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_projected, space.scratch);
-  const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
-  c_fc_.weight_gradients(call, c_fc_weight, normed, space.wide, space.scratch);
-  c_fc_.input_gradient(call, c_fc_weight, space.wide, d_normed, space.scratch);
+  const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
+  void* d_fc = held_behind(call, hidden, 0, space.wide);
+  if (inputs) {
+    mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_projected, kept.fc, d_fc, space.gelu, space.scratch);
+  } else {
+    gelu(call.shape.type, kept.fc, space.gelu, call.shape.rows() * ffn_);
+  }
+  if (weights) {
+    mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_projected, space.scratch);
+    const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
+    c_fc_.weight_gradients(call, c_fc_weight, normed, d_fc, space.scratch);
+  }
+  if (inputs) c_fc_.input_gradient(call, c_fc_weight, d_fc, d_normed, space.scratch);
 }
 
 void Gpt2Layer::backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space,
                                    const void* d_attended, void* d_normed) const {
   const Shape& shape = call.shape;
-  attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_attended, space.scratch);
-  attention_projection_.input_gradient(call, attn_c_proj_weight, d_attended, space.narrow, space.scratch);
-  attention_backward(attention_shape(shape, call.tensor_rank), kept.qkv, kept.attention, kept.lse, space.narrow,
-                     space.wide, dropped(call, DropoutSite::attention), call.first_sample, space.attention);
-  const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
-  c_attn_.weight_gradients(call, c_attn_weight, normed, space.wide, space.scratch);
-  c_attn_.input_gradient(call, c_attn_weight, space.wide, d_normed, space.scratch);
+  const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
+  void* d_qkv = held_behind(call, attention, bytes(shape, sizes_.hidden), space.wide);
+  if (weights) {
+    attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_attended, space.scratch);
+  }
+  if (inputs) {
+    attention_projection_.input_gradient(call, attn_c_proj_weight, d_attended, space.narrow, space.scratch);
+    attention_backward(attention_shape(shape, call.tensor_rank), kept.qkv, kept.attention, kept.lse, space.narrow,
+                       d_qkv, dropped(call, DropoutSite::attention), call.first_sample, space.attention);
+  }
+  if (weights) {
+    const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
+    c_attn_.weight_gradients(call, c_attn_weight, normed, d_qkv, space.scratch);
+  }
+  if (inputs) c_attn_.input_gradient(call, c_attn_weight, d_qkv, d_normed, space.scratch);
 }
 
 void Gpt2Layer::backward(const Call& call) const {

@@ -151,16 +151,19 @@ std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
   return all;
 }
 
+double LlamaLayer::attention_flops(const Shape& shape, Parts parts) const {
+  return parts.has(attention) ? heads_flops(shape, attended_width()) : 0;
+}
+
 double LlamaLayer::forward_flops(const Shape& shape, Parts parts) const {
-  const double R = static_cast<double>(shape.rows()), A = static_cast<double>(attended_width());
-  const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
-  double flops = 0;
+  const double R = static_cast<double>(shape.rows());
+  double flops = attention_flops(shape, parts);
   const auto add = [&](std::initializer_list<const Linear*> products) {
     for (const Linear* linear : products) {
       flops += 2 * R * static_cast<double>(linear->in) * static_cast<double>(linear->out);
     }
   };
-  if (parts.has(attention)) add({&q_, &k_, &v_, &o_}), flops += 2 * 2 * R * keys * A;
+  if (parts.has(attention)) add({&q_, &k_, &v_, &o_});
   if (parts.has(hidden)) add({&gate_, &up_});
   if (parts.has(projection)) add({&down_});
   return flops;

@@ -29,6 +29,7 @@ class LlamaLayer : public Layer {
   LlamaLayer(const LlamaConfig& config, int64_t index);
 
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
+  uint64_t held_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
   uint64_t backward_workspace_bytes(const Shape& shape) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
@@ -36,6 +37,7 @@ class LlamaLayer : public Layer {
   void backward(const Call& call) const override;
   using Block::forward_flops;
   double forward_flops(const Shape& shape, Parts parts) const override;
+  double attention_flops(const Shape& shape, Parts parts) const override;
   std::vector<GemmSpec> products(const Shape& shape) const override;
 
  private:
@@ -84,7 +86,7 @@ class LlamaLayer : public Layer {
   void rotate(const Call& call, bool backward, void* qkv) const;
   // From kept.qkv what attention reads, normed and rotated; `heads` may be kept.qkv.
   void turn_heads(const Call& call, const Kept& kept, void* heads) const;
-  void head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const;
+  void head_gradients(const Call& call, const Kept& kept, void* d_qkv, std::byte* scratch) const;
   NormRows head_rows(const Shape& shape, int64_t heads) const;
   void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
               const void* add) const;

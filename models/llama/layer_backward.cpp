@@ -32,49 +32,72 @@ uint64_t LlamaLayer::backward_workspace_bytes(const Shape& shape) const {
 }
 
 // Through the norms of queries and keys, in place.
-void LlamaLayer::head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const {
+void LlamaLayer::head_gradients(const Call& call, const Kept& kept, void* d_qkv, std::byte* scratch) const {
   const Shape& shape = call.shape;
   const auto one = [&](size_t weight, const void* x, void* d, const float* rstd, int64_t count) {
     norm_backward(NormKind::rms, shape.type, x, call.weights[weight], d, nullptr, rstd, nullptr, d,
-                  grad_target(call, weight), {}, head_rows(shape, count), space.scratch);
+                  grad_target(call, weight), {}, head_rows(shape, count), scratch);
   };
-  one(q_norm_weight, kept.qkv, space.qkv, kept.q_rstd, heads_);
-  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, space.qkv), kept.k_rstd, kv_heads_);
+  one(q_norm_weight, kept.qkv, d_qkv, kept.q_rstd, heads_);
+  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, d_qkv), kept.k_rstd, kv_heads_);
+}
+
+uint64_t LlamaLayer::held_bytes(const Shape& shape, size_t part) const {
+  const uint64_t handed_on = bytes(shape, sizes_.hidden);
+  if (part == attention) return handed_on + bytes(shape, attention_shape(shape).row());
+  return part == hidden ? 2 * bytes(shape, ffn_) : part == projection ? handed_on : 0;
 }
 
 // SwiGLU's output is made again in the space of the gradient of `up`, which needs it no earlier.
 void LlamaLayer::backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                               void* d_normed) const {
   const Shape& shape = call.shape;
+  const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
   const int64_t n = shape.rows() * ffn_;
-  swiglu(shape.type, kept.gate, kept.up, space.up, n);
-  down_.weight_gradients(call, down_weight, space.up, d_projected, space.scratch);
-  down_.input_gradient(call, down_weight, d_projected, space.gate, space.scratch);
-  swiglu_backward(shape.type, kept.gate, kept.up, space.gate, space.up, n);
-  const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
-  gate_.weight_gradients(call, gate_weight, normed, space.gate, space.scratch);
-  up_.weight_gradients(call, up_weight, normed, space.up, space.scratch);
-  gate_.input_gradient(call, gate_weight, space.gate, d_normed, space.scratch);
-  up_.input_gradient(call, up_weight, space.up, d_normed, space.scratch);
+  void *d_gate = held_behind(call, hidden, 0, space.gate),
+       *d_up = held_behind(call, hidden, bytes(shape, ffn_), space.up);
+  if (weights) {
+    swiglu(shape.type, kept.gate, kept.up, space.up, n);
+    down_.weight_gradients(call, down_weight, space.up, d_projected, space.scratch);
+  }
+  if (inputs) {
+    down_.input_gradient(call, down_weight, d_projected, d_gate, space.scratch);
+    swiglu_backward(shape.type, kept.gate, kept.up, d_gate, d_up, n);
+  }
+  if (weights) {
+    const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
+    gate_.weight_gradients(call, gate_weight, normed, d_gate, space.scratch);
+    up_.weight_gradients(call, up_weight, normed, d_up, space.scratch);
+  }
+  if (!inputs) return;
+  gate_.input_gradient(call, gate_weight, d_gate, d_normed, space.scratch);
+  up_.input_gradient(call, up_weight, d_up, d_normed, space.scratch);
 }
 
 void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space,
                                     const void* d_attended, void* d_normed) const {
   const Shape& shape = call.shape;
-  o_.weight_gradients(call, o_weight, kept.attention, d_attended, space.scratch);
-  o_.input_gradient(call, o_weight, d_attended, space.narrow, space.scratch);
-  void* heads = head_norms_ ? space.heads : kept.qkv;
-  if (head_norms_) turn_heads(call, kept, heads);
-  attention_backward(attention_shape(shape), heads, kept.attention, kept.lse, space.narrow, space.qkv, {},
-                     call.first_sample, space.attention);
-  rotate(call, true, space.qkv);
-  if (head_norms_) head_gradients(call, kept, space);
-  void *d_keys = keys(shape, space.qkv), *d_values = values(shape, space.qkv);
-  const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
-  q_.weight_gradients(call, q_weight, normed, space.qkv, space.scratch);
-  k_.weight_gradients(call, k_weight, normed, d_keys, space.scratch);
-  v_.weight_gradients(call, v_weight, normed, d_values, space.scratch);
-  q_.input_gradient(call, q_weight, space.qkv, d_normed, space.scratch);
+  const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
+  void* d_qkv = held_behind(call, attention, bytes(shape, sizes_.hidden), space.qkv);
+  if (weights) o_.weight_gradients(call, o_weight, kept.attention, d_attended, space.scratch);
+  if (inputs) {
+    o_.input_gradient(call, o_weight, d_attended, space.narrow, space.scratch);
+    void* heads = head_norms_ ? space.heads : kept.qkv;
+    if (head_norms_) turn_heads(call, kept, heads);
+    attention_backward(attention_shape(shape), heads, kept.attention, kept.lse, space.narrow, d_qkv, {},
+                       call.first_sample, space.attention);
+    rotate(call, true, d_qkv);
+    if (head_norms_) head_gradients(call, kept, d_qkv, space.scratch);
+  }
+  void *d_keys = keys(shape, d_qkv), *d_values = values(shape, d_qkv);
+  if (weights) {
+    const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
+    q_.weight_gradients(call, q_weight, normed, d_qkv, space.scratch);
+    k_.weight_gradients(call, k_weight, normed, d_keys, space.scratch);
+    v_.weight_gradients(call, v_weight, normed, d_values, space.scratch);
+  }
+  if (!inputs) return;
+  q_.input_gradient(call, q_weight, d_qkv, d_normed, space.scratch);
   k_.input_gradient(call, k_weight, d_keys, d_normed, space.scratch);
   v_.input_gradient(call, v_weight, d_values, d_normed, space.scratch);
 }

@@ -28,7 +28,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
   const double stream = rows * as_double(block.output_width());  // elements that enter and leave the block
   const double pass =
       size * (product_flops > 0 ? activations / 2 + 2 * stream : 2 * stream) / rates.pass_bytes_per_second;
-  const double attention = std::max(0.0, block.forward_flops(shape) - product_flops / 3);
+  const double attention = block.attention_flops(shape, block.anatomy().all());
   const double T = as_double(shape.T), peak = rates.peak_flops_per_second;
   const double attention_forward = attention / (peak * rates.attention_forward(T));
   const double attention_backward = 2.5 * attention / (peak * rates.attention_backward(T));
@@ -38,6 +38,16 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
     return {prepare, products + attention_forward + attention_backward + 2 * pass};
   }
   return {products / 3 + attention_forward + pass, products * 2 / 3 + attention_backward + 2 * pass};
+}
+
+double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half) {
+  const double whole = block.forward_flops(shape), run = block.forward_flops(shape, parts);
+  if (whole == 0) return parts.first == 0 ? 1 : 0;
+  const double share = run / whole;
+  if (half == models::Half::both || run == 0) return share;
+  const double attention = block.attention_flops(shape, parts), weights = run - attention;
+  const double of_weights = weights / (2 * weights + 2.5 * attention);
+  return share * (half == models::Half::weight ? of_weights : 1 - of_weights);
 }
 
 }  // namespace zrt::runtime

@@ -60,5 +60,7 @@ struct BlockCost {
 };
 BlockCost block_cost(const models::Block& block, const models::Shape& shape, bool last, const ComputeRates& rates,
                      double memory_bytes_per_second);
+// What a call of parts takes of that, going by products; 0 of a block without products, but for its first part.
+double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half);
 
 }  // namespace zrt::runtime

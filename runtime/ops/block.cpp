@@ -43,6 +43,13 @@ void run_block(const OpCall& call) {
     c.again = call.op.kind == OpKind::recompute && !left_out.has(c.parts.first);
   }
   c.saved = saved;
+  c.half = call.op.half;
+  std::vector<std::byte*> held;
+  if (std::byte* base = call.at(Role::held)) {
+    held.resize(block.anatomy().parts.size());
+    models::lay_out_held(block, c.shape, c.parts, base, held);
+  }
+  c.held = held;
   std::vector<void*> ports(block.anatomy().ports.size()), d_ports(ports.size());
   for (const Access& access : call.op.accesses) {
     if (access.role == Role::port) ports[access.port] = call.address(access);
@@ -102,10 +109,9 @@ void run_block(const OpCall& call) {
 double share_of_block(const CostCall& call, const models::Block& block, const models::Shape& shape) {
   const bool forward = call.op.kind != OpKind::backward && call.op.kind != OpKind::recompute;
   const models::Parts whole = forward ? call.layout.forward_parts(call.op.block, shape.mode) : block.anatomy().all();
-  if (call.op.parts == whole) return 1;
-  const double flops = block.forward_flops(shape);
-  if (flops > 0) return block.forward_flops(shape, call.op.parts) / flops;
-  return call.op.kind == OpKind::recompute || call.op.parts.first == 0 ? 1 : 0;
+  if (call.op.parts == whole && call.op.half == models::Half::both) return 1;
+  if (call.op.kind == OpKind::recompute && block.forward_flops(shape) == 0) return 1;
+  return share_of_pass(block, shape, call.op.parts, call.op.half);
 }
 
 double block_seconds(const CostCall& call) {
@@ -165,6 +171,7 @@ std::vector<OpSpec> block_ops() {
                  may(Role::d_output, may_read),
                  may(Role::saved, may_read),
                  may(Role::recomputed, may_read),
+                 may(Role::held, may_read | may_write),
                  may(Role::control, may_update),
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
       block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,

@@ -110,6 +110,11 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
                            models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
+  uint64_t held = 0;
+  for (const BackwardRun& run : layout_.backward_runs(b)) {
+    if (run.half == models::Half::input) held = std::max(held, models::lay_out_held(block, shape_, run.parts));
+  }
+  buffers_[b].held = add("held of " + block.name(), Category::activations, held, 1);
   buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {});
   const uint64_t output_bytes = layout_.model->predicts(b) ? 0
                                 : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
@@ -259,41 +264,49 @@ void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
-  const std::vector<models::Parts> runs = layout_.runs(b, blocks_[b]->anatomy().all(), true);
-  for (size_t r = runs.size(); r-- > 0;) {
-    for (size_t port : layout_.made_again(b, runs[r])) make_again(segment, b, microbatch, port);
-    backward_run(segment, b, microbatch, runs[r]);
-    if (r > 0) exchange(segment, b, microbatch, runs[r].first - 1u, true);
+  for (const BackwardRun& run : layout_.backward_runs(b)) {
+    // What gradients of weights read comes together beside the input half.
+    if (run.half != models::Half::weight) {
+      for (size_t port : layout_.made_again(b, run.parts)) make_again(segment, b, microbatch, port);
+    }
+    backward_run(segment, b, microbatch, run);
+    if (run.half != models::Half::weight && run.parts.first > 0) {
+      exchange(segment, b, microbatch, run.parts.first - 1u, true);
+    }
   }
   if (layout_.model->receives(b)) {
     link(segment, OpKind::send, b, buffers_[b].d_received, Role::d_input, microbatch);
   }
 }
 
-void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run) {
+void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& backward) {
   const models::Anatomy& anatomy = blocks_[b]->anatomy();
+  const models::Parts run = backward.parts;
+  const bool inputs = backward.half != models::Half::weight, weights = backward.half != models::Half::input;
   Op op = make(OpKind::backward, compute_lane, run_name("backward", b, run, anatomy.all()), b, microbatch);
-  op.parts = run;
+  if (inputs != weights) op.name += inputs ? ": inputs" : ": weights";
+  op.parts = run, op.half = backward.half;
   const bool makes_gradient = run.first <= anatomy.middle;  // of the input
   if (layout_.model->embeds(b) && makes_gradient) access(op, tokens_, Role::tokens, Use::read);
   if (blocks_[b]->backward_reads_input() && makes_gradient) access(op, input_of(b), Role::input, Use::read);
-  if (makes_gradient) {
+  if (makes_gradient && inputs) {
     access(op, d_input_of(b), Role::d_input, run.has(anatomy.middle) ? Use::write : Use::update);
   }
   if (layout_.model->predicts(b)) {
-    access(op, targets_, Role::targets, Use::read);
-    if (run.has(anatomy.losing(true))) access(op, state_.control, Role::control, Use::update);
-  } else if (run.end > anatomy.middle) {
+    if (inputs) access(op, targets_, Role::targets, Use::read);
+    if (inputs && run.has(anatomy.losing(true))) access(op, state_.control, Role::control, Use::update);
+  } else if (run.end > anatomy.middle && inputs) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
   access(op, buffers_[b].saved, Role::saved, Use::read);
   access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
+  if (inputs != weights) access(op, buffers_[b].held, Role::held, inputs ? Use::write : Use::read);
   for (size_t p = 0; p < buffers_[b].ports.size(); ++p) {
-    if (!layout_.reads_back(b, p, run)) continue;
+    if (!weights || !layout_.reads_back(b, p, run)) continue;
     access(op, buffers_[b].ports[p], Role::port, Use::read);
     op.accesses.back().port = static_cast<uint8_t>(p);
   }
-  access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, run.first - 1u);
+  access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, inputs ? run.first - 1u : SIZE_MAX);
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
 }

@@ -36,7 +36,7 @@ class Emitter {
 
  private:
   struct Buffers {  // of one block
-    BufferId output = no_buffer, saved = no_buffer, recomputed = no_buffer, d_output = no_buffer;
+    BufferId output = no_buffer, saved = no_buffer, recomputed = no_buffer, held = no_buffer, d_output = no_buffer;
     BufferId received = no_buffer, d_received = no_buffer;  // input from another stage, and its gradient
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
     std::vector<BufferId> ports, d_ports;  // by port; none inside a run of parts
@@ -58,7 +58,7 @@ class Emitter {
                                   const std::vector<models::Parts>& backwards);
   std::string run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const;
   void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
-  void backward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run);
+  void backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& run);
   void recompute(DraftSegment& segment, size_t b, Index microbatch);
   // A port that a backward reads and that nobody has kept.
   void make_again(DraftSegment& segment, size_t b, Index microbatch, size_t port);

@@ -155,7 +155,8 @@ class ZeroPass {
       const bool first = ends_.at({window(op), u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
       // The first of the block's runs of parts defines the buffer, each its own gradients.
-      const bool defines = first && op.parts.end == layout_.model->blocks[op.block]->anatomy().all().end;
+      const bool defines = first && op.half != models::Half::weight &&
+                           op.parts.end == layout_.model->blocks[op.block]->anatomy().all().end;
       op.accesses.push_back({local, Role::local_grad, defines ? Use::write : Use::update, local_slot(u, window(op))});
     }
   }

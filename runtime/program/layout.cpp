@@ -47,6 +47,24 @@ std::vector<models::Parts> Layout::runs(size_t block, models::Parts parts, bool 
   return result;
 }
 
+std::vector<BackwardRun> Layout::backward_runs(size_t block) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  const std::vector<models::Parts> all = runs(block, anatomy.all(), true);
+  std::vector<BackwardRun> result;
+  for (auto run = all.rbegin(); run != all.rend(); ++run) {
+    const bool adds_up = std::any_of(anatomy.ports.begin(), anatomy.ports.end(), [&](const models::Port& port) {
+      return port.part + 1 == run->first && port.seam == models::Seam::enter && exchanges(port.seam, true);
+    });
+    if (!overlap || !adds_up || !anatomy.halves(*run)) {
+      result.push_back({*run});
+      continue;
+    }
+    result.push_back({*run, models::Half::input});
+    result.push_back({*run, models::Half::weight});
+  }
+  return result;
+}
+
 bool Layout::reads_back(size_t block, size_t port, models::Parts run) const {
   const models::Anatomy& anatomy = model->blocks[block]->anatomy();
   return shares_rows() && anatomy.reads_back(anatomy.ports[port], run);

@@ -26,6 +26,13 @@ struct Stage {
   uint32_t early() const { return schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0; }
 };
 
+// A run of parts of a block's backward.
+struct BackwardRun {
+  models::Parts parts;
+  models::Half half = models::Half::both;
+  bool operator==(const BackwardRun&) const = default;
+};
+
 struct Layout : RunSettings, Decisions {
   std::shared_ptr<const models::Model> model;
   optimizer::UnitTable units;
@@ -61,6 +68,9 @@ struct Layout : RunSettings, Decisions {
   }
   // Where a block is cut into several calls, since ranks exchange a port there (models/anatomy.h).
   bool exchanges(models::Seam seam, bool backward) const;
+  // … of a backward, in the order in which they come. Where what one makes is exchanged, the gradients of weights wait
+  // until the exchange is on its way: a half of their own.
+  std::vector<BackwardRun> backward_runs(size_t block) const;
   // Ports that backward reads as forward made them, and that nobody has kept: those that are made again, and brought
   // together, in front of a run of it.
   bool reads_back(size_t block, size_t port, models::Parts run) const;

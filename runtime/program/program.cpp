@@ -34,6 +34,7 @@ std::string_view role_name(Role role) {
                                                            "gradient of input",
                                                            "saved",
                                                            "recomputed",
+                                                           "held",
                                                            "port",
                                                            "gradient of port",
                                                            "workspace",
@@ -116,7 +117,7 @@ std::string ProgramSet::xxh3() const {
     for (const Op& op : program.ops) {
       text(op.name);
       for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group), uint64_t(op.first_owner),
-                             uint64_t(op.parts.first), uint64_t(op.parts.end), uint64_t(op.port)})
+                             uint64_t(op.parts.first), uint64_t(op.parts.end), uint64_t(op.half), uint64_t(op.port)})
         number(value);
       for (OpId other : op.waits) number(other);
       for (uint32_t unit : op.units) number(unit);

@@ -62,6 +62,7 @@ enum class Role : uint8_t {
   d_input,
   saved,
   recomputed,  // what a backward reads of a recompute beside `saved`
+  held,        // … and what its weight half reads of its input half
   port,        // between parts of a block, in the order of ports
   d_port,      // … its gradient
   workspace,
@@ -202,6 +203,7 @@ struct Op {
   std::string name;
   uint32_t block = 0;
   models::Parts parts = models::all_parts;  // of the block, that the op runs
+  models::Half half = models::Half::both;   // of a backward
   uint8_t port = 0;                         // of an exchange: which of the block's
   Index microbatch;                         // within the step
   uint32_t round = 0;                       // of an optimizer's sums

@@ -41,6 +41,9 @@ void ActivationRule::read() const {
         // A forward goes on with what its run of parts before left there.
         require_made(access, op.kind == OpKind::forward ? forward : OpKind::recompute, op.block, Role::recomputed);
         break;
+      case Role::held:
+        require_held(access);
+        break;
       case Role::port:
       case Role::d_port:
         require_port(access);
@@ -82,6 +85,15 @@ void ActivationRule::require_tensor_group(const Op& op) const {
   if (!among || walk_.set.group(op).kind == GroupKind::tensor) return;
   walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
+}
+
+// The input half of the same run of parts left it, of this microbatch.
+void ActivationRule::require_held(const Access& access) const {
+  require_made(access, OpKind::backward, walk_.op().block, Role::held);
+  const Place made = walk_.at(access).made;
+  const Op& maker = walk_.program.ops[made.op];
+  if (maker.parts == walk_.op().parts && maker.half == models::Half::input) return;
+  walk_.fail(access, fmt::format("{} wrote it, of other parts", walk_.name(made)));
 }
 
 void ActivationRule::require_parts(const Access& access) const {

@@ -74,7 +74,8 @@ void GradRule::backward(size_t i) {
   Content& content = walk_.at(access);
   const bool adds = op.accumulate[i] != 0;
   // Another run of parts of the block, whose gradients lie beside those of the run before.
-  const bool goes_on = op.parts.end < walk_.layout.model->blocks[op.block]->anatomy().all().end;
+  const bool goes_on =
+      op.half == models::Half::weight || op.parts.end < walk_.layout.model->blocks[op.block]->anatomy().all().end;
   if (goes_on) {
     const bool same = content.unit == unit && content.block == op.block && content.microbatch == microbatch &&
                       !content.used && content.summed == Summed::rank && content.adds == adds &&

@@ -138,6 +138,8 @@ class SizeChecker {
         return block_bytes(op).saved;
       case Role::recomputed:
         return block_bytes(op).recomputed;
+      case Role::held:
+        return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train), op.parts);
       case Role::port:
       case Role::d_port:
         return layout_.port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),

@@ -23,10 +23,8 @@ class StepChecker {
         runs_(layout.model->blocks.size() * layout.microbatches),
         batches_(layout.microbatches) {
     for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
-      PartRuns backward = layout.runs(b, layout.model->blocks[b]->anatomy().all(), true);
-      std::reverse(backward.begin(), backward.end());
-      blocks_.push_back({layout.runs(b, layout.forward_parts(b, models::Mode::train), false), layout.recomputes(b),
-                         std::move(backward)});
+      blocks_.push_back({whole(layout.runs(b, layout.forward_parts(b, models::Mode::train), false)),
+                         whole(layout.recomputes(b)), layout.backward_runs(b)});
     }
   }
 
@@ -51,7 +49,12 @@ class StepChecker {
     uint8_t norms = 0, updates = 0;
     uint32_t exchanges = 0;  // sums, shares and folds so far, or what a unit that is refined has had
   };
-  using PartRuns = std::vector<models::Parts>;
+  using PartRuns = std::vector<BackwardRun>;
+  static PartRuns whole(const std::vector<models::Parts>& all) {
+    PartRuns runs;
+    for (const models::Parts& parts : all) runs.push_back({parts});
+    return runs;
+  }
   struct BlockRuns {  // of a microbatch, in the order in which they come
     PartRuns forward, recompute, backward;
   };
@@ -80,7 +83,8 @@ class StepChecker {
         return run_parts(op, blocks_[op.block].recompute, microbatch, &Runs::recompute);
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
-        return run_parts(op, blocks_[op.block].backward, microbatch, &Runs::backward);
+        run_parts(op, blocks_[op.block].backward, microbatch, &Runs::backward);
+        return require_loss(op);
       case OpKind::send: {
         require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
         Runs& runs = runs_[op.block * layout_.microbatches + microbatch];
@@ -143,11 +147,25 @@ class StepChecker {
   void run_parts(const Op& op, const PartRuns& runs, uint32_t microbatch, uint8_t Runs::*of) {
     uint8_t& done = runs_[op.block * layout_.microbatches + microbatch].*of;
     if (done >= runs.size()) return once(done, "runs its block and microbatch");
-    const models::Parts next = runs[done];
+    const BackwardRun& next = runs[done];
     ++done;
-    if (op.parts == next) return;
-    fail(fmt::format("runs parts {} to {} of '{}', where {} to {} come next", op.parts.first, op.parts.end - 1,
-                     layout_.model->blocks[op.block]->name(), next.first, next.end - 1),
+    if (op.parts == next.parts && op.half == next.half) return;
+    const auto shown = [](models::Half half) {
+      return half == models::Half::both ? "" : half == models::Half::input ? ", inputs" : ", weights";
+    };
+    fail(fmt::format("runs parts {} to {}{} of '{}', where {} to {}{} come next", op.parts.first, op.parts.end - 1,
+                     shown(op.half), layout_.model->blocks[op.block]->name(), next.parts.first, next.parts.end - 1,
+                     shown(next.half)),
+         OpKind::begin);
+  }
+  // Of what a model predicts a microbatch's loss is counted once: by the run of parts that computes it.
+  void require_loss(const Op& op) const {
+    const bool computes = layout_.model->predicts(op.block) && op.half != models::Half::weight &&
+                          op.parts.has(layout_.model->blocks[op.block]->anatomy().losing(true));
+    const bool counts = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                    [](const Access& access) { return access.role == Role::control; });
+    if (computes == counts) return;
+    fail(counts ? "counts a loss that another run of parts computes" : "does not count the loss that it computes",
          OpKind::begin);
   }
   static bool sends_forward(const Op& op) {

@@ -126,8 +126,8 @@ void TensorRunner::open_ports(size_t b, bool backward) {
   }
 }
 
-void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const Batch& batch,
-                       const RunOptions& options) {
+void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const Batch& batch, const RunOptions& options,
+                       models::Half half) {
   const Block& block = *model_.blocks[b];
   const Visible<int32_t> tokens = visible(batch.tokens), targets = visible(batch.targets);
   for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -135,7 +135,10 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const B
     GuardedBuffer workspace(backward ? block.backward_workspace_bytes(shape_) : block.forward_workspace_bytes(shape_));
     models::Call call;
     call.shape = shape_;
-    call.parts = parts, call.again = again;
+    call.parts = parts, call.again = again, call.half = half;
+    std::vector<std::byte*> held;
+    for (const GuardedBuffer& part : rank.held) held.push_back(part.data());
+    if (half != models::Half::both) call.held = held;
     call.tensor_rank = static_cast<int>(r);
     std::vector<const void*> weights;
     std::vector<void*> grads, ports, d_ports;
@@ -163,6 +166,7 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const B
     call.first_sample = options.first_sample;
     backward ? block.backward(call) : block.forward(call);
     workspace.check(block.name() + ": the workspace");
+    for (const GuardedBuffer& part : rank.held) part.check(block.name() + ": what is held");
     for (const GuardedBuffer& port : rank.ports) port.check(block.name() + ": a port");
     for (const GuardedBuffer& port : rank.d_ports) port.check(block.name() + ": a port's gradient");
     for (const auto& [name, grad] : rank.grads) grad.check("the gradient of " + name);
@@ -184,6 +188,10 @@ double TensorRunner::train(const Batch& batch, const RunOptions& options) {
     open_ports(b, false), open_ports(b, true);
     for (Rank& rank : ranks_) {
       if (b > 0) rank.d_input = GuardedBuffer(rank.outputs[b - 1].bytes());
+      rank.held.clear();
+      for (size_t part = 0; part < anatomy.parts.size(); ++part) {
+        rank.held.emplace_back(model_.blocks[b]->held_bytes(shape_, part));
+      }
       rank.written.clear();
       for (const models::Param& each : model_.blocks[b]->params()) rank.written.push_back(written_[each.name]);
     }
@@ -196,8 +204,10 @@ double TensorRunner::train(const Batch& batch, const RunOptions& options) {
         run(b, {port.part, static_cast<uint8_t>(port.part + 1)}, false, true, batch, options);
         exchange(b, port.part, false);
       }
-      run(b, all[r], true, false, batch, options);
+      const bool split = halves && anatomy.halves(all[r]);
+      run(b, all[r], true, false, batch, options, split ? models::Half::input : models::Half::both);
       if (r > 0) exchange(b, all[r].first - 1u, true);
+      if (split) run(b, all[r], true, false, batch, options, models::Half::weight);
     }
     for (const models::Param& each : model_.blocks[b]->params()) written_[each.name] = true;
     for (Rank& rank : ranks_) std::swap(rank.d_output, rank.d_input);

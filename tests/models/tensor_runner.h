@@ -18,6 +18,7 @@ class TensorRunner {
   // `model` is made for `ranks`, which may share rows; `shape` is of training in fp32.
   TensorRunner(const models::Model& model, const models::Shape& shape, int ranks, bool sequence_parallel = false);
 
+  bool halves = false;                // backwards come in halves, where products' weights have gradients
   void load(const Tensors& weights);  // whole tensors, of which each rank takes its part
   // Forward and backward, the sum of the token losses. Throws std::runtime_error where ranks disagree about it, or
   // about the gradient of what all of them have.
@@ -31,12 +32,14 @@ class TensorRunner {
     std::map<std::string, GuardedBuffer> weights, grads;
     std::vector<std::vector<GuardedBuffer>> saved;  // by block and part
     std::vector<GuardedBuffer> outputs;             // by block
+    std::vector<GuardedBuffer> held;                // by part, of the block at hand
     std::vector<GuardedBuffer> ports, d_ports;      // of the block at hand
     GuardedBuffer d_output, d_input;
     std::vector<uint8_t> written;
     Visible<double> loss = Visible<double>(1);
   };
-  void run(size_t block, models::Parts parts, bool backward, bool again, const Batch& batch, const RunOptions& options);
+  void run(size_t block, models::Parts parts, bool backward, bool again, const Batch& batch, const RunOptions& options,
+           models::Half half = models::Half::both);
   void exchange(size_t block, size_t part, bool backward);
   void open_ports(size_t block, bool backward);
   bool exchanged(const models::Port& port, bool backward) const;

@@ -102,6 +102,34 @@ TEST_CASE("ranks without a row of their own take part in what all share") {
   check(with_rows_shared(llama(6, true)), 1, 4);
 }
 
+template <class Config>
+void check_halves(const Config& config) {
+  const Model model = make_model(config);
+  const Tensors weights = initial_weights(config);
+  const Batch batch = recipe_batch(config, B, T, 0);
+  Tensors grads[2];
+  for (const bool halves : {false, true}) {
+    TensorRunner runner(model, {.B = B, .T = T}, config.tensor, config.sequence_parallel);
+    runner.halves = halves;
+    runner.load(weights);
+    runner.train(batch), runner.train(batch);  // the second one adds
+    grads[halves] = runner.grads();
+  }
+  CAPTURE(model.type, config.tensor, config.sequence_parallel);
+  CHECK(grads[0] == grads[1]);
+}
+
+TEST_CASE("a backward whose weights come behind the exchange has the bits of one in one piece") {
+  for (const int ranks : {2, 3}) {
+    for (const float dropout : {0.0f, 0.3f}) {
+      check_halves(gpt2(ranks, dropout)), check_halves(with_rows_shared(gpt2(ranks, dropout, false)));
+    }
+    for (const bool head_norms : {false, true}) {
+      check_halves(llama(ranks, head_norms)), check_halves(with_rows_shared(llama(ranks, head_norms)));
+    }
+  }
+}
+
 TEST_CASE("masks of dropout do not depend on how many ranks share a block") {
   const Gpt2Config whole = gpt2(1, 0.3f);
   const Tensors weights = initial_weights(whole);

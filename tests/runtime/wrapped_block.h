@@ -23,6 +23,9 @@ class WrappedBlock : public models::Block {
   uint64_t saved_bytes(const models::Shape& shape, size_t part) const override {
     return inner_->saved_bytes(shape, part);
   }
+  uint64_t held_bytes(const models::Shape& shape, size_t part) const override {
+    return inner_->held_bytes(shape, part);
+  }
   uint64_t forward_workspace_bytes(const models::Shape& shape) const override {
     return inner_->forward_workspace_bytes(shape);
   }
@@ -33,6 +36,9 @@ class WrappedBlock : public models::Block {
   bool backward_reads_input() const override { return inner_->backward_reads_input(); }
   double forward_flops(const models::Shape& shape, models::Parts parts) const override {
     return inner_->forward_flops(shape, parts);
+  }
+  double attention_flops(const models::Shape& shape, models::Parts parts) const override {
+    return inner_->attention_flops(shape, parts);
   }
   void forward(const models::Call& call) const override {
     run(call, false, [&] { inner_->forward(call); });

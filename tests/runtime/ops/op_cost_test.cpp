@@ -1,3 +1,5 @@
+#include <map>
+
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/cost/nominal_cluster.h"
@@ -221,6 +223,33 @@ TEST_CASE("A recompute costs of its forward the share of the products and attent
     const double share = how == runtime::Recompute::full ? (all - mlp) / all : mlp / all;
     CHECK(forward > 0);
     CHECK(recompute == Approx(forward * share));
+  }
+}
+
+TEST_CASE("Halves of a backward cost together what it costs in one piece, that of weights its products alone") {
+  const models::Model model =
+      models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64, .tensor = 2});
+  Setting s;
+  s.tensor = 2;
+  const auto seconds = [&](bool overlap) {
+    s.overlap = overlap;
+    const runtime::Layout layout = make_layout(model, s);
+    const ProgramSet set = runtime::compile(layout, {"init", "step"}).set;
+    std::map<std::pair<int, models::Half>, double> of;
+    for (const Op& op : set.program("step").ops) {
+      if (op.kind != OpKind::backward || op.block != 1) continue;
+      of[{op.parts.first, op.half}] = runtime::op_cost(set, op, layout, cluster_of(1)).seconds;
+    }
+    return of;
+  };
+  auto whole = seconds(false), halves = seconds(true);
+  const double C = 64, A = 32, T = 16;
+  for (const int attention : {1, 3}) {  // the first part of its run; the MLP's is the other one
+    using models::Half;
+    const double piece = whole.at({attention, Half::both});
+    CHECK(halves.at({attention, Half::input}) + halves.at({attention, Half::weight}) == Approx(piece));
+    const double products = attention == 1 ? 8 * C * A : 2 * 2 * C * 4 * A, core = attention == 1 ? 2 * T * A : 0;
+    CHECK(halves.at({attention, Half::weight}) == Approx(piece * products / (2 * products + 2.5 * core)));
   }
 }
 

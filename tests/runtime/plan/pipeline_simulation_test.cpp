@@ -102,6 +102,42 @@ TEST_CASE("ranks that share the blocks of a pipeline meet in their own stage, an
   }
 }
 
+// Each exchange of a layer takes as long as half of the backward of its attention or MLP.
+TEST_CASE("exchanges of gradients take no time beside the products of weights") {
+  for (const bool rows : {false, true}) {
+    double seconds[2];
+    for (const bool overlap : {false, true}) {
+      Setting s;
+      s.tensor = 2, s.rows = rows, s.micro_batch = 1, s.accumulation = s.reduce_every = 4, s.overlap = overlap;
+      const models::Model model = models::make_gpt2({.layers = 4,
+                                                     .hidden = 16,
+                                                     .heads = 4,
+                                                     .sequence = 6,
+                                                     .vocab = 31,
+                                                     .tied = false,
+                                                     .tensor = 2,
+                                                     .sequence_parallel = rows});
+      const Compiled compiled = compile(make_layout(model, s), {"init", "step"});
+      const std::vector<SimulatedStage> simulated{{&compiled.set, &compiled.set.program("step"), &compiled.layout}};
+      const auto cost = [&](const SimulatedStage& stage, const Op& op) {
+        const models::Model& blocks = *stage.layout->model;
+        if (blocks.embeds(op.block) || blocks.predicts(op.block)) return OpCost{};
+        const models::Anatomy& anatomy = blocks.blocks[op.block]->anatomy();
+        if (op.kind == OpKind::exchange) return OpCost{1, Resource::inside_host};
+        const bool products = op.kind == OpKind::backward && anatomy.halves(op.parts);
+        return OpCost{!products ? 0.0 : op.half == models::Half::both ? 2.0 : 1.0, Resource::compute};
+      };
+      Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
+      cluster.overlap_inside = {1, 1};
+      seconds[overlap] = simulate(simulated, cluster, false, cost).front().seconds;
+    }
+    // Of a layer forward, then of its two runs backward: 2 (sharing rows 4) and 2 x 3 (2 x 5), with overlap 2 x 2 (2 x 3).
+    CAPTURE(rows);
+    CHECK(seconds[false] == Approx(4 * 4 * (rows ? 14 : 8)));
+    CHECK(seconds[true] == Approx(4 * 4 * (rows ? 10 : 6)));
+  }
+}
+
 TEST_CASE("a step of tensor-parallel stages takes longer where these ranks lie on other hosts") {
   Setting s;
   s.tensor = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = 4, s.schedule.stages = 2;

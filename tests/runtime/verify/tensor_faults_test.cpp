@@ -23,12 +23,12 @@ struct Subject {
   Layout layout;
   Compiled compiled;
 
-  explicit Subject(Recompute how, bool rows = false)
+  explicit Subject(Recompute how, bool rows = false, bool overlap = false)
       : layout([&] {
           Setting s;
           s.tensor = 2, s.rows = rows, s.stage = 2, s.ranks = 2, s.accumulation = 2, s.reduce_every = 2,
           s.recompute = {how};
-          s.eval = true;
+          s.eval = true, s.overlap = overlap;
           models::LlamaConfig config{.layers = 2,
                                      .hidden = 16,
                                      .heads = 4,
@@ -162,6 +162,58 @@ TEST_CASE("runs of parts that are missing, double or in another order are refuse
           "step", [&](Program& p) { --p.ops[id].parts.end; }, "'");
     }
   }
+}
+
+TEST_CASE("gradients of weights before those of inputs, twice, not at all or from what other parts hold are refused") {
+  const Subject subject(Recompute::none, GENERATE(false, true), true);
+  const Program& step = subject.compiled.set.program("step");
+  size_t halves = 0;
+  for (const OpId id : subject.all("step", OpKind::backward)) {
+    if (step.ops[id].half != models::Half::weight) continue;
+    CAPTURE(step.ops[id].name);
+    OpId inputs = id;
+    while (step.ops[inputs].half != models::Half::input) --inputs;
+    REQUIRE(step.ops[inputs].parts == step.ops[id].parts);
+    ++halves;
+    subject.refused(
+        "step", [&](Program& p) { drop_op(p, id); }, "'");
+    subject.refused(
+        "step", [&](Program& p) { insert_op(p, id, p.ops[id]); }, "'");
+    subject.refused(
+        "step", [&](Program& p) { swap_ops(p, inputs, id); }, "'");
+    subject.refused(
+        "step", [&](Program& p) { p.ops[inputs].half = models::Half::both; }, "inputs");
+    // It reads what another block holds; the head's gradients of logits are a port's, whose loss is counted once.
+    if (step.ops[id].block + 1 == subject.layout.model->blocks.size()) {
+      const auto counted = std::find_if(step.ops[inputs].accesses.begin(), step.ops[inputs].accesses.end(),
+                                        [](const Access& access) { return access.role == Role::control; });
+      REQUIRE(counted != step.ops[inputs].accesses.end());
+      subject.refused(
+          "step", [&](Program& p) { p.ops[id].accesses.push_back(*counted); }, "counts a loss that another");
+      subject.refused(
+          "step",
+          [&](Program& p) {
+            std::erase_if(p.ops[inputs].accesses, [](const Access& access) { return access.role == Role::control; });
+          },
+          "does not count the loss");
+      continue;
+    }
+    subject.refused(
+        "step",
+        [&](Program& p) {
+          for (Access& access : p.ops[id].accesses) {
+            if (access.role != Role::held) continue;
+            const auto& buffers = subject.compiled.set.buffers;
+            for (BufferId other = 0; other < buffers.size(); ++other) {
+              if (other == access.buffer || !buffers[other].name.starts_with("held of")) continue;
+              access.buffer = other;
+              return;
+            }
+          }
+        },
+        "'");
+  }
+  CHECK(halves == 2 * (2 * 2 + 1));  // of two microbatches: attention and MLP of two layers, and the head's logits
 }
 
 TEST_CASE("an exchange among ranks that do not share blocks, or as another port, is refused") {
