@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# two_hosts.sh [--ranks-per-host N] [--rate RATE] [--beside COMMAND] [--] COMMAND…
+# two_hosts.sh [--ranks-per-host N] [--in-turns] [--rate RATE] [--beside COMMAND] [--] COMMAND…
 #
-# Runs COMMAND with mpirun on two hosts, N ranks on each (default 1): network namespaces of this machine joined by a
-# cable of RATE (default 1gbit; "none" for no limit), with nothing but TCP between them. --beside runs another command
-# (one word, split at spaces) the same way; five seconds after COMMAND it is ended. Prints the bytes that crossed the cable to stderr.
+# Runs COMMAND with mpirun on two hosts, N ranks on each (default 1): the first N on one host or, with --in-turns, every
+# second one. The hosts are network namespaces of this machine, joined by a cable of RATE (default 1gbit; "none" for no
+# limit), with nothing but TCP between them. --beside runs another command (one word, split at spaces) the same way; five
+# seconds after COMMAND it is ended. Prints the bytes that crossed the cable to stderr.
 # Needs root; exits with 77 where namespaces cannot be made.
 set -u
-usage="usage: two_hosts.sh [--ranks-per-host N] [--rate RATE] [--beside COMMAND] [--] COMMAND…"
-ranks=1 rate=1gbit beside=
+usage="usage: two_hosts.sh [--ranks-per-host N] [--in-turns] [--rate RATE] [--beside COMMAND] [--] COMMAND…"
+ranks=1 map=slot rate=1gbit beside=
 while [ $# -gt 0 ]; do
   case "$1" in
     --ranks-per-host) ranks=${2:?$usage}; shift 2 ;;
+    --in-turns) map=node; shift ;;
     --rate) rate=${2:?$usage}; shift 2 ;;
     --beside) beside=${2:?$usage}; shift 2 ;;
     --) shift; break ;;
@@ -61,7 +63,7 @@ chmod +x "$here/agent"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export ASAN_OPTIONS=detect_leaks=0 # Open MPI does not free what it makes at its start
 on_both() {
-  exec ip netns exec "$a" mpirun --oversubscribe --bind-to none --mca plm_rsh_agent "$here/agent" \
+  exec ip netns exec "$a" mpirun --oversubscribe --bind-to none --map-by "$map" --mca plm_rsh_agent "$here/agent" \
     --mca btl self,tcp --mca btl_tcp_if_include cable --mca oob_tcp_if_include cable \
     --host "10.77.0.1:$ranks,10.77.0.2:$ranks" -n $((2 * ranks)) "$@"
 }
