@@ -50,11 +50,11 @@ struct Anatomy {
   // Up to this part a block reads its input, and from it on down backward makes the gradient of that; it reads the
   // gradient of the output down to it.
   uint8_t middle = 0;
-  uint32_t products = 0;  // a bit for each part whose backward comes in halves
-  uint8_t late = 0;  // so many of the last parts compute in training only in backward: their ports are of that alone
+  uint32_t halved = 0;  // a bit for each part whose backward comes in halves
+  uint8_t late = 0;     // so many of the last parts compute in training only in backward: their ports are of that alone
   bool halves(Parts run) const {
     for (size_t part = run.first; part < run.end && part < parts.size(); ++part) {
-      if ((products >> part & 1) != 0) return true;
+      if ((halved >> part & 1) != 0) return true;
     }
     return false;
   }

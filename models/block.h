@@ -75,9 +75,9 @@ class Block {
   virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;
   // What the input half of a part's backward leaves for the weight half.
   virtual uint64_t held_bytes(const Shape&, size_t /*part*/) const { return 0; }
-  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;            // any mode and parts
-  virtual uint64_t backward_workspace_bytes(const Shape& shape) const = 0;           // mode train
-  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }  // mode decode
+  virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;  // any mode and parts
+  virtual uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const = 0;  // mode train
+  virtual uint64_t cache_bytes(const Shape& shape) const { return shape.B * 0ull; }                 // mode decode
 
   // Whether backward reads `input` of forward (kept alive until then) beside `saved`.
   virtual bool backward_reads_input() const = 0;

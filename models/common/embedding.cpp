@@ -23,7 +23,7 @@ class Embedding : public TransformerBlock {
   const Anatomy& anatomy() const override { return anatomy_; }
   uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
-  uint64_t backward_workspace_bytes(const Shape& shape) const override {
+  uint64_t backward_workspace_bytes(const Shape& shape, Parts, Half) const override {
     return embed_backward_workspace(extents(shape, 0));
   }
   bool backward_reads_input() const override { return false; }

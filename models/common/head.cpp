@@ -71,7 +71,7 @@ class Head : public TransformerBlock {
     forward_space(layout, shape);
     return layout.bytes();
   }
-  uint64_t backward_workspace_bytes(const Shape& shape) const override {
+  uint64_t backward_workspace_bytes(const Shape& shape, Parts, Half) const override {
     check_shape(shape);
     BumpAllocator layout;
     backward_space(layout, shape);

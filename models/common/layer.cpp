@@ -63,8 +63,8 @@ void Layer::run(const Call& call, Forward forward) const {
 void Layer::run(const Call& call, const Backward& backward) const {
   const Parts parts = call.parts;
   if (call.half == Half::weight) {
-    if (parts.has(projection)) backward.mlp(call.held_of(projection), nullptr);
-    if (parts.has(attention)) backward.attend(call.held_of(attention), nullptr);
+    if (parts.has(projection)) backward.mlp(call.d_port_or(projected, backward.held_projected), nullptr);
+    if (parts.has(attention)) backward.attend(call.d_port_or(attended, backward.held_attended), nullptr);
     return;
   }
   const Rows own = own_rows(call);
@@ -73,28 +73,23 @@ void Layer::run(const Call& call, const Backward& backward) const {
   void *d_normed_1 = call.d_port_or(normed_1, backward.d_normed),
        *d_normed_2 = call.d_port_or(normed_2, backward.d_normed);
   // Where the gradient of what a part has handed on goes.
-  const auto place = [&](Port port, size_t part) -> void* {
-    return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : call.held_of(part);
+  const auto place = [&](Port port, void* held) -> void* {
+    return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : held;
   };
 
   if (parts.has(output)) {
-    d_projected = undrop(call, backward.after_mlp, call.d_output, place(projected, projection), backward.of_mlp);
+    d_projected =
+        undrop(call, backward.after_mlp, call.d_output, place(projected, backward.held_projected), backward.of_mlp);
   }
-  if (parts.has(projection)) {
-    hold(call, projection, d_projected);
-    backward.mlp(d_projected, d_normed_2);
-  }
+  if (parts.has(projection)) backward.mlp(d_projected, d_normed_2);
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
   if (parts.has(norm_2)) {
     norm_.backward(call, second_norm_weight_, own.count, stream.residual, own_place(call, d_normed_2),
                    stream.second_norm, call.d_output, call.d_input, backward.scratch);
-    d_attended =
-        undrop(call, backward.after_attention, call.d_input, place(attended, attention), backward.of_attention);
+    d_attended = undrop(call, backward.after_attention, call.d_input, place(attended, backward.held_attended),
+                        backward.of_attention);
   }
-  if (parts.has(attention)) {
-    hold(call, attention, d_attended);
-    backward.attend(d_attended, d_normed_1);
-  }
+  if (parts.has(attention)) backward.attend(d_attended, d_normed_1);
   if (parts.has(norm_1)) {
     norm_.backward(call, first_norm_weight_, own.count, call.input, own_place(call, d_normed_1), stream.first_norm,
                    call.d_input, call.d_input, backward.scratch);
@@ -112,11 +107,6 @@ const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* 
   void* dropped = to == nullptr ? buffer : to;
   apply_dropout(type, d, dropout, first_element(call), dropped, n);
   return dropped;
-}
-
-void Layer::hold(const Call& call, size_t part, const void* d) const {
-  void* to = call.held_of(part);
-  if (to != nullptr && to != d) core::copy_bytes(to, d, bytes(call.shape, sizes_.hidden));
 }
 
 const void* Layer::normed_again(const Call& call, Port port, const Stream& stream, void* space) const {

@@ -46,21 +46,25 @@ class Layer : public TransformerBlock {
 
   struct Backward {
     Stream stream;
-    std::byte* scratch;                  // of norms
-    void* d_normed;                      // R C, gradient of a norm's output, where that is no port
-    void *of_attention, *of_mlp;         // R C, gradients behind dropout, where these are no ports
-    Dropout after_attention, after_mlp;  // as forward's
-    // Of the half that the call asks for. In front of the weight half d_projected and d_attended lie where they are
-    // held.
+    std::byte* scratch;                    // of norms
+    void* d_normed;                        // R C, gradient of a norm's output, where that is no port
+    void *of_attention, *of_mlp;           // R C, gradients behind dropout, where these are no ports
+    void *held_attended, *held_projected;  // … that the input half leaves for the weight half; else null
+    Dropout after_attention, after_mlp;    // as forward's
+    // Of the half that the call asks for.
     std::function<void(const void* d_projected, void* d_normed)> mlp;
     std::function<void(const void* d_attended, void* d_normed)> attend;
   };
   void run(const Call& call, const Backward& backward) const;
 
-  // What a part holds: of attention and projection first the gradient of what they hand on, R C, and behind it what a
-  // layer adds to that.
-  static void* held_behind(const Call& call, size_t part, uint64_t bytes, void* otherwise) {
-    return call.held_of(part) == nullptr ? otherwise : call.held_of(part) + bytes;
+  // What attention and projection hold of the gradient of what they hand on, where that comes by no port.
+  uint64_t handed_on_bytes(const Shape& shape) const { return shares_rows() ? 0 : bytes(shape, sizes_.hidden); }
+  // Calls found(part, layout) for the parts of a half, with where they hold what they do.
+  template <class Found>
+  static void find_held(const Call& call, const Found& found) {
+    for (size_t part = norm_1; part <= output && call.half != Half::both; ++part) {
+      if (call.parts.has(part)) found(part, BumpAllocator(call.held_of(part)));
+    }
   }
 
   // Of attention over so many columns of queries.
@@ -86,8 +90,6 @@ class Layer : public TransformerBlock {
  private:
   // The gradient behind a dropout: in `to`, or where that is null in `buffer`, or `d` itself where nothing is dropped.
   const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const;
-  // What was brought by a port, where the weight half finds it.
-  void hold(const Call& call, size_t part, const void* d) const;
 
   Anatomy anatomy_;
 };

@@ -34,7 +34,7 @@ class Gpt2Layer : public Layer {
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t held_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
-  uint64_t backward_workspace_bytes(const Shape& shape) const override;
+  uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
@@ -72,11 +72,12 @@ class Gpt2Layer : public Layer {
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;          // R C, or R A where ports hold what is as wide as C
-    void* wide;            // R F or R 3A: gradient of fc, then of qkv
-    void* gelu;            // R F: GELU output, then gradients of width C, then nothing
-    void *first, *second;  // R C each, over `gelu`, where they are no ports
-    std::byte* attention;  // over `gelu`
+    void* narrow;                // R C, or R A where ports hold what is as wide as C
+    void *fc, *qkv;              // R F and R 3A: gradients, one over the other where nothing is held
+    void* gelu;                  // R F: GELU output, then gradients of width C, then nothing
+    void *first, *second;        // R C each, over `gelu`, where they are no ports
+    std::byte* attention;        // over `gelu`
+    void *projected, *attended;  // R C each: gradients, held for the weight half
   };
 
   // What a part keeps, in training.
@@ -84,7 +85,9 @@ class Gpt2Layer : public Layer {
   Kept kept_in(const Call& call) const;
   Kept kept_in_workspace(BumpAllocator& layout, const Shape& shape) const;
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
-  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
+  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape, Parts parts, Half half) const;
+  // What a part holds.
+  void hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape, int tensor_rank = 0) const;
   void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
               const void* add) const;

@@ -10,82 +10,97 @@ uint64_t Gpt2Layer::backward_scratch(const Shape& shape) const {
   return bytes;
 }
 
-Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const Shape& shape) const {
+Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const Shape& shape, Parts parts,
+                                                   Half half) const {
   const uint64_t row = bytes(shape, sizes_.hidden);
+  const int64_t fc = parts.has(hidden) || parts.has(projection) ? ffn_ : 0,
+                qkv = parts.has(attention) ? 3 * attended_ : 0;
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(backward_scratch(shape));
   space.narrow = layout.take(shares_rows() ? bytes(shape, attended_) : row);
-  space.wide = layout.take(bytes(shape, std::max(ffn_, 3 * attended_)));
+  if (half == Half::both) space.fc = space.qkv = layout.take(bytes(shape, std::max(fc, qkv)));
   BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), strips = layout.overlay();
-  space.gelu = gelu.take(bytes(shape, ffn_));
+  space.gelu = gelu.take(bytes(shape, fc));
   if (sizes_.tensor == 1) space.first = narrow.take(row);
   if (!shares_rows()) space.second = narrow.take(row);
-  space.attention = strips.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
+  if (qkv > 0 && half != Half::weight) {
+    space.attention = strips.take<std::byte>(attention_backward_workspace(attention_shape(shape)));
+  }
   layout.cover(gelu);
   layout.cover(narrow);
   layout.cover(strips);
   return space;
 }
 
-uint64_t Gpt2Layer::backward_workspace_bytes(const Shape& shape) const {
+uint64_t Gpt2Layer::backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const {
   check_shape(shape);
   BumpAllocator layout;
-  backward_space(layout, shape);
+  backward_space(layout, shape, parts, half);
   return layout.bytes();
 }
 
+void Gpt2Layer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  if (part == projection) space.projected = layout.take(handed_on_bytes(shape));
+  if (part == hidden) space.fc = layout.take(bytes(shape, ffn_));
+  if (part != attention) return;
+  space.attended = layout.take(handed_on_bytes(shape));
+  space.qkv = layout.take(bytes(shape, 3 * attended_));
+}
+
 uint64_t Gpt2Layer::held_bytes(const Shape& shape, size_t part) const {
-  const uint64_t handed_on = bytes(shape, sizes_.hidden);
-  if (part == attention) return handed_on + bytes(shape, 3 * attended_);
-  return part == hidden ? bytes(shape, ffn_) : part == projection ? handed_on : 0;
+  BackwardSpace space{};
+  BumpAllocator layout;
+  hold(space, part, layout, shape);
+  return layout.bytes();
 }
 
 void Gpt2Layer::backward_mlp(const Call& call, const Kept& kept, const BackwardSpace& space, const void* d_projected,
                              void* d_normed) const {
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
-  void* d_fc = held_behind(call, hidden, 0, space.wide);
   if (inputs) {
-    mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_projected, kept.fc, d_fc, space.gelu, space.scratch);
+    mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_projected, kept.fc, space.fc, space.gelu,
+                                        space.scratch);
   } else {
     gelu(call.shape.type, kept.fc, space.gelu, call.shape.rows() * ffn_);
   }
   if (weights) {
     mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_projected, space.scratch);
     const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
-    c_fc_.weight_gradients(call, c_fc_weight, normed, d_fc, space.scratch);
+    c_fc_.weight_gradients(call, c_fc_weight, normed, space.fc, space.scratch);
   }
-  if (inputs) c_fc_.input_gradient(call, c_fc_weight, d_fc, d_normed, space.scratch);
+  if (inputs) c_fc_.input_gradient(call, c_fc_weight, space.fc, d_normed, space.scratch);
 }
 
 void Gpt2Layer::backward_attention(const Call& call, const Kept& kept, const BackwardSpace& space,
                                    const void* d_attended, void* d_normed) const {
   const Shape& shape = call.shape;
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
-  void* d_qkv = held_behind(call, attention, bytes(shape, sizes_.hidden), space.wide);
   if (weights) {
     attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_attended, space.scratch);
   }
   if (inputs) {
     attention_projection_.input_gradient(call, attn_c_proj_weight, d_attended, space.narrow, space.scratch);
     attention_backward(attention_shape(shape, call.tensor_rank), kept.qkv, kept.attention, kept.lse, space.narrow,
-                       d_qkv, dropped(call, DropoutSite::attention), call.first_sample, space.attention);
+                       space.qkv, dropped(call, DropoutSite::attention), call.first_sample, space.attention);
   }
   if (weights) {
     const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
-    c_attn_.weight_gradients(call, c_attn_weight, normed, d_qkv, space.scratch);
+    c_attn_.weight_gradients(call, c_attn_weight, normed, space.qkv, space.scratch);
   }
-  if (inputs) c_attn_.input_gradient(call, c_attn_weight, d_qkv, d_normed, space.scratch);
+  if (inputs) c_attn_.input_gradient(call, c_attn_weight, space.qkv, d_normed, space.scratch);
 }
 
 void Gpt2Layer::backward(const Call& call) const {
   check_shape(call.shape);
   BumpAllocator workspace(call.workspace);
   const Kept kept = kept_in(call);
-  const BackwardSpace space = backward_space(workspace, call.shape);
-  run(call, Backward{kept.stream, space.scratch, space.first, space.second, space.narrow,
-                     dropped(call, DropoutSite::attention_output), dropped(call, DropoutSite::mlp_output),
-                     [&](const void* d, void* d_normed) { backward_mlp(call, kept, space, d, d_normed); },
-                     [&](const void* d, void* d_normed) { backward_attention(call, kept, space, d, d_normed); }});
+  BackwardSpace space = backward_space(workspace, call.shape, call.parts, call.half);
+  find_held(call, [&](size_t part, BumpAllocator layout) { hold(space, part, layout, call.shape); });
+  run(call,
+      Backward{kept.stream, space.scratch, space.first, space.second, space.narrow, space.attended, space.projected,
+               dropped(call, DropoutSite::attention_output), dropped(call, DropoutSite::mlp_output),
+               [&](const void* d, void* d_normed) { backward_mlp(call, kept, space, d, d_normed); },
+               [&](const void* d, void* d_normed) { backward_attention(call, kept, space, d, d_normed); }});
 }
 
 }  // namespace zrt::models

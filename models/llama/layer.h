@@ -31,7 +31,7 @@ class LlamaLayer : public Layer {
   uint64_t saved_bytes(const Shape& shape, size_t part) const override;
   uint64_t held_bytes(const Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const Shape& shape) const override;
-  uint64_t backward_workspace_bytes(const Shape& shape) const override;
+  uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const override;
   uint64_t cache_bytes(const Shape& shape) const override;
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
@@ -69,11 +69,13 @@ class LlamaLayer : public Layer {
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;          // R C or R A; the former where no ports hold it
-    void *gate, *up;       // R F each: gradients
-    void* qkv;             // R Q: gradient, over `gate`
-    void* heads;           // R Q: as forward's, or null
-    std::byte* attention;  // over `gate` and `up`
+    void* narrow;                // R C or R A; the former where no ports hold it
+    void *gate, *up;             // R F each: gradients
+    void* hidden;                // R F, output of SwiGLU, where `up` comes to lie or that is held
+    void* qkv;                   // R Q: gradient, over `gate`
+    void* heads;                 // R Q: as forward's, or null
+    std::byte* attention;        // over `gate` and `up`
+    void *projected, *attended;  // R C each: gradients, held for the weight half
   };
 
   // What a part keeps, in training.
@@ -81,7 +83,9 @@ class LlamaLayer : public Layer {
   Kept kept_in(const Call& call) const;
   Kept kept_in_workspace(BumpAllocator& layout, const Shape& shape) const;
   ForwardSpace forward_space(BumpAllocator& layout, const Shape& shape, Kept* kept) const;
-  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape) const;
+  BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape, Parts parts, Half half) const;
+  // What a part holds.
+  void hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const;
   AttentionShape attention_shape(const Shape& shape) const;
   void rotate(const Call& call, bool backward, void* qkv) const;
   // From kept.qkv what attention reads, normed and rotated; `heads` may be kept.qkv.

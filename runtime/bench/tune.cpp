@@ -28,7 +28,7 @@ void find_products(const Config& config) {
   shape.fp8 = config.precision.fp8;
   for (const auto& block : config.model.make().blocks) {
     block->forward_workspace_bytes(shape);
-    block->backward_workspace_bytes(shape);
+    block->backward_workspace_bytes(shape, models::all_parts, models::Half::both);
   }
 }
 

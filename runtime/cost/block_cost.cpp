@@ -28,7 +28,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
   const double stream = rows * as_double(block.output_width());  // elements that enter and leave the block
   const double pass =
       size * (product_flops > 0 ? activations / 2 + 2 * stream : 2 * stream) / rates.pass_bytes_per_second;
-  const double attention = block.attention_flops(shape, block.anatomy().all());
+  const double attention = std::max(0.0, block.forward_flops(shape) - product_flops / 3);
   const double T = as_double(shape.T), peak = rates.peak_flops_per_second;
   const double attention_forward = attention / (peak * rates.attention_forward(T));
   const double attention_backward = 2.5 * attention / (peak * rates.attention_backward(T));
@@ -46,7 +46,8 @@ double share_of_pass(const models::Block& block, const models::Shape& shape, mod
   const double share = run / whole;
   if (half == models::Half::both || run == 0) return share;
   const double attention = block.attention_flops(shape, parts), weights = run - attention;
-  const double of_weights = weights / (2 * weights + 2.5 * attention);
+  // Where backward makes what forward has left out, three products.
+  const double of_weights = weights / ((block.anatomy().late > 0 ? 3 : 2) * weights + 2.5 * attention);
   return share * (half == models::Half::weight ? of_weights : 1 - of_weights);
 }
 

@@ -12,12 +12,12 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host, Distri
   const int hosts = (world + ranks_per_host - 1) / ranks_per_host;
   const int size = group.size;
   if (hosts == 1) return {size, 1, size, size, 1};
-  if (size == world) return {world, hosts, ranks_per_host, world - (hosts - 1) * ranks_per_host, 1};
   if (distribution == Distribution::cyclic) {
     // Rank r is on host r modulo hosts.
     const int spanned = std::min(size, hosts / std::gcd(group.stride, hosts)), local = (size + spanned - 1) / spanned;
-    return {size, spanned, local, size / spanned, std::max(1, ranks_per_host / local)};
+    return {size, spanned, local, size / spanned, std::max(1, (world + hosts - 1) / hosts * spanned / size)};
   }
+  if (size == world) return {world, hosts, ranks_per_host, world - (hosts - 1) * ranks_per_host, 1};
   if (group.stride == 1) {
     const bool aligned = size <= ranks_per_host ? ranks_per_host % size == 0 : size % ranks_per_host == 0;
     const int spanned = (size + ranks_per_host - 1) / ranks_per_host + (aligned ? 0 : 1);

@@ -110,9 +110,10 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
                            models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
-  uint64_t held = 0;
+  uint64_t held = 0, workspace = 0;
   for (const BackwardRun& run : layout_.backward_runs(b)) {
     if (run.half == models::Half::input) held = std::max(held, models::lay_out_held(block, shape_, run.parts));
+    workspace = std::max(workspace, block.backward_workspace_bytes(shape_, run.parts, run.half));
   }
   buffers_[b].held = add("held of " + block.name(), Category::activations, held, 1);
   buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {});
@@ -123,8 +124,7 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
                              layout_.model->sends(b)    ? alive.returned
                              : layout_.model->embeds(b) ? std::max(alive.first, alive.gradients)
                                                         : alive.gradients);
-  buffers_[b].backward_workspace =
-      add("backward workspace of " + block.name(), Category::workspace, block.backward_workspace_bytes(shape_), 1);
+  buffers_[b].backward_workspace = add("backward workspace of " + block.name(), Category::workspace, workspace, 1);
 }
 
 void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role,

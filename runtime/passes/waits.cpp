@@ -48,7 +48,7 @@ class Bounds {
   void work(OpId id) {
     Op& op = program_.ops[id];
     Row& row = rows_[row_of(op)];
-    const bool counts = op.kind != OpKind::recompute;  // as one with its backward
+    const bool counts = ends(op);
     wait_for_sent(op, row.evicted, row.worked);
     row.worked += counts;
     row.last = id;
@@ -56,6 +56,14 @@ class Bounds {
     wait_for_sent(op, sent_, computed_);
     computed_ += counts;
     last_ = id;
+  }
+
+  // A block's pass: the last of its runs of parts; a recomputation is one with its backward.
+  bool ends(const Op& op) const {
+    if (op.kind == OpKind::recompute) return false;
+    if (op.kind == OpKind::backward) return op.parts.first == 0;
+    const auto mode = spec(op.kind).block;
+    return !mode || op.parts.end >= layout_.forward_parts(op.block, *mode).end;
   }
 
   void transfer(OpId id, Travel travel) {

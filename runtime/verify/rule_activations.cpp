@@ -12,6 +12,7 @@ void ActivationRule::read() const {
   const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
   const OpKind forward = training ? OpKind::forward : op.kind;
   if (op.kind == OpKind::gather_parts) require_tensor_group(op);
+  if (op.kind == OpKind::backward && op.half != models::Half::both) require_holding(op);
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
     switch (access.role) {
@@ -85,6 +86,17 @@ void ActivationRule::require_tensor_group(const Op& op) const {
   if (!among || walk_.set.group(op).kind == GroupKind::tensor) return;
   walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
+}
+
+// What the block's parts hold between the halves of a backward lies somewhere.
+void ActivationRule::require_holding(const Op& op) const {
+  const auto held = [](const Access& access) { return access.role == Role::held; };
+  const models::Block& block = *walk_.layout.model->blocks[op.block];
+  if (std::any_of(op.accesses.begin(), op.accesses.end(), held)) return;
+  if (models::lay_out_held(block, walk_.layout.shape(models::Mode::train), op.parts) == 0) return;
+  walk_.fail(
+      fmt::format("has no buffer for what its parts hold from the half of inputs to that of weights; it follows {}",
+                  walk_.name(before(walk_.program, walk_.now))));
 }
 
 // The input half of the same run of parts left it, of this microbatch.

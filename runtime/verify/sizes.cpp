@@ -57,8 +57,7 @@ class SizeChecker {
       bytes.recomputed = models::lay_out_saved(block, shape, left_out);
     }
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
-    bytes.workspace =
-        op.kind == OpKind::backward ? block.backward_workspace_bytes(shape) : block.forward_workspace_bytes(shape);
+    bytes.workspace = block.forward_workspace_bytes(shape);
     return bytes;
   }
 
@@ -147,6 +146,10 @@ class SizeChecker {
       case Role::all_parts:
         return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) * static_cast<uint64_t>(layout_.tp);
       case Role::workspace:
+        if (op.kind == OpKind::backward) {
+          return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train), op.parts,
+                                                                           op.half);
+        }
         return op.kind == OpKind::refine ? refine_bytes(op) : block_bytes(op).workspace;
       case Role::cache:
         return block_bytes(op).cache;

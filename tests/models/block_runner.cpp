@@ -161,7 +161,7 @@ void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& optio
   call.ports = port_pointers, call.d_ports = d_port_pointers;
   std::vector<models::Parts> all = runs(b, options.backward_seams);
   for (size_t run = all.size(); run-- > 0;) {
-    workspace_ = GuardedBuffer(block.backward_workspace_bytes(shape_));
+    workspace_ = GuardedBuffer(block.backward_workspace_bytes(shape_, models::all_parts, models::Half::both));
     call.parts = all[run];
     call.workspace = workspace_.data();
     block.backward(call);

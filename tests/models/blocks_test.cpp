@@ -21,6 +21,10 @@ Gpt2Config small(float dropout = 0, bool tied = true) {
   return {.layers = 2, .hidden = 32, .heads = 2, .sequence = 16, .vocab = 97, .dropout = dropout, .tied = tied};
 }
 
+uint64_t backward_workspace(const Block& block, const Shape& shape) {
+  return block.backward_workspace_bytes(shape, all_parts, Half::both);
+}
+
 // One block with buffers of exactly the declared sizes (and a margin that must stay untouched).
 struct Bench {
   const Block& block;
@@ -44,9 +48,9 @@ struct Bench {
         d_output(KernelBuffer::random(shape.type, shape.rows() * C)),
         d_input(shape.type, shape.rows() * C),
         saved(DType::bf16, words(shape.mode == Mode::train ? lay_out_saved(b, shape, all_parts) : 0)),
-        workspace(DType::bf16, words(backward ? b.backward_workspace_bytes(shape) : b.forward_workspace_bytes(shape))) {
+        workspace(DType::bf16, words(backward ? backward_workspace(b, shape) : b.forward_workspace_bytes(shape))) {
     saved_bytes = shape.mode == Mode::train ? lay_out_saved(b, shape, all_parts) : 0;
-    workspace_bytes = backward ? b.backward_workspace_bytes(shape) : b.forward_workspace_bytes(shape);
+    workspace_bytes = backward ? backward_workspace(b, shape) : b.forward_workspace_bytes(shape);
     for (const Param& param : b.params()) {
       weights.push_back(KernelBuffer::random(shape.type, param.elements(), 0.3));
       grads.push_back(KernelBuffer(shape.grad_type, param.elements()));
@@ -304,7 +308,7 @@ TEST_CASE("the head holds at most 512 rows of logits, on a GPU 8192") {
   const Model model = make_gpt2({.layers = 1, .hidden = 64, .heads = 1, .sequence = T, .vocab = 50304});
   const Block& head = *model.blocks.back();
   const uint64_t logits = static_cast<uint64_t>(T) * 50304 * 4;
-  CHECK(head.backward_workspace_bytes({1, T}) < logits / 8);
+  CHECK(backward_workspace(head, {1, T}) < logits / 8);
   CHECK(head.forward_workspace_bytes({1, T, DType::f32, DType::f32, Mode::eval}) < logits / 8);
 }
 

@@ -132,7 +132,8 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const B
   const Visible<int32_t> tokens = visible(batch.tokens), targets = visible(batch.targets);
   for (size_t r = 0; r < ranks_.size(); ++r) {
     Rank& rank = ranks_[r];
-    GuardedBuffer workspace(backward ? block.backward_workspace_bytes(shape_) : block.forward_workspace_bytes(shape_));
+    GuardedBuffer workspace(backward ? block.backward_workspace_bytes(shape_, parts, half)
+                                     : block.forward_workspace_bytes(shape_));
     models::Call call;
     call.shape = shape_;
     call.parts = parts, call.again = again, call.half = half;

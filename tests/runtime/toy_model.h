@@ -75,7 +75,7 @@ class ToyBlock : public models::Block {
   int64_t output_width() const override { return width_; }
   uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
   uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
-  uint64_t backward_workspace_bytes(const Shape&) const override { return 0; }
+  uint64_t backward_workspace_bytes(const Shape&, models::Parts, models::Half) const override { return 0; }
   bool backward_reads_input() const override { return true; }
   bool draws_numbers() const override { return false; }
   void decode(const Call&) const override {}
@@ -133,7 +133,9 @@ class ToyHead : public ToyBlock {
   ToyHead(int64_t vocab, int64_t width, bool tied)
       : ToyBlock("head", width, {{tied ? "embed.weight" : "head.weight", {vocab, width}, Init::normal, 0.3f}}),
         vocab_(vocab) {}
-  uint64_t backward_workspace_bytes(const Shape& shape) const override { return workspace(shape); }
+  uint64_t backward_workspace_bytes(const Shape& shape, models::Parts, models::Half) const override {
+    return workspace(shape);
+  }
   uint64_t forward_workspace_bytes(const Shape& shape) const override {
     return shape.mode == models::Mode::eval ? workspace(shape) : 0;
   }

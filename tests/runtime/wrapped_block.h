@@ -29,8 +29,8 @@ class WrappedBlock : public models::Block {
   uint64_t forward_workspace_bytes(const models::Shape& shape) const override {
     return inner_->forward_workspace_bytes(shape);
   }
-  uint64_t backward_workspace_bytes(const models::Shape& shape) const override {
-    return inner_->backward_workspace_bytes(shape);
+  uint64_t backward_workspace_bytes(const models::Shape& shape, models::Parts parts, models::Half half) const override {
+    return inner_->backward_workspace_bytes(shape, parts, half);
   }
   uint64_t cache_bytes(const models::Shape& shape) const override { return inner_->cache_bytes(shape); }
   bool backward_reads_input() const override { return inner_->backward_reads_input(); }

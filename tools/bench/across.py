@@ -25,7 +25,7 @@ def model(layers, hidden, sequence, heads=4):
     return {"type": "gpt2", "layers": layers, "hidden": hidden, "heads": heads, "sequence": sequence, "vocab": 257, "tied": False}
 
 
-def config(of, micro, batch, parallel, overlap=True):
+def config(of, micro, batch, parallel, overlap=None):
     return {"train_batch_size": batch, "train_micro_batch_size_per_gpu": micro,
             "zero_optimization": {"stage": 1, "overlap_comm": overlap}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-9}},
             "parallel": parallel, "model": of}
@@ -95,7 +95,7 @@ def tensor(options):
     hosts = Hosts(options, 2)
     table("rows", "mesh", "predicted s", "measured s", "error")
     for sequence, name in [(False, "whole"), (True, "shared")]:
-        of = config(model(8, 512, 256, 8), 1, 8, {"pipeline": 2, "tensor": 2, "sequence": sequence})
+        of = config(model(8, 512, 256, 8), 1, 8, {"pipeline": 2, "tensor": 2, "sequence": sequence}, True)
         step_row(hosts.steps(of), name, "tensor inside, pipeline across")
         step_row(hosts.steps(of, in_turns=True), name, "pipeline inside, tensor across")
 

@@ -162,9 +162,10 @@ TEST_CASE("Where ranks lie on hosts in turns, neighbours are on different ones, 
   CHECK(spread(4, 1, 16, 8) == std::vector{4, 2, 2, 2, 4});
   CHECK(spread(4, 4, 16, 8) == std::vector{4, 1, 4, 4, 2});
   CHECK(spread(3, 1, 12, 4) == std::vector{3, 3, 1, 1, 4});
-  CHECK(spread(4, 1, 12, 4) == std::vector{4, 3, 2, 1, 2});
+  CHECK(spread(4, 1, 12, 4) == std::vector{4, 3, 2, 1, 3});
   CHECK(spread(8, 1, 8, 4) == std::vector{8, 2, 4, 4, 1});
   CHECK(spread(4, 1, 4, 4) == std::vector{4, 1, 4, 4, 1});
+  CHECK(spread(5, 1, 5, 4) == std::vector{5, 2, 3, 2, 1});
 }
 
 TEST_CASE("A collective over several hosts needs a cluster with a link between them") {

@@ -131,11 +131,33 @@ TEST_CASE("exchanges of gradients take no time beside the products of weights") 
       cluster.overlap_inside = {1, 1};
       seconds[overlap] = simulate(simulated, cluster, false, cost).front().seconds;
     }
-    // Of a layer forward, then of its two runs backward: 2 (sharing rows 4) and 2 x 3 (2 x 5), with overlap 2 x 2 (2 x 3).
+    // Of a layer forward, then of its two runs backward: 2 (sharing rows 4) and 2 x 3 (2 x 5), with overlap 2 x 2 (2 x
+    // 3).
     CAPTURE(rows);
     CHECK(seconds[false] == Approx(4 * 4 * (rows ? 14 : 8)));
     CHECK(seconds[true] == Approx(4 * 4 * (rows ? 10 : 6)));
   }
+}
+
+// A layer's backward comes in five pieces, of which four take 1; the reduction of its gradients takes 3.
+TEST_CASE("the gradients of a layer are reduced beside the whole backward of the next one, whatever pieces that has") {
+  Setting s;
+  s.tensor = 2, s.ranks = 2, s.stage = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = 1, s.overlap = true;
+  const models::Model model = models::make_gpt2(
+      {.layers = 4, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .tensor = 2});
+  const Compiled compiled = compile(make_layout(model, s), {"init", "step"});
+  const std::vector<SimulatedStage> simulated{{&compiled.set, &compiled.set.program("step"), &compiled.layout}};
+  const auto cost = [&](const SimulatedStage& stage, const Op& op) {
+    const bool data = stage.set->group(op).kind == GroupKind::data;
+    if (op.kind == OpKind::reduce_grad && data) return OpCost{3, Resource::inside_host};
+    const models::Anatomy& anatomy = stage.layout->model->blocks[op.block]->anatomy();
+    const bool layer = !stage.layout->model->embeds(op.block) && !stage.layout->model->predicts(op.block);
+    return OpCost{op.kind == OpKind::backward && layer && anatomy.halves(op.parts) ? 1.0 : 0.0, Resource::compute};
+  };
+  Cluster cluster = nominal_cluster(core::DeviceKind::cpu);
+  cluster.overlap_inside = {1, 1};
+  // What is left at the end: the last layer's reduction and the embedding's.
+  CHECK(simulate(simulated, cluster, false, cost).front().seconds == Approx(4 * 4 + 2 * 3));
 }
 
 TEST_CASE("a step of tensor-parallel stages takes longer where these ranks lie on other hosts") {

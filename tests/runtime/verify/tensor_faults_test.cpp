@@ -183,6 +183,15 @@ TEST_CASE("gradients of weights before those of inputs, twice, not at all or fro
         "step", [&](Program& p) { swap_ops(p, inputs, id); }, "'");
     subject.refused(
         "step", [&](Program& p) { p.ops[inputs].half = models::Half::both; }, "inputs");
+    for (const OpId half : {inputs, id}) {
+      if (step.ops[id].block + 1 == subject.layout.model->blocks.size()) continue;
+      subject.refused(
+          "step",
+          [&](Program& p) {
+            std::erase_if(p.ops[half].accesses, [](const Access& access) { return access.role == Role::held; });
+          },
+          half == id ? "hold" : "'");
+    }
     // It reads what another block holds; the head's gradients of logits are a port's, whose loss is counted once.
     if (step.ops[id].block + 1 == subject.layout.model->blocks.size()) {
       const auto counted = std::find_if(step.ops[inputs].accesses.begin(), step.ops[inputs].accesses.end(),

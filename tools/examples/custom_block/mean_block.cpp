@@ -70,7 +70,7 @@ uint64_t MeanBlock::forward_workspace_bytes(const Shape& shape) const {
   return Workspace(nullptr, activation_bytes(shape, width_), gemm_bytes(shape, width_)).layout.bytes();
 }
 
-uint64_t MeanBlock::backward_workspace_bytes(const Shape& shape) const {
+uint64_t MeanBlock::backward_workspace_bytes(const Shape& shape, Parts, Half) const {
   return forward_workspace_bytes(shape);
 }
 

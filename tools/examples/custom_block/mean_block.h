@@ -13,7 +13,8 @@ class MeanBlock : public zrt::models::Block {
 
   uint64_t saved_bytes(const zrt::models::Shape& shape, size_t part) const override;
   uint64_t forward_workspace_bytes(const zrt::models::Shape& shape) const override;
-  uint64_t backward_workspace_bytes(const zrt::models::Shape& shape) const override;
+  uint64_t backward_workspace_bytes(const zrt::models::Shape& shape, zrt::models::Parts parts,
+                                    zrt::models::Half half) const override;
   bool backward_reads_input() const override { return true; }
 
   void forward(const zrt::models::Call& call) const override;
