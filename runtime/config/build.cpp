@@ -65,8 +65,14 @@ int group_size(const Values& values, const char* key, int64_t none, int data_ran
   const int64_t size = values.integer(key);
   if (size == none || size == 1) return 1;
   if (size < 1 || data_ranks % size != 0) {
-    refuse(values.at(key), "must divide the " + std::to_string(data_ranks) +
-                               " data-parallel ranks. Try the number of ranks of a host.");
+    std::string legal;
+    for (int divisor = 2, listed = 0; divisor <= data_ranks && listed < 16; ++divisor) {
+      if (data_ranks % divisor == 0) legal += (listed++ > 0 ? ", " : "") + std::to_string(divisor);
+    }
+    refuse(values.at(key),
+           "must divide the " + std::to_string(data_ranks) + " data-parallel ranks. Legal are " +
+               (legal.empty() ? "no groups at all" : legal) +
+               ". Try the number of data-parallel ranks of a host: its ranks divided by parallel.tensor.");
   }
   return static_cast<int>(size);
 }

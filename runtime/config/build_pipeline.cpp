@@ -123,11 +123,13 @@ bool build_sequence(Values& values, int tensor) {
     return values.flag(sequence_key);
   }
   if (partitions) {
-    values.warnings.push_back(
-        without_effect(values.at(partition), "there are no tensor-parallel ranks to cut activations among"));
+    values.warnings.push_back(without_effect(
+        values.at(partition),
+        "there are no tensor-parallel ranks to cut activations among; parallel.tensor above 1 makes them"));
   }
   if (!values.flag(sequence_key)) return false;
-  values.warnings.push_back(without_effect(values.at(sequence_key), "with parallel.tensor = 1 nobody shares tokens"));
+  values.warnings.push_back(
+      without_effect(values.at(sequence_key), "with parallel.tensor = 1 nobody shares tokens; set it to 2 or more"));
   return false;
 }
 

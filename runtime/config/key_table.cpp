@@ -73,7 +73,8 @@ std::string suggest_key(const Section& section, std::string_view name) {
       if (same) known.push_back(key.name);
       if (same && key.alias != nullptr) known.push_back(key.alias);
       // "enabled" and the like live everywhere; only a key with one home is worth pointing to.
-      if (same || key.name != name) continue;
+      const bool named = key.name == name || (key.alias != nullptr && key.alias == name);
+      if (same || !named) continue;
       if (std::string_view(other.path) == section.path) readers.push_back(other.variant);
       homes.push_back(key_path(other, key.name));
     }

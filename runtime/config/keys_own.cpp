@@ -106,7 +106,9 @@ constexpr Key parallel_keys[] = {
         "Microbatches that a rank sums before gradients are reduced; null: at stage 0 and 1 all of a step, at 2 "
         "and 3 one."),
     key("hierarchical_ranks", t_int, "1", between(1, Mesh::max_ranks), Effect::results,
-        "Consecutive ranks, such as those of a host, inside which collectives run first; 1: no such groups."),
+        "Data-parallel ranks that follow one another, such as those of a host, inside which collectives run first; 1: "
+        "no "
+        "such groups."),
     key("cluster", t_text | t_null, "null", Effect::cost,
         "File or name of the cluster for which the lead of gathers is chosen; null: none."),
 };

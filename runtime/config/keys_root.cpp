@@ -50,7 +50,11 @@ constexpr Key root_keys[] = {
     {"log_level", t_text | t_null, "null", Handling::inert, "log lines are not filtered by the configuration"},
     {"vocabulary_size", t_int | t_null, "null", Handling::inert, "model.vocab sets the vocabulary"},
     {"allgather_size", t_int, "500000000", Handling::inert, "only the boolean form of zero_optimization reads it"},
-    {"sequence_parallel_size", t_int, "null", Handling::refused, "sequence parallelism is not supported", "[1]"},
+    {"sequence_parallel_size", t_int, "null", Handling::refused,
+     "ranks that have parts of a sample's attention, as DeepSpeed-Ulysses does, are not supported; parallel.sequence "
+     "lets "
+     "tensor-parallel ranks share rows",
+     "[1]"},
     {"use_data_before_expert_parallelism", t_bool, "false", Handling::inert, "there are no expert groups"},
     {"datastates_ckpt", t_any, "false", Handling::refused, "there is no such checkpoint engine"},
     key("optimizer", t_object, "null", "The rule by which gradients change weights."),

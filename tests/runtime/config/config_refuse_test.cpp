@@ -33,6 +33,8 @@ TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
       {R"("modle": {},)", {"'modle'", "'model'"}},
       {R"("zero_optimization": {"aio": {}},)", {"zero_optimization.aio", "Did you mean 'aio'?"}},
       {R"("stage": 3,)", {"'stage'", "Did you mean 'zero_optimization.stage'?"}},
+      {R"("tensor_model_parallel_size": 2,)", {"Did you mean 'parallel.tensor'?"}},
+      {R"("sequence_parallel_size": 2,)", {"sequence_parallel_size", "parallel.sequence"}},
       {R"("data": {"blend": 1},)", {"'data.blend'", "Known keys there: train, validation."}},
       {R"("optimizer": {"type": "Adam", "params": {"learning_rate": 1}},)", {"optimizer.params.learning_rate"}},
       {R"("optimizer": {"type": "Adam", "params": {"beta": [0.9, 0.9]}},)", {"'optimizer.params.betas'"}},
@@ -173,7 +175,8 @@ TEST_CASE("groups that the ranks or the stage do not allow are refused by key") 
   const auto refused = [](const std::string& keys, int ranks) { return parse_error(keys, {}, ranks); };
   const std::string stage3 = R"("zero_optimization": {"stage": 3, )";
   CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 3},)", 4), "zero_hpz_partition_size = 3"));
-  CHECK(has(refused(stage3 + R"("mics_shard_size": 3},)", 4), "must divide the 4 data-parallel ranks"));
+  CHECK(
+      has(refused(stage3 + R"("mics_shard_size": 3},)", 4), "must divide the 4 data-parallel ranks. Legal are 2, 4."));
   CHECK(has(refused(stage3 + R"("mics_shard_size": 1},)", 4), "legal: -1 and 2 or more"));
   CHECK(has(refused(R"("zero_optimization": {"stage": 2, "mics_shard_size": 2},)", 4), "belongs to"));
   CHECK(has(refused(stage3 + R"("mics_shard_size": 2, "zero_hpz_partition_size": 2},)", 4), "cannot be combined"));

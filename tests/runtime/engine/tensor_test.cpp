@@ -158,8 +158,8 @@ TEST_CASE("ranks that share a tied embedding of two stages train as those of one
 }
 
 TEST_CASE("ranks that share blocks keep states and activations on the host and on NVMe with the same bits") {
-  for (const auto& [which, rows] : {std::pair{gpt2, false}, {qwen3, false}, {gpt2, true}}) {
-    Setting s = setting_of(2, rows);
+  for (const auto& [which, rows] : {std::pair{gpt2, false}, {llama, true}, {qwen3, false}, {gpt2, true}}) {
+    Setting s = setting_of(which == llama ? 3 : 2, rows);
     s.micro_batch = 1, s.ranks = 2;
     const models::Model model = model_of(which, s);
     const Outcome plain = run(model, s);
@@ -209,10 +209,12 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
                         references.try_emplace({which, tensor, rows, type, data, reduce_every}, Outcome{});
                     if (inserted) reference->second = run(model, s);
                     s.stage = stage, s.recompute = {how}, s.overlap = overlap;
-                    const Outcome outcome =
-                        stages == 1 ? run(model, s) : run_pipeline(model, s, ScheduleKind::one_f_one_b, stages);
+                    const ScheduleKind kind = std::array{ScheduleKind::one_f_one_b, ScheduleKind::gpipe,
+                                                         ScheduleKind::interleaved}[number / 31 % 3];
+                    const int chunks = kind == ScheduleKind::interleaved ? 2 : 1;
+                    const Outcome outcome = stages == 1 ? run(model, s) : run_pipeline(model, s, kind, stages, chunks);
                     CAPTURE(which, tensor, rows, core::dtype_name(s.compute), data, reduce_every, stages, stage,
-                            static_cast<int>(how), overlap);
+                            static_cast<int>(how), overlap, static_cast<int>(kind));
                     CHECK(outcome.state == reference->second.state);
                     CHECK(outcome.losses == reference->second.losses);
                     CHECK(outcome.norms == reference->second.norms);

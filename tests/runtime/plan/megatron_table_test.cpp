@@ -54,7 +54,6 @@ void check(const std::map<std::string, std::string>& cells) {
 
 }  // namespace
 
-// The larger half of the rows takes most of the time.
 TEST_CASE("a model that is not made for ranks that share its blocks is refused with a degree above 1") {
   const Config config = parse_config(
       R"({"train_batch_size": 1, "model": {"layers": 1, "hidden": 8, "heads": 2, "sequence": 4, "vocab": 5}})", "c",
