@@ -51,6 +51,18 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage, double me
   return all.front().seconds;
 }
 
+// Four layers that two ranks share.
+models::Model shared_gpt2(bool rows) {
+  return models::make_gpt2({.layers = 4,
+                            .hidden = 16,
+                            .heads = 4,
+                            .sequence = 6,
+                            .vocab = 31,
+                            .tied = false,
+                            .tensor = 2,
+                            .sequence_parallel = rows});
+}
+
 }  // namespace
 
 TEST_CASE("compiled pipelines take as long as the goldens of their schedules say, where only blocks take time") {
@@ -75,14 +87,7 @@ TEST_CASE("ranks that share the blocks of a pipeline meet in their own stage, an
       Setting s;
       s.tensor = 2, s.rows = rows, s.ranks = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = microbatches;
       s.schedule.stages = 2;
-      const models::Model model = models::make_gpt2({.layers = 4,
-                                                     .hidden = 16,
-                                                     .heads = 4,
-                                                     .sequence = 6,
-                                                     .vocab = 31,
-                                                     .tied = false,
-                                                     .tensor = 2,
-                                                     .sequence_parallel = rows});
+      const models::Model model = shared_gpt2(rows);
       const Pipeline pipeline(model, s, {3, 6});
       const std::vector<Compiled> compiled = pipeline.compile(s);
       std::vector<SimulatedStage> simulated;
@@ -109,14 +114,7 @@ TEST_CASE("exchanges of gradients take no time beside the products of weights") 
     for (const bool overlap : {false, true}) {
       Setting s;
       s.tensor = 2, s.rows = rows, s.micro_batch = 1, s.accumulation = s.reduce_every = 4, s.overlap = overlap;
-      const models::Model model = models::make_gpt2({.layers = 4,
-                                                     .hidden = 16,
-                                                     .heads = 4,
-                                                     .sequence = 6,
-                                                     .vocab = 31,
-                                                     .tied = false,
-                                                     .tensor = 2,
-                                                     .sequence_parallel = rows});
+      const models::Model model = shared_gpt2(rows);
       const Compiled compiled = compile(make_layout(model, s), {"init", "step"});
       const std::vector<SimulatedStage> simulated{{&compiled.set, &compiled.set.program("step"), &compiled.layout}};
       const auto cost = [&](const SimulatedStage& stage, const Op& op) {
@@ -143,8 +141,7 @@ TEST_CASE("exchanges of gradients take no time beside the products of weights") 
 TEST_CASE("the gradients of a layer are reduced beside the whole backward of the next one, whatever pieces that has") {
   Setting s;
   s.tensor = 2, s.ranks = 2, s.stage = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = 1, s.overlap = true;
-  const models::Model model = models::make_gpt2(
-      {.layers = 4, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .tensor = 2});
+  const models::Model model = shared_gpt2(false);
   const Compiled compiled = compile(make_layout(model, s), {"init", "step"});
   const std::vector<SimulatedStage> simulated{{&compiled.set, &compiled.set.program("step"), &compiled.layout}};
   const auto cost = [&](const SimulatedStage& stage, const Op& op) {
