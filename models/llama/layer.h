@@ -90,7 +90,7 @@ class LlamaLayer : public Layer {
   void rotate(const Call& call, bool backward, void* qkv) const;
   // From kept.qkv what attention reads, normed and rotated; `heads` may be kept.qkv.
   void turn_heads(const Call& call, const Kept& kept, void* heads) const;
-  void head_gradients(const Call& call, const Kept& kept, void* d_qkv, std::byte* scratch) const;
+  void head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const;
   NormRows head_rows(const Shape& shape, int64_t heads) const;
   void attend(const Call& call, const Kept& kept, const ForwardSpace& space, const void* normed, void* to,
               const void* add) const;

@@ -51,14 +51,14 @@ uint64_t LlamaLayer::held_bytes(const Shape& shape, size_t part) const {
 }
 
 // Through the norms of queries and keys, in place.
-void LlamaLayer::head_gradients(const Call& call, const Kept& kept, void* d_qkv, std::byte* scratch) const {
+void LlamaLayer::head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const {
   const Shape& shape = call.shape;
   const auto one = [&](size_t weight, const void* x, void* d, const float* rstd, int64_t count) {
     norm_backward(NormKind::rms, shape.type, x, call.weights[weight], d, nullptr, rstd, nullptr, d,
-                  grad_target(call, weight), {}, head_rows(shape, count), scratch);
+                  grad_target(call, weight), {}, head_rows(shape, count), space.scratch);
   };
-  one(q_norm_weight, kept.qkv, d_qkv, kept.q_rstd, heads_);
-  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, d_qkv), kept.k_rstd, kv_heads_);
+  one(q_norm_weight, kept.qkv, space.qkv, kept.q_rstd, heads_);
+  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, space.qkv), kept.k_rstd, kv_heads_);
 }
 
 // SwiGLU's output is made again in the space of the gradient of `up`, which needs it no earlier, where that is not
@@ -99,7 +99,7 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
     attention_backward(attention_shape(shape), heads, kept.attention, kept.lse, space.narrow, d_qkv, {},
                        call.first_sample, space.attention);
     rotate(call, true, d_qkv);
-    if (head_norms_) head_gradients(call, kept, d_qkv, space.scratch);
+    if (head_norms_) head_gradients(call, kept, space);
   }
   void *d_keys = keys(shape, d_qkv), *d_values = values(shape, d_qkv);
   if (weights) {

@@ -91,7 +91,8 @@ void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parall
   values.check([&] { parallel.hierarchical_ranks = group_size(values, hierarchical, 1, data_ranks); });
   for (const char* key : {hpz, mics}) {
     const bool set = key == hpz ? zero.hpz_partition_size > 1 : zero.mics_shard_size > 0;
-    if (!set || zero.stage == 3 || values.wrong("zero_optimization.stage")) continue;
+    if (!set || values.wrong("zero_optimization.stage")) continue;
+    if (optimizer::zero_strategy(zero.stage).weights == optimizer::Extent::shard) continue;
     values.check([&] { refuse(values.at(key), "belongs to zero_optimization.stage 3."); });
   }
   values.check([&] {
@@ -136,10 +137,11 @@ ZeroConfig build_zero(Values& values) {
 }
 
 // Gradients are always divided before they are summed; DeepSpeed refuses the wish where it reduces by scatter.
-void check_prescale(Values& values, int stage) {
+void check_prescale(Values& values, const ZeroConfig& zero) {
   const Value& prescale = values.at("prescale_gradients");
   if (prescale.value != true) return;
-  if (stage >= 2 && values.flag("zero_optimization.reduce_scatter")) {
+  const bool scatters = optimizer::zero_strategy(zero.stage).grads == optimizer::Extent::shard;
+  if (scatters && values.flag("zero_optimization.reduce_scatter")) {
     refuse(prescale,
            "is refused with zero_optimization.reduce_scatter at stage 2 and 3, as in DeepSpeed. Leave it out: "
            "it changes nothing here.");
@@ -239,7 +241,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   values.check([&] { values.choice("gradient_allreduce_op"); });
   values.check([&] { config.zero = build_zero(values); });
   if (meshed) build_groups(values, config.zero, config.parallel, data_ranks);
-  values.check([&] { check_prescale(values, config.zero.stage); });
+  values.check([&] { check_prescale(values, config.zero); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;
   build_pipeline(values, steps, config.parallel);
   values.check([&] { config.memory.order = build_microbatch_order(values); });

@@ -171,8 +171,8 @@ void Emitter::access_ports(Op& op, const std::vector<BufferId>& ports, Role role
   const std::vector<models::Port>& all = blocks_[op.block]->anatomy().ports;
   for (size_t p = 0; p < ports.size(); ++p) {
     if (ports[p] == no_buffer || (all[p].part != taken && all[p].part != handed)) continue;
-    // What stays with the rank is worked on where it lies.
-    const bool stays = all[p].seam == models::Seam::stay && role == Role::d_port;
+    // What stays with the rank is worked on where it lies, but for the gradients of weights.
+    const bool stays = all[p].seam == models::Seam::stay && role == Role::d_port && op.half != models::Half::weight;
     const Use use = all[p].part == handed ? Use::write : stays ? Use::update : Use::read;
     access(op, ports[p], role, use);
     op.accesses.back().port = static_cast<uint8_t>(p);

@@ -91,8 +91,10 @@ TEST_CASE("ranks that share the blocks of a pipeline meet in their own stage, an
       const Pipeline pipeline(model, s, {3, 6});
       const std::vector<Compiled> compiled = pipeline.compile(s);
       std::vector<SimulatedStage> simulated;
-      for (const Compiled& stage : compiled)
+      simulated.reserve(compiled.size());
+      for (const Compiled& stage : compiled) {
         simulated.push_back({&stage.set, &stage.set.program("step"), &stage.layout});
+      }
       const auto all = simulate(simulated, nominal_cluster(core::DeviceKind::cpu), false,
                                 [&](const SimulatedStage& stage, const Op& op) {
                                   const models::Model& blocks = *stage.layout->model;
