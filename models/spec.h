@@ -12,6 +12,7 @@
 
 #include "core/keys/key.h"
 #include "core/keys/values.h"
+#include "models/heads.h"
 #include "models/model.h"
 
 namespace zrt::models {
@@ -74,7 +75,7 @@ std::vector<std::string> preset_names();
 
 // For `read`: refuses heads that do not divide model.hidden.
 void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& sizes);
-// … and a parallel.tensor that does not divide the heads that a key says.
-void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const char* key, int64_t heads);
+// … and a parallel.tensor that does not divide the heads that each key says.
+void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const std::vector<Heads>& all);
 
 }  // namespace zrt::models

@@ -59,15 +59,9 @@ void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& siz
                                                    ", or another model.hidden.");
 }
 
-void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const char* key, int64_t heads) {
-  if (heads % sizes.tensor == 0) return;
-  std::string legal;
-  for (int64_t degree = 1; degree <= heads; ++degree) {
-    if (heads % degree == 0) legal += (legal.empty() ? "" : ", ") + std::to_string(degree);
-  }
-  core::keys::refuse(values.at("parallel.tensor"), std::string("does not divide ") + key + " = " +
-                                                       std::to_string(heads) +
-                                                       ": every rank has as many heads. Legal are " + legal + ".");
+void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const std::vector<Heads>& all) {
+  const std::string uneven = uneven_heads(sizes.tensor, all);
+  if (!uneven.empty()) core::keys::refuse(values.at("parallel.tensor"), uneven);
 }
 
 }  // namespace zrt::models

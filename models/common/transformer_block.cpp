@@ -72,16 +72,9 @@ void check_heads(int64_t heads, int64_t hidden) {
   }
 }
 
-void check_tensor(int tensor, const char* key, int64_t heads) {
-  if (tensor >= 1 && heads % tensor == 0) return;
-  std::vector<int64_t> legal;
-  for (int64_t degree = 1; degree <= heads; ++degree) {
-    if (heads % degree == 0) legal.push_back(degree);
-  }
-  throw core::ConfigError(
-      fmt::format("parallel.tensor is {}, which does not divide model.{} = {}: every tensor-parallel rank has as many "
-                  "heads. Legal are {}.",
-                  tensor, key, heads, fmt::join(legal, ", ")));
+void check_tensor(int tensor, const std::vector<Heads>& all) {
+  const std::string uneven = uneven_heads(tensor, all);
+  if (!uneven.empty()) throw core::ConfigError(fmt::format("parallel.tensor is {}, which {}", tensor, uneven));
 }
 
 }  // namespace zrt::models

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/heads.h"
 #include "models/kernels/kernels.h"
 
 namespace zrt::models {
@@ -63,7 +64,7 @@ inline GradTarget grad_target(const Call& call, size_t index) {
 void check_positive(const char* key, int64_t value);
 // Throws ConfigError when `heads` does not divide `hidden`.
 void check_heads(int64_t heads, int64_t hidden);
-// Throws ConfigError when `tensor` ranks cannot share as many heads, named by their key.
-void check_tensor(int tensor, const char* key, int64_t heads);
+// Throws ConfigError when `tensor` ranks cannot share the heads.
+void check_tensor(int tensor, const std::vector<Heads>& all);
 
 }  // namespace zrt::models

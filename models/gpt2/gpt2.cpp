@@ -15,7 +15,7 @@ Model make_gpt2(const Gpt2Config& config) {
   check_positive("sequence", config.sequence);
   check_positive("vocab", config.vocab);
   check_heads(config.heads, config.hidden);
-  check_tensor(config.tensor, "heads", config.heads);
+  check_tensor(config.tensor, {{"model.heads", config.heads}});
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
   }

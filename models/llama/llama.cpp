@@ -63,8 +63,7 @@ Model make_llama(const LlamaConfig& given) {
   }
   if (config.ffn == 0) config.ffn = llama_ffn(config.hidden);
   check_llama(config);
-  check_tensor(config.tensor, "heads", config.heads);
-  check_tensor(config.tensor, "kv_heads", config.kv_heads);
+  check_tensor(config.tensor, {{"model.heads", config.heads}, {"model.kv_heads", config.kv_heads}});
   Model model;
   model.type = "llama";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;

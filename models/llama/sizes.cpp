@@ -67,8 +67,7 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
                                             "divisor of " +
                                             heads + ", or leave it out.");
   }
-  refuse_uneven_tensor(values, sizes, "model.heads", llama.heads);
-  refuse_uneven_tensor(values, sizes, "model.kv_heads", llama.kv_heads);
+  refuse_uneven_tensor(values, sizes, {{"model.heads", llama.heads}, {"model.kv_heads", llama.kv_heads}});
   if (llama.head_dim % 2 != 0) {
     const std::string need = "elements, but rotary positions need an even number. ";
     if (given) refuse(values.at("model.head_dim"), "makes heads of so many " + need + "Try 64 or 128.");

@@ -14,17 +14,26 @@ void check_degree(const char* name, int value) {
                           std::to_string(Mesh::max_ranks) + ".");
 }
 
-// " (legal for parallel.pipeline are 2, 3)": the nearest below and above.
+// "3 and 6": the divisors nearest to `degree` of what the other degree leaves.
+std::string nearest_divisors(int ranks, int other, int degree) {
+  const int most = ranks / other;
+  int below = std::min(degree, most), above = degree;
+  while (below > 1 && most % below != 0) --below;
+  while (above < most && most % above != 0) ++above;
+  return std::to_string(below) + (above <= most && above != below ? " and " + std::to_string(above) : "");
+}
+
+// " (the nearest legal for parallel.tensor: 2 and 4)"; of each degree, with the other as it is; "": of none.
 std::string nearest_degrees(int ranks, int tensor, int pipeline) {
-  if (ranks % tensor != 0) return "";
-  const int stages = ranks / tensor;  // at most
   std::string text;
-  int below = std::min(pipeline, stages), above = pipeline;
-  while (below > 1 && stages % below != 0) --below;
-  while (above < stages && stages % above != 0) ++above;
-  text = std::to_string(below);
-  if (above <= stages && above != below) text += " and " + std::to_string(above);
-  return " (the nearest legal for parallel.pipeline: " + text + ")";
+  const auto add = [&](const char* key, int degree, int other) {
+    if (degree == 1 || ranks % other != 0) return;
+    text += (text.empty() ? " (the nearest legal for " : "; for ") + std::string(key) + ": " +
+            nearest_divisors(ranks, other, degree);
+  };
+  add("parallel.pipeline", pipeline, tensor);
+  add("parallel.tensor", tensor, pipeline);
+  return text.empty() ? "" : text + ")";
 }
 
 }  // namespace
@@ -36,7 +45,8 @@ Mesh::Mesh(int ranks, int tensor, int pipeline) : tensor_(tensor), pipeline_(pip
   const int64_t model = int64_t{tensor} * pipeline;
   if (ranks % model != 0) {
     const int64_t fewer = ranks / model * model;
-    throw core::ConfigError(std::to_string(ranks) + " ranks do not fit parallel.tensor = " + std::to_string(tensor) +
+    throw core::ConfigError(std::to_string(ranks) + (ranks == 1 ? " rank does" : " ranks do") +
+                            " not fit parallel.tensor = " + std::to_string(tensor) +
                             " times parallel.pipeline = " + std::to_string(pipeline) +
                             ": the number of ranks must be a multiple of " + std::to_string(model) + ". Start with " +
                             (fewer > 0 ? std::to_string(fewer) + " or " : "") + std::to_string(fewer + model) +

@@ -144,7 +144,9 @@ void bound_export(Program& program) {
   std::optional<OpId> exported;
   for (OpId id = 0; id < program.ops.size(); ++id) {
     Op& op = program.ops[id];
-    if (op.kind == OpKind::gather_state && exported) op.waits.push_back(*exported);
+    const bool gathers = op.kind == OpKind::gather_state || op.kind == OpKind::gather_parts;
+    if (gathers && exported) op.waits.push_back(*exported);
+    if (gathers) exported.reset();  // the second gather of a unit follows the first
     if (op.kind == OpKind::export_state) exported = id;
   }
 }

@@ -299,6 +299,8 @@ void Training::save() {
   manifest.model = model_json(config_);
   manifest.control = control_json(session_->executor(0).control().persistent, config_.optimizer.algorithm->members());
   manifest.made_by = {{"ranks", config_.mesh.world()},
+                      {"tensor", config_.mesh.tensor()},
+                      {"sequence", config_.model.sequence_parallel},
                       {"pipeline", config_.mesh.pipeline()},
                       {"stage", config_.zero.stage},
                       {"type", core::dtype_name(config_.precision.compute)},

@@ -37,6 +37,7 @@ struct Content {
   uint32_t backwards = 0, windows = 0;  // summed so far: calls on this rank, windows after a reduction
   uint32_t window = 0;                  // the latest
   uint32_t block = 0, microbatch = 0;   // the latest
+  bool together = false;                // of what came from another stage: the shares of all ranks
 };
 
 // One walk: the program, where it is, and what slots hold.

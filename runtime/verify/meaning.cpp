@@ -42,7 +42,9 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
       if (access.use == Use::read) continue;
       Content& content = walk.at(access);
       content.changed = walk.now;
+      if (op.kind == OpKind::gather_received) content.together = true;
       if (access.use != Use::write) continue;
+      content.together = false;
       content.made = walk.now;
       content.role = access.role;
     }

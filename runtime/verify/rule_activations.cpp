@@ -70,7 +70,7 @@ void ActivationRule::require_received(const Access& access, Role role) const {
   require_tensor_group(walk_.op());
   require_made(access, OpKind::receive, walk_.op().block, role);
   const Place changed = walk_.at(access).changed;
-  const bool together = walk_.program.ops[changed.op].kind == OpKind::gather_received;
+  const bool together = walk_.at(access).together;
   const bool shared = walk_.layout.tp > 1 && !walk_.layout.shares_rows();
   const bool wanted = shared && walk_.op().kind != OpKind::gather_received;
   if (together == wanted) return;

@@ -252,8 +252,17 @@ TEST_CASE("shares of what a stage receives that are not brought together, or twi
       for (const bool twice : {false, true}) {
         ProgramSet set = stages[stage].set;
         Program& broken = program_of(set, "step");
-        twice ? insert_op(broken, id, step.ops[id]) : drop_op(broken, id);
-        CHECK_THROWS_WITH(verify(set, pipeline.layouts[stage]), Contains(twice ? "together already" : "'"));
+        if (twice) {
+          insert_op(broken, id, step.ops[id]);
+        } else {
+          for (Op& op : broken.ops) {  // who waited for it waits for what it waits for
+            if (std::find(op.waits.begin(), op.waits.end(), id) == op.waits.end()) continue;
+            op.waits.insert(op.waits.end(), step.ops[id].waits.begin(), step.ops[id].waits.end());
+          }
+          drop_op(broken, id);
+        }
+        CHECK_THROWS_WITH(verify(set, pipeline.layouts[stage]),
+                          Contains(twice ? "together already" : "a gather is missing"));
       }
     }
   }
