@@ -19,8 +19,8 @@ struct Parts {
 };
 inline constexpr Parts all_parts{0, 255};
 
-// Of a backward: all of it; or what makes gradients of inputs and of what is no product's weight, and later, from what
-// that has left (Call::held), the gradients of the weights of products.
+// Of a backward: all of it; or what makes gradients of inputs, and later, from what that has left (Call::held), those
+// of parameters.
 enum class Half : uint8_t { both, input, weight };
 
 // What becomes of a port between ranks that share the work of a block. Where they share rows, too (sequence

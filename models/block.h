@@ -36,7 +36,8 @@ struct Call {
   void* d_input = nullptr;           // (rows, C); null for the embedding
   // By part: its saved_bytes, written by forward, read by backward. Empty outside training.
   std::span<std::byte* const> saved;
-  // By part: its held_bytes, written by the input half of a backward, read by the weight half. Empty with both.
+  // By part: its held_bytes, written by the input half of a backward, read by the weight half. Empty with both. The
+  // weight half has neither weights nor input nor saved, the input half no gradients of parameters.
   std::span<std::byte* const> held;
   // By port of the anatomy: (rows, width), and its gradient. Null, or beyond the end, inside a run of parts.
   std::span<void*const> ports, d_ports;
@@ -73,7 +74,8 @@ class Block {
 
   // In training; else what crosses runs of parts.
   virtual uint64_t saved_bytes(const Shape& shape, size_t part) const = 0;
-  // What the input half of a part's backward leaves for the weight half.
+  // What the input half of a part's backward leaves for the weight half, which reads this, ports and gradients of ports
+  // alone. Gradients of parameters that the input half makes beside are in it, too.
   virtual uint64_t held_bytes(const Shape&, size_t /*part*/) const { return 0; }
   virtual uint64_t forward_workspace_bytes(const Shape& shape) const = 0;  // any mode and parts
   virtual uint64_t backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const = 0;  // mode train

@@ -78,6 +78,11 @@ class Head : public TransformerBlock {
     return layout.bytes();
   }
 
+  // Of the weight half of logits: what they were made of, where no port brings it.
+  uint64_t held_bytes(const Shape& shape, size_t part) const override {
+    return part != logits || shares_rows() ? 0 : row_bytes(shape) * static_cast<uint64_t>(shape.rows());
+  }
+
   void forward(const Call& call) const override;
   void backward(const Call& call) const override;
   void decode(const Call& call) const override;
@@ -297,11 +302,14 @@ void Head::backward(const Call& call) const {
   const int64_t R = shape.rows();
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
   if (inputs) check_tokens(call.targets, R, not_counted);
-  BumpAllocator saved_layout(call.saved[norm]), layout(call.workspace);
+  BumpAllocator saved_layout(call.saved_of(norm)), layout(call.workspace);
   const Saved saved = saved_in(saved_layout, shape);
   const Space space = backward_space(layout, shape);
   void* d_normed = call.d_port_or(normed_port, space.normed);
-  void* all_normed = call.port_or(normed_port, saved.normed);
+  void* all_normed = call.port_or(normed_port, inputs ? saved.normed : call.held_of(logits));
+  if (void* held = call.held_of(logits); held != nullptr && inputs) {
+    core::copy_bytes(held, all_normed, row_bytes(shape) * static_cast<uint64_t>(R));
+  }
   if (void* shared = call.d_port(logits_port)) {
     if (call.parts.has(loss)) make_logits(call, space, all_normed, shared, call.d_port(told_port));
     if (call.parts.has(logits) && inputs) {
@@ -328,7 +336,7 @@ void Head::backward(const Call& call) const {
   }
   if (call.parts.has(norm)) {
     norm_.backward(call, norm_weight, own_rows(call).count, call.input, own_place(call, d_normed), saved.statistics,
-                   nullptr, call.d_input, space.scratch);
+                   nullptr, call.d_input, space.scratch, nullptr);
   }
 }
 

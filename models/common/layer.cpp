@@ -62,7 +62,10 @@ void Layer::run(const Call& call, Forward forward) const {
 
 void Layer::run(const Call& call, const Backward& backward) const {
   const Parts parts = call.parts;
+  const auto held_of = [&](Part norm) { return reinterpret_cast<float*>(call.held_of(norm)); };
   if (call.half == Half::weight) {
+    if (parts.has(norm_1)) norm_.write_held(call, first_norm_weight_, held_of(norm_1));
+    if (parts.has(norm_2)) norm_.write_held(call, second_norm_weight_, held_of(norm_2));
     if (parts.has(projection)) backward.mlp(call.d_port_or(projected, backward.held_projected), nullptr);
     if (parts.has(attention)) backward.attend(call.d_port_or(attended, backward.held_attended), nullptr);
     return;
@@ -85,14 +88,14 @@ void Layer::run(const Call& call, const Backward& backward) const {
   // From here on d_input holds the gradient of the residual stream between attention and MLP.
   if (parts.has(norm_2)) {
     norm_.backward(call, second_norm_weight_, own.count, stream.residual, own_place(call, d_normed_2),
-                   stream.second_norm, call.d_output, call.d_input, backward.scratch);
+                   stream.second_norm, call.d_output, call.d_input, backward.scratch, held_of(norm_2));
     d_attended = undrop(call, backward.after_attention, call.d_input, place(attended, backward.held_attended),
                         backward.of_attention);
   }
   if (parts.has(attention)) backward.attend(d_attended, d_normed_1);
   if (parts.has(norm_1)) {
     norm_.backward(call, first_norm_weight_, own.count, call.input, own_place(call, d_normed_1), stream.first_norm,
-                   call.d_input, call.d_input, backward.scratch);
+                   call.d_input, call.d_input, backward.scratch, held_of(norm_1));
   }
 }
 
@@ -110,7 +113,7 @@ const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* 
 }
 
 const void* Layer::normed_again(const Call& call, Port port, const Stream& stream, void* space) const {
-  if (const void* brought = call.port(port)) return brought;
+  if (call.port(port) != nullptr || call.half == Half::weight || shares_rows()) return call.port_or(port, space);
   const bool first = port == normed_1;
   norm_.forward(call, first ? first_norm_weight_ : second_norm_weight_, own_rows(call).count,
                 first ? call.input : stream.residual, space, {});

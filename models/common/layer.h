@@ -57,8 +57,6 @@ class Layer : public TransformerBlock {
   };
   void run(const Call& call, const Backward& backward) const;
 
-  // What attention and projection hold of the gradient of what they hand on, where that comes by no port.
-  uint64_t handed_on_bytes(const Shape& shape) const { return shares_rows() ? 0 : bytes(shape, sizes_.hidden); }
   // Calls found(part, layout) for the parts of a half, with where they hold what they do.
   template <class Found>
   static void find_held(const Call& call, const Found& found) {
@@ -73,7 +71,8 @@ class Layer : public TransformerBlock {
     return 2 * 2 * static_cast<double>(shape.rows()) * keys * static_cast<double>(columns);
   }
 
-  // The output of a norm, for the gradients of what reads it: made again in `space`, where it is not brought.
+  // The output of a norm, for the gradients of what reads it: brought by a port; or made again in `space`, where the
+  // weight half finds it.
   const void* normed_again(const Call& call, Port port, const Stream& stream, void* space) const;
 
   uint64_t bytes(const Shape& shape, int64_t width) const {  // of all rows

@@ -108,8 +108,7 @@ void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy
   const int64_t n = call.shape.rows() * in;
   if (products_fuse()) {
     find_gemm(fused_input(call.shape)).run({dy, call.weights[weight], d, nullptr, nullptr, before, scratch});
-    if (call.half != Half::input) gelu(call.shape.type, before, x, n);
-    return;
+    return gelu(call.shape.type, before, x, n);
   }
   input_gradient(call, weight, dy, d, scratch);
   gelu_backward(call.shape.type, before, d, x, n);

@@ -34,17 +34,25 @@ void Norm::forward_of_sum(const Call& call, size_t weight, int64_t rows, const v
 }
 
 void Norm::backward(const Call& call, size_t weight, int64_t rows, const void* x, const void* dy,
-                    const Statistics& statistics, const void* add, void* dx, std::byte* scratch) const {
-  const GradTarget bias = kind == NormKind::layer ? grad_target(call, weight + 1) : GradTarget{};
+                    const Statistics& statistics, const void* add, void* dx, std::byte* scratch, float* held) const {
+  const auto target = [&](int64_t i) {
+    return held == nullptr ? grad_target(call, weight + static_cast<size_t>(i)) : GradTarget{held + i * width};
+  };
+  const GradTarget scale = target(0), bias = kind == NormKind::layer ? target(1) : GradTarget{};
   if (rows == 0) {  // of a rank that has none of the rows it shares
-    for (const GradTarget& grad : {grad_target(call, weight), bias}) {
+    for (const GradTarget& grad : {scale, bias}) {
       if (grad.data == nullptr || grad.accumulate) continue;
       core::fill_bytes(grad.data, 0, static_cast<size_t>(width) * core::dtype_size(grad.type));
     }
     return;
   }
-  norm_backward(kind, call.shape.type, x, call.weights[weight], dy, statistics.mean, statistics.rstd, add, dx,
-                grad_target(call, weight), bias, {rows, width}, scratch);
+  norm_backward(kind, call.shape.type, x, call.weights[weight], dy, statistics.mean, statistics.rstd, add, dx, scale,
+                bias, {rows, width}, scratch);
+}
+
+void Norm::write_held(const Call& call, size_t weight, const float* held) const {
+  write_gradient(held, width, grad_target(call, weight));
+  if (kind == NormKind::layer) write_gradient(held + width, width, grad_target(call, weight + 1));
 }
 
 }  // namespace zrt::models

@@ -29,9 +29,12 @@ struct Norm {
   // sum = a + dropout(b), of which element 0 has index `first`, and y = its norm. sum may be a or b.
   void forward_of_sum(const Call& call, size_t weight, int64_t rows, const void* a, const void* b,
                       const Dropout& dropout, uint64_t first, void* sum, void* y, const Statistics& statistics) const;
-  // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters.
+  // dx = [add +] the gradient of x; dx may be dy or add. Writes the gradients of the parameters, or where `held` is not
+  // null leaves them there, held_bytes() in fp32, for write_held(), which gives the same bits.
   void backward(const Call& call, size_t weight, int64_t rows, const void* x, const void* dy,
-                const Statistics& statistics, const void* add, void* dx, std::byte* scratch) const;
+                const Statistics& statistics, const void* add, void* dx, std::byte* scratch, float* held) const;
+  void write_held(const Call& call, size_t weight, const float* held) const;
+  uint64_t held_bytes() const { return static_cast<uint64_t>(width) * (kind == NormKind::layer ? 8 : 4); }
   uint64_t backward_scratch(int64_t rows) const { return norm_backward_workspace(kind, rows, width); }
 };
 

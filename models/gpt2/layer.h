@@ -72,12 +72,14 @@ class Gpt2Layer : public Layer {
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;                // R C, or R A where ports hold what is as wide as C
-    void *fc, *qkv;              // R F and R 3A: gradients, one over the other where nothing is held
-    void* gelu;                  // R F: GELU output, then gradients of width C, then nothing
-    void *first, *second;        // R C each, over `gelu`, where they are no ports
-    std::byte* attention;        // over `gelu`
-    void *projected, *attended;  // R C each: gradients, held for the weight half
+    void* narrow;                        // R C, or R A where ports hold what is as wide as C
+    void *fc, *qkv;                      // R F and R 3A: gradients, one over the other where nothing is held
+    void* gelu;                          // R F: GELU output, then gradients of width C, then nothing
+    void *first, *second;                // R C each, over `gelu`, where they are no ports
+    std::byte* attention;                // over `gelu`
+    void *projected, *attended;          // R C each: gradients, held for the weight half
+    void *first_normed, *second_normed;  // R C each: outputs of norms, for products' weights
+    void* heads;                         // R A: attention's output, held for the weight half
   };
 
   // What a part keeps, in training.

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/device.h"
 #include "models/gpt2/layer.h"
 
 namespace zrt::models {
@@ -18,9 +19,12 @@ Gpt2Layer::BackwardSpace Gpt2Layer::backward_space(BumpAllocator& layout, const 
   BackwardSpace space{};
   space.scratch = layout.take<std::byte>(backward_scratch(shape));
   space.narrow = layout.take(shares_rows() ? bytes(shape, attended_) : row);
-  if (half == Half::both) space.fc = space.qkv = layout.take(bytes(shape, std::max(fc, qkv)));
+  if (half == Half::both) {
+    space.first_normed = space.second_normed = space.narrow;
+    space.fc = space.qkv = layout.take(bytes(shape, std::max(fc, qkv)));
+  }
   BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), strips = layout.overlay();
-  space.gelu = gelu.take(bytes(shape, fc));
+  if (half == Half::both) space.gelu = gelu.take(bytes(shape, fc));
   if (sizes_.tensor == 1) space.first = narrow.take(row);
   if (!shares_rows()) space.second = narrow.take(row);
   if (qkv > 0 && half != Half::weight) {
@@ -40,11 +44,13 @@ uint64_t Gpt2Layer::backward_workspace_bytes(const Shape& shape, Parts parts, Ha
 }
 
 void Gpt2Layer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  if (part == projection) space.projected = layout.take(handed_on_bytes(shape));
-  if (part == hidden) space.fc = layout.take(bytes(shape, ffn_));
+  const uint64_t row = shares_rows() ? 0 : bytes(shape, sizes_.hidden);  // else ports bring these
+  if (part == norm_1 || part == norm_2) layout.take(norm_.held_bytes());
+  if (part == projection) space.projected = layout.take(row), space.gelu = layout.take(bytes(shape, ffn_));
+  if (part == hidden) space.second_normed = layout.take(row), space.fc = layout.take(bytes(shape, ffn_));
   if (part != attention) return;
-  space.attended = layout.take(handed_on_bytes(shape));
-  space.qkv = layout.take(bytes(shape, 3 * attended_));
+  space.first_normed = layout.take(row), space.attended = layout.take(row);
+  space.heads = layout.take(bytes(shape, attended_)), space.qkv = layout.take(bytes(shape, 3 * attended_));
 }
 
 uint64_t Gpt2Layer::held_bytes(const Shape& shape, size_t part) const {
@@ -60,14 +66,12 @@ void Gpt2Layer::backward_mlp(const Call& call, const Kept& kept, const BackwardS
   if (inputs) {
     mlp_projection_.input_gradient_gelu(call, mlp_c_proj_weight, d_projected, kept.fc, space.fc, space.gelu,
                                         space.scratch);
-  } else {
-    gelu(call.shape.type, kept.fc, space.gelu, call.shape.rows() * ffn_);
   }
   if (weights) {
     mlp_projection_.weight_gradients(call, mlp_c_proj_weight, space.gelu, d_projected, space.scratch);
-    const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
-    c_fc_.weight_gradients(call, c_fc_weight, normed, space.fc, space.scratch);
   }
+  const void* normed = normed_again(call, normed_2, kept.stream, space.second_normed);
+  if (weights) c_fc_.weight_gradients(call, c_fc_weight, normed, space.fc, space.scratch);
   if (inputs) c_fc_.input_gradient(call, c_fc_weight, space.fc, d_normed, space.scratch);
 }
 
@@ -75,18 +79,18 @@ void Gpt2Layer::backward_attention(const Call& call, const Kept& kept, const Bac
                                    const void* d_attended, void* d_normed) const {
   const Shape& shape = call.shape;
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
+  if (call.half == Half::input) core::copy_bytes(space.heads, kept.attention, bytes(shape, attended_));
   if (weights) {
-    attention_projection_.weight_gradients(call, attn_c_proj_weight, kept.attention, d_attended, space.scratch);
+    const void* heads = inputs ? kept.attention : space.heads;
+    attention_projection_.weight_gradients(call, attn_c_proj_weight, heads, d_attended, space.scratch);
   }
   if (inputs) {
     attention_projection_.input_gradient(call, attn_c_proj_weight, d_attended, space.narrow, space.scratch);
     attention_backward(attention_shape(shape, call.tensor_rank), kept.qkv, kept.attention, kept.lse, space.narrow,
                        space.qkv, dropped(call, DropoutSite::attention), call.first_sample, space.attention);
   }
-  if (weights) {
-    const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
-    c_attn_.weight_gradients(call, c_attn_weight, normed, space.qkv, space.scratch);
-  }
+  const void* normed = normed_again(call, normed_1, kept.stream, space.first_normed);
+  if (weights) c_attn_.weight_gradients(call, c_attn_weight, normed, space.qkv, space.scratch);
   if (inputs) c_attn_.input_gradient(call, c_attn_weight, space.qkv, d_normed, space.scratch);
 }
 

@@ -53,6 +53,9 @@ void gelu(DType type, const void* x, void* y, int64_t n) {
   here().gelu(type, x, y, n);
 }
 
+void write_gradient(const float* sums, int64_t n, GradTarget grad) {
+  here().write_gradient(sums, n, grad);
+}
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   here().gelu_backward(type, x, d, y, n);
 }

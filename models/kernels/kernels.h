@@ -65,6 +65,9 @@ uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C);
 void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace);
 uint64_t bias_gradient_workspace(int64_t rows, int64_t n);
 
+// grad = or += the n elements of `sums`.
+void write_gradient(const float* sums, int64_t n, GradTarget grad);
+
 void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
 // y = gelu(x) again and d = d · gelu'(x), in one pass.
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n);

@@ -69,13 +69,16 @@ class LlamaLayer : public Layer {
   };
   struct BackwardSpace {
     std::byte* scratch;
-    void* narrow;                // R C or R A; the former where no ports hold it
-    void *gate, *up;             // R F each: gradients
-    void* hidden;                // R F, output of SwiGLU, where `up` comes to lie or that is held
-    void* qkv;                   // R Q: gradient, over `gate`
-    void* heads;                 // R Q: as forward's, or null
-    std::byte* attention;        // over `gate` and `up`
-    void *projected, *attended;  // R C each: gradients, held for the weight half
+    void* narrow;                        // R C or R A; the former where no ports hold it
+    void *gate, *up;                     // R F each: gradients
+    void* hidden;                        // R F, output of SwiGLU, where `up` comes to lie or that is held
+    void* qkv;                           // R Q: gradient, over `gate`
+    void* heads;                         // R Q: as forward's, or null
+    std::byte* attention;                // over `gate` and `up`
+    void *projected, *attended;          // R C each: gradients, held for the weight half
+    void *first_normed, *second_normed;  // R C each: outputs of norms, for products' weights
+    void* from_heads;                    // R A: attention's output, held for the weight half
+    float* of_head_norms;                // gradients of the weights of two, held like it
   };
 
   // What a part keeps, in training.

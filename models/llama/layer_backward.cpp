@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/device.h"
 #include "models/llama/layer.h"
 
 namespace zrt::models {
@@ -16,8 +17,11 @@ LlamaLayer::BackwardSpace LlamaLayer::backward_space(BumpAllocator& layout, cons
   space.scratch = layout.take<std::byte>(scratch);
   space.narrow = layout.take(bytes(shape, std::max(shares_rows() ? 0 : sizes_.hidden, attended_width())));
   BumpAllocator mlp = layout.overlay(), strips = layout.overlay();
-  if (mlps && half == Half::both) space.gate = mlp.take(bytes(shape, ffn_));
-  if (mlps && half != Half::input) space.up = space.hidden = mlp.take(bytes(shape, ffn_));
+  if (half == Half::both) space.first_normed = space.second_normed = space.narrow;
+  if (mlps && half == Half::both) {
+    space.gate = mlp.take(bytes(shape, ffn_));
+    space.up = space.hidden = mlp.take(bytes(shape, ffn_));
+  }
   if (attends && half == Half::both) space.qkv = strips.take(bytes(shape, attention_shape(shape).row()));
   if (attends && half != Half::weight) {
     if (head_norms_) space.heads = strips.take(bytes(shape, attention_shape(shape).row()));
@@ -36,11 +40,19 @@ uint64_t LlamaLayer::backward_workspace_bytes(const Shape& shape, Parts parts, H
 }
 
 void LlamaLayer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  if (part == projection) space.projected = layout.take(handed_on_bytes(shape));
-  if (part == hidden) space.gate = layout.take(bytes(shape, ffn_)), space.up = layout.take(bytes(shape, ffn_));
+  const uint64_t row = shares_rows() ? 0 : bytes(shape, sizes_.hidden),
+                 wide = bytes(shape, ffn_);  // else ports bring it
+  if (part == norm_1 || part == norm_2) layout.take(norm_.held_bytes());
+  if (part == projection) space.projected = layout.take(row), space.hidden = layout.take(wide);
+  if (part == hidden) {
+    space.second_normed = layout.take(row);
+    space.gate = layout.take(wide), space.up = layout.take(wide);
+  }
   if (part != attention) return;
-  space.attended = layout.take(handed_on_bytes(shape));
+  space.first_normed = layout.take(row), space.attended = layout.take(row);
+  space.from_heads = layout.take(bytes(shape, attended_width()));
   space.qkv = layout.take(bytes(shape, attention_shape(shape).row()));
+  if (head_norms_) space.of_head_norms = layout.take<float>(static_cast<uint64_t>(2 * width_) * 4);
 }
 
 uint64_t LlamaLayer::held_bytes(const Shape& shape, size_t part) const {
@@ -53,12 +65,14 @@ uint64_t LlamaLayer::held_bytes(const Shape& shape, size_t part) const {
 // Through the norms of queries and keys, in place.
 void LlamaLayer::head_gradients(const Call& call, const Kept& kept, const BackwardSpace& space) const {
   const Shape& shape = call.shape;
-  const auto one = [&](size_t weight, const void* x, void* d, const float* rstd, int64_t count) {
-    norm_backward(NormKind::rms, shape.type, x, call.weights[weight], d, nullptr, rstd, nullptr, d,
-                  grad_target(call, weight), {}, head_rows(shape, count), space.scratch);
+  const auto one = [&](size_t weight, const void* x, void* d, const float* rstd, int64_t count, int64_t place) {
+    const bool whole = call.half == Half::both;
+    const GradTarget target = whole ? grad_target(call, weight) : GradTarget{space.of_head_norms + place * width_};
+    norm_backward(NormKind::rms, shape.type, x, call.weights[weight], d, nullptr, rstd, nullptr, d, target, {},
+                  head_rows(shape, count), space.scratch);
   };
-  one(q_norm_weight, kept.qkv, space.qkv, kept.q_rstd, heads_);
-  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, space.qkv), kept.k_rstd, kv_heads_);
+  one(q_norm_weight, kept.qkv, space.qkv, kept.q_rstd, heads_, 0);
+  one(k_norm_weight, keys(shape, kept.qkv), keys(shape, space.qkv), kept.k_rstd, kv_heads_, 1);
 }
 
 // SwiGLU's output is made again in the space of the gradient of `up`, which needs it no earlier, where that is not
@@ -68,16 +82,16 @@ void LlamaLayer::backward_mlp(const Call& call, const Kept& kept, const Backward
   const Shape& shape = call.shape;
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
   const int64_t n = shape.rows() * ffn_;
+  if (inputs) swiglu(shape.type, kept.gate, kept.up, space.hidden, n);
   if (weights) {
-    swiglu(shape.type, kept.gate, kept.up, space.hidden, n);
     down_.weight_gradients(call, down_weight, space.hidden, d_projected, space.scratch);
   }
   if (inputs) {
     down_.input_gradient(call, down_weight, d_projected, space.gate, space.scratch);
     swiglu_backward(shape.type, kept.gate, kept.up, space.gate, space.up, n);
   }
+  const void* normed = normed_again(call, normed_2, kept.stream, space.second_normed);
   if (weights) {
-    const void* normed = normed_again(call, normed_2, kept.stream, space.narrow);
     gate_.weight_gradients(call, gate_weight, normed, space.gate, space.scratch);
     up_.weight_gradients(call, up_weight, normed, space.up, space.scratch);
   }
@@ -91,7 +105,9 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
   const Shape& shape = call.shape;
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
   void* d_qkv = space.qkv;
-  if (weights) o_.weight_gradients(call, o_weight, kept.attention, d_attended, space.scratch);
+  if (call.half == Half::input) core::copy_bytes(space.from_heads, kept.attention, bytes(shape, attended_width()));
+  const void* from_heads = inputs ? kept.attention : space.from_heads;
+  if (weights) o_.weight_gradients(call, o_weight, from_heads, d_attended, space.scratch);
   if (inputs) {
     o_.input_gradient(call, o_weight, d_attended, space.narrow, space.scratch);
     void* heads = head_norms_ ? space.heads : kept.qkv;
@@ -102,11 +118,15 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
     if (head_norms_) head_gradients(call, kept, space);
   }
   void *d_keys = keys(shape, d_qkv), *d_values = values(shape, d_qkv);
+  const void* normed = normed_again(call, normed_1, kept.stream, space.first_normed);
   if (weights) {
-    const void* normed = normed_again(call, normed_1, kept.stream, space.narrow);
     q_.weight_gradients(call, q_weight, normed, d_qkv, space.scratch);
     k_.weight_gradients(call, k_weight, normed, d_keys, space.scratch);
     v_.weight_gradients(call, v_weight, normed, d_values, space.scratch);
+  }
+  if (head_norms_ && call.half == Half::weight) {
+    write_gradient(space.of_head_norms, width_, grad_target(call, q_norm_weight));
+    write_gradient(space.of_head_norms + width_, width_, grad_target(call, k_norm_weight));
   }
   if (!inputs) return;
   q_.input_gradient(call, q_weight, d_qkv, d_normed, space.scratch);

@@ -32,7 +32,8 @@ void read_order(Values& values, Schedule& schedule) {
   schedule.chunks = static_cast<int32_t>(values.integer(chunks_key));
   settle(values, schedule_key, schedule.chunks > 1 ? "interleaved" : "1f1b");
   const std::string name = values.choice(schedule_key);
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
     if (name == schedule_name(kind)) schedule.kind = kind;
   }
   const bool interleaved = schedule.kind == ScheduleKind::interleaved;

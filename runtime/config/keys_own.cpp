@@ -90,7 +90,7 @@ constexpr Key parallel_keys[] = {
      .help = "Chunks of the model that a stage has, with schedule interleaved."},
     {"num_layers_per_virtual_pipeline_stage", t_int | t_null, "null", Handling::refused,
      "parallel.virtual_pipeline says how many chunks a stage has: the layers by this number and by the stages"},
-    key("schedule", t_text, R"("1f1b")", one_of("1f1b gpipe interleaved"), Effect::cost,
+    key("schedule", t_text, R"("1f1b")", one_of("1f1b gpipe interleaved zb-h1"), Effect::cost,
         "In which order a stage takes forwards and backwards; with virtual_pipeline above 1 interleaved is inferred."),
     key("microbatch_group", t_int | t_null, "null", between(1, 1 << 16), Effect::cost,
         "Of schedule interleaved: microbatches in a row that go through a chunk before the next one; null: as many as "

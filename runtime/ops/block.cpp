@@ -47,7 +47,7 @@ void run_block(const OpCall& call) {
   std::vector<std::byte*> held;
   if (std::byte* base = call.at(Role::held)) {
     held.resize(block.anatomy().parts.size());
-    models::lay_out_held(block, c.shape, c.parts, base, held);
+    models::lay_out_held(block, c.shape, layout.held_parts(call.op.block, c.parts), base, held);
   }
   c.held = held;
   std::vector<void*> ports(block.anatomy().ports.size()), d_ports(ports.size());
@@ -67,16 +67,16 @@ void run_block(const OpCall& call) {
   std::vector<uint8_t> accumulate(grads.size());
   const size_t grad_size = core::dtype_size(layout.local_grad);
   for (size_t u = 0; u < call.op.units.size(); ++u) {
-    const std::byte* weight = call.at(Role::weight, u);
-    std::byte* grad = backward ? call.at(Role::local_grad, u) : nullptr;
+    const std::byte* weight = call.at(Role::weight, u);  // null for the weight half of a backward
+    std::byte* grad = call.at(Role::local_grad, u);      // null but for backwards, and there for the input half
     for (size_t p = 0; p < places.size(); ++p) {
       if (places[p].unit != call.op.units[u]) continue;
-      weights[p] = weight + static_cast<size_t>(places[p].offset) * core::dtype_size(layout.compute);
-      if (!backward) continue;
+      if (weight) weights[p] = weight + static_cast<size_t>(places[p].offset) * core::dtype_size(layout.compute);
+      if (!grad) continue;
       grads[p] = grad + static_cast<size_t>(places[p].offset) * grad_size;
       accumulate[p] = call.op.accumulate[u];
     }
-    const bool defines = backward && call.find(Role::local_grad, u)->use == Use::write;
+    const bool defines = grad && call.find(Role::local_grad, u)->use == Use::write;
     if (defines) clear_padding(call.unit(u), grad, grad_size);
   }
   c.weights = weights;
@@ -171,7 +171,7 @@ std::vector<OpSpec> block_ops() {
                  may(Role::d_output, may_read),
                  may(Role::saved, may_read),
                  may(Role::recomputed, may_read),
-                 may(Role::held, may_read | may_write),
+                 may(Role::held, may_read | may_write | may_update),
                  may(Role::control, may_update),
                  {Role::local_grad, Count::each_unit, may_write | may_update}}),
       block_row(OpKind::evaluate, "evaluate", "eval", Mode::eval,

@@ -67,7 +67,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     const std::vector<models::Parts> runs = layout.runs(b, layout.forward_parts(b, mode), false);
     const std::vector<models::Parts> backwards =
         mode == Mode::train ? layout.runs(b, block.anatomy().all(), true) : std::vector<models::Parts>{};
-    buffers_[b].ports = add_ports(b, runs, "", backwards);
+    buffers_[b].ports = add_ports(b, runs, "", backwards, here.held);
     if (mode == Mode::train) add_training(b, here);
     if (mode == Mode::eval && runs.size() > 1) {
       buffers_[b].saved = add("saved of " + block.name(), Category::activations,
@@ -86,7 +86,7 @@ BufferId Emitter::keep(const char* kind, size_t b, core::Tier tier, uint64_t byt
 }
 
 std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name,
-                                         const std::vector<models::Parts>& backwards) {
+                                         const std::vector<models::Parts>& backwards, uint32_t held) {
   const std::vector<models::Port>& ports = blocks_[b]->anatomy().ports;
   std::vector<BufferId> buffers(ports.size(), no_buffer);
   for (size_t p = 0; p < ports.size(); ++p) {
@@ -95,8 +95,10 @@ std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Par
     const bool comes_again = std::any_of(backwards.begin(), backwards.end(),
                                          [&](const models::Parts& run) { return layout_.reads_back(b, p, run); });
     if (!ends && !comes_again) continue;
+    const bool brought = backwards.empty() && ports[p].seam == models::Seam::leave;
+    const uint32_t slots = layout_.weights_apart(b) && (comes_again || brought) ? held : 1;
     buffers[p] = add(fmt::format("{}{} of {}", name, ports[p].name, blocks_[b]->name()), Category::activations,
-                     layout_.port_bytes(ports[p], shape_), 1);
+                     layout_.port_bytes(ports[p], shape_), slots);
   }
   return buffers;
 }
@@ -112,11 +114,14 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
   uint64_t held = 0, workspace = 0;
   for (const BackwardRun& run : layout_.backward_runs(b)) {
-    if (run.half == models::Half::input) held = std::max(held, models::lay_out_held(block, shape_, run.parts));
+    if (run.half == models::Half::input) {
+      held = std::max(held, models::lay_out_held(block, shape_, layout_.held_parts(b, run.parts)));
+    }
     workspace = std::max(workspace, block.backward_workspace_bytes(shape_, run.parts, run.half));
   }
-  buffers_[b].held = add("held of " + block.name(), Category::activations, held, 1);
-  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {});
+  buffers_[b].held =
+      add("held of " + block.name(), Category::activations, held, layout_.weights_apart(b) ? alive.held : 1);
+  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {}, alive.held);
   const uint64_t output_bytes = layout_.model->predicts(b) ? 0
                                 : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
                                                            : width_bytes(b);
@@ -265,6 +270,7 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
   for (const BackwardRun& run : layout_.backward_runs(b)) {
+    if (layout_.weights_apart(b) && run.half == models::Half::weight) continue;
     // What gradients of weights read comes together beside the input half.
     if (run.half != models::Half::weight) {
       for (size_t port : layout_.made_again(b, run.parts)) make_again(segment, b, microbatch, port);
@@ -279,6 +285,10 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   }
 }
 
+void Emitter::weight_gradient(DraftSegment& segment, size_t b, Index microbatch) {
+  if (layout_.weights_apart(b)) backward_run(segment, b, microbatch, layout_.backward_runs(b).back());
+}
+
 void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& backward) {
   const models::Anatomy& anatomy = blocks_[b]->anatomy();
   const models::Parts run = backward.parts;
@@ -286,10 +296,10 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   Op op = make(OpKind::backward, compute_lane, run_name("backward", b, run, anatomy.all()), b, microbatch);
   if (inputs != weights) op.name += inputs ? ": inputs" : ": weights";
   op.parts = run, op.half = backward.half;
-  const bool makes_gradient = run.first <= anatomy.middle;  // of the input
+  const bool makes_gradient = inputs && run.first <= anatomy.middle;  // of the input
   if (layout_.model->embeds(b) && makes_gradient) access(op, tokens_, Role::tokens, Use::read);
   if (blocks_[b]->backward_reads_input() && makes_gradient) access(op, input_of(b), Role::input, Use::read);
-  if (makes_gradient && inputs) {
+  if (makes_gradient) {
     access(op, d_input_of(b), Role::d_input, run.has(anatomy.middle) ? Use::write : Use::update);
   }
   if (layout_.model->predicts(b)) {
@@ -298,17 +308,34 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   } else if (run.end > anatomy.middle && inputs) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
-  access(op, buffers_[b].saved, Role::saved, Use::read);
-  access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
-  if (inputs != weights) access(op, buffers_[b].held, Role::held, inputs ? Use::write : Use::read);
+  if (inputs) access(op, buffers_[b].saved, Role::saved, Use::read);
+  if (inputs) access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
+  if (inputs != weights) {
+    const bool begins = run.end == anatomy.all().end || !layout_.weights_apart(b);
+    access(op, buffers_[b].held, Role::held, !inputs ? Use::read : begins ? Use::write : Use::update);
+  }
   for (size_t p = 0; p < buffers_[b].ports.size(); ++p) {
     if (!weights || !layout_.reads_back(b, p, run)) continue;
     access(op, buffers_[b].ports[p], Role::port, Use::read);
     op.accesses.back().port = static_cast<uint8_t>(p);
   }
-  access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, inputs ? run.first - 1u : SIZE_MAX);
+  if (inputs) {
+    access_ports(op, buffers_[b].d_ports, Role::d_port, run.end - 1u, run.first - 1u);
+  } else {
+    read_brought(op, b, run);
+  }
   access(op, buffers_[b].backward_workspace, Role::workspace, Use::write);
   segment.ops.push_back(std::move(op));
+}
+
+void Emitter::read_brought(Op& op, size_t b, models::Parts run) const {
+  const std::vector<models::Port>& ports = blocks_[b]->anatomy().ports;
+  for (size_t p = 0; p < ports.size(); ++p) {
+    if (buffers_[b].d_ports[p] == no_buffer || !run.has(ports[p].part)) continue;
+    if (ports[p].seam != models::Seam::leave && ports[p].seam != models::Seam::stay) continue;
+    access(op, buffers_[b].d_ports[p], Role::d_port, Use::read);
+    op.accesses.back().port = static_cast<uint8_t>(p);
+  }
 }
 
 void Emitter::access(Op& op, BufferId buffer, Role role, Use use) const {

@@ -20,6 +20,7 @@ struct AliveSlots {
   uint32_t arriving = 1;  // … of these, before their forward
   uint32_t handed = 1;    // … outputs that are sent, and gradients of inputs
   uint32_t returned = 1;  // … gradients of such outputs
+  uint32_t held = 1;      // from the input half of a backward to its weight half
 };
 
 class Emitter {
@@ -32,6 +33,8 @@ class Emitter {
   void forward(DraftSegment& segment, size_t b, Index microbatch);
   // In front of it the recompute, of a block that leaves out what its backward reads.
   void backward(DraftSegment& segment, size_t b, Index microbatch);
+  // What backward has left out, where gradients of weights come apart.
+  void weight_gradient(DraftSegment& segment, size_t b, Index microbatch);
   size_t blocks() const { return blocks_.size(); }
 
  private:
@@ -53,9 +56,9 @@ class Emitter {
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
   bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
   // Buffers for the ports at the ends of runs, and for those that runs of a backward read again; `name`: of one of
-  // them.
+  // them; `held`: slots of what the weight half of a backward reads.
   std::vector<BufferId> add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name,
-                                  const std::vector<models::Parts>& backwards);
+                                  const std::vector<models::Parts>& backwards, uint32_t held);
   std::string run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const;
   void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
   void backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& run);
@@ -64,6 +67,8 @@ class Emitter {
   void make_again(DraftSegment& segment, size_t b, Index microbatch, size_t port);
   // The ports that a run of parts takes from the run before it and hands to the one behind it.
   void access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const;
+  // Gradients of what parts hand on, for those of weights.
+  void read_brought(Op& op, size_t b, models::Parts run) const;
   // Of the ports that a part makes: what ranks give each other of them.
   void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, bool backward);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch

@@ -66,6 +66,9 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
     of_chunk.batches = std::min(alive + 1, layout.microbatches);
     of_chunk.received = std::min(alive + of_chunk.arriving, layout.microbatches);
     of_chunk.handed = std::min(2u, layout.microbatches);
+    of_chunk.held = schedule.kind == ScheduleKind::zb_h1
+                        ? std::min(static_cast<uint32_t>(layout.stage.index) + 1, layout.microbatches)
+                        : 1;
     of_chunk.returned = std::min(2 + (wraps ? early : 0), layout.microbatches);
     slots.insert(slots.end(), chunks[c].end - chunks[c].first, of_chunk);
   }
@@ -94,7 +97,10 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& 
         if (reads) emit.load_batch(segment, microbatch);
         for (size_t b = first; b < end; ++b) emit.forward(segment, b, microbatch);
       } else {
-        for (size_t b = end; b-- > first;) emit.backward(segment, b, microbatch);
+        for (size_t b = end; b-- > first;) {
+          const bool whole = work.kind == WorkKind::backward;
+          whole ? emit.backward(segment, b, microbatch) : emit.weight_gradient(segment, b, microbatch);
+        }
       }
     }
   }

@@ -19,6 +19,7 @@ uint32_t most_alive(std::span<const Work> list, std::span<const uint32_t> chunks
   uint32_t alive = 0, most = 0;
   for (const Work& work : list) {
     if (!among(chunks, work)) continue;
+    if (work.kind == WorkKind::weight_gradient) continue;
     work.kind == WorkKind::forward ? ++alive : --alive;
     most = std::max(most, alive);
   }

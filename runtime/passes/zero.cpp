@@ -41,11 +41,11 @@ class ZeroPass {
       std::vector<Op> ops = std::move(segment.ops);
       segment.ops.clear();
       for (Op& op : ops) {
-        if (computes(op)) attach_weights(op);
-        if (op.kind == OpKind::backward) attach_grads(op);
+        if (computes(op) && op.half != models::Half::weight) attach_weights(op);
+        if (op.makes_gradients()) attach_grads(op);
         segment.ops.push_back(op);
         if (op.kind == OpKind::begin && timing_) timing_->begun(segment);
-        if (op.kind != OpKind::backward || op.parts.first > 0) continue;  // which is not the last run of the block
+        if (!op.makes_gradients() || op.parts.first > 0) continue;  // which is not the last run of the block
         finish_reduced(segment);
         reduce_finished(op, ops_seen_++);
       }
@@ -62,7 +62,7 @@ class ZeroPass {
     size_t number = 0;
     for (const DraftSegment& segment : draft.segments) {
       for (const Op& op : segment.ops) {
-        if (op.kind != OpKind::backward) continue;
+        if (!op.makes_gradients()) continue;
         for (uint32_t u : op.units) {
           auto [found, inserted] = ends_.try_emplace({window(op), u}, Ends{number, number});
           found->second.last = number;
@@ -155,8 +155,7 @@ class ZeroPass {
       const bool first = ends_.at({window(op), u}).first == ops_seen_;
       op.accumulate.push_back(first ? 0 : 1);
       // The first of the block's runs of parts defines the buffer, each its own gradients.
-      const bool defines = first && op.half != models::Half::weight &&
-                           op.parts.end == layout_.model->blocks[op.block]->anatomy().all().end;
+      const bool defines = first && op.parts.end == layout_.model->blocks[op.block]->anatomy().all().end;
       op.accesses.push_back({local, Role::local_grad, defines ? Use::write : Use::update, local_slot(u, window(op))});
     }
   }

@@ -47,6 +47,16 @@ std::vector<models::Parts> Layout::runs(size_t block, models::Parts parts, bool 
   return result;
 }
 
+bool Layout::weights_apart(size_t block) const {
+  const models::Anatomy& anatomy = model->blocks[block]->anatomy();
+  return stage.pipelined() && stage.schedule.kind == ScheduleKind::zb_h1 && !model->predicts(block) &&
+         anatomy.halves(anatomy.all());
+}
+
+models::Parts Layout::held_parts(size_t block, models::Parts run) const {
+  return weights_apart(block) ? model->blocks[block]->anatomy().all() : run;
+}
+
 std::vector<BackwardRun> Layout::backward_runs(size_t block) const {
   const models::Anatomy& anatomy = model->blocks[block]->anatomy();
   const std::vector<models::Parts> all = runs(block, anatomy.all(), true);
@@ -55,13 +65,15 @@ std::vector<BackwardRun> Layout::backward_runs(size_t block) const {
     const bool adds_up = std::any_of(anatomy.ports.begin(), anatomy.ports.end(), [&](const models::Port& port) {
       return port.part + 1 == run->first && port.seam == models::Seam::enter && exchanges(port.seam, true);
     });
-    if (!overlap || !adds_up || !anatomy.halves(*run)) {
+    const bool apart = weights_apart(block);
+    if (!apart && (!overlap || !adds_up || !anatomy.halves(*run))) {
       result.push_back({*run});
       continue;
     }
     result.push_back({*run, models::Half::input});
-    result.push_back({*run, models::Half::weight});
+    if (!apart) result.push_back({*run, models::Half::weight});
   }
+  if (weights_apart(block)) result.push_back({anatomy.all(), models::Half::weight});
   return result;
 }
 

@@ -71,6 +71,10 @@ struct Layout : RunSettings, Decisions {
   // … of a backward, in the order in which they come. Where what one makes is exchanged, the gradients of weights wait
   // until the exchange is on its way: a half of their own.
   std::vector<BackwardRun> backward_runs(size_t block) const;
+  // Whether gradients of a block's weights come behind other microbatches (ZB-H1): its last run then makes all of them.
+  bool weights_apart(size_t block) const;
+  // Of which parts the halves of a run share a buffer.
+  models::Parts held_parts(size_t block, models::Parts run) const;
   // Ports that backward reads as forward made them, and that nobody has kept: those that are made again, and brought
   // together, in front of a run of it.
   bool reads_back(size_t block, size_t port, models::Parts run) const;

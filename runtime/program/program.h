@@ -219,6 +219,9 @@ struct Op {
   uint64_t shard_bytes = 0;
   std::vector<Access> accesses;
   std::vector<OpId> waits;  // ops of other lanes: their latest execution so far must have finished
+
+  // Of parameters.
+  bool makes_gradients() const { return kind == OpKind::backward && half != models::Half::input; }
 };
 
 // `count` ops from `first`, run `repeat` times; iteration i evaluates every Index at i.

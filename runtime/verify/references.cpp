@@ -33,7 +33,7 @@ std::string neighbour(const Program& program, OpId id) {
 // Whether an op adds to gradients or defines them; the first of two levels of a reduction always defines, and one in
 // place between groups with equal shards does neither.
 bool adds_up(const ProgramSet& set, const Op& op) {
-  if (op.kind == OpKind::backward) return true;
+  if (op.kind == OpKind::backward) return op.makes_gradients();
   if (op.kind != OpKind::reduce_grad) return false;
   const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
                                    [](const Access& access) { return access.role == Role::partial; });
@@ -58,15 +58,17 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
                                                        : "a lane that does not communicate"));
 }
 
-void check_units(const ProgramSet& set, const Program& program, const Op& op, const Layout& layout) {
+void check_units(const ProgramSet& set, const Program& program, OpId id, const Layout& layout) {
+  const Op& op = program.ops[id];
   for (uint32_t u : op.units) {
     if (u < layout.units.units.size()) continue;
     throw ProgramError(
         fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
   }
   if (adds_up(set, op) && op.accumulate.size() != op.units.size()) {
-    throw ProgramError(fmt::format("op '{}' of '{}' says of {} of its {} units whether it adds to the gradient",
-                                   op.name, program.phase, op.accumulate.size(), op.units.size()));
+    throw ProgramError(fmt::format("op '{}' of '{}', {}, says of {} of its {} units whether it adds to the gradient",
+                                   op.name, program.phase, neighbour(program, id), op.accumulate.size(),
+                                   op.units.size()));
   }
   const bool of_holders = op.kind == OpKind::share_sums || op.kind == OpKind::collect || op.kind == OpKind::hand_out;
   for (uint32_t u : op.units) {
@@ -132,7 +134,10 @@ void check_operands(const Program& program, OpId id) {
                                    known ? "does not do" : "does not have"));
   }
   for (const Operand& operand : row.operands) {
-    const auto [least, most] = legal(operand.count, op.units.size());
+    // Gradients of parameters are those of the weight half, which makes them of what the other has held.
+    const bool none = (op.half == models::Half::weight && operand.role == Role::weight) ||
+                      (op.half == models::Half::input && operand.role == Role::local_grad);
+    const auto [least, most] = none ? std::pair<size_t, size_t>{0, 0} : legal(operand.count, op.units.size());
     const size_t count = found[static_cast<size_t>(operand.role)];
     if (least <= count && count <= most) continue;
     throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names {} buffers as its {}, for {} units; it needs {}",
@@ -170,7 +175,7 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
       if (access.buffer < set.buffers.size()) continue;
       throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
     }
-    check_units(set, program, op, layout);
+    check_units(set, program, id, layout);
     check_operands(program, id);
     check_phase(program, id);
     check_lane(set, program, id);

@@ -99,13 +99,18 @@ void ActivationRule::require_holding(const Op& op) const {
                   walk_.name(before(walk_.program, walk_.now))));
 }
 
-// The input half of the same run of parts left it, of this microbatch.
+// The input halves of these parts left it, of this microbatch: one run, or where weights come apart all of the block's.
 void ActivationRule::require_held(const Access& access) const {
-  require_made(access, OpKind::backward, walk_.op().block, Role::held);
-  const Place made = walk_.at(access).made;
-  const Op& maker = walk_.program.ops[made.op];
-  if (maker.parts == walk_.op().parts && maker.half == models::Half::input) return;
-  walk_.fail(access, fmt::format("{} wrote it, of other parts", walk_.name(made)));
+  const Op& op = walk_.op();
+  require_made(access, OpKind::backward, op.block, Role::held);
+  const Content& content = walk_.at(access);
+  const Op &maker = walk_.program.ops[content.made.op], &last = walk_.program.ops[content.changed.op];
+  const models::Parts whole = walk_.layout.held_parts(op.block, op.parts);
+  const bool goes_on = op.half == models::Half::input;
+  const bool begun = maker.half == models::Half::input && maker.parts.end == whole.end;
+  const bool so_far = last.half == models::Half::input && last.parts.first == (goes_on ? op.parts.end : whole.first);
+  if (begun && so_far) return;
+  walk_.fail(access, fmt::format("{} wrote it, of other parts", walk_.name(begun ? content.changed : content.made)));
 }
 
 void ActivationRule::require_parts(const Access& access) const {

@@ -38,7 +38,7 @@ void GradRule::read() {
 void GradRule::write() {
   const Op& op = walk_.op();
   for (size_t i = 0; i < op.units.size(); ++i) {
-    if (op.kind == OpKind::backward) backward(i);
+    if (op.makes_gradients()) backward(i);
     if (op.kind == OpKind::reduce_grad) reduce(i);
     if (op.kind == OpKind::gather_grad) gather(i);
   }
@@ -74,8 +74,7 @@ void GradRule::backward(size_t i) {
   Content& content = walk_.at(access);
   const bool adds = op.accumulate[i] != 0;
   // Another run of parts of the block, whose gradients lie beside those of the run before.
-  const bool goes_on =
-      op.half == models::Half::weight || op.parts.end < walk_.layout.model->blocks[op.block]->anatomy().all().end;
+  const bool goes_on = op.parts.end < walk_.layout.model->blocks[op.block]->anatomy().all().end;
   if (goes_on) {
     const bool same = content.unit == unit && content.block == op.block && content.microbatch == microbatch &&
                       !content.used && content.summed == Summed::rank && content.adds == adds &&

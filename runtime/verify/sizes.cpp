@@ -138,7 +138,8 @@ class SizeChecker {
       case Role::recomputed:
         return block_bytes(op).recomputed;
       case Role::held:
-        return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train), op.parts);
+        return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train),
+                                    layout_.held_parts(op.block, op.parts));
       case Role::port:
       case Role::d_port:
         return layout_.port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),

@@ -165,6 +165,12 @@ void TensorRunner::run(size_t b, Parts parts, bool backward, bool again, const B
     call.loss_scale = options.loss_scale != 0 ? options.loss_scale : 1 / static_cast<float>(shape_.rows());
     call.rng = {options.seed, options.step, 0};
     call.first_sample = options.first_sample;
+    if (half == models::Half::input) std::fill(grads.begin(), grads.end(), nullptr);
+    if (half == models::Half::weight) {  // which has nothing but what is held, ports and their gradients
+      std::fill(weights.begin(), weights.end(), nullptr);
+      call.saved = {}, call.tokens = call.targets = nullptr, call.loss = nullptr;
+      call.input = call.d_output = nullptr, call.output = call.d_input = nullptr;
+    }
     backward ? block.backward(call) : block.forward(call);
     workspace.check(block.name() + ": the workspace");
     for (const GuardedBuffer& part : rank.held) part.check(block.name() + ": what is held");

@@ -125,7 +125,33 @@ class ToyLinear : public ToyBlock {
   uint64_t forward_workspace_bytes(const Shape&) const override { return 200; }
   uint64_t saved_bytes(const Shape& shape, size_t) const override { return static_cast<uint64_t>(shape.rows()) * 4; }
   void forward(const Call& call) const override { run(ToyPass::linear_forward, call, 0); }
-  void backward(const Call& call) const override { run(ToyPass::linear_backward, call, 0); }
+  const models::Anatomy& anatomy() const override {
+    static const models::Anatomy halves{{"linear"}, {}, {}, 0, 1};
+    return halves;
+  }
+  // Input, gradient of the output, and what forward has kept.
+  uint64_t held_bytes(const Shape& shape, size_t) const override {
+    return 2 * row_bytes(shape) + saved_bytes(shape, 0);
+  }
+  void backward(const Call& call) const override {
+    if (call.half != models::Half::weight) run(ToyPass::linear_input, call, 0);
+    Call later = call;
+    std::byte* held = call.held_of(0);
+    std::byte* const places[] = {held == nullptr ? nullptr : held + 2 * row_bytes(call.shape)};
+    if (held != nullptr) later.input = held, later.d_output = held + row_bytes(call.shape), later.saved = places;
+    if (call.half == models::Half::input) {
+      core::copy_bytes(held, call.input, row_bytes(call.shape));
+      core::copy_bytes(held + row_bytes(call.shape), call.d_output, row_bytes(call.shape));
+      core::copy_bytes(places[0], call.saved_of(0), saved_bytes(call.shape, 0));
+    } else {
+      run(ToyPass::linear_weights, later, 0);
+    }
+  }
+
+ private:
+  uint64_t row_bytes(const Shape& shape) const {  // of all rows
+    return static_cast<uint64_t>(shape.rows() * width_) * core::dtype_size(shape.type);
+  }
 };
 
 class ToyHead : public ToyBlock {

@@ -31,7 +31,8 @@ enum class ToyPass : uint8_t {
   embedding_forward,
   embedding_backward,
   linear_forward,
-  linear_backward,
+  linear_input,    // gradient of the input
+  linear_weights,  // … and of the weights
   head_evaluate,
   head_backward
 };
@@ -84,7 +85,7 @@ ZRT_TOY void toy_linear_forward(const ToyCall& c) {
 }
 
 template <class P>
-ZRT_TOY void toy_linear_backward(const ToyCall& c) {
+ZRT_TOY void toy_linear_input(const ToyCall& c) {
   P::each(c.rows * c.width, [&](int64_t i) {
     const int64_t r = i / c.width, k = i % c.width;
     float sum = 0;
@@ -93,6 +94,10 @@ ZRT_TOY void toy_linear_backward(const ToyCall& c) {
     }
     P::write(c.d_input, c.type, i, sum);
   });
+}
+
+template <class P>
+ZRT_TOY void toy_linear_weights(const ToyCall& c) {
   P::each((c.width + 1) * c.width, [&](int64_t i) {
     const int64_t k = i / c.width, column = i % c.width;
     float sum = 0;
@@ -160,8 +165,10 @@ ZRT_TOY void run_toy(ToyPass pass, const ToyCall& call) {
       return toy_embedding_backward<P>(call);
     case ToyPass::linear_forward:
       return toy_linear_forward<P>(call);
-    case ToyPass::linear_backward:
-      return toy_linear_backward<P>(call);
+    case ToyPass::linear_input:
+      return toy_linear_input<P>(call);
+    case ToyPass::linear_weights:
+      return toy_linear_weights<P>(call);
     case ToyPass::head_evaluate:
       return toy_head_evaluate<P>(call);
     case ToyPass::head_backward:

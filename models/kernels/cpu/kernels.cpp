@@ -117,6 +117,10 @@ void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarge
   });
 }
 
+void write_gradient(const float* sums, int64_t n, GradTarget grad) {
+  write_gradient(grad, 0, sums, n);
+}
+
 void gelu(DType type, const void* x, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);

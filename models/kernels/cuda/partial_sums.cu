@@ -1,4 +1,5 @@
 #include "core/cuda/launch.cuh"
+#include "models/kernels/backend.h"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/gradient.cuh"
 #include "models/kernels/cuda/partial_sums.h"
@@ -28,6 +29,10 @@ __global__ void __launch_bounds__(columns* slices)
 
 void add_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, const GradTarget& target) {
   core::cuda::launch(add, blocks_for(n, columns), dim3(columns, slices), 0, partials, parts, stride, n, target);
+}
+
+void write_gradient(const float* sums, int64_t n, GradTarget grad) {
+  add_partials(sums, 1, n, n, grad);
 }
 
 }  // namespace zrt::models::cuda

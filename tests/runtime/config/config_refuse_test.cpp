@@ -196,7 +196,7 @@ TEST_CASE("requests that are not supported are refused by name") {
       {R"("zero_optimization": {"grad_hooks": true},)", {"zero_optimization.grad_hooks", "never accepted"}},
       {R"("parallel": {"tensor": 3},)", {"parallel.tensor = 3"}},
       {R"("parallel": {"pipeline": 2},)", {"parallel.pipeline = 2", "multiple of 2"}},
-      {R"("parallel": {"schedule": "zb-h1"},)", {"parallel.schedule = \"zb-h1\""}},
+      {R"("parallel": {"schedule": "zb-h2"},)", {"parallel.schedule = \"zb-h2\"", "zb-h1"}},
       {R"("tensor_parallel": {"autotp_size": 4},)", {"parallel.tensor = 4"}},
       {R"("prescale_gradients": true, "zero_optimization": {"stage": 2},)",
        {"prescale_gradients = true", "reduce_scatter", "as in DeepSpeed"}},

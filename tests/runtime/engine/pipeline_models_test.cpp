@@ -55,7 +55,7 @@ TEST_CASE("real models have the same bits in a pipeline and without one", "[long
   constexpr std::array<uint32_t, 4> accumulations{1, 2, 3, 8};
   const std::array<models::Model, 3> models{model_of(0), model_of(1), model_of(2)};
   std::map<std::tuple<size_t, size_t, int, uint32_t, uint32_t>, Outcome> references;
-  constexpr uint64_t all = 3 * 3 * 4 * 2 * 2 * 3 * 4 * 3 * 3 * 2;
+  constexpr uint64_t all = 3 * 3 * 4 * 2 * 2 * 3 * 4 * 3 * 4 * 2;
   for (uint64_t number = 0; number < all; number += full_tests() ? 1 : 211) {
     Choices choose(number);
     const size_t model = choose.of(3), type = choose.of(3);
@@ -71,8 +71,8 @@ TEST_CASE("real models have the same bits in a pipeline and without one", "[long
     const int stages = 2 + static_cast<int>(choose.of(3));
     s.stage = static_cast<int>(choose.of(4));
     s.recompute = std::vector<std::vector<Recompute>>{{}, {Recompute::selective}, {Recompute::full}}[choose.of(3)];
-    const ScheduleKind kind =
-        std::array{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}[choose.of(3)];
+    const ScheduleKind kind = std::array{ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                         ScheduleKind::zb_h1}[choose.of(4)];
     const bool interleaved = kind == ScheduleKind::interleaved;
     if (interleaved && static_cast<int>(s.accumulation) < stages) continue;  // which is refused
     s.overlap = choose.of(2) == 0;

@@ -126,7 +126,8 @@ TEST_CASE("groups far longer than the pipeline have the bits of no pipeline, wit
 TEST_CASE("a stage gathers its weights for each use, for runs of microbatches through a chunk, or once a step") {
   const models::Model model = make_toy(10, 12, 17, 5, false, false);
   for (const int chunks : {1, 2}) {
-    for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+    for (const ScheduleKind kind :
+         {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::interleaved}) {
       if ((kind == ScheduleKind::interleaved) != (chunks > 1)) continue;
       const uint32_t microbatches = 12, group = 4;
       Setting s = setting(3, microbatches);

@@ -13,6 +13,7 @@ namespace zrt::pipeline_faults_test {
 using namespace zrt;
 using namespace zrt::testing;
 using namespace zrt::runtime;
+using models::Half;
 
 namespace {
 
@@ -52,6 +53,24 @@ struct Subject {
   }
   Op& op(size_t stage, OpKind kind, std::optional<Role> role = {}, size_t n = 0) {
     return step(stage).ops[find(stage, kind, role, n)];
+  }
+  // Of a block in the middle stage: the half of a backward of a microbatch.
+  OpId half(Half half, uint32_t microbatch) {
+    const Program& program = step(1);
+    for (OpId id = 0; id < program.ops.size(); ++id) {
+      const Op& op = program.ops[id];
+      if (op.kind == OpKind::backward && op.block == 1 && op.half == half && op.microbatch.first == microbatch)
+        return id;
+    }
+    FAIL("there is no such half");
+    return 0;
+  }
+  // Nothing waits for an op that goes elsewhere, nor does it.
+  void move(OpId from, OpId to) {
+    Op op = step(1).ops[from];
+    op.waits.clear();
+    remove(1, from);
+    insert(1, to, op);
   }
   // Out of its segment; what waited for it waits no more.
   void remove(size_t stage, OpId gone) {
@@ -239,6 +258,46 @@ std::vector<Fault> faults() {
          Op again = s.step(1).ops[at];
          s.insert(1, at, again);
        }},
+      {"gradients of weights are made twice",
+       [](Subject& s) {
+         const OpId at = s.half(Half::weight, 1);
+         s.insert(1, at, s.step(1).ops[at]);
+       },
+       ScheduleKind::zb_h1},
+      {"gradients of weights come before those of inputs",
+       [](Subject& s) { s.move(s.half(Half::weight, 1), s.half(Half::input, 1)); }, ScheduleKind::zb_h1},
+      {"gradients of weights are missing", [](Subject& s) { s.remove(1, s.half(Half::weight, 2)); },
+       ScheduleKind::zb_h1},
+      {"gradients of weights are summed in another order",
+       [](Subject& s) {
+         Op &one = s.step(1).ops[s.half(Half::weight, 2)], &two = s.step(1).ops[s.half(Half::weight, 3)];
+         std::swap(one.microbatch, two.microbatch);
+         std::swap(one.accesses, two.accesses);
+       },
+       ScheduleKind::zb_h1},
+      {"gradients are reduced before the last of weights",
+       [](Subject& s) {
+         const std::vector<uint32_t> units = s.step(1).ops[s.half(Half::weight, 4)].units;
+         OpId reduce = s.find(1, OpKind::reduce_grad);
+         while (s.step(1).ops[reduce].kind != OpKind::reduce_grad || s.step(1).ops[reduce].units[0] != units[0])
+           ++reduce;
+         s.move(reduce, s.half(Half::weight, 4));
+       },
+       ScheduleKind::zb_h1},
+      {"what weights' gradients are made of has a slot too few",
+       [](Subject& s) {
+         for (const Access& access : s.step(1).ops[s.half(Half::weight, 0)].accesses) {
+           if (access.role == Role::held) --s.sets[1].buffers[access.buffer].slots;
+         }
+       },
+       ScheduleKind::zb_h1},
+      {"weights' gradients are made of another microbatch",
+       [](Subject& s) {
+         for (Access& access : s.step(1).ops[s.half(Half::weight, 1)].accesses) {
+           if (access.role == Role::held) access.slot.first = (access.slot.first + 1) % 2;
+         }
+       },
+       ScheduleKind::zb_h1},
       {"two chunks have one slot at a time",
        [](Subject& s) {
          std::vector<uint32_t>& table = shared_slots(s).slot_table;
@@ -277,7 +336,8 @@ size_t named(const Subject& subject, const std::string& message) {
 }  // namespace
 
 TEST_CASE("pipelines as they are compiled are accepted") {
-  for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved}) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
     const Subject subject(kind);
     CHECK_NOTHROW(subject.check());
   }
