@@ -42,7 +42,7 @@ BlockCost block_cost(const models::Block& block, const models::Shape& shape, boo
 
 double share_of_pass(const models::Block& block, const models::Shape& shape, models::Parts parts, models::Half half) {
   const double whole = block.forward_flops(shape), run = block.forward_flops(shape, parts);
-  if (whole == 0) return parts.first == 0 ? 1 : 0;
+  if (whole == 0) return parts.first > 0 ? 0 : half == models::Half::both ? 1 : 0.5;
   const double share = run / whole;
   if (half == models::Half::both || run == 0) return share;
   const double attention = block.attention_flops(shape, parts), weights = run - attention;

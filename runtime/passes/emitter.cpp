@@ -67,7 +67,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     const std::vector<models::Parts> runs = layout.runs(b, layout.forward_parts(b, mode), false);
     const std::vector<models::Parts> backwards =
         mode == Mode::train ? layout.runs(b, block.anatomy().all(), true) : std::vector<models::Parts>{};
-    buffers_[b].ports = add_ports(b, runs, "", backwards, here.held);
+    buffers_[b].ports = add_ports(b, runs, "", backwards, 1);
     if (mode == Mode::train) add_training(b, here);
     if (mode == Mode::eval && runs.size() > 1) {
       buffers_[b].saved = add("saved of " + block.name(), Category::activations,
@@ -95,12 +95,16 @@ std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Par
     const bool comes_again = std::any_of(backwards.begin(), backwards.end(),
                                          [&](const models::Parts& run) { return layout_.reads_back(b, p, run); });
     if (!ends && !comes_again) continue;
-    const bool brought = backwards.empty() && ports[p].seam == models::Seam::leave;
-    const uint32_t slots = layout_.weights_apart(b) && (comes_again || brought) ? held : 1;
-    buffers[p] = add(fmt::format("{}{} of {}", name, ports[p].name, blocks_[b]->name()), Category::activations,
-                     layout_.port_bytes(ports[p], shape_), slots);
+    const bool read_later = ports[p].seam == models::Seam::leave || ports[p].seam == models::Seam::stay;
+    buffers[p] = add_port(b, p, name, read_later ? held : 1);
   }
   return buffers;
+}
+
+BufferId Emitter::add_port(size_t b, size_t port, const std::string& name, uint32_t slots) {
+  const models::Port& of = blocks_[b]->anatomy().ports[port];
+  return add(fmt::format("{}{} of {}", name, of.name, blocks_[b]->name()), Category::activations,
+             layout_.port_bytes(of, shape_), slots);
 }
 
 void Emitter::add_training(size_t b, const AliveSlots& alive) {
@@ -121,7 +125,14 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   }
   buffers_[b].held =
       add("held of " + block.name(), Category::activations, held, layout_.weights_apart(b) ? alive.held : 1);
-  buffers_[b].d_ports = add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {}, alive.held);
+  const bool apart = layout_.weights_apart(b);
+  buffers_[b].d_ports =
+      add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {}, apart ? alive.held : 1);
+  // Until gradients of weights are made forwards of other microbatches come.
+  buffers_[b].again = buffers_[b].ports;
+  for (size_t p = 0; apart && p < buffers_[b].again.size(); ++p) {
+    if (layout_.reads_back(b, p, block.anatomy().all())) buffers_[b].again[p] = add_port(b, p, "brought ", alive.held);
+  }
   const uint64_t output_bytes = layout_.model->predicts(b) ? 0
                                 : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
                                                            : width_bytes(b);
@@ -184,18 +195,18 @@ void Emitter::access_ports(Op& op, const std::vector<BufferId>& ports, Role role
   }
 }
 
-void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, bool backward) {
+void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part,
+                       const std::vector<BufferId>& buffers, bool gradients) {
   const std::vector<models::Port>& all = blocks_[b]->anatomy().ports;
   for (size_t p = 0; p < all.size(); ++p) {
-    if (all[p].part != part || !layout_.exchanges(all[p].seam, backward)) continue;
+    if (all[p].part != part || !layout_.exchanges(all[p].seam, gradients)) continue;
     Op op = make(OpKind::exchange, 0,
-                 fmt::format("exchange {}{} of {}", backward ? "gradient of " : "", all[p].name, blocks_[b]->name()), b,
-                 microbatch);
+                 fmt::format("exchange {}{} of {}", gradients ? "gradient of " : "", all[p].name, blocks_[b]->name()),
+                 b, microbatch);
     op.units.clear();
     op.port = static_cast<uint8_t>(p);
     place_in(set_, op, GroupKind::tensor);
-    access(op, backward ? buffers_[b].d_ports[p] : buffers_[b].ports[p], backward ? Role::d_port : Role::port,
-           Use::update);
+    access(op, buffers[p], gradients ? Role::d_port : Role::port, Use::update);
     op.accesses.back().port = op.port;
     segment.ops.push_back(std::move(op));
   }
@@ -208,7 +219,7 @@ void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   const models::Parts whole = layout_.forward_parts(b, shape_.mode);
   for (const models::Parts& run : layout_.runs(b, whole, false)) {
     forward_run(segment, b, microbatch, run, whole);
-    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, false);
+    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, buffers_[b].ports, false);
   }
   if (layout_.model->sends(b)) link(segment, OpKind::send, b, buffers_[b].output, Role::output, microbatch);
 }
@@ -248,10 +259,10 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
     access(op, buffers_[b].saved, Role::saved, Use::read);
     access(op, buffers_[b].recomputed, Role::recomputed, run.first == whole.first ? Use::write : Use::update);
     const bool begins = run.first == whole.first, ends = run.end == whole.end;
-    access_ports(op, buffers_[b].ports, Role::port, begins ? SIZE_MAX : run.first - 1u, ends ? SIZE_MAX : run.end - 1u);
+    access_ports(op, buffers_[b].again, Role::port, begins ? SIZE_MAX : run.first - 1u, ends ? SIZE_MAX : run.end - 1u);
     access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
     segment.ops.push_back(std::move(op));
-    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, false);
+    if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, buffers_[b].again, false);
   }
 }
 
@@ -261,9 +272,9 @@ void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size
   op.parts = part;
   if (part.first == 0) access(op, input_of(b), Role::input, Use::read);
   access(op, buffers_[b].saved, Role::saved, Use::read);
-  access_ports(op, buffers_[b].ports, Role::port, SIZE_MAX, part.first);
+  access_ports(op, buffers_[b].again, Role::port, SIZE_MAX, part.first);
   segment.ops.push_back(std::move(op));
-  exchange(segment, b, microbatch, part.first, false);
+  exchange(segment, b, microbatch, part.first, buffers_[b].again, false);
 }
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
@@ -277,7 +288,7 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
     }
     backward_run(segment, b, microbatch, run);
     if (run.half != models::Half::weight && run.parts.first > 0) {
-      exchange(segment, b, microbatch, run.parts.first - 1u, true);
+      exchange(segment, b, microbatch, run.parts.first - 1u, buffers_[b].d_ports, true);
     }
   }
   if (layout_.model->receives(b)) {
@@ -316,7 +327,7 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   }
   for (size_t p = 0; p < buffers_[b].ports.size(); ++p) {
     if (!weights || !layout_.reads_back(b, p, run)) continue;
-    access(op, buffers_[b].ports[p], Role::port, Use::read);
+    access(op, buffers_[b].again[p], Role::port, Use::read);
     op.accesses.back().port = static_cast<uint8_t>(p);
   }
   if (inputs) {

@@ -43,6 +43,7 @@ class Emitter {
     BufferId received = no_buffer, d_received = no_buffer;  // input from another stage, and its gradient
     BufferId forward_workspace = no_buffer, backward_workspace = no_buffer, cache = no_buffer;
     std::vector<BufferId> ports, d_ports;  // by port; none inside a run of parts
+    std::vector<BufferId> again;           // ports as a backward has them, perhaps the same
   };
 
   void add_training(size_t b, const AliveSlots& alive);
@@ -56,9 +57,10 @@ class Emitter {
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }
   bool at_border(size_t b) const { return layout_.model->embeds(b) || layout_.model->receives(b); }
   // Buffers for the ports at the ends of runs, and for those that runs of a backward read again; `name`: of one of
-  // them; `held`: slots of what the weight half of a backward reads.
+  // them; `held`: slots of gradients that the weight half of a backward reads.
   std::vector<BufferId> add_ports(size_t b, const std::vector<models::Parts>& runs, const std::string& name,
                                   const std::vector<models::Parts>& backwards, uint32_t held);
+  BufferId add_port(size_t b, size_t port, const std::string& name, uint32_t slots);
   std::string run_name(const char* what, size_t b, models::Parts run, models::Parts whole) const;
   void forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole);
   void backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& run);
@@ -69,8 +71,9 @@ class Emitter {
   void access_ports(Op& op, const std::vector<BufferId>& ports, Role role, size_t taken, size_t handed) const;
   // Gradients of what parts hand on, for those of weights.
   void read_brought(Op& op, size_t b, models::Parts run) const;
-  // Of the ports that a part makes: what ranks give each other of them.
-  void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, bool backward);
+  // Of the ports that a part makes, in `buffers`: what ranks give each other of them, or of their gradients.
+  void exchange(DraftSegment& segment, size_t b, Index microbatch, size_t part, const std::vector<BufferId>& buffers,
+                bool gradients);
   void access(Op& op, BufferId buffer, Role role, Use use) const;  // the slot of the op's microbatch
   uint64_t width_bytes(size_t b) const;
   BufferId add(const std::string& name, core::Category category, uint64_t bytes, uint32_t slots,

@@ -75,6 +75,18 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   return slots;
 }
 
+// Where gradients of weights come apart a turn begins with those of the first microbatch of a window. Blocks whose
+// gradients do not come apart are as many microbatches ahead as there are stages before this one.
+bool straddles_windows(const Layout& layout) {
+  const auto ahead = static_cast<uint32_t>(layout.stage.index);
+  if (layout.stage.schedule.kind != ScheduleKind::zb_h1 || layout.windows() == 1) return false;
+  if (ahead % layout.reduce_every == 0) return false;
+  for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
+    if (!layout.weights_apart(b)) return true;
+  }
+  return false;
+}
+
 // What a stage of a pipeline does in a step. Turns are of two microbatches at least: a wait for the other one of a pair
 // of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
 Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
@@ -82,8 +94,9 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& 
   const std::vector<Work> list = order(schedule, layout.stage.index);
   const std::vector<ChunkBlocks> chunks = chunks_of(*layout.model);
   Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks), list);
-  const uint32_t period =
+  const uint32_t turn =
       std::lcm(std::lcm(2u, static_cast<uint32_t>(schedule.group)), layout.windows() == 1 ? 1 : layout.reduce_every);
+  const uint32_t period = straddles_windows(layout) ? layout.microbatches : turn;  // none repeats itself
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
   for (const Turns& part : cut(roll(list, static_cast<int32_t>(period)), static_cast<int32_t>(period))) {

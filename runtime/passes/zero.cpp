@@ -45,9 +45,9 @@ class ZeroPass {
         if (op.makes_gradients()) attach_grads(op);
         segment.ops.push_back(op);
         if (op.kind == OpKind::begin && timing_) timing_->begun(segment);
-        if (!op.makes_gradients() || op.parts.first > 0) continue;  // which is not the last run of the block
+        if (op.kind != OpKind::backward || op.parts.first > 0) continue;  // which is not the last run of the block
         finish_reduced(segment);
-        reduce_finished(op, ops_seen_++);
+        if (op.makes_gradients()) reduce_finished(op, ops_seen_++);
       }
     }
     if (trains_) finish(draft.segments.emplace_back());

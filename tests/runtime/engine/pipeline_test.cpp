@@ -39,7 +39,7 @@ TEST_CASE("a pipeline has the bits of no pipeline, whatever its depth, schedule,
         if (every > 1) s.unit_elements = 100;
         const Outcome reference = run(model, s);
         for (const int stages : {2, 3, 4}) {
-          for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b}) {
+          for (const ScheduleKind kind : {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1}) {
             ++turn;
             if (!full_tests() && turn % 7 != 0) continue;  // prime to the number of each choice
             if (left_to_processor(turn / 7)) continue;
@@ -97,6 +97,27 @@ TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chu
             CHECK(outcome.norms == reference.norms);
             CHECK(outcome.measured == outcome.planned);
           }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("gradients of weights that come later have the bits of 1F1B, in windows of any length, tied or not") {
+  for (const bool tied : {false, true}) {
+    const models::Model model = make_toy(5, 12, 17, 5, tied, false);
+    for (const uint32_t every : {2u, 3u, 4u}) {
+      for (const int stages : {2, 3, 4}) {
+        for (const int stage : {0, 2, 3}) {
+          Setting s = setting(stage, 12);
+          s.reduce_every = every, s.overlap = stage > 0, s.eval = true, s.ranks = 2;
+          const Outcome reference = run_pipeline(model, s, ScheduleKind::one_f_one_b, stages);
+          const Outcome outcome = run_pipeline(model, s, ScheduleKind::zb_h1, stages);
+          CAPTURE(tied, every, stages, stage);
+          CHECK(outcome.state == reference.state);
+          CHECK(outcome.losses == reference.losses);
+          CHECK(outcome.eval_loss == reference.eval_loss);
+          CHECK(outcome.measured == outcome.planned);
         }
       }
     }
