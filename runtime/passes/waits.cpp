@@ -141,13 +141,14 @@ class Bounds {
 
 // The whole state of one unit at a time: a gather waits until the unit before it has been exported.
 void bound_export(Program& program) {
-  std::optional<OpId> exported;
+  OpId exported = 0;
+  bool open = false;  // no gather waits for that export yet; the second one of a unit follows the first
   for (OpId id = 0; id < program.ops.size(); ++id) {
     Op& op = program.ops[id];
     const bool gathers = op.kind == OpKind::gather_state || op.kind == OpKind::gather_parts;
-    if (gathers && exported) op.waits.push_back(*exported);
-    if (gathers) exported.reset();  // the second gather of a unit follows the first
-    if (op.kind == OpKind::export_state) exported = id;
+    if (gathers && open) op.waits.push_back(exported);
+    if (gathers) open = false;
+    if (op.kind == OpKind::export_state) exported = id, open = true;
   }
 }
 
