@@ -106,9 +106,9 @@ TEST_CASE("an interleaved pipeline has the bits of no pipeline, whatever its chu
 TEST_CASE("gradients of weights that come later have the bits of 1F1B, in windows of any length, tied or not") {
   for (const bool tied : {false, true}) {
     const models::Model model = make_toy(5, 12, 17, 5, tied, false);
-    for (const uint32_t every : {2u, 3u, 4u}) {
-      for (const int stages : {2, 3, 4}) {
-        for (const int stage : {0, 2, 3}) {
+    for (const uint32_t every : {2u, 3u}) {
+      for (const int stages : {2, 4}) {
+        for (const int stage : {0, 3}) {
           Setting s = setting(stage, 12);
           s.reduce_every = every, s.overlap = stage > 0, s.eval = true, s.ranks = 2;
           const Outcome reference = run_pipeline(model, s, ScheduleKind::one_f_one_b, stages);

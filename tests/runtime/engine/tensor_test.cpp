@@ -192,22 +192,20 @@ TEST_CASE("ranks that share blocks keep states and activations on the host and o
 
 // Three stages, so that other microbatches' forwards come between a backward and its gradients of weights.
 TEST_CASE("ranks that share blocks whose gradients of weights come later have the bits of one stage") {
-  for (const auto& [which, rows] : {std::pair{gpt2, false}, {gpt2, true}, {llama, true}, {qwen3, true}}) {
-    for (const uint32_t reduce_every : {1u, 2u, 12u}) {
+  for (const auto& [which, rows] : {std::pair{gpt2, false}, {llama, true}, {qwen3, true}}) {
+    for (const uint32_t reduce_every : {2u, 12u}) {
       Setting s = setting_of(2, rows);
       s.accumulation = 12, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2, s.overlap = true;
       const models::Model model = model_of(which, s, 0.1f, false, 4);
       const Outcome plain = run(model, s);
-      for (const int stages : {2, 3}) {
-        for (const int stage : {0, 3}) {
-          for (const Recompute how : {Recompute::none, Recompute::full}) {
-            s.stage = stage, s.recompute = {how};
-            const Outcome outcome = run_pipeline(model, s, ScheduleKind::zb_h1, stages);
-            CAPTURE(which, rows, reduce_every, stages, stage, static_cast<int>(how));
-            CHECK(outcome.state == plain.state);
-            CHECK(outcome.losses == plain.losses);
-            CHECK(outcome.measured == outcome.planned);
-          }
+      for (const int stage : {0, 3}) {
+        for (const Recompute how : {Recompute::none, Recompute::full}) {
+          s.stage = stage, s.recompute = {how};
+          const Outcome outcome = run_pipeline(model, s, ScheduleKind::zb_h1, 3);
+          CAPTURE(which, rows, reduce_every, stage, static_cast<int>(how));
+          CHECK(outcome.state == plain.state);
+          CHECK(outcome.losses == plain.losses);
+          CHECK(outcome.measured == outcome.planned);
         }
       }
     }
