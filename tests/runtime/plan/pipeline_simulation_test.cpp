@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "runtime/cost/nominal_cluster.h"
+#include "runtime/ops/spec.h"
 #include "runtime/plan/simulator.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
