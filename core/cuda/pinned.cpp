@@ -44,7 +44,8 @@ Mapped& mapped() {
   return mapped;
 }
 
-// In one piece, though pages come in chunks: copies may not cross from one pinned piece to the next.
+// On whole pages, as files are read and written. In one piece, though pages come in chunks: copies may not cross from
+// one pinned piece to the next.
 void* map_and_pin(uint64_t bytes, uint8_t fill) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
@@ -63,10 +64,10 @@ void* map_and_pin(uint64_t bytes, uint8_t fill) {
 }  // namespace
 
 void* allocate_pinned(uint64_t bytes, uint8_t fill) {
-  if (bytes > chunk_bytes) {
+  if (bytes > 0) {
     if (void* memory = map_and_pin(bytes, fill)) return memory;
   }
-  // Small, or of a driver that pins nothing but its own.
+  // Of a driver that pins nothing but its own: where that lies on no whole page, files refuse it by name.
   void* memory = nullptr;
   if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) return nullptr;
   fill_chunks(static_cast<std::byte*>(memory), bytes, fill);

@@ -19,8 +19,8 @@ enum class Epilogue : uint8_t { none, gelu, gelu_gradient };
 
 // C (M, N) = [C +] [add +] alpha · op(A) (M, K) · op(B) (K, N) [+ bias (N)]. Leading dimensions are of the stored,
 // row-major matrices in elements: A is (M, K) with lda, or (K, M) when trans_a; likewise B. Sums are fp32
-// (tensor cores of GPUs cut them off where fp32 rounds), rounded once to `c`; with `add` or an epilogue perhaps once
-// more in between, where the library cannot do both in one pass.
+// (tensor cores of GPUs cut them off where fp32 rounds), rounded once to `c`; with `add`, an epilogue or, on GPUs,
+// `accumulate` perhaps once more in between, where the library does not do both in one pass of fp32.
 //
 // fp8: both operands, of bf16, are rounded to e4m3 before they are multiplied, each times a scale of its own: the
 // largest power of two that leaves its largest element within 448 (fp8.h), found right before the product and taken out

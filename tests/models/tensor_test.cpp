@@ -2,6 +2,7 @@
 #include <map>
 
 #include "catch.h"
+#include "tests/device.h"
 #include "tests/models/golden.h"
 #include "tests/models/tensor_runner.h"
 
@@ -76,7 +77,9 @@ void check(const Config& config, int64_t samples = B, int64_t tokens = T) {
   for (const auto& [name, grad] : expected.grads) {
     INFO(name << " of " << model.type << ", " << config.tensor
               << " ranks that share rows: " << config.sequence_parallel);
-    CHECK(distance(grads.at(name), grad) < 1e-6);
+    // Gradients of a head's norms are sums over all its rows, of which most cancel: 1.3e-6 of them on an H100.
+    const bool on_gpu = zrt::test::test_device() == zrt::core::DeviceKind::cuda;
+    CHECK(distance(grads.at(name), grad) < (on_gpu ? 2e-6 : 1e-6));
   }
   CHECK(runner.most_of_padding() == 0);
 }
