@@ -1,5 +1,6 @@
-// Causal self-attention that never stores the (T, T) matrix: for every sample, head and tile of queries only a strip of
-// scores lives in the workspace. Backward computes the strips again from the saved log-sum-exp (the idea of Dao et
+// Self-attention that never stores the (T, T) matrix: for every sample, head and tile of queries only a strip of
+// scores lives in the workspace. A pattern says which keys a query attends to; what it leaves out is neither computed
+// nor stored. Backward computes the strips again from the saved log-sum-exp (the idea of Dao et
 // al., "FlashAttention", 2022, with whole rows instead of an online softmax). Several heads of queries may share one of
 // keys and values (Ainslie et al., "GQA", 2023).
 #pragma once
@@ -7,6 +8,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "models/kernels/attention_pattern.h"
 #include "models/kernels/kernels.h"
 
 namespace zrt::models {
@@ -16,8 +18,9 @@ struct AttentionShape {
   DType type = DType::f32;
   float dropout = 0;  // of the probabilities
   // Where heads are cut among ranks: these are heads first_head … first_head + heads - 1 of all_heads (0: of `heads`).
-  // Dropout counts the heads so, and draws the same for a head wherever it is.
+  // Dropout and pattern count the heads so, and are the same for a head wherever it is.
   int64_t all_heads = 0, first_head = 0;
+  AttentionPattern pattern = {};
   int64_t C() const { return heads * width; }
   int64_t group() const { return heads / kv_heads; }  // heads of queries to one of keys and values
   int64_t kv() const { return kv_heads * width; }
@@ -44,8 +47,9 @@ void attention_backward(const AttentionShape& shape, const void* qkv, const void
                         const void* d_out, void* d_qkv, const Dropout& dropout, uint64_t first_sample,
                         std::byte* workspace);
 
-// One new token per sequence at `position`; its key and value are added to the cache, which holds keys (B, kv_heads,
-// T, width), then values alike. qkv (B, row()), out (B, C). shape.T is the length of the cache.
+// One new token per sequence at `position`, which attends to what the pattern keeps of those before; its key and value
+// are added to the cache, which holds keys (B, kv_heads, T, width), then values alike. qkv (B, row()), out (B, C).
+// shape.T is the length of the cache.
 uint64_t attention_cache(const AttentionShape& shape);
 uint64_t attention_decode_workspace(const AttentionShape& shape);
 void attention_decode(const AttentionShape& shape, const void* qkv, void* out, int64_t position, std::byte* cache,

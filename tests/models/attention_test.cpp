@@ -7,6 +7,7 @@
 #include "core/parallel.h"
 #include "models/kernels/cuda/attention_order.h"
 #include "tests/models/kernel_data.h"
+#include "tests/models/sees.h"
 
 namespace zrt::attention_test {
 
@@ -39,9 +40,11 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, con
         return (b * T + t) * row + (part == 0 ? h * W : C + (part - 1) * s.kv_heads * W + shared) + i;
       };
       for (int64_t q = 0; q < T; ++q) {
-        Doubles p(index(q + 1)), mask(index(q + 1), 1), dp(index(q + 1));
+        Doubles p(index(T)), mask(index(T), 1), dp(index(T));
         double sum = 0, mean = 0;
-        for (int64_t k = 0; k <= q; ++k) {
+        const auto hidden = [&](int64_t k) { return !sees(s.pattern, T, s.first_head + h, q, k); };
+        for (int64_t k = 0; k < T; ++k) {
+          if (hidden(k)) continue;
           double score = 0;
           for (int64_t i = 0; i < W; ++i) score += qkv[at(q, 0, i)] * qkv[at(k, 1, i)];
           sum += p[index(k)] = std::exp(score * scale);
@@ -57,7 +60,8 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, con
           }
         }
         r.lse[index((b * s.heads + h) * T + q)] = std::log(sum);
-        for (int64_t k = 0; k <= q; ++k) {
+        for (int64_t k = 0; k < T; ++k) {
+          if (hidden(k)) continue;
           p[index(k)] /= sum;
           for (int64_t i = 0; i < W; ++i) {
             const int64_t o = (b * T + q) * C + h * W + i;
@@ -67,7 +71,8 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, con
           }
           mean += p[index(k)] * dp[index(k)];
         }
-        for (int64_t k = 0; k <= q; ++k) {
+        for (int64_t k = 0; k < T; ++k) {
+          if (hidden(k)) continue;
           const double ds = p[index(k)] * (dp[index(k)] - mean) * scale;
           for (int64_t i = 0; i < W; ++i) {
             r.d_qkv[index(at(q, 0, i))] += ds * qkv[at(k, 1, i)];
@@ -100,7 +105,9 @@ Result run(const AttentionShape& s, const KernelBuffer& qkv, const KernelBuffer&
 
 void check(const AttentionShape& s) {
   INFO("B " << s.B << " T " << s.T << " heads " << s.heads << "/" << s.kv_heads << " width " << s.width << " dropout "
-            << s.dropout);
+            << s.dropout << ", pattern " << static_cast<int>(s.pattern.kind) << " causal " << s.pattern.causal
+            << " block " << s.pattern.block << " local " << s.pattern.local << " global " << s.pattern.global << " of "
+            << s.pattern.choices << " horizontal " << s.pattern.horizontal);
   const KernelBuffer qkv = KernelBuffer::random(s.type, s.B * s.T * s.row(), 2);
   const KernelBuffer d_out = KernelBuffer::random(s.type, s.B * s.T * s.C());
   const Dropout dropout{{11, 12, 13}, s.dropout};
@@ -177,6 +184,93 @@ TEST_CASE("heads of the widths in use match naive fp64 attention") {
   check({1, 129, 4, 2, width, type, dropout});
 }
 
+TEST_CASE("attention in both directions matches naive fp64 attention") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const float dropout = GENERATE(0.0f, 0.25f);
+  const AttentionPattern both{.causal = false};
+  check({1, 1, 1, 1, 4, type, dropout, 0, 0, both});
+  check({2, 13, 4, 2, 5, type, dropout, 0, 0, both});
+  check({1, 131, 3, 3, 64, type, dropout, 0, 0, both});
+  check({1, 300, 3, 1, 24, type, dropout, 0, 0, both});
+  check({1, 129, 4, 2, 80, type, dropout, 0, 0, both});
+}
+
+namespace {
+
+std::vector<AttentionPattern> patterns() {
+  using Kind = AttentionPattern::Kind;
+  std::vector<AttentionPattern> all;
+  for (const bool causal : {true, false}) {
+    for (const bool horizontal : {false, true}) {
+      if (horizontal && causal) continue;
+      all.push_back({Kind::fixed, causal, horizontal, 16, 8, 1, 8});
+      all.push_back({Kind::fixed, causal, horizontal, 16, 4, 2, 2});
+      all.push_back({Kind::fixed, causal, horizontal, 32, 2, 1, 1});
+      all.push_back({Kind::sliding, causal, horizontal, 16, 3, 1, 1});
+      all.push_back({Kind::sliding, causal, horizontal, 16, 4, 0, 1});
+    }
+    all.push_back({Kind::fixed, causal, false, 5, 3, 1, 3});
+    all.push_back({Kind::sliding, causal, false, 8, 1, 2, 1});
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("sparse attention matches naive fp64 attention over the keys that its pattern keeps") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const float dropout = GENERATE(0.0f, 0.25f);
+  for (const AttentionPattern& pattern : patterns()) {
+    check({1, 1, 1, 1, 4, type, dropout, 0, 0, pattern});
+    check({2, 45, 4, 2, 5, type, dropout, 0, 0, pattern});
+    check({1, 150, 9, 3, 24, type, dropout, 0, 0, pattern});
+  }
+}
+
+TEST_CASE("sparse heads of the widths in use match naive fp64 attention") {
+  const DType type = GENERATE(DType::bf16, DType::f16);
+  const int64_t width = GENERATE(64, 80, 128);
+  for (const bool causal : {true, false}) {
+    check({1, 300, 4, 2, width, type, 0, 0, 0, {AttentionPattern::Kind::fixed, causal, false, 16, 8, 1, 8}});
+    check({1, 300, 4, 2, width, type, 0, 0, 0, {AttentionPattern::Kind::sliding, causal, false, 16, 3, 1, 1}});
+  }
+}
+
+TEST_CASE("DeepSpeed's fixed pattern keeps 1,536 of 8,256 causal blocks at 2,048 positions, and 192 of 528 at 512") {
+  const AttentionPattern fixed{AttentionPattern::Kind::fixed, true, false, 16, 8, 1, 8};
+  const AttentionPattern dense{AttentionPattern::Kind::dense, true, false, 16};
+  for (int64_t head = 0; head < 16; ++head) {
+    CHECK(fixed.kept(2048, head) == 1536);
+    CHECK(fixed.kept(512, head) == 192);
+    for (int block = 0; block < 8; ++block) CHECK(fixed.stands(head, 8 + block, 128) == (block == 7 - head % 8));
+  }
+  CHECK(dense.kept(2048, 0) == 8256);
+  CHECK(dense.kept(512, 0) == 528);
+  CHECK(fixed.share(2048) == 1536.0 / 8256);
+  CHECK(dense.share(2048) == 1);
+}
+
+TEST_CASE("a pattern keeps the blocks that its description says, whatever the sequence's end cuts off") {
+  for (const AttentionPattern& pattern : patterns()) {
+    for (const int64_t T : {1, 7, 45, 64, 300}) {
+      const int blocks = pattern.blocks(T);
+      for (int64_t head = 0; head < 4; ++head) {
+        int64_t kept = 0, wrong = 0;
+        for (int64_t q = 0; q < blocks; ++q) {
+          for (int64_t k = 0; k < blocks; ++k) {
+            const bool keeps = pattern.keeps(head, static_cast<int>(q), static_cast<int>(k), blocks);
+            // The first key of a block is not behind the first query of it.
+            wrong += keeps != sees(pattern, T, head, q * pattern.block, k * pattern.block);
+            kept += keeps;
+          }
+        }
+        CHECK(wrong == 0);
+        CHECK(kept == pattern.kept(T, head));
+      }
+    }
+  }
+}
+
 TEST_CASE("heads wider than the widest in use match naive fp64 attention") {
   const DType type = GENERATE(DType::f32, DType::bf16);
   check({1, 40, 2, 1, 130, type, 0});
@@ -224,7 +318,9 @@ TEST_CASE("heads cut among ranks give the bits of all heads together, dropout an
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const auto [ranks, kv_heads, width] =
       GENERATE(std::tuple(2, 6, 5), std::tuple(3, 6, 8), std::tuple(3, 3, 72), std::tuple(2, 2, 16));
-  const AttentionShape whole{2, 131, 6, kv_heads, width, type, 0.25f};
+  const AttentionPattern pattern = GENERATE(AttentionPattern{}, AttentionPattern{.causal = false},
+                                            AttentionPattern{AttentionPattern::Kind::fixed, true, false, 16, 4, 1, 4});
+  const AttentionShape whole{2, 131, 6, kv_heads, width, type, 0.25f, 0, 0, pattern};
   AttentionShape part = whole;
   part.heads /= ranks, part.kv_heads /= ranks, part.all_heads = whole.heads;
   const int64_t rows = whole.B * whole.T, C = whole.C(), kv = part.kv();
@@ -264,7 +360,10 @@ TEST_CASE("a GPU's blocks take every tile of every head once, the longest of a c
 
 TEST_CASE("attention of one new token equals the last row of attention over all of them") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
-  const AttentionShape s{2, 37, 6, GENERATE(1, 3, 6), 10, type, 0};
+  const AttentionPattern pattern =
+      GENERATE(AttentionPattern{}, AttentionPattern{AttentionPattern::Kind::fixed, true, false, 4, 3, 1, 3},
+               AttentionPattern{AttentionPattern::Kind::sliding, true, false, 5, 2, 1, 1});
+  const AttentionShape s{2, 37, 6, GENERATE(1, 3, 6), 10, type, 0, 0, 0, pattern};
   zrt::core::set_threads(GENERATE(1, 2));
   const int64_t C = s.C(), width = s.row();
   const KernelBuffer qkv = KernelBuffer::random(type, s.B * s.T * width);

@@ -6,79 +6,11 @@
 #include "core/parallel.h"
 #include "models/bump_allocator.h"
 #include "models/kernels/backend.h"
+#include "models/kernels/cpu/attention_plan.h"
 #include "models/kernels/cpu/dispatch.h"
-#include "models/kernels/gemm.h"
 
 namespace zrt::models::cpu {
 namespace {
-
-constexpr int64_t query_tile = 96;
-
-// The queries from `begin` on attend to keys 0 … keys: causal strips end where their tile ends. The gradients of keys
-// and values are sums over tiles and over the heads that share them; only the first product of a sum overwrites.
-struct Tile {
-  int64_t begin = 0, rows = 0, keys = 0;
-  const Gemm *scores = nullptr, *context = nullptr;             // forward
-  const Gemm *d_probabilities = nullptr, *d_queries = nullptr;  // backward
-  const Gemm *first_keys = nullptr, *first_values = nullptr, *d_keys = nullptr, *d_values = nullptr;
-};
-
-struct Plan {
-  std::vector<Tile> tiles;
-  uint64_t scratch = 0;  // of the products
-  uint64_t strip = 0;    // elements of the largest strip
-};
-
-// Heads are spread over threads, so the products of a head use one thread each.
-class OneThread {
- public:
-  OneThread() : before_(core::threads()) { core::set_threads(1); }
-  ~OneThread() { core::set_threads(before_); }
-
- private:
-  int before_;
-};
-
-const Gemm* keep(Plan& plan, const GemmSpec& spec) {
-  const Gemm& gemm = find_gemm(spec);
-  plan.scratch = std::max(plan.scratch, gemm.workspace_bytes());
-  return &gemm;
-}
-
-Plan make_plan(const AttentionShape& s, bool backward) {
-  const OneThread one;
-  Plan plan;
-  const int64_t C = s.C(), W = s.width, row = s.row();
-  const DType type = s.type;
-  for (int64_t begin = 0; begin < s.T; begin += query_tile) {
-    Tile tile{begin, std::min(query_tile, s.T - begin), 0};
-    tile.keys = begin + tile.rows;
-    const int64_t m = tile.rows, n = tile.keys;
-    plan.strip = std::max(plan.strip, static_cast<uint64_t>(m * n));
-    const auto product = [&](int64_t M, int64_t N, int64_t K, bool ta, bool tb, int64_t lda, int64_t ldb, int64_t ldc,
-                             DType c, bool accumulate) {
-      return keep(plan, {M, N, K, ta, tb, lda, ldb, ldc, type, type, c, false, accumulate, 1});
-    };
-    tile.scores = product(m, n, W, false, true, row, row, n, DType::f32, false);
-    if (!backward) {
-      tile.context = product(m, W, n, false, false, n, row, C, type, false);
-    } else {
-      tile.d_probabilities = product(m, n, W, false, true, C, row, n, DType::f32, false);
-      tile.d_queries = product(m, W, n, false, false, n, row, row, type, false);
-      const bool last = n == s.T;  // tiles run from the last, which covers all keys, to the first
-      if (last) {
-        tile.first_keys = product(n, W, m, true, false, n, row, W, DType::f32, false);
-        tile.first_values = product(n, W, m, true, false, n, C, W, DType::f32, false);
-      }
-      if (!last || s.heads > s.kv_heads) {
-        tile.d_keys = product(n, W, m, true, false, n, row, W, DType::f32, true);
-        tile.d_values = product(n, W, m, true, false, n, C, W, DType::f32, true);
-      }
-    }
-    plan.tiles.push_back(tile);
-  }
-  return plan;
-}
 
 int64_t slots(const AttentionShape& s, int64_t heads) {
   return std::min<int64_t>(core::threads(), s.B * heads);
@@ -93,21 +25,30 @@ int64_t independent_heads(const AttentionShape& s, bool backward) {
 struct Strips {
   std::byte* scratch;
   float *mask, *scores, *d_scores;
-  void *p, *ds;              // in the compute type; for fp32 they are scores and d_scores themselves
-  float *d_keys, *d_values;  // (T, width)
+  void *p, *ds;                    // in the compute type; for fp32 they are scores and d_scores themselves
+  void *keys, *values;             // of a tile, one behind the other, where they do not lie so
+  float *tile_keys, *tile_values;  // … and their gradients
+  float *d_keys, *d_values;        // (T, width)
 };
 
-Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const Plan& plan, bool backward) {
+Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const AttentionPlans& plans, bool backward) {
+  uint64_t scratch = 0, strip = 0, gathered = 0;
+  for (const AttentionPlan& plan : plans) {
+    scratch = std::max(scratch, plan.scratch), strip = std::max(strip, plan.strip);
+    gathered = std::max(gathered, plan.gathered);
+  }
   Strips strips{};
   const bool half = s.type != DType::f32;
-  const uint64_t narrow = half ? plan.strip * core::dtype_size(s.type) : 0;
-  strips.scratch = layout.take<std::byte>(plan.scratch);
+  const uint64_t element = core::dtype_size(s.type), narrow = half ? strip * element : 0;
+  strips.scratch = layout.take<std::byte>(scratch);
   strips.mask = layout.take<float>(s.dropout > 0 ? static_cast<uint64_t>(s.T) * 4 : 0);
-  strips.scores = layout.take<float>(plan.strip * 4);
+  strips.scores = layout.take<float>(strip * 4);
   strips.p = half ? layout.take(narrow) : strips.scores;
+  strips.keys = layout.take(gathered * element), strips.values = layout.take(gathered * element);
   if (backward) {
-    strips.d_scores = layout.take<float>(plan.strip * 4);
+    strips.d_scores = layout.take<float>(strip * 4);
     strips.ds = half ? layout.take(narrow) : strips.d_scores;
+    strips.tile_keys = layout.take<float>(gathered * 4), strips.tile_values = layout.take<float>(gathered * 4);
     strips.d_keys = layout.take<float>(static_cast<uint64_t>(s.T * s.width) * 4);
     strips.d_values = layout.take<float>(static_cast<uint64_t>(s.T * s.width) * 4);
   }
@@ -115,20 +56,21 @@ Strips lay_out_strips(BumpAllocator& layout, const AttentionShape& s, const Plan
 }
 
 uint64_t workspace_bytes(const AttentionShape& s, bool backward) {
-  const Plan plan = make_plan(s, backward);
+  const auto plans = attention_plans(s, backward);
   BumpAllocator layout;
   const int64_t count = slots(s, independent_heads(s, backward));
-  for (int64_t slot = 0; slot < count; ++slot) lay_out_strips(layout, s, plan, backward);
+  for (int64_t slot = 0; slot < count; ++slot) lay_out_strips(layout, s, *plans, backward);
   return layout.bytes();
 }
 
 // Calls body(sample, head, strips) for every head, in backward for every head of keys and values.
 template <class Body>
-void for_each_head(const AttentionShape& s, const Plan& plan, bool backward, std::byte* workspace, const Body& body) {
+void for_each_head(const AttentionShape& s, const AttentionPlans& plans, bool backward, std::byte* workspace,
+                   const Body& body) {
   const int64_t heads = independent_heads(s, backward), count = slots(s, heads);
   std::vector<Strips> strips;
   BumpAllocator layout(workspace);
-  for (int64_t slot = 0; slot < count; ++slot) strips.push_back(lay_out_strips(layout, s, plan, backward));
+  for (int64_t slot = 0; slot < count; ++slot) strips.push_back(lay_out_strips(layout, s, plans, backward));
   core::parallel_for(count, 1, [&](int64_t begin, int64_t end) {
     for (int64_t slot = begin; slot < end; ++slot) {
       for (int64_t i = slot; i < s.B * heads; i += count) {
@@ -138,13 +80,45 @@ void for_each_head(const AttentionShape& s, const Plan& plan, bool backward, std
   });
 }
 
-// The mask of a row of probabilities, or null.
-const float* row_mask(const AttentionShape& s, const Dropout& dropout, uint64_t sample, int64_t head, int64_t query,
-                      float* mask) {
+const AttentionPlan& plan_of(const AttentionPlans& plans, const AttentionShape& s, int64_t head) {
+  return plans[static_cast<size_t>(s.first_head + head) % plans.size()];
+}
+
+// The mask of a row of probabilities, of the keys that it sees, or null.
+const float* row_mask(const AttentionShape& s, const AttentionTile& tile, const Dropout& dropout, uint64_t sample,
+                      int64_t head, int64_t query, float* mask) {
   if (s.dropout == 0) return nullptr;
-  const uint64_t row = s.dropout_row(sample, head) + static_cast<uint64_t>(query);
-  vector_kernels().dropout_mask(dropout_key(dropout), row * static_cast<uint64_t>(s.T), mask, query + 1);
+  const uint64_t row = (s.dropout_row(sample, head) + static_cast<uint64_t>(query)) * static_cast<uint64_t>(s.T);
+  int64_t left = tile.seen(query, s.pattern.causal);
+  float* to = mask;
+  for (const AttentionTile::Run& run : tile.runs) {
+    const int64_t count = std::min(run.count, left);
+    if (count == 0) break;
+    vector_kernels().dropout_mask(dropout_key(dropout), row + static_cast<uint64_t>(run.begin), to, count);
+    to += count, left -= count;
+  }
   return mask;
+}
+
+// Rows of the tile's keys or values: where they lie, or, where that is not one behind the other, copies of them.
+template <class E>
+const E* rows_of(const AttentionTile& tile, const E* from, int64_t row, int64_t width, void* gathered) {
+  if (!tile.gathers()) return from + tile.runs.front().begin * row;
+  E* to = static_cast<E*>(gathered);
+  for (const AttentionTile::Run& run : tile.runs) {
+    for (int64_t i = 0; i < run.count; ++i, to += width) {
+      std::copy_n(from + (run.begin + i) * row, width, to);
+    }
+  }
+  return static_cast<const E*>(gathered);
+}
+
+// Adds the gradients of gathered rows to those of all.
+void scatter(const AttentionTile& tile, const float* from, int64_t width, float* to) {
+  for (const AttentionTile::Run& run : tile.runs) {
+    float* row = to + run.begin * width;
+    for (int64_t i = 0; i < run.count * width; ++i) row[i] += *from++;
+  }
 }
 
 }  // namespace
@@ -159,25 +133,28 @@ uint64_t attention_backward_workspace(const AttentionShape& shape) {
 
 void attention_forward(const AttentionShape& s, const void* qkv, void* out, float* lse, const Dropout& dropout,
                        uint64_t first_sample, std::byte* workspace) {
-  const Plan plan = make_plan(s, false);
+  const auto plans = attention_plans(s, false);
   const int64_t C = s.C(), T = s.T, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
-    for_each_head(s, plan, false, workspace, [&](int64_t b, int64_t h, const Strips& strips) {
+    for_each_head(s, *plans, false, workspace, [&](int64_t b, int64_t h, const Strips& strips) {
       const E* sample = static_cast<const E*>(qkv) + b * T * row;
       const E *q = sample + h * s.width, *k = sample + C + h / s.group() * s.width, *v = k + s.kv();
       E* to = static_cast<E*>(out) + b * T * C + h * s.width;
       E* p = static_cast<E*>(strips.p);
-      for (const Tile& tile : plan.tiles) {
-        tile.scores->run(q + tile.begin * row, k, strips.scores, nullptr, strips.scratch);
+      for (const AttentionTile& tile : plan_of(*plans, s, h).tiles) {
+        tile.scores->run(q + tile.begin * row, rows_of(tile, k, row, s.width, strips.keys), strips.scores, nullptr,
+                         strips.scratch);
         for (int64_t i = 0; i < tile.rows; ++i) {
           const int64_t query = tile.begin + i;
-          const float* mask = row_mask(s, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-          const float sum = typed_kernels<E>().softmax(strips.scores + i * tile.keys, p + i * tile.keys, query + 1,
-                                                       tile.keys, s.scale(), mask);
+          const float* mask =
+              row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
+          const float sum = typed_kernels<E>().softmax(strips.scores + i * tile.keys, p + i * tile.keys,
+                                                       tile.seen(query, s.pattern.causal), tile.keys, s.scale(), mask);
           if (lse != nullptr) lse[(b * s.heads + h) * T + query] = sum;
         }
-        tile.context->run(p, v, to + tile.begin * C, nullptr, strips.scratch);
+        tile.context->run(p, rows_of(tile, v, row, s.width, strips.values), to + tile.begin * C, nullptr,
+                          strips.scratch);
       }
     });
   });
@@ -185,34 +162,48 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
 
 void attention_backward(const AttentionShape& s, const void* qkv, const void*, const float* lse, const void* d_out,
                         void* d_qkv, const Dropout& dropout, uint64_t first_sample, std::byte* workspace) {
-  const Plan plan = make_plan(s, true);
+  const auto plans = attention_plans(s, true);
   const int64_t C = s.C(), T = s.T, W = s.width, row = s.row();
   with_type(s.type, [&](auto zero) {
     using E = decltype(zero);
-    for_each_head(s, plan, true, workspace, [&](int64_t b, int64_t shared, const Strips& strips) {
+    for_each_head(s, *plans, true, workspace, [&](int64_t b, int64_t shared, const Strips& strips) {
       const int64_t k_at = b * T * row + C + shared * W, v_at = k_at + s.kv();
       const E *k = static_cast<const E*>(qkv) + k_at, *v = static_cast<const E*>(qkv) + v_at;
       E *p = static_cast<E*>(strips.p), *ds = static_cast<E*>(strips.ds);
+      if (s.pattern.sparse()) {
+        std::fill_n(strips.d_keys, T * W, 0.0f);
+        std::fill_n(strips.d_values, T * W, 0.0f);
+      }
       for (int64_t h = shared * s.group(); h < (shared + 1) * s.group(); ++h) {
         const E* q = static_cast<const E*>(qkv) + b * T * row + h * W;
         const E* d_o = static_cast<const E*>(d_out) + b * T * C + h * W;
         E* dq = static_cast<E*>(d_qkv) + b * T * row + h * W;
+        const AttentionPlan& plan = plan_of(*plans, s, h);
         for (auto it = plan.tiles.rbegin(); it != plan.tiles.rend(); ++it) {
-          const Tile& tile = *it;
-          tile.scores->run(q + tile.begin * row, k, strips.scores, nullptr, strips.scratch);
-          tile.d_probabilities->run(d_o + tile.begin * C, v, strips.d_scores, nullptr, strips.scratch);
+          const AttentionTile& tile = *it;
+          const E *keys = rows_of(tile, k, row, W, strips.keys), *values = rows_of(tile, v, row, W, strips.values);
+          tile.scores->run(q + tile.begin * row, keys, strips.scores, nullptr, strips.scratch);
+          tile.d_probabilities->run(d_o + tile.begin * C, values, strips.d_scores, nullptr, strips.scratch);
           for (int64_t i = 0; i < tile.rows; ++i) {
             const int64_t query = tile.begin + i, at = i * tile.keys;
-            const float* mask = row_mask(s, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
-            typed_kernels<E>().softmax_backward(strips.scores + at, strips.d_scores + at, p + at, ds + at, query + 1,
-                                                tile.keys, s.scale(), lse[(b * s.heads + h) * T + query], mask);
+            const float* mask =
+                row_mask(s, tile, dropout, first_sample + static_cast<uint64_t>(b), h, query, strips.mask);
+            typed_kernels<E>().softmax_backward(strips.scores + at, strips.d_scores + at, p + at, ds + at,
+                                                tile.seen(query, s.pattern.causal), tile.keys, s.scale(),
+                                                lse[(b * s.heads + h) * T + query], mask);
           }
-          const bool first = h == shared * s.group() && it == plan.tiles.rbegin();
+          const bool first = tile.first_keys != nullptr && h == shared * s.group();
           const Gemm &d_values = *(first ? tile.first_values : tile.d_values),
                      &d_keys = *(first ? tile.first_keys : tile.d_keys);
-          d_values.run(p, d_o + tile.begin * C, strips.d_values, nullptr, strips.scratch);
-          d_keys.run(ds, q + tile.begin * row, strips.d_keys, nullptr, strips.scratch);
-          tile.d_queries->run(ds, k, dq + tile.begin * row, nullptr, strips.scratch);
+          const int64_t begin = tile.runs.front().begin * W;
+          float* to_keys = tile.gathers() ? strips.tile_keys : strips.d_keys + begin;
+          float* to_values = tile.gathers() ? strips.tile_values : strips.d_values + begin;
+          d_values.run(p, d_o + tile.begin * C, to_values, nullptr, strips.scratch);
+          d_keys.run(ds, q + tile.begin * row, to_keys, nullptr, strips.scratch);
+          tile.d_queries->run(ds, keys, dq + tile.begin * row, nullptr, strips.scratch);
+          if (!tile.gathers()) continue;
+          scatter(tile, to_values, W, strips.d_values);
+          scatter(tile, to_keys, W, strips.d_keys);
         }
       }
       E *dk = static_cast<E*>(d_qkv) + k_at, *dv = static_cast<E*>(d_qkv) + v_at;

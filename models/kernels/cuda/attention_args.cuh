@@ -25,9 +25,12 @@ struct AttentionArgs {
   core::RngKey key;
   float probability = 0, kept = 1;  // kept elements are scaled by `kept`
   uint64_t first_sample = 0, all_heads = 0, first_head = 0;
+  AttentionPattern pattern;
   TileOrder order;
 
   ZRT_HD int group() const { return heads / kv_heads; }
+  // The last key that a query may see, whatever a pattern leaves out.
+  ZRT_HD int last_key(int query) const { return pattern.causal ? query : T - 1; }
   ZRT_HD int64_t C() const { return int64_t{heads} * width; }
   ZRT_HD int64_t kv() const { return int64_t{kv_heads} * width; }
   ZRT_HD int64_t row() const { return C() + 2 * kv(); }
@@ -53,20 +56,40 @@ inline AttentionArgs attention_args(const AttentionShape& s, const Dropout& drop
   a.heads = static_cast<int>(s.heads), a.kv_heads = static_cast<int>(s.kv_heads), a.scale = s.scale();
   a.key = dropout.key, a.probability = s.dropout, a.kept = 1.0f / (1.0f - s.dropout), a.first_sample = first_sample;
   a.all_heads = static_cast<uint64_t>(s.all_heads == 0 ? s.heads : s.all_heads);
-  a.first_head = static_cast<uint64_t>(s.first_head);
+  a.first_head = static_cast<uint64_t>(s.first_head), a.pattern = s.pattern;
   return a;
 }
 
 // The width to which tensor-core kernels pad a head, or 0 where only the generic kernels fit. Tiles are copied 16 bytes
 // at a time: beside aligned16() pointers, widths that are a multiple of 8 keep rows and heads aligned. To keep the
-// number of kernels small, fp16 and dropout have two widths, and both together none.
+// number of kernels small, fp16, dropout and sparse patterns have two widths, and fp16 with dropout none. Blocks of a
+// pattern must be whole units of 16 positions.
 inline int padded_width(const AttentionShape& s) {
   if (s.type == DType::f32 || s.width % 8 != 0 || s.width > 128) return 0;
+  if (s.pattern.sparse() && (s.pattern.block % 16 != 0 || s.T > 16 * 32768)) return 0;
   const bool half = s.type == DType::f16, drops = s.dropout > 0;
   if (half && drops) return 0;
   if (s.width <= 64) return 64;
-  if (half || drops) return 128;
+  if (half || drops || s.pattern.sparse()) return 128;
   return s.width <= 80 ? 80 : s.width <= 96 ? 96 : 128;
+}
+
+// Calls body<element type, padded width, drops, sparse>() for what padded_width() allows.
+template <class Body>
+void with_attention_kernel(const AttentionShape& s, int width, const Body& body) {
+  using B = __nv_bfloat16;
+  const auto narrow_or_wide = [&]<class E, bool drops, bool sparse>() {
+    width == 64 ? body.template operator()<E, 64, drops, sparse>() : body.template operator()<E, 128, drops, sparse>();
+  };
+  const auto dense_or_sparse = [&]<class E, bool drops>() {
+    s.pattern.sparse() ? narrow_or_wide.template operator()<E, drops, true>()
+                       : narrow_or_wide.template operator()<E, drops, false>();
+  };
+  if (s.type == DType::f16) return dense_or_sparse.template operator()<__half, false>();
+  if (s.dropout > 0) return dense_or_sparse.template operator()<B, true>();
+  if (width == 80) return body.template operator()<B, 80, false, false>();
+  if (width == 96) return body.template operator()<B, 96, false, false>();
+  dense_or_sparse.template operator()<B, false>();
 }
 
 // attention_generic.cu: any type, width and alignment, in fp32 arithmetic.
@@ -97,6 +120,14 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
   const auto words = core::philox(a.key, element >> 2);
   const uint32_t low = element & 1 ? words[1] : words[0], high = element & 1 ? words[3] : words[2];
   return core::uniform(element & 2 ? high : low) >= a.probability ? a.kept : 0.0f;
+}
+
+// Whether a query of a head sees a key, both before T.
+__device__ inline bool sees(const AttentionArgs& a, int head, int query, int key) {
+  const AttentionPattern& pattern = a.pattern;
+  if (key > a.last_key(query)) return false;
+  return !pattern.sparse() || pattern.keeps(static_cast<int64_t>(a.first_head) + head, query / pattern.block,
+                                            key / pattern.block, pattern.blocks(a.T));
 }
 
 // Calls body(element of the type).

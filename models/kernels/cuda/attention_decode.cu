@@ -33,7 +33,9 @@ __global__ void __launch_bounds__(threads) decode_kernel(const AttentionArgs a, 
   SoftmaxRow state;
   for (int begin = 32 * warp; begin < position; begin += threads) {
     const int key = begin + lane_index();
-    const float s = key < position ? row_product(q, keys + int64_t{key} * a.width, a.width) * a.scale : -INFINITY;
+    const bool valid = key < position && sees(a, head, position, key);
+    if (__ballot_sync(0xffffffffu, valid) == 0) continue;
+    const float s = valid ? row_product(q, keys + int64_t{key} * a.width, a.width) * a.scale : -INFINITY;
     const float p = state.step(s);
     add_rows(state.out, p, values + int64_t{begin} * a.width + column, a.width, min(32, position - begin),
              a.width - column);

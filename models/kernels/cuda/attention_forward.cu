@@ -5,6 +5,7 @@
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
+#include "models/kernels/cuda/attention_units.cuh"
 
 namespace zrt::models::cuda {
 namespace {
@@ -20,10 +21,11 @@ constexpr int keys_of = width > 80 || drops ? 32 : 64;
 template <int width, bool drops>
 constexpr int shared_bytes = (block_rows + 4 * keys_of<width, drops>)*width * 2;
 
-template <class E, int width, bool drops>
+// sparse: the tiles are of listed units.
+template <class E, int width, bool drops, bool sparse>
 __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs a) {
   using Tile = SharedTile<width>;
-  constexpr int block_keys = keys_of<width, drops>, N = block_keys / 8;
+  constexpr int block_keys = keys_of<width, drops>, N = block_keys / 8, units = block_keys / unit_rows;
   std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
   const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + block_rows * Tile::row_bytes;
   constexpr uint32_t kv_bytes = block_keys * Tile::row_bytes;
@@ -35,14 +37,24 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   const int64_t row = a.row();
   const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
   const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
+  UnitList& list = *reinterpret_cast<UnitList*>(shared + shared_bytes<width, drops>);
   const auto load_keys = [&](int tile) {
     const uint32_t to = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes;
-    const int begin = tile * block_keys;
-    Tile::template load<block_keys, threads>(to, k + begin * row, row, a.T - begin, a.width);
-    Tile::template load<block_keys, threads>(to + kv_bytes, v + begin * row, row, a.T - begin, a.width);
+    if constexpr (sparse) {
+      load_units<width, block_keys, threads>(to, k, row, list.units + tile * units, a.T, a.width);
+      load_units<width, block_keys, threads>(to + kv_bytes, v, row, list.units + tile * units, a.T, a.width);
+    } else {
+      const int begin = tile * block_keys;
+      Tile::template load<block_keys, threads>(to, k + begin * row, row, a.T - begin, a.width);
+      Tile::template load<block_keys, threads>(to + kv_bytes, v + begin * row, row, a.T - begin, a.width);
+    }
   };
   Tile::template load<block_rows, threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
                                            a.T - first, a.width);
+  if constexpr (sparse) {
+    list_units(list, (a.T + unit_rows - 1) / unit_rows, units,
+               [&](int unit) { return kept_by_queries(a, head, first, block_rows, unit); });
+  }
   load_keys(0);
 
   float out[M][width / 8][4] = {};
@@ -52,26 +64,42 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   const float scale = a.scale * log2_e;
   const int warp_first = first + warp_row;
 
-  const int tiles = (min(first + block_rows, a.T) + block_keys - 1) / block_keys;
+  const int tiles = sparse ? list.count / units : a.last_key(min(first + block_rows, a.T) - 1) / block_keys + 1;
   for (int tile = 0; tile < tiles; ++tile) {
     wait_for_copies();
     __syncthreads();  // the tile has come, and nobody reads the one before any more
     if (tile + 1 < tiles) load_keys(tile + 1);
     const int key = tile * block_keys;
-    if (key > warp_first + warp_rows - 1) continue;
+    unsigned kept = all_kept<M, units>;
+    if constexpr (sparse) {
+      kept = kept_bits<M, units>([&](int m, int i) {
+        return keeps_listed(a, head, warp_first / unit_rows + m, list.units[tile * units + i]);
+      });
+      if (kept == 0) continue;
+    } else {
+      if (key > a.last_key(warp_first + warp_rows - 1)) continue;
+    }
+    // Position of the first of eight columns.
+    const auto key_of = [&](int n) {
+      if constexpr (sparse) return unit_position(list.units + tile * units, 8 * n);
+      return key + 8 * n;
+    };
     const uint32_t k_tile = kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * kv_bytes, v_tile = k_tile + kv_bytes;
 
     float s[M][N][4];
     row_products<E, width>(s, q_tile, warp_row, k_tile);
-    if (key + block_keys - 1 > warp_first) {
+    if (sparse ? kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first)
+               : key + block_keys - 1 > a.last_key(warp_first)) {
 #pragma unroll
       for (int m = 0; m < M; ++m) {
 #pragma unroll
         for (int n = 0; n < N; ++n) {
+          const int begin = key_of(n) + 2 * (lane % 4);
+          const bool whole = !sparse || (kept >> (m * units + n / 2) & 1) != 0;
 #pragma unroll
           for (int i = 0; i < 4; ++i) {
             const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4;
-            if (key + 8 * n + 2 * (lane % 4) + i % 2 > query) s[m][n][i] = -INFINITY;
+            if (!whole || begin + i % 2 > a.last_key(query)) s[m][n][i] = -INFINITY;
           }
         }
       }
@@ -80,13 +108,14 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
     for (int m = 0; m < M; ++m) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        // Key 0 is in the first tile and no query's future, so the maximum is finite from there on.
+        // In dense attention every query sees key 0, so the maximum is finite from the first tile on.
         float highest = top[m][half];
 #pragma unroll
         for (int n = 0; n < N; ++n) highest = fmaxf(highest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
         highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
         highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
-        const float shrink = exp2_fast((top[m][half] - highest) * scale), shift = highest * scale;
+        const float finite = sparse && highest == -INFINITY ? 0 : highest;
+        const float shrink = exp2_fast((top[m][half] - finite) * scale), shift = finite * scale;
         top[m][half] = highest;
         float added = 0;
 #pragma unroll
@@ -101,7 +130,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
           const uint64_t element = a.element(b, head, warp_first + 16 * m + 8 * half + lane / 4);
 #pragma unroll 1
           for (int n = 0; n < N; ++n) {
-            const uint64_t at = element + static_cast<uint64_t>(key + 8 * n + 2 * (lane % 4));
+            const uint64_t at = element + static_cast<uint64_t>(key_of(n) + 2 * (lane % 4));
             const float factors[2] = {dropout_factor(a, at), dropout_factor(a, at + 1)};
 #pragma unroll
             for (int j = 0; j < N; ++j) {  // n is no constant here, and registers have no index
@@ -131,16 +160,17 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
       }
     }
   }
-  store_rows<E, width>(out, factor, shared, warp_row, static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C(),
-                       a.C(), a.T - warp_first, a.width);
+  E* const to = static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C();
+  store_rows<E, width>(out, factor, shared, warp_row, a.width,
+                       [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
 }
 
-template <class E, int width, bool drops>
+template <class E, int width, bool drops, bool sparse>
 void launch(AttentionArgs a) {
   a.order = tile_order(int64_t{a.B} * a.heads, a.T, block_rows, int64_t{a.T} * a.width * 4 / a.group());
-  const auto kernel = forward_kernel<E, width, drops>;
-  constexpr int bytes = shared_bytes<width, drops>;
-  ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  const auto kernel = forward_kernel<E, width, drops, sparse>;
+  const size_t bytes = shared_bytes<width, drops> + (sparse ? UnitList::bytes(a.T) : 0);
+  ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), threads, bytes, a);
 }
 
@@ -156,13 +186,8 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
   a.qkv = qkv, a.out = out, a.lse = lse;
   const int width = aligned16(qkv, out) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_forward(s.type, a);
-  if (s.type == DType::f16) return width == 64 ? launch<__half, 64, false>(a) : launch<__half, 128, false>(a);
-  using E = __nv_bfloat16;
-  if (s.dropout > 0) return width == 64 ? launch<E, 64, true>(a) : launch<E, 128, true>(a);
-  if (width == 64) return launch<E, 64, false>(a);
-  if (width == 80) return launch<E, 80, false>(a);
-  if (width == 96) return launch<E, 96, false>(a);
-  launch<E, 128, false>(a);
+  with_attention_kernel(s, width,
+                        [&]<class E, int padded, bool drops, bool sparse>() { launch<E, padded, drops, sparse>(a); });
 }
 
 }  // namespace zrt::models::cuda

@@ -31,15 +31,17 @@ __global__ void __launch_bounds__(threads) forward_kernel(const AttentionArgs a)
   const E *k = qkv + a.keys(r.b, r.head / a.group()), *v = qkv + a.values(r.b, r.head / a.group());
   const int column = static_cast<int>(blockIdx.y) * row_columns;
   const uint64_t element = a.element(r.b, r.head, r.at);
+  const int last = a.last_key(r.at);
   SoftmaxRow state;
-  for (int begin = 0; begin <= r.at; begin += 32) {
+  for (int begin = 0; begin <= last; begin += 32) {
     const int key = begin + lane_index();
-    const bool valid = key <= r.at;
+    const bool valid = sees(a, r.head, r.at, key);
+    if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s =
         valid ? row_product(qkv + a.queries(r.b, r.head) + r.at * row, k + key * row, a.width) * a.scale : -INFINITY;
     const float p = state.step(s);
     const float factor = a.probability > 0 && valid ? dropout_factor(a, element + static_cast<uint64_t>(key)) : 1;
-    add_rows(state.out, p * factor, v + begin * row + column, row, min(32, r.at + 1 - begin), a.width - column);
+    add_rows(state.out, p * factor, v + begin * row + column, row, min(32, last + 1 - begin), a.width - column);
   }
   write_row(state.out, 1 / state.sum, static_cast<E*>(a.out) + a.output(r.b, r.head) + r.at * a.C() + column,
             a.width - column);
@@ -68,15 +70,18 @@ __global__ void __launch_bounds__(threads) queries_kernel(const AttentionArgs a)
   if (column == 0 && lane_index() == 0) a.delta[statistics] = delta;
 
   float dq[row_parts] = {};
-  for (int begin = 0; begin <= r.at; begin += 32) {
+  const int last = a.last_key(r.at);
+  for (int begin = 0; begin <= last; begin += 32) {
     const int key = begin + lane_index();
+    const bool valid = sees(a, r.head, r.at, key);
+    if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     float ds = 0;
-    if (key <= r.at) {
+    if (valid) {
       const float p = expf(row_product(q, k + key * row, a.width) * a.scale - a.lse[statistics]);
       const float factor = a.probability > 0 ? dropout_factor(a, element + static_cast<uint64_t>(key)) : 1;
       ds = p * (row_product(d_out, v + key * row, a.width) * factor - delta);
     }
-    add_rows(dq, ds, k + begin * row + column, row, min(32, r.at + 1 - begin), a.width - column);
+    add_rows(dq, ds, k + begin * row + column, row, min(32, last + 1 - begin), a.width - column);
   }
   write_row(dq, a.scale, static_cast<E*>(a.d_qkv) + a.queries(r.b, r.head) + r.at * row + column, a.width - column);
 }
@@ -93,10 +98,12 @@ __global__ void __launch_bounds__(threads) keys_kernel(const AttentionArgs a) {
   for (int head = r.head * a.group(); head < (r.head + 1) * a.group(); ++head) {
     const E *q = qkv + a.queries(r.b, head), *d_out = static_cast<const E*>(a.d_out) + a.output(r.b, head);
     const int64_t statistics = a.statistics(r.b, head);
-    for (int begin = r.at; begin < a.T; begin += 32) {
+    for (int begin = a.pattern.causal ? r.at : 0; begin < a.T; begin += 32) {
       const int query = begin + lane_index();
+      const bool valid = query < a.T && sees(a, head, query, r.at);
+      if (__ballot_sync(0xffffffffu, valid) == 0) continue;
       float p = 0, ds = 0;
-      if (query < a.T) {
+      if (valid) {
         p = expf(row_product(q + query * row, qkv + key_at, a.width) * a.scale - a.lse[statistics + query]);
         const float factor =
             a.probability > 0 ? dropout_factor(a, a.element(r.b, head, query) + static_cast<uint64_t>(r.at)) : 1;

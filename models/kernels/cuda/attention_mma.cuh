@@ -144,10 +144,10 @@ __device__ inline void accumulate(float (&c)[M][width / 8][4], const uint32_t (&
 }
 
 // Writes a warp's accumulator, times a factor per row (two of every 16), to rows of memory, by way of rows `row` … of
-// a tile that only this warp still uses.
-template <class E, int width, int M>
+// a tile that only this warp still uses. place(r): where row r goes, or null.
+template <class E, int width, int M, class Place>
 __device__ inline void store_rows(const float (&c)[M][width / 8][4], const float (&factor)[M][2], std::byte* tile,
-                                  int row, E* to, int64_t stride, int valid_rows, int valid_width) {
+                                  int row, int valid_width, const Place& place) {
   using Tile = SharedTile<width>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   __syncwarp();
@@ -167,9 +167,9 @@ __device__ inline void store_rows(const float (&c)[M][width / 8][4], const float
 #pragma unroll 4
   for (int i = lane; i < 16 * M * Tile::chunks; i += 32) {
     const int r = i / Tile::chunks, chunk = i % Tile::chunks;
-    if (r < valid_rows && chunk * 8 < valid_width) {
-      *reinterpret_cast<uint4*>(to + r * stride + chunk * 8) =
-          *reinterpret_cast<const uint4*>(tile + Tile::offset(row + r, chunk));
+    E* const to = place(r);
+    if (to != nullptr && chunk * 8 < valid_width) {
+      *reinterpret_cast<uint4*>(to + chunk * 8) = *reinterpret_cast<const uint4*>(tile + Tile::offset(row + r, chunk));
     }
   }
 }
