@@ -1,0 +1,103 @@
+// What sparse attention takes of the time of dense attention: a measurement, not a test. `test_models "[measures]"`
+// prints it, with `--device cuda` that of a GPU; docs/benchmarks/sparse.md says what was seen.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <vector>
+
+#include "catch.h"
+#include "models/kernels/attention.h"
+#include "tests/device.h"
+#include "tests/models/kernel_data.h"
+
+namespace zrt::attention_speed {
+
+using namespace zrt::models;
+using namespace zrt::test;
+
+namespace {
+
+struct Way {
+  const char* name;
+  AttentionPattern pattern;
+};
+
+// Buffers of one way, so that ways can be timed in turns.
+class Run {
+ public:
+  explicit Run(const AttentionShape& s)
+      : shape_(s),
+        qkv_(KernelBuffer::random(s.type, s.B * s.T * s.row())),
+        out_(KernelBuffer::random(s.type, s.B * s.T * s.C())),
+        d_out_(KernelBuffer::random(s.type, s.B * s.T * s.C())),
+        d_qkv_(s.type, s.B * s.T * s.row()),
+        lse_(DType::f32, s.B * s.heads * s.T),
+        space_(DType::f32, static_cast<int64_t>(
+                               std::max(attention_forward_workspace(s), attention_backward_workspace(s)) / 4 + 1)) {}
+  void forward() { attention_forward(shape_, qkv_.data(), out_.data(), lse_.floats(), {}, 0, space()); }
+  void backward() {
+    attention_backward(shape_, qkv_.data(), out_.data(), lse_.floats(), d_out_.data(), d_qkv_.data(), {}, 0, space());
+  }
+
+ private:
+  std::byte* space() { return static_cast<std::byte*>(space_.data()); }
+  AttentionShape shape_;
+  KernelBuffer qkv_, out_, d_out_, d_qkv_, lse_, space_;
+};
+
+// Of `times` calls that follow each other.
+double seconds(int times, const std::function<void()>& call) {
+  settle();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < times; ++i) call();
+  settle();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / times;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") {
+  const bool gpu = test_device() == core::DeviceKind::cuda;
+  using Kind = AttentionPattern::Kind;
+  const Way ways[] = {{"dense", {}},
+                      {"fixed, 8 blocks of 16, 1 of 8 global", {Kind::fixed, true, false, 16, 8, 1, 8}},
+                      {"sliding, 16 blocks of 16, 1 global", {Kind::sliding, true, false, 16, 16, 1, 1}}};
+  fmt::print("{:5} {:40} {:>7} {:>11} {:>7} {:>11} {:>7} {:>7}\n", "T", "pattern", "kept", "forward ms", "÷ dense",
+             "backward ms", "÷ dense", "both");
+  for (const int64_t T : {512, 2048, 4096}) {
+    const int64_t B = gpu ? 16384 * 2 / T : 1;
+    std::vector<Run> runs;
+    for (const Way& way : ways) {
+      runs.emplace_back(AttentionShape{B, T, gpu ? 16 : 8, gpu ? 16 : 8, 64, gpu ? DType::bf16 : DType::f32, 0, 0, 0,
+                                       way.pattern});
+      runs.back().forward(), runs.back().backward();
+    }
+    std::vector<std::vector<double>> forward(std::size(ways)), backward(std::size(ways));
+    const int rounds = gpu ? 15 : 9, times = gpu ? 5 : 1;
+    for (int round = 0; round < rounds; ++round) {
+      for (size_t way = 0; way < std::size(ways); ++way) {
+        forward[way].push_back(seconds(times, [&] { runs[way].forward(); }));
+        backward[way].push_back(seconds(times, [&] { runs[way].backward(); }));
+      }
+    }
+    for (size_t way = 0; way < std::size(ways); ++way) {
+      const double f = median(forward[way]), b = median(backward[way]);
+      std::vector<double> ratio_f, ratio_b, ratio;
+      for (size_t i = 0; i < static_cast<size_t>(rounds); ++i) {
+        ratio_f.push_back(forward[way][i] / forward[0][i]), ratio_b.push_back(backward[way][i] / backward[0][i]);
+        ratio.push_back((forward[way][i] + backward[way][i]) / (forward[0][i] + backward[0][i]));
+      }
+      fmt::print("{:5} {:40} {:7.3f} {:11.3f} {:7.3f} {:11.3f} {:7.3f} {:7.3f}\n", T, ways[way].name,
+                 ways[way].pattern.share(T), f * 1e3, median(ratio_f), b * 1e3, median(ratio_b), median(ratio));
+    }
+  }
+}
+
+}  // namespace zrt::attention_speed
