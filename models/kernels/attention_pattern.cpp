@@ -4,9 +4,10 @@ namespace zrt::models {
 
 int64_t AttentionPattern::kept(int64_t T, int64_t head) const {
   const int n = blocks(T);
+  const HeadPattern pattern = of(head, n);
   int64_t count = 0;
   for (int query = 0; query < n; ++query) {
-    for (int key = 0; key < n; ++key) count += keeps(head, query, key, n) ? 1 : 0;
+    for (int key = 0; key < n; ++key) count += pattern.keeps(query, key) ? 1 : 0;
   }
   return count;
 }

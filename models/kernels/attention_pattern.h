@@ -14,6 +14,19 @@
 
 namespace zrt::models {
 
+// Division by a number that is found once: exact for dividends below 2^16 and divisors up to it.
+struct ShortDivision {
+  uint32_t factor = 0;
+  ZRT_HD static ShortDivision by(int divisor) { return {0xffffffffu / static_cast<uint32_t>(divisor) + 1}; }
+  ZRT_HD int of(int x) const {
+    if (factor == 0) return x;  // by 1
+    return static_cast<int>(static_cast<uint64_t>(static_cast<uint32_t>(x)) * factor >> 32);
+  }
+};
+
+// The pattern of one head over a sequence of so many blocks, 2^16 at most, made ready to be asked often.
+struct HeadPattern;
+
 struct AttentionPattern {
   enum class Kind : uint8_t { dense, fixed, sliding };
   Kind kind = Kind::dense;
@@ -26,33 +39,55 @@ struct AttentionPattern {
   int choices = 1;  // of global blocks; at most local / global, and 1 of sliding
 
   bool operator==(const AttentionPattern&) const = default;
-  bool sparse() const { return kind != Kind::dense; }
-
-  // Whether a query's block attends to a key's, of a sequence of so many blocks. Of blocks that are kept in causal
-  // attention, keys behind the query are not seen.
-  ZRT_HD bool keeps(int64_t head, int query, int key, int blocks) const {
-    if (causal && key > query) return false;
-    if (kind == Kind::dense) return true;
-    if (kind == Kind::fixed && query / local == key / local) return true;
-    if (kind == Kind::sliding && (query > key ? query - key : key - query) <= local / 2) return true;
-    return stands(head, key, blocks) || (horizontal && stands(head, query, blocks));
-  }
-  // Whether a block is global.
-  ZRT_HD bool stands(int64_t head, int at, int blocks) const {
-    if (kind != Kind::fixed) return kind == Kind::sliding && at < global;
-    const int whole = blocks / local * local;  // blocks of windows that the end of the sequence does not cut off
-    const int begin = local - (1 + static_cast<int>(head % choices)) * global, place = at % local;
-    if (at < whole && place >= begin && place < begin + global) return true;
-    if (whole == blocks) return false;
-    const int last = blocks - global < whole + begin ? blocks - global : whole + begin;
-    return at >= last && at < last + global;
-  }
+  ZRT_HD bool sparse() const { return kind != Kind::dense; }
   ZRT_HD int blocks(int64_t T) const { return static_cast<int>((T + block - 1) / block); }
+  ZRT_HD HeadPattern of(int64_t head, int blocks) const;
 
   // Blocks of scores that a head of T positions keeps.
   int64_t kept(int64_t T, int64_t head) const;
   // Of the scores of dense attention, causal or not, the share that is kept, over all heads alike.
   double share(int64_t T) const;
 };
+
+struct HeadPattern {
+  AttentionPattern::Kind kind;
+  bool causal, horizontal;
+  int local, global;
+  // fixed: blocks of windows that the end of the sequence does not cut off; place in a window of the first global
+  // block; of the window that is cut off the first one, -1 without one.
+  int whole, begin, last;
+  ShortDivision by_local;
+
+  // Whether a query's block attends to a key's. Of blocks that are kept in causal attention, keys behind the query are
+  // not seen.
+  ZRT_HD bool keeps(int query, int key) const {
+    if (causal && key > query) return false;
+    if (kind == AttentionPattern::Kind::dense) return true;
+    if (kind == AttentionPattern::Kind::fixed) {
+      if (by_local.of(query) == by_local.of(key)) return true;
+    } else {
+      if ((query > key ? query - key : key - query) <= local / 2) return true;
+    }
+    return stands(key) || (horizontal && stands(query));
+  }
+  // Whether a block is global.
+  ZRT_HD bool stands(int at) const {
+    if (kind == AttentionPattern::Kind::sliding) return at < global;
+    if (kind == AttentionPattern::Kind::dense) return false;
+    const int place = at - by_local.of(at) * local;
+    if (at < whole && place >= begin && place < begin + global) return true;
+    return last >= 0 && at >= last && at < last + global;
+  }
+};
+
+ZRT_HD inline HeadPattern AttentionPattern::of(int64_t head, int blocks) const {
+  HeadPattern p{kind, causal, horizontal, local, global, 0, 0, -1, ShortDivision::by(local)};
+  if (kind != Kind::fixed) return p;
+  p.whole = p.by_local.of(blocks) * local;
+  p.begin = local - (1 + static_cast<int>(static_cast<uint32_t>(head) % static_cast<uint32_t>(choices))) * global;
+  if (p.whole < blocks) p.last = blocks - global < p.whole + p.begin ? blocks - global : p.whole + p.begin;
+  if (p.whole < blocks && p.last < 0) p.last = 0;
+  return p;
+}
 
 }  // namespace zrt::models

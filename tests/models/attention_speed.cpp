@@ -75,8 +75,8 @@ TEST_CASE("time of sparse attention by time of dense attention", "[.measures]") 
     const int64_t B = gpu ? 16384 * 2 / T : 1;
     std::vector<Run> runs;
     for (const Way& way : ways) {
-      runs.emplace_back(AttentionShape{B, T, gpu ? 16 : 8, gpu ? 16 : 8, 64, gpu ? DType::bf16 : DType::f32, 0, 0, 0,
-                                       way.pattern});
+      runs.emplace_back(
+          AttentionShape{B, T, gpu ? 16 : 8, gpu ? 16 : 8, 64, gpu ? DType::bf16 : DType::f32, 0, 0, 0, way.pattern});
       runs.back().forward(), runs.back().backward();
     }
     std::vector<std::vector<double>> forward(std::size(ways)), backward(std::size(ways));

@@ -242,7 +242,7 @@ TEST_CASE("DeepSpeed's fixed pattern keeps 1,536 of 8,256 causal blocks at 2,048
   for (int64_t head = 0; head < 16; ++head) {
     CHECK(fixed.kept(2048, head) == 1536);
     CHECK(fixed.kept(512, head) == 192);
-    for (int block = 0; block < 8; ++block) CHECK(fixed.stands(head, 8 + block, 128) == (block == 7 - head % 8));
+    for (int block = 0; block < 8; ++block) CHECK(fixed.of(head, 128).stands(8 + block) == (block == 7 - head % 8));
   }
   CHECK(dense.kept(2048, 0) == 8256);
   CHECK(dense.kept(512, 0) == 528);
@@ -255,10 +255,11 @@ TEST_CASE("a pattern keeps the blocks that its description says, whatever the se
     for (const int64_t T : {1, 7, 45, 64, 300}) {
       const int blocks = pattern.blocks(T);
       for (int64_t head = 0; head < 4; ++head) {
+        const HeadPattern of_head = pattern.of(head, blocks);
         int64_t kept = 0, wrong = 0;
         for (int64_t q = 0; q < blocks; ++q) {
           for (int64_t k = 0; k < blocks; ++k) {
-            const bool keeps = pattern.keeps(head, static_cast<int>(q), static_cast<int>(k), blocks);
+            const bool keeps = of_head.keeps(static_cast<int>(q), static_cast<int>(k));
             // The first key of a block is not behind the first query of it.
             wrong += keeps != sees(pattern, T, head, q * pattern.block, k * pattern.block);
             kept += keeps;

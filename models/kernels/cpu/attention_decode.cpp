@@ -34,10 +34,11 @@ template <class E>
 int64_t gather_kept(const AttentionShape& s, int64_t head, int64_t position, const E* keys, const E* values,
                     const DecodeSpace& space) {
   const AttentionPattern& pattern = s.pattern;
-  const int blocks = pattern.blocks(s.T), query = static_cast<int>(position / pattern.block);
+  const HeadPattern kept = pattern.of(s.first_head + head, pattern.blocks(s.T));
+  const int query = static_cast<int>(position / pattern.block);
   int64_t count = 0;
   for (int block = 0; block <= query; ++block) {
-    if (!pattern.keeps(s.first_head + head, query, block, blocks)) continue;
+    if (!kept.keeps(query, block)) continue;
     const int64_t begin = int64_t{block} * pattern.block, rows = std::min<int64_t>(pattern.block, position + 1 - begin);
     std::copy_n(keys + begin * s.width, rows * s.width, static_cast<E*>(space.keys) + count * s.width);
     std::copy_n(values + begin * s.width, rows * s.width, static_cast<E*>(space.values) + count * s.width);

@@ -35,9 +35,9 @@ bool same(const AttentionShape& a, const AttentionShape& b) {
 }
 
 // Whether query blocks `at - 1` and `at` see the same keys but those behind them.
-bool alike(const AttentionPattern& pattern, int head, int at, int blocks) {
+bool alike(const HeadPattern& pattern, int at, int blocks) {
   for (int key = 0; key < (pattern.causal ? at : blocks); ++key) {
-    if (pattern.keeps(head, at, key, blocks) != pattern.keeps(head, at - 1, key, blocks)) return false;
+    if (pattern.keeps(at, key) != pattern.keeps(at - 1, key)) return false;
   }
   return true;
 }
@@ -45,18 +45,19 @@ bool alike(const AttentionPattern& pattern, int head, int at, int blocks) {
 std::vector<AttentionTile> sparse_tiles(const AttentionShape& s, int head) {
   const AttentionPattern& pattern = s.pattern;
   const int blocks = pattern.blocks(s.T);
+  const HeadPattern kept = pattern.of(head, blocks);
   std::vector<AttentionTile> tiles;
   for (int first = 0, end = 0; first < blocks; first = end) {
     end = first + 1;
     while (end < blocks && (end + 1 - first) * int64_t{pattern.block} <= sparse_query_tile &&
-           alike(pattern, head, end, blocks)) {
+           alike(kept, end, blocks)) {
       ++end;
     }
     AttentionTile tile;
     tile.begin = int64_t{first} * pattern.block;
     tile.rows = std::min(int64_t{end} * pattern.block, s.T) - tile.begin;
     for (int key = 0; key < blocks; ++key) {
-      if (!pattern.keeps(head, end - 1, key, blocks)) continue;
+      if (!kept.keeps(end - 1, key)) continue;
       const int64_t begin = int64_t{key} * pattern.block, count = std::min<int64_t>(pattern.block, s.T - begin);
       const bool goes_on = !tile.runs.empty() && tile.runs.back().begin + tile.runs.back().count == begin;
       if (goes_on) {

@@ -29,6 +29,9 @@ struct AttentionArgs {
   TileOrder order;
 
   ZRT_HD int group() const { return heads / kv_heads; }
+  __device__ HeadPattern pattern_of(int head) const {
+    return pattern.of(static_cast<int64_t>(first_head) + head, pattern.blocks(T));
+  }
   // The last key that a query may see, whatever a pattern leaves out.
   ZRT_HD int last_key(int query) const { return pattern.causal ? query : T - 1; }
   ZRT_HD int64_t C() const { return int64_t{heads} * width; }
@@ -122,12 +125,10 @@ __device__ inline float dropout_factor(const AttentionArgs& a, uint64_t element)
   return core::uniform(element & 2 ? high : low) >= a.probability ? a.kept : 0.0f;
 }
 
-// Whether a query of a head sees a key, both before T.
-__device__ inline bool sees(const AttentionArgs& a, int head, int query, int key) {
-  const AttentionPattern& pattern = a.pattern;
+// Whether a query sees a key, both before T; `kept` is its head's pattern.
+__device__ inline bool sees(const AttentionArgs& a, const HeadPattern& kept, int query, int key) {
   if (key > a.last_key(query)) return false;
-  return !pattern.sparse() || pattern.keeps(static_cast<int64_t>(a.first_head) + head, query / pattern.block,
-                                            key / pattern.block, pattern.blocks(a.T));
+  return !a.pattern.sparse() || kept.keeps(query / a.pattern.block, key / a.pattern.block);
 }
 
 // Calls body(element of the type).

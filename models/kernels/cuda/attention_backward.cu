@@ -77,9 +77,11 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
                                             row, a.T - first, a.width);
   Tile::template load<Shape::rows, threads>(do_tile, static_cast<const E*>(a.d_out) + a.output(b, head) + first * C, C,
                                             a.T - first, a.width);
+  const KeptUnits kept_units(a, head);
   if constexpr (sparse) {
-    list_units(list, (a.T + unit_rows - 1) / unit_rows, units,
-               [&](int unit) { return kept_by_queries(a, head, first, Shape::rows, unit); });
+    list_units(list, kept_units.units, units, [&](int unit) {
+      return kept_units.any_keeps(first / unit_rows, (first + Shape::rows) / unit_rows, unit);
+    });
   }
   load_keys(0);
   wait_for_copies();
@@ -124,9 +126,8 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
     const int key = tile * others;
     unsigned kept = all_kept<M, units>;
     if constexpr (sparse) {
-      kept = kept_bits<M, units>([&](int m, int i) {
-        return keeps_listed(a, head, warp_first / unit_rows + m, list.units[tile * units + i]);
-      });
+      kept = kept_bits<M, units>(
+          [&](int m, int i) { return kept_units.keeps(warp_first / unit_rows + m, list.units[tile * units + i]); });
       if (kept == 0) continue;
     } else {
       if (key > a.last_key(warp_first + Shape::warp_rows - 1)) continue;
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
 
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
   const int b = item.head / a.kv_heads, shared_head = item.head % a.kv_heads;
-  const int first = item.rank * Shape::rows, all_units = (a.T + unit_rows - 1) / unit_rows;
+  const int first = item.rank * Shape::rows;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp_row = static_cast<int>(threadIdx.x) / 32 * Shape::warp_rows;
   const int64_t row = a.row(), C = a.C();
   // Position of a row of the warp's; T or more where it has none.
@@ -198,7 +199,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
     const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
     const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
     if constexpr (sparse) {
-      own_key_units(list, a, shared_head * a.group(), all_units, item.rank, Shape::rows / unit_rows);
+      own_key_units(list, KeptUnits(a, shared_head * a.group()), item.rank, Shape::rows / unit_rows);
       load_units<width, Shape::rows, threads>(k_tile, k, row, list.own, a.T, a.width);
       load_units<width, Shape::rows, threads>(v_tile, v, row, list.own, a.T, a.width);
     } else {
@@ -214,12 +215,11 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
   float dk[M][width / 8][4] = {}, dv[M][width / 8][4] = {};
   const float scale = a.scale * log2_e;
   for (int listed = 0; listed < (sparse ? a.group() : 1); ++listed) {
+    const KeptUnits kept_units(a, shared_head * a.group() + listed);
     if constexpr (sparse) {
-      list_units(list, all_units, units, [&](int unit) {
+      list_units(list, kept_units.units, units, [&](int unit) {
         bool any = false;
-        for (int i = 0; i < Shape::rows / unit_rows; ++i) {
-          any = any || keeps_listed(a, shared_head * a.group() + listed, unit, list.own[i]);
-        }
+        for (int i = 0; i < Shape::rows / unit_rows; ++i) any = any || kept_units.keeps(unit, list.own[i]);
         return any;
       });
     }
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
       unsigned kept = all_kept<M, units>;
       if constexpr (sparse) {
         kept = kept_bits<M, units>([&](int m, int i) {
-          return keeps_listed(a, head_of(step), list.units[step * units + i], list.own[warp_row / unit_rows + m]);
+          return kept_units.keeps(list.units[step * units + i], list.own[warp_row / unit_rows + m]);
         });
         if (kept == 0) continue;
       } else {

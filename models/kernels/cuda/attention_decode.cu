@@ -30,10 +30,11 @@ __global__ void __launch_bounds__(threads) decode_kernel(const AttentionArgs a, 
     }
   }
 
+  const HeadPattern kept = a.pattern_of(head);
   SoftmaxRow state;
   for (int begin = 32 * warp; begin < position; begin += threads) {
     const int key = begin + lane_index();
-    const bool valid = key < position && sees(a, head, position, key);
+    const bool valid = key < position && sees(a, kept, position, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s = valid ? row_product(q, keys + int64_t{key} * a.width, a.width) * a.scale : -INFINITY;
     const float p = state.step(s);

@@ -51,9 +51,11 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   };
   Tile::template load<block_rows, threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
                                            a.T - first, a.width);
+  const KeptUnits kept_units(a, head);
   if constexpr (sparse) {
-    list_units(list, (a.T + unit_rows - 1) / unit_rows, units,
-               [&](int unit) { return kept_by_queries(a, head, first, block_rows, unit); });
+    list_units(list, kept_units.units, units, [&](int unit) {
+      return kept_units.any_keeps(first / unit_rows, (first + block_rows) / unit_rows, unit);
+    });
   }
   load_keys(0);
 
@@ -72,9 +74,8 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
     const int key = tile * block_keys;
     unsigned kept = all_kept<M, units>;
     if constexpr (sparse) {
-      kept = kept_bits<M, units>([&](int m, int i) {
-        return keeps_listed(a, head, warp_first / unit_rows + m, list.units[tile * units + i]);
-      });
+      kept = kept_bits<M, units>(
+          [&](int m, int i) { return kept_units.keeps(warp_first / unit_rows + m, list.units[tile * units + i]); });
       if (kept == 0) continue;
     } else {
       if (key > a.last_key(warp_first + warp_rows - 1)) continue;

@@ -32,10 +32,11 @@ __global__ void __launch_bounds__(threads) forward_kernel(const AttentionArgs a)
   const int column = static_cast<int>(blockIdx.y) * row_columns;
   const uint64_t element = a.element(r.b, r.head, r.at);
   const int last = a.last_key(r.at);
+  const HeadPattern kept = a.pattern_of(r.head);
   SoftmaxRow state;
   for (int begin = 0; begin <= last; begin += 32) {
     const int key = begin + lane_index();
-    const bool valid = sees(a, r.head, r.at, key);
+    const bool valid = sees(a, kept, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     const float s =
         valid ? row_product(qkv + a.queries(r.b, r.head) + r.at * row, k + key * row, a.width) * a.scale : -INFINITY;
@@ -71,9 +72,10 @@ __global__ void __launch_bounds__(threads) queries_kernel(const AttentionArgs a)
 
   float dq[row_parts] = {};
   const int last = a.last_key(r.at);
+  const HeadPattern kept = a.pattern_of(r.head);
   for (int begin = 0; begin <= last; begin += 32) {
     const int key = begin + lane_index();
-    const bool valid = sees(a, r.head, r.at, key);
+    const bool valid = sees(a, kept, r.at, key);
     if (__ballot_sync(0xffffffffu, valid) == 0) continue;
     float ds = 0;
     if (valid) {
@@ -98,9 +100,10 @@ __global__ void __launch_bounds__(threads) keys_kernel(const AttentionArgs a) {
   for (int head = r.head * a.group(); head < (r.head + 1) * a.group(); ++head) {
     const E *q = qkv + a.queries(r.b, head), *d_out = static_cast<const E*>(a.d_out) + a.output(r.b, head);
     const int64_t statistics = a.statistics(r.b, head);
+    const HeadPattern kept = a.pattern_of(head);
     for (int begin = a.pattern.causal ? r.at : 0; begin < a.T; begin += 32) {
       const int query = begin + lane_index();
-      const bool valid = query < a.T && sees(a, head, query, r.at);
+      const bool valid = query < a.T && sees(a, kept, query, r.at);
       if (__ballot_sync(0xffffffffu, valid) == 0) continue;
       float p = 0, ds = 0;
       if (valid) {

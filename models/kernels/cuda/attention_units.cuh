@@ -19,22 +19,29 @@ struct UnitList {
   static size_t bytes(int64_t T) { return sizeof(UnitList) + 2 * static_cast<size_t>(T / unit_rows + 1 + most_own); }
 };
 
-__device__ inline bool keeps_units(const AttentionArgs& a, int head, int query, int key) {
-  const int per = a.pattern.block / unit_rows;
-  return a.pattern.keeps(static_cast<int64_t>(a.first_head) + head, query / per, key / per, a.pattern.blocks(a.T));
-}
+// The pattern of a head, asked by units.
+struct KeptUnits {
+  HeadPattern pattern;
+  ShortDivision by_block;  // units of a block
+  int units;               // of the sequence
 
-// … where either may be none or lie behind the end.
-__device__ inline bool keeps_listed(const AttentionArgs& a, int head, int query, int key) {
-  return query * unit_rows < a.T && key * unit_rows < a.T && keeps_units(a, head, query, key);
-}
-// Whether any of `rows` queries from `first` on keeps a unit.
-__device__ inline bool kept_by_queries(const AttentionArgs& a, int head, int first, int rows, int key) {
-  for (int query = first / unit_rows; query < (first + rows) / unit_rows; ++query) {
-    if (keeps_listed(a, head, query, key)) return true;
+  __device__ KeptUnits(const AttentionArgs& a, int head)
+      : pattern(a.pattern_of(head)),
+        by_block(ShortDivision::by(a.pattern.block / unit_rows)),
+        units((a.T + unit_rows - 1) / unit_rows) {}
+  // Either may be none or lie behind the end.
+  __device__ bool keeps(int query, int key) const {
+    return query < units && key < units && pattern.keeps(by_block.of(query), by_block.of(key));
   }
-  return false;
-}
+  // Whether any of the queries [first, end) keeps a key.
+  __device__ bool any_keeps(int first, int end, int key) const {
+    for (int query = first; query < end; ++query) {
+      if (keeps(query, key)) return true;
+    }
+    return false;
+  }
+  __device__ bool stands(int unit) const { return pattern.stands(by_block.of(unit)); }
+};
 
 // All threads call it; the list may be read when it returns. wanted(unit): whether it is listed.
 template <class Wanted>
@@ -57,12 +64,10 @@ __device__ inline void list_units(UnitList& list, int units, int in_tile, const 
 
 // The rows of block `rank` of keys: units that many queries read stand together before the others, so that the warps of
 // a block have alike work.
-__device__ inline void own_key_units(UnitList& list, const AttentionArgs& a, int head, int units, int rank, int own) {
+__device__ inline void own_key_units(UnitList& list, const KeptUnits& kept, int rank, int own) {
   if (threadIdx.x < 32) {
-    const int lane = static_cast<int>(threadIdx.x), per = a.pattern.block / unit_rows;
-    const auto stands = [&](int unit) {
-      return a.pattern.stands(static_cast<int64_t>(a.first_head) + head, unit / per, a.pattern.blocks(a.T));
-    };
+    const int lane = static_cast<int>(threadIdx.x), units = kept.units;
+    const auto stands = [&](int unit) { return kept.stands(unit); };
     int placed = 0;
     if (lane < own) list.own[lane] = UnitList::none;
     __syncwarp();
