@@ -62,6 +62,8 @@ OrderedJson to_hugging_face(const OrderedJson& model, core::DType type) {
   OrderedJson config{{"architectures", {spec.hugging_face.architecture}}, {"model_type", spec.type}};
   spec.hugging_face.write(model, config);
   config["tie_word_embeddings"] = model.at("tied");
+  // Of zrt's own: nothing else reads it.
+  if (const auto sparse = model.find("sparse_attention"); sparse != model.end()) config["sparse_attention"] = *sparse;
   // Their defaults are ids of the published tokenizers.
   config["bos_token_id"] = config["eos_token_id"] = nullptr;
   config["torch_dtype"] = type == core::DType::bf16 ? "bfloat16" : type == core::DType::f16 ? "float16" : "float32";
@@ -78,6 +80,10 @@ OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name
   OrderedJson model{{"type", type}};
   spec->hugging_face.read(config, name, model);
   model["tied"] = flag(config, "tie_word_embeddings", spec->tied, name);
+  if (const auto sparse = config.find("sparse_attention"); sparse != config.end()) {
+    if (!sparse->is_object()) refuse_config(name, "'sparse_attention' is no object; it is one that zrt wrote, or none");
+    model["sparse_attention"] = *sparse;
+  }
   return model;
 }
 

@@ -79,7 +79,8 @@ double Model::flops_per_token() const {
     if (param.name != "wpe.weight") count += static_cast<double>(param.whole_elements());
   }
   const int64_t width = attended > 0 ? attended : hidden;
-  return 6 * count + 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);
+  const double dense = 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);
+  return 6 * count + dense * attention_share;
 }
 
 }  // namespace zrt::models

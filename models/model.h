@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/sparse_layers.h"
 
 namespace zrt::models {
 
@@ -15,6 +16,7 @@ struct Gpt2Config {
   bool tied = true;
   int tensor = 1;                  // ranks that share the work of each block
   bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  SparseLayers sparse = {};
 };
 
 // Stretches rotary positions for contexts longer than the ones a model was first trained on, by the rule of Llama 3.1
@@ -37,6 +39,7 @@ struct LlamaConfig {
   bool head_norms = false;         // of each head's queries and keys, in front of their rotation (Qwen3)
   int tensor = 1;                  // ranks that share the work of each block
   bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  SparseLayers sparse = {};
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
 constexpr int64_t llama_ffn(int64_t hidden) {
@@ -47,6 +50,7 @@ struct Model {
   std::string type;  // "gpt2", "llama"
   int64_t hidden = 0, sequence = 0, vocab = 0, layers = 0;
   int64_t attended = 0;  // elements of a token that all heads of a layer attend with; 0: hidden
+  double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
   std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 
@@ -89,7 +93,8 @@ struct Model {
     int64_t input_width = 0;
   };
   std::vector<Place> places;       // of a part, by block
-  double flops_per_token() const;  // 6 N + 6 · layers · attended · T, N without position embeddings
+  // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings.
+  double flops_per_token() const;
 };
 
 // Throws ConfigError (naming model.heads …) when sizes contradict.

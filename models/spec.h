@@ -24,6 +24,7 @@ struct ModelSizes {
   bool tied = true;
   int tensor = 1;                  // ranks that share the work of each block
   bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  SparseLayers sparse;
 };
 
 using MakeModel = std::function<Model()>;

@@ -11,6 +11,7 @@
 #include "models/bump_allocator.h"
 #include "models/common/norm.h"
 #include "models/common/transformer_block.h"
+#include "models/kernels/attention_pattern.h"
 
 namespace zrt::models {
 
@@ -66,8 +67,9 @@ class Layer : public TransformerBlock {
   }
 
   // Of attention over so many columns of queries.
-  static double heads_flops(const Shape& shape, int64_t columns) {
-    const double keys = static_cast<double>(shape.T) / (shape.mode == Mode::decode ? 1 : 2);
+  static double heads_flops(const Shape& shape, int64_t columns, const AttentionPattern& pattern) {
+    const bool half = pattern.causal && shape.mode != Mode::decode;
+    const double keys = static_cast<double>(shape.T) * pattern.share(shape.T) / (half ? 2 : 1);
     return 2 * 2 * static_cast<double>(shape.rows()) * keys * static_cast<double>(columns);
   }
 

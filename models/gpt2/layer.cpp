@@ -15,6 +15,7 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
       attended_(config.hidden / config.tensor),
       ffn_(sizes_.part(4 * config.hidden)),
       index_(index),
+      pattern_(config.sparse.of(index)),
       c_attn_{config.hidden, 3 * attended_, Linear::Stored::in_out, true},
       attention_projection_{attended_, config.hidden, Linear::Stored::in_out, true},
       c_fc_{config.hidden, ffn_, Linear::Stored::in_out, true},
@@ -45,7 +46,8 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
 
 AttentionShape Gpt2Layer::attention_shape(const Shape& shape, int tensor_rank) const {
   const float dropout = shape.mode == Mode::train ? sizes_.dropout : 0;
-  return {shape.B, shape.T, heads_, heads_, attended_ / heads_, shape.type, dropout, all_heads_, tensor_rank * heads_};
+  return {shape.B, shape.T, heads_, heads_, attended_ / heads_, shape.type, dropout, all_heads_, tensor_rank * heads_,
+          pattern_};
 }
 
 uint64_t Gpt2Layer::forward_scratch(const Shape& shape) const {
@@ -132,7 +134,7 @@ uint64_t Gpt2Layer::cache_bytes(const Shape& shape) const {
 }
 
 double Gpt2Layer::attention_flops(const Shape& shape, Parts parts) const {
-  return parts.has(attention) ? heads_flops(shape, attended_) : 0;
+  return parts.has(attention) ? heads_flops(shape, attended_, pattern_) : 0;
 }
 
 double Gpt2Layer::forward_flops(const Shape& shape, Parts parts) const {

@@ -106,6 +106,7 @@ class Gpt2Layer : public Layer {
   int64_t heads_, all_heads_;  // of this rank and of the layer
   int64_t attended_, ffn_;     // elements of a token that its heads attend with, and of its part of the MLP
   int64_t index_;
+  AttentionPattern pattern_;
   Linear c_attn_, attention_projection_, c_fc_, mlp_projection_;
 };
 

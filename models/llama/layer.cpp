@@ -17,7 +17,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
       width_(config.head_dim),
       ffn_(sizes_.part(config.ffn)),
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
-      head_norms_(config.head_norms) {
+      head_norms_(config.head_norms),
+      pattern_(config.sparse.of(index)) {
   const int64_t C = config.hidden, A = attended_width(), kv = kv_heads_ * width_, Q = A + 2 * kv;
   const auto linear = [](int64_t in, int64_t out, int64_t stride, bool joined) {
     return Linear{in, out, Linear::Stored::out_in, false, stride, joined};
@@ -52,8 +53,8 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
   }
 }
 
-AttentionShape LlamaLayer::attention_shape(const Shape& shape) const {
-  return {shape.B, shape.T, heads_, kv_heads_, width_, shape.type, 0};
+AttentionShape LlamaLayer::attention_shape(const Shape& shape, int tensor_rank) const {
+  return {shape.B, shape.T, heads_, kv_heads_, width_, shape.type, 0, 0, tensor_rank * heads_, pattern_};
 }
 
 void* LlamaLayer::keys(const Shape& shape, void* qkv) const {
@@ -152,7 +153,7 @@ std::vector<GemmSpec> LlamaLayer::products(const Shape& shape) const {
 }
 
 double LlamaLayer::attention_flops(const Shape& shape, Parts parts) const {
-  return parts.has(attention) ? heads_flops(shape, attended_width()) : 0;
+  return parts.has(attention) ? heads_flops(shape, attended_width(), pattern_) : 0;
 }
 
 double LlamaLayer::forward_flops(const Shape& shape, Parts parts) const {
@@ -207,10 +208,11 @@ void LlamaLayer::attend(const Call& call, const Kept& kept, const ForwardSpace& 
   v_.forward(call, v_weight, normed, values(shape, kept.qkv), space.scratch);
   turn_heads(call, kept, space.heads);
   if (shape.mode == Mode::decode) {
-    attention_decode(attention_shape(shape), space.heads, kept.attention, call.position, call.cache, space.attention);
+    attention_decode(attention_shape(shape, call.tensor_rank), space.heads, kept.attention, call.position, call.cache,
+                     space.attention);
   } else {
-    attention_forward(attention_shape(shape), space.heads, kept.attention, kept.lse, {}, call.first_sample,
-                      space.attention);
+    attention_forward(attention_shape(shape, call.tensor_rank), space.heads, kept.attention, kept.lse, {},
+                      call.first_sample, space.attention);
   }
   o_.forward(call, o_weight, kept.attention, to, space.scratch, add);
 }

@@ -89,7 +89,7 @@ class LlamaLayer : public Layer {
   BackwardSpace backward_space(BumpAllocator& layout, const Shape& shape, Parts parts, Half half) const;
   // What a part holds.
   void hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const;
-  AttentionShape attention_shape(const Shape& shape) const;
+  AttentionShape attention_shape(const Shape& shape, int tensor_rank = 0) const;
   void rotate(const Call& call, bool backward, void* qkv) const;
   // From kept.qkv what attention reads, normed and rotated; `heads` may be kept.qkv.
   void turn_heads(const Call& call, const Kept& kept, void* heads) const;
@@ -110,6 +110,7 @@ class LlamaLayer : public Layer {
   int64_t heads_, kv_heads_, width_, ffn_;  // of this rank
   std::vector<double> frequencies_;         // of the rotary pairs, radians per position
   bool head_norms_;
+  AttentionPattern pattern_;
   Linear q_, k_, v_, o_, gate_, up_, down_;
 };
 

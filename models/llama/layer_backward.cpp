@@ -112,8 +112,8 @@ void LlamaLayer::backward_attention(const Call& call, const Kept& kept, const Ba
     o_.input_gradient(call, o_weight, d_attended, space.narrow, space.scratch);
     void* heads = head_norms_ ? space.heads : kept.qkv;
     if (head_norms_) turn_heads(call, kept, heads);
-    attention_backward(attention_shape(shape), heads, kept.attention, kept.lse, space.narrow, d_qkv, {},
-                       call.first_sample, space.attention);
+    attention_backward(attention_shape(shape, call.tensor_rank), heads, kept.attention, kept.lse, space.narrow, d_qkv,
+                       {}, call.first_sample, space.attention);
     rotate(call, true, d_qkv);
     if (head_norms_) head_gradients(call, kept, space);
   }

@@ -69,6 +69,7 @@ Model make_llama(const LlamaConfig& given) {
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
   model.layers = config.layers, model.tied = config.tied;
   model.attended = config.heads * config.head_dim;
+  model.attention_share = config.sparse.share(config.layers, config.sequence);
   const BlockSizes sizes{config.hidden, config.sequence, config.vocab, 0, config.tensor, config.sequence_parallel};
   const std::string embedding = "model.embed_tokens.weight";
   model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));

@@ -17,6 +17,8 @@ bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_
 // The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
 // gathers.
 ModelConfig build_model(Values& values);
+// sparse_attention, for a type of model whose attention is causal or not.
+models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);
 void build_data(const Values& values, DataConfig& data);
 OptimizerConfig build_optimizer(Values& values);
 // `run_rate`: what rates of groups are multiples of; 0: the optimizer makes its own.

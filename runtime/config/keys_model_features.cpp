@@ -35,20 +35,44 @@ constexpr Key expert_parallel_keys[] = {
     {"shared_experts_gate_pattern", t_text | t_null, "null", Handling::inert},
 };
 
+constexpr const char* other_mode = "it is of the modes \"variable\" and \"bigbird\", which are not supported";
+
+// Positions and blocks of a pattern.
+constexpr double most_blocks = 1 << 15;
+
 constexpr Key sparse_attention_keys[] = {
-    {"mode", t_text, R"("fixed")", Handling::refused, "sparse attention is not supported"},
-    {"block", t_int, "16", Handling::refused, "sparse attention is not supported"},
-    {"different_layout_per_head", t_bool, "false", Handling::refused, "sparse attention is not supported"},
-    {"num_local_blocks", t_int, "4", Handling::refused, "sparse attention is not supported"},
-    {"num_global_blocks", t_int, "1", Handling::refused, "sparse attention is not supported"},
-    {"attention", t_text, R"("bidirectional")", Handling::refused, "sparse attention is not supported"},
-    {"horizontal_global_attention", t_bool, "false", Handling::refused, "sparse attention is not supported"},
-    {"num_different_global_patterns", t_int, "1", Handling::refused, "sparse attention is not supported"},
-    {"num_random_blocks", t_int, "0", Handling::refused, "sparse attention is not supported"},
-    {"local_window_blocks", t_list, "[4]", Handling::refused, "sparse attention is not supported"},
-    {"global_block_indices", t_list, "[0]", Handling::refused, "sparse attention is not supported"},
-    {"global_block_end_indices", t_list | t_null, "null", Handling::refused, "sparse attention is not supported"},
-    {"num_sliding_window_blocks", t_int, "3", Handling::refused, "sparse attention is not supported"},
+    key("mode", t_text, R"("fixed")", one_of("dense fixed bslongformer local_sliding_window"), Effect::results,
+        "fixed: a query attends to its window and to blocks that stand for every other one; bslongformer: to the "
+        "blocks "
+        "around its own and the first ones; local_sliding_window: to the blocks around its own; dense: to all."),
+    key("block", t_int, "16", between(1, most_blocks), Effect::results,
+        "Positions of a block. GPUs are fast with multiples of 16."),
+    key("different_layout_per_head", t_bool, "false", Effect::results,
+        "Whether heads may keep different blocks, as num_different_global_patterns says."),
+    key("num_local_blocks", t_int, "4", between(1, most_blocks), Effect::results, "fixed: blocks of a window."),
+    key("num_global_blocks", t_int, "1", between(1, most_blocks), Effect::results,
+        "fixed: blocks of a window that stand for it; they divide num_local_blocks."),
+    key("attention", t_text, R"("bidirectional")", one_of("unidirectional bidirectional"), Effect::results,
+        "Whether queries attend to keys behind them, too; left out: what the model needs, unidirectional where it "
+        "predicts "
+        "the next token."),
+    key("horizontal_global_attention", t_bool, "false", Effect::results,
+        "fixed: whether queries of blocks that stand for a window attend to all keys; only of bidirectional "
+        "attention."),
+    key("num_different_global_patterns", t_int, "1", between(1, most_blocks), Effect::results,
+        "fixed: heads take so many different blocks in turn, from the window's end, to stand for it."),
+    {"num_random_blocks", t_int, "0", Handling::refused, other_mode},
+    {"local_window_blocks", t_list, "[4]", Handling::refused, other_mode},
+    key("global_block_indices", t_list, "[0]", Effect::results,
+        "bslongformer: blocks that all queries attend to, counted up from 0."),
+    key("global_block_end_indices", t_list | t_null, "null", Effect::results,
+        "bslongformer: with global_block_indices [0], where the blocks end that all queries attend to; null: behind "
+        "each "
+        "index."),
+    key("num_sliding_window_blocks", t_int, "3", between(1, most_blocks), Effect::results,
+        "bslongformer, local_sliding_window: blocks around a query's own; half of them before it, half behind."),
+    key("layers", t_text, R"("all")", one_of("all even odd"), Effect::results,
+        "Which layers, counted from 0, have the pattern; the others are dense. A key of zrt's own."),
 };
 
 constexpr Key progressive_layer_drop_keys[] = {

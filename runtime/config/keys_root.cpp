@@ -87,7 +87,7 @@ constexpr Key root_keys[] = {
     inert_section("torch_autocast", "Mixed precision by PyTorch."),
     inert_section("tensor_parallel", "Layers divided among ranks."),
     inert_section("expert_parallel", "Experts divided among ranks."),
-    {"sparse_attention", t_object, "null", Handling::refused, "sparse attention is not supported"},
+    key("sparse_attention", t_object, "null", "Attention that computes only the blocks that a pattern keeps."),
     inert_section("progressive_layer_drop", "Layers left out at random."),
     inert_section("curriculum_learning", "Samples from easy to hard."),
     inert_section("data_efficiency", "Choice of samples and tokens."),

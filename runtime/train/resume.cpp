@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 using checkpoint::Json;
 using checkpoint::Reader;
 
+constexpr std::string_view sparse_attention = "sparse_attention.";
+
 // The folder to load; "" for none.
 std::string choose(const Config& config, const std::function<void(const std::string&)>& warn) {
   const fs::path store = fs::path(config.run.out) / "checkpoints";
@@ -60,11 +62,19 @@ void require_same_model(const Config& config, const Reader& reader) {
   const Json found = reader.plain() ? model_json(hugging_face_config(reader, {})) : reader.manifest().model;
   std::vector<std::string> differences;
   for (const auto& [key, value] : found.items()) {
-    if (key == "preset" || key == "dropout" || !wanted.contains(key) || wanted[key] == value) continue;
+    if (key == "preset" || key == "dropout" || key == "sparse_attention" || !wanted.contains(key) ||
+        wanted[key] == value)
+      continue;
     // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
     if (reader.plain() && key == "sequence" && wanted[key] < value) continue;
     differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
                                       reader.plain() ? "its config.json" : "it", value.dump()));
+  }
+  // Weights of Hugging Face fit either way; a run that goes on must not change what its layers attend to.
+  const auto pattern = [](const Json& model) { return model.value("sparse_attention", Json()); };
+  if (!reader.plain() && pattern(wanted) != pattern(found)) {
+    differences.push_back(
+        fmt::format("sparse_attention is {} but it has {}", pattern(wanted).dump(), pattern(found).dump()));
   }
   if (differences.empty()) return;
   throw core::ConfigError(fmt::format("{}: the weights are of another model than the configuration's: {}",
@@ -169,14 +179,24 @@ uint64_t load_host_bytes(const Reader& reader) {
 }
 
 Config hugging_face_config(const Reader& reader, const Settings& sets) {
-  return parse_config(Json{{"train_batch_size", 1}, {"model", reader.manifest().model}}.dump(),
-                      (reader.folder() / "config.json").string(), sets, 1);
+  Json text{{"train_batch_size", 1}, {"model", reader.manifest().model}};
+  if (const auto sparse = text["model"].find("sparse_attention"); sparse != text["model"].end()) {
+    text["sparse_attention"] = *sparse;
+    text["model"].erase(sparse);
+  }
+  return parse_config(text.dump(), (reader.folder() / "config.json").string(), sets, 1);
 }
 
 Json model_json(const Config& config) {
   Json json = Json::object();
   for (const ResolvedKey& key : config.keys) {
     if (key.path.rfind("model.", 0) == 0) json[key.path.substr(6)] = Json::parse(key.value);
+  }
+  if (config.model.sparse.pattern.sparse()) {
+    for (const ResolvedKey& key : config.keys) {
+      if (key.path.rfind(sparse_attention, 0) != 0 || key.from == "default") continue;
+      json["sparse_attention"][key.path.substr(sparse_attention.size())] = Json::parse(key.value);
+    }
   }
   return json;
 }

@@ -61,6 +61,7 @@ struct Layer {
   int64_t number;
   const Tensors& w;
   const DropoutMask& mask;
+  models::AttentionPattern pattern;
   Norm norm1, norm2;
   Vec qkv, probs, dropped, attended, hidden, activated;
 
@@ -68,7 +69,7 @@ struct Layer {
   const Vec& at(const char* name) const { return w.at(key(name)); }
 
   void forward(Vec& x) {
-    const Attention attention{s};
+    const Attention attention{s, pattern};
     norm1 = layer_norm(x, at("ln_1.weight"), at("ln_1.bias"), s.rows, s.C);
     qkv = linear(norm1.y, at("attn.c_attn.weight"), at("attn.c_attn.bias"), s.rows, s.C, 3 * s.C);
     dropped = probs = attention.probabilities(qkv);
@@ -100,7 +101,7 @@ struct Layer {
     drop(d, mask, {DropoutSite::attention_out, number});
     d = linear_backward(d, attended, at("attn.c_proj.weight"), s.rows, s.C, s.C, grad("attn.c_proj.weight"),
                         grad("attn.c_proj.bias"));
-    d = Attention{s}.backward(d, qkv, probs, dropped, mask, {DropoutSite::attention, number});
+    d = Attention{s, pattern}.backward(d, qkv, probs, dropped, mask, {DropoutSite::attention, number});
     d = linear_backward(d, norm1.y, at("attn.c_attn.weight"), s.rows, s.C, 3 * s.C, grad("attn.c_attn.weight"),
                         grad("attn.c_attn.bias"));
     add(dx, layer_norm_backward(d, norm1, at("ln_1.weight"), s.rows, s.C, grad("ln_1.weight"), grad("ln_1.bias")));
@@ -148,7 +149,8 @@ ReferenceResult reference(const models::Gpt2Config& config, const Tensors& param
     for (int64_t c = 0; c < C; ++c) x[r * C + c] = wte[batch.tokens[r] * C + c] + wpe[(r % s.T) * C + c];
   drop(x, mask, {DropoutSite::embedding, 0});
   std::vector<Layer> layers;
-  for (int64_t l = 0; l < config.layers; ++l) layers.push_back({s, l, params, mask, {}, {}, {}, {}, {}, {}, {}, {}});
+  for (int64_t l = 0; l < config.layers; ++l)
+    layers.push_back({s, l, params, mask, config.sparse.of(l), {}, {}, {}, {}, {}, {}, {}, {}});
   for (Layer& layer : layers) layer.forward(x);
   const Norm final_norm = layer_norm(x, params.at("ln_f.weight"), params.at("ln_f.bias"), s.rows, C);
 

@@ -112,8 +112,8 @@ struct LlamaReferenceLayer {
       qkv.insert(qkv.end(), v.begin() + r * kv, v.begin() + (r + 1) * kv);
     }
     rotate(qkv, s, config.rope_theta, 1);
-    probs = Attention{s}.probabilities(qkv);
-    attended = Attention{s}.forward(qkv, probs);
+    probs = Attention{s, config.sparse.of(number)}.probabilities(qkv);
+    attended = Attention{s, config.sparse.of(number)}.forward(qkv, probs);
     add(x, project(attended, "self_attn.o_proj.weight", A, s.C));
     norm2 = rms_norm(x, at("post_attention_layernorm.weight"), static_cast<double>(config.rms_norm_eps), s.rows, s.C);
     gate = project(norm2.y, "mlp.gate_proj.weight", s.C, config.ffn);
@@ -137,7 +137,8 @@ struct LlamaReferenceLayer {
     add(dx, rms_norm_backward(d, norm2, at("post_attention_layernorm.weight"), s.rows, s.C,
                               g.at(key("post_attention_layernorm.weight"))));
     d = project_backward(dx, attended, "self_attn.o_proj.weight", A, s.C, g);
-    Vec d_qkv = Attention{s}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
+    Vec d_qkv =
+        Attention{s, config.sparse.of(number)}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
     rotate(d_qkv, s, config.rope_theta, -1);
     Vec d_q = columns(d_qkv, 0, A), d_k = columns(d_qkv, A, kv);
     if (config.head_norms) {

@@ -3,8 +3,19 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/models/sees.h"
+
 namespace zrt::test {
 namespace {
+
+// The keys that a query of a head attends to.
+std::vector<int64_t> seen(const Attention& attention, int64_t head, int64_t query) {
+  std::vector<int64_t> keys;
+  for (int64_t key = 0; key < attention.s.T; ++key) {
+    if (sees(attention.pattern, attention.s.T, head, query, key)) keys.push_back(key);
+  }
+  return keys;
+}
 
 // Offsets of rows in qkv, probabilities and output.
 int64_t q_at(const Sizes& s, int64_t b, int64_t h, int64_t t) {
@@ -73,13 +84,13 @@ Vec Attention::probabilities(const Vec& qkv) const {
   each(s, [&](int64_t b, int64_t h, int64_t t) {
     double* row = &probs[p_at(s, b, h, t)];
     double top = -INFINITY, total = 0;
-    for (int64_t u = 0; u <= t; ++u) {
+    for (const int64_t u : seen(*this, h, t)) {
       for (int64_t d = 0; d < s.D; ++d) row[u] += qkv[q_at(s, b, h, t) + d] * qkv[k_at(s, b, h, u) + d];
       row[u] /= std::sqrt(static_cast<double>(s.D));
       top = std::max(top, row[u]);
     }
-    for (int64_t u = 0; u <= t; ++u) total += row[u] = std::exp(row[u] - top);
-    for (int64_t u = 0; u <= t; ++u) row[u] /= total;
+    for (const int64_t u : seen(*this, h, t)) total += row[u] = std::exp(row[u] - top);
+    for (const int64_t u : seen(*this, h, t)) row[u] /= total;
   });
   return probs;
 }
@@ -87,7 +98,7 @@ Vec Attention::probabilities(const Vec& qkv) const {
 Vec Attention::forward(const Vec& qkv, const Vec& dropped) const {
   Vec y(s.rows * s.heads * s.D);
   each(s, [&](int64_t b, int64_t h, int64_t t) {
-    for (int64_t u = 0; u <= t; ++u)
+    for (const int64_t u : seen(*this, h, t))
       for (int64_t d = 0; d < s.D; ++d)
         y[out_at(s, b, h, t) + d] += dropped[p_at(s, b, h, t) + u] * qkv[v_at(s, b, h, u) + d];
   });
@@ -98,7 +109,7 @@ Vec Attention::backward(const Vec& dy, const Vec& qkv, const Vec& probs, const V
                         DropoutSite site) const {
   Vec dprobs(probs.size()), dqkv(qkv.size());
   each(s, [&](int64_t b, int64_t h, int64_t t) {
-    for (int64_t u = 0; u <= t; ++u)
+    for (const int64_t u : seen(*this, h, t))
       for (int64_t d = 0; d < s.D; ++d) {
         dprobs[p_at(s, b, h, t) + u] += dy[out_at(s, b, h, t) + d] * qkv[v_at(s, b, h, u) + d];
         dqkv[v_at(s, b, h, u) + d] += dropped[p_at(s, b, h, t) + u] * dy[out_at(s, b, h, t) + d];
@@ -108,8 +119,8 @@ Vec Attention::backward(const Vec& dy, const Vec& qkv, const Vec& probs, const V
   each(s, [&](int64_t b, int64_t h, int64_t t) {
     const int64_t row = p_at(s, b, h, t);
     double mean = 0;
-    for (int64_t u = 0; u <= t; ++u) mean += probs[row + u] * dprobs[row + u];
-    for (int64_t u = 0; u <= t; ++u) {
+    for (const int64_t u : seen(*this, h, t)) mean += probs[row + u] * dprobs[row + u];
+    for (const int64_t u : seen(*this, h, t)) {
       const double dscore = probs[row + u] * (dprobs[row + u] - mean) / std::sqrt(static_cast<double>(s.D));
       for (int64_t d = 0; d < s.D; ++d) {
         dqkv[q_at(s, b, h, t) + d] += dscore * qkv[k_at(s, b, h, u) + d];

@@ -22,7 +22,8 @@ struct Sizes {
 // Causal attention over qkv (B, T, row()), where heads / kv_heads heads of queries share one of keys and values.
 struct Attention {
   Sizes s;
-  // Causal softmax of the scores, (B, heads, T, T); zero above the diagonal.
+  models::AttentionPattern pattern;
+  // Softmax of the scores, (B, heads, T, T); zero where the pattern leaves a key out.
   Vec probabilities(const Vec& qkv) const;
   Vec forward(const Vec& qkv, const Vec& dropped) const;
   // Gradient of qkv. `probs` are before and `dropped` after dropout.

@@ -63,6 +63,13 @@ Config with_rows_shared(Config config) {
   return config;
 }
 
+// Heads of each rank have patterns of their own; odd layers are dense.
+template <class Config>
+Config sparse(Config config) {
+  config.sparse = {{models::AttentionPattern::Kind::fixed, true, false, 2, 3, 1, 3}, models::SparseLayers::Which::even};
+  return config;
+}
+
 template <class Config>
 void check(const Config& config, int64_t samples = B, int64_t tokens = T) {
   const Model model = make_model(config);
@@ -90,6 +97,7 @@ TEST_CASE("ranks that share blocks have the loss and the gradients of the fp64 r
   for (const int ranks : {2, 3}) {
     check(gpt2(ranks)), check(gpt2(ranks, 0, false));
     check(llama(ranks, false)), check(llama(ranks, true));
+    check(sparse(gpt2(ranks))), check(sparse(llama(ranks, true)));
   }
 }
 
@@ -129,6 +137,7 @@ TEST_CASE("a backward whose weights come behind the exchange has the bits of one
     }
     for (const bool head_norms : {false, true}) {
       check_halves(llama(ranks, head_norms)), check_halves(with_rows_shared(llama(ranks, head_norms)));
+      check_halves(sparse(llama(ranks, head_norms)));
     }
   }
 }

@@ -145,6 +145,10 @@ int export_to(const Args& args) {
   }
   const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
   const fs::path out = values["out"].as<std::string>();
+  if (reader.manifest().model.contains("sparse_attention")) {
+    std::cerr << "warning: layers of this model have sparse attention, which config.json keeps for zrt; other programs "
+                 "compute dense attention with these weights\n";
+  }
   for (const std::string& name : export_hugging_face(reader, out, to)) std::cout << (out / name).string() << "\n";
   return 0;
 }

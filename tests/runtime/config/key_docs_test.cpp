@@ -39,6 +39,10 @@ json base(const Section& section, const Key& key) {
   if (variant == "WarmupDecayLR" || variant == "WarmupCosineLR") text["scheduler"]["params"]["total_num_steps"] = 2000;
   if (variant == "OneCycle") text["scheduler"]["params"] = {{"cycle_min_lr", 1e-4}, {"cycle_max_lr", 1e-3}};
   if (const models::ModelSpec* owner = owner_of(path, name)) text["model"]["preset"] = owner->presets.at(0).name;
+  if (path == "sparse_attention" && name != "mode") {
+    const bool leading = name.rfind("global_block", 0) == 0, sliding = name == "num_sliding_window_blocks";
+    text["sparse_attention"] = {{"mode", leading ? "bslongformer" : sliding ? "local_sliding_window" : "fixed"}};
+  }
   if (path == "model.rope_scaling") text["model"]["rope_scaling"]["rope_type"] = "llama3";
   return text;
 }
