@@ -163,7 +163,7 @@ TEST_CASE("a file that gives every key its default loads, and asks for nothing")
     ++loaded;
   }
   CHECK(loaded + requested + other_types > 440);
-  CHECK(requested == 32);
+  CHECK(requested == 20);
 }
 
 TEST_CASE("every refused key refuses another value, and every inert key warns of it") {
