@@ -50,7 +50,7 @@ for library in $(cat "$here/products_library.txt" 2>/dev/null || echo libcublasL
     missing="$missing $library"
   fi
 done
-# Of the programs of this bundle alone: Python's own would otherwise meet libraries they were not made with.
 # Stages of a pipeline that share a GPU have more streams than its eight usual queues.
 export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
+# Of the programs of this bundle alone: Python's own would otherwise meet libraries they were not made with.
 export PYTHONDONTWRITEBYTECODE=1 ZRT_LIBRARIES=$libraries ZRT_MISSING=$missing
