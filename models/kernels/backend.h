@@ -14,7 +14,7 @@ namespace zrt::models {
 #define ZRT_KERNELS(X)                                                                                    \
   X(norm) X(residual_norm) X(norm_backward) X(norm_backward_workspace)                                    \
   X(bias_gradient) X(bias_gradient_workspace) X(write_gradient) X(gelu) X(gelu_backward)                  \
-  X(swiglu) X(swiglu_backward)                                                                            \
+  X(gelu_erf) X(gelu_erf_backward) X(swiglu) X(swiglu_backward)                                           \
   X(rotary) X(copy_columns) X(add_residual) X(apply_dropout)                                              \
   X(embed) X(embed_backward) X(embed_backward_workspace)                                                  \
   X(cross_entropy) X(logit_parts) X(cross_entropy_part) X(sum_losses)                                     \

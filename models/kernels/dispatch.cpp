@@ -41,8 +41,9 @@ uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C) {
   return here().norm_backward_workspace(kind, rows, C);
 }
 
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace) {
-  here().bias_gradient(type, x, rows, n, grad, workspace);
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad,
+                   void* workspace) {
+  here().bias_gradient(type, x, rows, n, stride, grad, workspace);
 }
 
 uint64_t bias_gradient_workspace(int64_t rows, int64_t n) {
@@ -58,6 +59,14 @@ void write_gradient(const float* sums, int64_t n, GradTarget grad) {
 }
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   here().gelu_backward(type, x, d, y, n);
+}
+
+void gelu_erf(DType type, const void* x, void* y, int64_t n) {
+  here().gelu_erf(type, x, y, n);
+}
+
+void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  here().gelu_erf_backward(type, x, d, y, n);
 }
 
 void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n) {

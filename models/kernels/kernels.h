@@ -50,7 +50,7 @@ void norm(NormKind kind, DType type, const void* x, const void* gamma, const voi
           float* rstd, float epsilon, const NormRows& rows);
 
 // sum = a + dropout(b), where sum may be a or b, and y = the norm of sum: what add_residual() and norm() give, to the
-// bit.
+// bit. y may be a.
 void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
                    void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
                    int64_t rows, int64_t C);
@@ -61,8 +61,9 @@ void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, 
                    const NormRows& rows, void* workspace);
 uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C);
 
-// Sum of the rows of x (rows, n).
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace);
+// Sum of the rows of x (rows, n), which are `stride` elements apart.
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad,
+                   void* workspace);
 uint64_t bias_gradient_workspace(int64_t rows, int64_t n);
 
 // grad = or += the n elements of `sums`.
@@ -71,6 +72,9 @@ void write_gradient(const float* sums, int64_t n, GradTarget grad);
 void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
 // y = gelu(x) again and d = d · gelu'(x), in one pass.
 void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n);
+// The same by the error function (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016): y = x · Φ(x).
+void gelu_erf(DType type, const void* x, void* y, int64_t n);
+void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n);
 
 // y = silu(gate) · up (Shazeer, "GLU Variants Improve Transformer", 2020).
 void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n);

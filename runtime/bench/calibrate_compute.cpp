@@ -108,10 +108,10 @@ double pass_rate(Rig& rig, DType type) {
       models::norm(models::NormKind::layer, type, narrow, weights, weights, other, nullptr, nullptr, 1e-5f, {rows, C});
       models::norm_backward(models::NormKind::layer, type, narrow, weights, other, mean, deviation, third, fourth, grad,
                             grad, {rows, C}, nullptr);
-      models::bias_gradient(type, narrow, rows, C, grad, nullptr);
+      models::bias_gradient(type, narrow, rows, C, C, grad, nullptr);
     }
-    models::bias_gradient(type, wide, rows, 4 * C, grad, nullptr);
-    models::bias_gradient(type, activated, rows, 3 * C, grad, nullptr);
+    models::bias_gradient(type, wide, rows, 4 * C, 4 * C, grad, nullptr);
+    models::bias_gradient(type, activated, rows, 3 * C, 3 * C, grad, nullptr);
   });
   // As block_cost() counts them: what enters and leaves the four products and the block, three times.
   return 3 * 18 * static_cast<double>(row) / seconds;

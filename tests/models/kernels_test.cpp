@@ -90,13 +90,14 @@ TEST_CASE("bias gradients are column sums") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const auto [rows, n] = GENERATE(std::pair(1, 3), std::pair(37, 65), std::pair(1000, 130));
   const bool accumulate = GENERATE(false, true);
-  const KernelBuffer x = KernelBuffer::random(type, rows * n);
+  const int64_t stride = n + GENERATE(0, 11);
+  const KernelBuffer x = KernelBuffer::random(type, rows * stride);
   KernelBuffer sums = KernelBuffer::random(type, n);
   Doubles expected(index(n));
   if (accumulate) expected = doubles(sums);
-  for (int64_t i = 0; i < rows * n; ++i) expected[index(i % n)] += x.at(i);
+  for (int64_t i = 0; i < rows * n; ++i) expected[index(i % n)] += x.at(i / n * stride + i % n);
   KernelBuffer workspace = workspace_of(bias_gradient_workspace(rows, n));
-  bias_gradient(type, x.data(), rows, n, {sums.data(), type, accumulate}, workspace.data());
+  bias_gradient(type, x.data(), rows, n, stride, {sums.data(), type, accumulate}, workspace.data());
   CHECK(error_of(sums, expected) < tolerance(type));
 }
 
@@ -118,6 +119,30 @@ TEST_CASE("GELU and its gradient match fp64, also far from zero") {
   CHECK(error_of(y, expected) < tolerance(type));
   CHECK(error_of(d, slope) < tolerance(type));
   CHECK(again == y);
+}
+
+TEST_CASE("GELU by the error function and its gradient match fp64, also far from zero") {
+  const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
+  const double scale = GENERATE(0.1, 4.0, 50.0, 1e4);
+  const int64_t n = 40001;
+  const KernelBuffer x = KernelBuffer::random(type, n, scale), dy = KernelBuffer::random(type, n);
+  KernelBuffer y(type, n), again(type, n), d = dy;
+  Doubles expected, slope;
+  double worst = 0;  // of a number alone, where fp32 still holds the tail
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = x.at(i), below = 0.5 * std::erfc(-v / std::sqrt(2));
+    expected.push_back(v * below);
+    slope.push_back(dy.at(i) * (below + v * std::exp(-v * v / 2) / std::sqrt(2 * M_PI)));
+  }
+  gelu_erf(type, x.data(), y.data(), n);
+  gelu_erf_backward(type, x.data(), d.data(), again.data(), n);
+  CHECK(error_of(y, expected) < tolerance(type));
+  CHECK(error_of(d, slope) < tolerance(type));
+  CHECK(again == y);
+  for (int64_t i = 0; i < n && type == DType::f32; ++i) {
+    if (x.at(i) > -5) worst = std::max(worst, std::abs(y.at(i) / expected[index(i)] - 1));
+  }
+  CHECK(worst < 2e-6);
 }
 
 TEST_CASE("SwiGLU and its gradients match fp64, also far from zero") {
@@ -226,6 +251,8 @@ TEST_CASE("element-wise kernels give the same bits at every address") {
     out.reserve(32);
     gelu(type, next(a), next(c), n);
     gelu_backward(type, next(a), next(b), next(c), n);
+    gelu_erf(type, next(a), next(c), n);
+    gelu_erf_backward(type, next(a), next(b), next(c), n);
     swiglu(type, next(a), next(b), next(c), n);
     swiglu_backward(type, next(a), next(b), next(c), next(c), n);
     add_residual(type, next(a), next(b), dropout, 6, next(c), n);
@@ -238,7 +265,7 @@ TEST_CASE("element-wise kernels give the same bits at every address") {
     for (const int64_t columns : {1, 8, 24, 300}) {
       Shifted x(type, a, at);
       KernelBuffer sums(DType::f32, columns), workspace = workspace_of(bias_gradient_workspace(n / columns, columns));
-      bias_gradient(type, x.data(), n / columns, columns, {sums.data(), DType::f32, false}, workspace.data());
+      bias_gradient(type, x.data(), n / columns, columns, columns, {sums.data(), DType::f32, false}, workspace.data());
       results.back().push_back(sums);
     }
   }
@@ -415,6 +442,10 @@ TEST_CASE("kernels of AVX-512 give the bits of those of AVX2", "[cpu]") {
     base.f32.gelu(dp.floats(), y.floats(), n);
     wide.f32.gelu(dp.floats(), y2.floats(), n);
     CHECK(y == y2);
+    base.f32.gelu_erf_backward(dp.floats(), s.floats(), y.floats(), n);
+    wide.f32.gelu_erf_backward(dp.floats(), s2.floats(), y2.floats(), n);
+    CHECK(y == y2);
+    CHECK(s == s2);
     base.dropout_mask({9, 8, 7, 0.3f}, 13, y.floats(), n);
     wide.dropout_mask({9, 8, 7, 0.3f}, 13, y2.floats(), n);
     CHECK(y == y2);

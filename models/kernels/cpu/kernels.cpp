@@ -103,14 +103,14 @@ uint64_t bias_gradient_workspace(int64_t, int64_t) {
   return 0;
 }
 
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void*) {
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad, void*) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     core::parallel_for(n, column_tile, [&](int64_t begin, int64_t end) {
       float sums[column_tile];
       for (int64_t at = begin; at < end; at += column_tile) {
         const int64_t count = std::min(column_tile, end - at);
-        typed_kernels<T>().column_sums(static_cast<const T*>(x), rows, n, at, count, sums);
+        typed_kernels<T>().column_sums(static_cast<const T*>(x), rows, stride, at, count, sums);
         write_gradient(grad, at, sums, count);
       }
     });
@@ -136,6 +136,25 @@ void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
     core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
       typed_kernels<T>().gelu_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
                                        static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void gelu_erf(DType type, const void* x, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().gelu_erf(static_cast<const T*>(x) + begin, static_cast<T*>(y) + begin, end - begin);
+    });
+  });
+}
+
+void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(n, element_grain, [&](int64_t begin, int64_t end) {
+      typed_kernels<T>().gelu_erf_backward(static_cast<const T*>(x) + begin, static_cast<T*>(d) + begin,
+                                           static_cast<T*>(y) + begin, end - begin);
     });
   });
 }

@@ -38,6 +38,8 @@ struct TypedKernels {
   void (*gelu)(const T* x, T* y, int64_t n);
   // y = gelu(x), d = d · gelu'(x).
   void (*gelu_backward)(const T* x, T* d, T* y, int64_t n);
+  void (*gelu_erf)(const T* x, T* y, int64_t n);
+  void (*gelu_erf_backward)(const T* x, T* d, T* y, int64_t n);
   // y = silu(gate) · up.
   void (*swiglu)(const T* gate, const T* up, T* y, int64_t n);
   // From d, the gradient of y: d_up, and d = that of gate.

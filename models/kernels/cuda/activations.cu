@@ -64,6 +64,49 @@ struct GeluBackward {
   }
 };
 
+// Φ(x), the normal distribution.
+__device__ inline float normal_below(float x) {
+  return 0.5f * erfcf(-0.70710678f * x);
+}
+
+template <class T>
+struct GeluErf {
+  const T* x;
+  T* y;
+  struct Inputs {
+    Raw<T> x;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(x + at, left)}; }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float v[group];
+    unpack<T>(in.x, v);
+#pragma unroll
+    for (int i = 0; i < group; ++i) v[i] = v[i] * normal_below(v[i]);
+    save(y + at, left, v);
+  }
+};
+
+template <class T>
+struct GeluErfBackward {
+  const T* x;
+  T *d, *y;
+  struct Inputs {
+    Raw<T> x, d;
+  };
+  __device__ Inputs load(int64_t at, int64_t left) const { return {load_raw(x + at, left), load_raw(d + at, left)}; }
+  __device__ void finish(int64_t at, int64_t left, const Inputs& in) const {
+    float v[group], dv[group];
+    unpack<T>(in.x, v), unpack<T>(in.d, dv);
+#pragma unroll
+    for (int i = 0; i < group; ++i) {
+      const float x = v[i], below = normal_below(x);
+      v[i] = x * below;
+      dv[i] = dv[i] * (below + x * (0.39894228f * exponential<T>(-0.5f * x * x)));
+    }
+    save(y + at, left, v), save(d + at, left, dv);
+  }
+};
+
 template <class T>
 struct Swiglu {
   const T *gate, *up;
@@ -119,6 +162,20 @@ void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     run_elementwise(GeluBackward<T>{static_cast<const T*>(x), static_cast<T*>(d), static_cast<T*>(y)}, n);
+  });
+}
+
+void gelu_erf(DType type, const void* x, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(GeluErf<T>{static_cast<const T*>(x), static_cast<T*>(y)}, n);
+  });
+}
+
+void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    run_elementwise(GeluErfBackward<T>{static_cast<const T*>(x), static_cast<T*>(d), static_cast<T*>(y)}, n);
   });
 }
 

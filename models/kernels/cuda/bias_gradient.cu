@@ -9,10 +9,10 @@ template <class T>
 struct Elements {
   static constexpr int sums = 1;
   const T* x;
-  int64_t n;
+  int64_t stride;
   __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
     float v[group];
-    load(x + row * n + c, left, v);
+    load(x + row * stride + c, left, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) total[0][i] += v[i];
   }
@@ -24,11 +24,12 @@ uint64_t bias_gradient_workspace(int64_t rows, int64_t n) {
   return static_cast<uint64_t>(row_parts(rows, n) * n) * sizeof(float);
 }
 
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, GradTarget grad, void* workspace) {
+void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad,
+                   void* workspace) {
   auto* partials = static_cast<float*>(workspace);
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
-    run_column_sums(Elements<T>{static_cast<const T*>(x), n}, rows, n, partials);
+    run_column_sums(Elements<T>{static_cast<const T*>(x), stride}, rows, n, partials);
   });
   add_partials(partials, row_parts(rows, n), n, n, grad);
 }

@@ -28,6 +28,47 @@ void gelu_backward(const T* x, T* d, T* y, int64_t n) {
   }
 }
 
+// Φ(x), the normal distribution, and its density, within 1.2e-7 relative. The tail Φ(-|x|) is e^(-x²/2) · t · P(t) with
+// t = 1 / (1 + 0.32 |x|); P interpolates in the ten Chebyshev nodes of 0 … 1, which leaves 6e-8.
+struct Normal {
+  float below, density;
+};
+inline Normal normal_at(float x) {
+  const float t = 1.0f / __builtin_fmaf(0.32f, __builtin_fabsf(x), 1.0f);
+  float p = -0.021623132f;
+  p = __builtin_fmaf(p, t, 0.097935216f);
+  p = __builtin_fmaf(p, t, -0.15160770f);
+  p = __builtin_fmaf(p, t, 0.070468263f);
+  p = __builtin_fmaf(p, t, -0.012534000f);
+  p = __builtin_fmaf(p, t, 0.059799327f);
+  p = __builtin_fmaf(p, t, 0.087593530f);
+  p = __builtin_fmaf(p, t, 0.11464703f);
+  p = __builtin_fmaf(p, t, 0.12765991f);
+  p = __builtin_fmaf(p, t, 0.12766154f);
+  const float e = exp_approx(-0.5f * x * x), tail = e * t * p;
+  return {x < 0 ? tail : 1.0f - tail, 0.39894228f * e};
+}
+
+template <class T>
+void gelu_erf(const T* x, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x + i);
+    save(y + i, v * normal_at(v).below);
+  }
+}
+
+template <class T>
+void gelu_erf_backward(const T* x, T* d, T* y, int64_t n) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) {
+    const float v = load(x + i);
+    const Normal at = normal_at(v);
+    save(y + i, v * at.below);
+    save(d + i, load(d + i) * (at.below + v * at.density));
+  }
+}
+
 template <class T>
 void swiglu(const T* gate, const T* up, T* y, int64_t n) {
 #pragma omp simd
