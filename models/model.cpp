@@ -76,7 +76,8 @@ double Model::flops_per_token() const {
   double count = 0;
   for (const ParamRef& ref : canonical_params()) {
     const Param& param = blocks[ref.block]->params()[ref.index];
-    if (param.name != "wpe.weight") count += static_cast<double>(param.whole_elements());
+    const bool positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
+    if (!positions) count += static_cast<double>(param.whole_elements());
   }
   const int64_t width = attended > 0 ? attended : hidden;
   const double dense = 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);

@@ -2,10 +2,12 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/block.h"
+#include "models/masking.h"
 #include "models/sparse_layers.h"
 
 namespace zrt::models {
@@ -52,6 +54,7 @@ struct Model {
   int64_t attended = 0;  // elements of a token that all heads of a layer attend with; 0: hidden
   double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
+  std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one
   std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 
   // Distinct parameters in canonical order (first use), as (block, index into its params()).
@@ -92,7 +95,7 @@ struct Model {
     size_t number = 0;
     int64_t input_width = 0;
   };
-  std::vector<Place> places;       // of a part, by block
+  std::vector<Place> places;  // of a part, by block
   // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings.
   double flops_per_token() const;
 };

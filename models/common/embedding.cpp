@@ -1,30 +1,45 @@
 #include "models/common/embedding.h"
 
+#include <algorithm>
+
+#include "models/bump_allocator.h"
+
 namespace zrt::models {
 namespace {
 
-enum : size_t { token_weight, position_weight };
+enum : size_t { token_weight, position_weight, type_weight };
+constexpr int64_t type_count = 2;
 
-// Parts: the rows of tokens, of which each rank has those of its part of the vocabulary; and what is added to them, by
-// ranks that share rows to their own.
+// Parts: the rows of tokens, of which each rank has those of its part of the vocabulary, with those of their types,
+// which the first rank adds; and what is added to them, by ranks that share rows to their own.
 class Embedding : public TransformerBlock {
  public:
   Embedding(const BlockSizes& sizes, const EmbeddingNames& names)
       : TransformerBlock(sizes, names.block),
         anatomy_{{"lookup", "output"}, {{"lookup", lookup, sizes.hidden, Seam::leave}}, {}},
         positions_(!names.positions.empty()),
+        types_(!names.types.empty()),
+        separator_(names.separator),
         site_(names.dropout_site) {
     params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor)};
     if (positions_) {
       params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f, {}, shares_rows()});
     }
+    if (types_) params_.push_back({names.types, {type_count, sizes.hidden}, Init::normal, 0.02f});
   }
 
   const Anatomy& anatomy() const override { return anatomy_; }
   uint64_t saved_bytes(const Shape&, size_t) const override { return 0; }
-  uint64_t forward_workspace_bytes(const Shape&) const override { return 0; }
+  uint64_t forward_workspace_bytes(const Shape& shape) const override {
+    BumpAllocator layout;
+    return types_ ? take_types(layout, shape), layout.bytes() : 0;
+  }
   uint64_t backward_workspace_bytes(const Shape& shape, Parts, Half) const override {
-    return embed_backward_workspace(extents(shape, 0));
+    const uint64_t of_tokens = embed_backward_workspace(extents(shape, 0));
+    if (!types_) return of_tokens;
+    BumpAllocator layout;
+    take_types(layout, shape), layout.take(embed_backward_workspace(type_extents(shape)));
+    return std::max(of_tokens, layout.bytes());
   }
   bool backward_reads_input() const override { return false; }
   double forward_flops(const Shape&, Parts) const override { return 0; }
@@ -41,8 +56,9 @@ class Embedding : public TransformerBlock {
     void* d_looked_up = call.d_port(looked_up);
     if (d_looked_up == nullptr) {
       check_tokens(call.tokens, shape.rows(), 0);
-      return embed_backward(shape.type, sizes, call.tokens, call.d_output, dropped, first_element(call),
-                            grad_target(call, token_weight), positions, call.workspace);
+      embed_backward(shape.type, sizes, call.tokens, call.d_output, dropped, first_element(call),
+                     grad_target(call, token_weight), positions, call.workspace);
+      return type_gradient(call, call.d_output, dropped, first_element(call));
     }
     if (call.parts.has(output)) {
       const Rows own = own_rows(call);
@@ -57,6 +73,7 @@ class Embedding : public TransformerBlock {
       check_tokens(call.tokens, shape.rows(), 0);
       embed_backward(shape.type, sizes, call.tokens, d_looked_up, {}, 0, grad_target(call, token_weight), {},
                      call.workspace);
+      type_gradient(call, d_looked_up, {}, 0);
     }
   }
 
@@ -70,19 +87,46 @@ class Embedding : public TransformerBlock {
         shape.B, shape.mode == Mode::decode ? 1 : shape.T, sizes_.hidden, tokens, sizes_.sequence, tensor_rank * tokens,
         own};
   }
+  EmbeddingShape type_extents(const Shape& shape) const {
+    return {shape.B, shape.T, sizes_.hidden, type_count, sizes_.sequence};
+  }
+  static int32_t* take_types(BumpAllocator& layout, const Shape& shape) {
+    return layout.take<int32_t>(static_cast<uint64_t>(shape.rows()) * sizeof(int32_t));
+  }
+  const int32_t* make_types(const Call& call, BumpAllocator& layout) const {
+    int32_t* types = take_types(layout, call.shape);
+    token_types(call.tokens, call.shape.B, call.shape.T, separator_, types);
+    return types;
+  }
+  // Every rank has it: the gradient of what was looked up is that of all.
+  void type_gradient(const Call& call, const void* d, const Dropout& dropped, uint64_t first) const {
+    if (!types_) return;
+    BumpAllocator layout(call.workspace);
+    const int32_t* types = make_types(call, layout);
+    const EmbeddingShape extents = type_extents(call.shape);
+    embed_backward(call.shape.type, extents, types, d, dropped, first, grad_target(call, type_weight), {},
+                   layout.take(embed_backward_workspace(extents)));
+  }
   void run(const Call& call, int64_t position) const {
     const Shape& shape = call.shape;
     check_shape(shape);
     const EmbeddingShape sizes = extents(shape, call.tensor_rank);
     const void* weight = call.weights[token_weight];
     const void* positions = positions_ ? call.weights[position_weight] : nullptr;
-    void* rows = call.port(looked_up);
+    void* rows = types_ ? call.port_or(looked_up, call.output) : call.port(looked_up);
     if (call.parts.has(lookup)) check_tokens(call.tokens, shape.rows(), 0);
     if (rows == nullptr) {
       return embed(shape.type, sizes, call.tokens, weight, positions, position, dropout(call, site_),
                    first_element(call), call.output);
     }
-    if (call.parts.has(lookup)) embed(shape.type, sizes, call.tokens, weight, nullptr, 0, {}, 0, rows);
+    if (call.parts.has(lookup)) {
+      embed(shape.type, sizes, call.tokens, weight, nullptr, 0, {}, 0, rows);
+      if (types_ && call.tensor_rank == 0) {
+        BumpAllocator layout(call.workspace);
+        const int32_t* types = make_types(call, layout);
+        add_rows(shape.type, call.weights[type_weight], types, shape.rows(), sizes_.hidden, rows);
+      }
+    }
     if (call.parts.has(output)) {
       embed(shape.type, extents(shape, call.tensor_rank, own_rows(call)), nullptr, own_place(call, rows), positions,
             position, dropout(call, site_), first_element(call), call.output);
@@ -90,7 +134,8 @@ class Embedding : public TransformerBlock {
   }
 
   Anatomy anatomy_;
-  bool positions_;
+  bool positions_, types_;
+  int32_t separator_;
   uint32_t site_;
 };
 

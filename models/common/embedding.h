@@ -11,6 +11,10 @@ namespace zrt::models {
 struct EmbeddingNames {
   std::string block, tokens, positions;  // positions "": none, and then no dropout either
   uint32_t dropout_site = 0;
+  // Of two rows, of which the first is added to tokens up to the first `separator` of a sample and the second to those
+  // behind it; "": none.
+  std::string types = "";
+  int32_t separator = 0;
 };
 std::unique_ptr<Block> make_embedding(const BlockSizes& sizes, const EmbeddingNames& names);
 

@@ -5,8 +5,10 @@
 #include "models/common/head.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/device.h"
+#include "core/error.h"
 #include "models/bump_allocator.h"
 #include "models/kernels/gemm.h"
 #include "models/kernels/rounding.h"
@@ -33,6 +35,14 @@ class Head : public TransformerBlock {
   Head(const BlockSizes& sizes, const HeadParts& parts)
       : TransformerBlock(sizes, "head"), vocab_(sizes.part(sizes.vocab)), norm_(parts.norm) {
     norm_.add_params(params_, parts.norm_name, shares_rows());
+    if (!parts.transform.dense.empty()) {
+      transform_.emplace(parts.norm);
+      transform_->add_params(params_, parts.transform, shares_rows());
+    }
+    if (!parts.output_bias.empty()) {
+      output_bias_ = params_.size();
+      params_.push_back(sliced({parts.output_bias, {sizes.vocab}, Init::zeros}, 0, sizes.tensor));
+    }
     output_weight_ = params_.size();
     params_.push_back(sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor));
     anatomy_ = {{"norm", "logits", "loss"},
@@ -48,14 +58,21 @@ class Head : public TransformerBlock {
   const Anatomy& anatomy() const override { return anatomy_; }
   bool backward_reads_input() const override { return true; }
   double forward_flops(const Shape& shape, Parts run) const override {
-    if (!run.has(logits)) return 0;
-    return 2 * static_cast<double>(shape.rows()) * static_cast<double>(vocab_) * static_cast<double>(sizes_.hidden);
+    const double before = transform_ && run.has(norm) ? transform_->flops(row_share(shape)) : 0;
+    if (!run.has(logits)) return before;
+    return before +
+           2 * static_cast<double>(shape.rows()) * static_cast<double>(vocab_) * static_cast<double>(sizes_.hidden);
   }
 
   // In one piece, where the block itself works in chunks.
   std::vector<GemmSpec> products(const Shape& shape) const override {
     const int64_t R = shape.rows();
-    return {logits_spec(shape, R), input_spec(shape, R), weight_spec(shape, vocab_, R, shape.grad_type, false)};
+    std::vector<GemmSpec> all{logits_spec(shape, R), input_spec(shape, R),
+                              weight_spec(shape, vocab_, R, shape.grad_type, false)};
+    all.front().bias = false;
+    if (!transform_) return all;
+    for (const GemmSpec& spec : transform_->products(shape)) all.push_back(spec);
+    return all;
   }
 
   uint64_t saved_bytes(const Shape& shape, size_t part) const override {
@@ -66,7 +83,6 @@ class Head : public TransformerBlock {
   }
   uint64_t forward_workspace_bytes(const Shape& shape) const override {
     check_shape(shape);
-    if (shape.mode == Mode::train) return 0;
     BumpAllocator layout;
     forward_space(layout, shape);
     return layout.bytes();
@@ -93,21 +109,37 @@ class Head : public TransformerBlock {
 
   struct Saved {
     Norm::Statistics statistics;
-    void* normed;  // R C, of own rows
+    HeadTransform::Saved transform;
+    void* normed;  // R C, of own rows: what logits are made of
   };
   struct Space {
     std::byte* scratch;
-    void* normed;    // R C: output of the norm, in backward its gradient; where these are no ports
-    void* logits;    // (chunk, V), rows row_length() apart
-    double* losses;  // R
-    uint16_t* low;   // (V, C)
-    float* tile;     // (vocab_tile, C)
+    HeadTransform::Saved transform;  // outside training
+    void* transformed;               // R C, of own rows: on the way back through the transform
+    float* bias;                     // V: gradient of the output's bias
+    void* normed;                    // R C: output of the norm, in backward its gradient; where these are no ports
+    void* logits;                    // (chunk, V), rows row_length() apart
+    double* losses;                  // R
+    uint16_t* low;                   // (V, C)
+    float* tile;                     // (vocab_tile, C)
   };
 
   Saved saved_in(BumpAllocator& layout, const Shape& shape) const {
     const int64_t rows = row_share(shape);
     const Norm::Statistics statistics = norm_.statistics_in(layout, rows);
-    return {statistics, layout.take(row_bytes(shape) * static_cast<uint64_t>(rows))};
+    const HeadTransform::Saved transform =
+        transform_ ? transform_->saved_in(layout, shape, rows) : HeadTransform::Saved{};
+    return {statistics, transform, layout.take(row_bytes(shape) * static_cast<uint64_t>(rows))};
+  }
+  // What logits are made of, for own rows.
+  void make_normed(const Call& call, const Norm::Statistics& statistics, const HeadTransform::Saved& transform,
+                   void* normed, std::byte* scratch) const;
+  // Calls body(count) for every number of rows that some rank has of its own.
+  template <class Body>
+  void for_own_counts(const Shape& shape, const Body& body) const {
+    const int64_t all = shape.rows(), share = row_share(shape);
+    body(std::min(share, all));
+    if (all % share != 0) body(all % share);
   }
   Space forward_space(BumpAllocator& layout, const Shape& shape) const;
   Space backward_space(BumpAllocator& layout, const Shape& shape) const;
@@ -132,18 +164,13 @@ class Head : public TransformerBlock {
   GemmSpec logits_spec(const Shape& shape, int64_t rows) const {
     const int64_t V = vocab_, C = sizes_.hidden;
     const bool given = shape.mode == Mode::decode;
-    return {rows,
-            V,
-            C,
-            false,
-            true,
-            C,
-            C,
-            given ? V : row_length(),
-            shape.type,
-            shape.type,
-            given ? DType::f32 : shape.type};
+    const DType result = given ? DType::f32 : shape.type;
+    return {rows, V, C, false, true, C, C, given ? V : row_length(), shape.type, shape.type, result, has_bias()};
   }
+  bool has_bias() const { return output_bias_ > 0; }
+  const void* bias_of(const Call& call) const { return has_bias() ? call.weights[output_bias_] : nullptr; }
+  // += the sum of `rows` rows of gradients of logits; written to the gradient itself when all are in it.
+  void add_bias_gradient(const Call& call, const Space& space, const void* d, int64_t begin, int64_t rows) const;
   GemmSpec input_spec(const Shape& shape, int64_t rows) const {
     const int64_t V = vocab_, C = sizes_.hidden;
     return {rows, C, V, false, false, row_length(), C, C, shape.type, shape.type, shape.type, false, false, 1};
@@ -158,7 +185,8 @@ class Head : public TransformerBlock {
   int64_t vocab_;  // of this rank, with padding
   Anatomy anatomy_;
   Norm norm_;
-  size_t output_weight_ = 0;
+  std::optional<HeadTransform> transform_;
+  size_t output_weight_ = 0, output_bias_ = 0;
 };
 
 // Calls body(begin, count) on pieces of at most `piece` of `total`.
@@ -174,16 +202,24 @@ std::byte* offset(void* data, uint64_t bytes) {
 Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const {
   const uint64_t R = static_cast<uint64_t>(shape.rows());
   Space space{};
+  uint64_t scratch = 0;
+  for_own_counts(shape, [&](int64_t rows) {
+    if (transform_) scratch = std::max(scratch, transform_->forward_scratch(shape, rows));
+  });
+  if (shape.mode == Mode::train) {
+    space.scratch = layout.take<std::byte>(scratch);
+    return space;
+  }
   if (shape.mode == Mode::decode) {
     space.scratch = layout.take<std::byte>(find_gemm(logits_spec(shape, shape.rows())).workspace_bytes());
     space.normed = layout.take(row_bytes(shape) * R);
     return space;
   }
-  uint64_t scratch = 0;
   in_pieces(shape.rows(), chunk_rows(shape), [&](int64_t, int64_t rows) {
     scratch = std::max(scratch, find_gemm(logits_spec(shape, rows)).workspace_bytes());
   });
   space.scratch = layout.take<std::byte>(scratch);
+  if (transform_) space.transform = transform_->saved_in(layout, shape, row_share(shape));
   if (!shares_rows()) space.normed = layout.take(row_bytes(shape) * R);
   if (sizes_.tensor == 1) {
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
@@ -208,8 +244,14 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
       cover(weight_spec(shape, V, rows, shape.grad_type, true));
     }
   });
+  if (has_bias()) scratch = std::max(scratch, bias_gradient_workspace(std::min(chunk_rows(shape), shape.rows()), V));
+  for_own_counts(shape, [&](int64_t rows) {
+    if (transform_) scratch = std::max(scratch, transform_->backward_scratch(shape, rows));
+  });
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
+  if (transform_) space.transformed = layout.take(row_bytes(shape) * static_cast<uint64_t>(row_share(shape)));
+  if (has_bias()) space.bias = layout.take<float>(static_cast<uint64_t>(V) * 4);
   if (sizes_.tensor == 1) {
     space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
@@ -227,7 +269,7 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
 void Head::make_logits(const Call& call, const Space& space, const void* normed, void* to, void* told) const {
   const Shape& shape = call.shape;
   const int64_t R = shape.rows();
-  find_gemm(logits_spec(shape, R)).run(normed, call.weights[output_weight_], to, nullptr, space.scratch);
+  find_gemm(logits_spec(shape, R)).run(normed, call.weights[output_weight_], to, bias_of(call), space.scratch);
   logit_parts(shape.type, to, call.targets, first_token(call), R, tokens(call), row_length(),
               static_cast<LogitPart*>(told) + call.tensor_rank * R);
 }
@@ -237,6 +279,13 @@ void Head::lose(const Call& call, const Space& space, void* from, const void* to
   cross_entropy_part(shape.type, from, call.targets, first_token(call), shape.rows(), tokens(call), vocab_,
                      row_length(), static_cast<const LogitPart*>(told), sizes_.tensor, gradient_scale, space.losses);
   sum_losses(space.losses, shape.rows(), call.loss);
+}
+
+void Head::make_normed(const Call& call, const Norm::Statistics& statistics, const HeadTransform::Saved& transform,
+                       void* normed, std::byte* scratch) const {
+  const int64_t rows = own_rows(call).count;
+  norm_.forward(call, norm_weight, rows, call.input, normed, statistics);
+  if (transform_) transform_->forward(call, rows, normed, transform, scratch);
 }
 
 void Head::forward(const Call& call) const {
@@ -251,7 +300,8 @@ void Head::forward(const Call& call) const {
       core::copy_bytes(own_place(call, call.port(normed_port)), saved.normed,
                        static_cast<uint64_t>(own) * row_bytes(shape));
     } else {
-      norm_.forward(call, norm_weight, own, call.input, saved.normed, saved.statistics);
+      BumpAllocator workspace(call.workspace);
+      make_normed(call, saved.statistics, saved.transform, saved.normed, forward_space(workspace, shape).scratch);
     }
     return;
   }
@@ -260,7 +310,7 @@ void Head::forward(const Call& call) const {
   const Space space = forward_space(layout, shape);
   void* normed = call.port_or(normed_port, space.normed);
   if (call.parts.has(norm)) {
-    norm_.forward(call, norm_weight, own_rows(call).count, call.input, own_place(call, normed), {});
+    make_normed(call, {}, space.transform, own_place(call, normed), space.scratch);
   }
   if (!call.parts.has(logits) && !call.parts.has(loss)) return;
   if (void* shared = call.port(logits_port)) {
@@ -270,7 +320,8 @@ void Head::forward(const Call& call) const {
   }
   in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
     const void* some = offset(normed, static_cast<uint64_t>(begin) * row_bytes(shape));
-    find_gemm(logits_spec(shape, rows)).run(some, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+    find_gemm(logits_spec(shape, rows))
+        .run(some, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
     cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), 0, space.losses + begin);
   });
   sum_losses(space.losses, R, call.loss);
@@ -296,6 +347,13 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
   });
 }
 
+// fp32 sums over chunks, so that bf16 gradients are rounded once.
+void Head::add_bias_gradient(const Call& call, const Space& space, const void* d, int64_t begin, int64_t rows) const {
+  if (!has_bias()) return;
+  bias_gradient(call.shape.type, d, rows, vocab_, row_length(), {space.bias, DType::f32, begin > 0}, space.scratch);
+  if (begin + rows == call.shape.rows()) write_gradient(space.bias, vocab_, grad_target(call, output_bias_));
+}
+
 void Head::backward(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
@@ -319,30 +377,40 @@ void Head::backward(const Call& call) const {
     if (call.parts.has(logits) && weights) {
       find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
           .run(shared, all_normed, call.grads[output_weight_], nullptr, space.scratch);
+      add_bias_gradient(call, space, shared, 0, R);
     }
   } else if (call.parts.has(loss)) {
     in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
       const uint64_t at = static_cast<uint64_t>(begin) * row_bytes(shape);
       const void* normed = offset(all_normed, at);
       find_gemm(logits_spec(shape, rows))
-          .run(normed, call.weights[output_weight_], space.logits, nullptr, space.scratch);
+          .run(normed, call.weights[output_weight_], space.logits, bias_of(call), space.scratch);
       cross_entropy(shape.type, space.logits, call.targets + begin, rows, vocab_, row_length(), call.loss_scale,
                     space.losses + begin);
       find_gemm(input_spec(shape, rows))
           .run(space.logits, call.weights[output_weight_], offset(d_normed, at), nullptr, space.scratch);
       add_weight_gradient(call, space, begin, rows, normed);
+      add_bias_gradient(call, space, space.logits, begin, rows);
     });
     sum_losses(space.losses, R, call.loss);
   }
   if (call.parts.has(norm)) {
-    norm_.backward(call, norm_weight, own_rows(call).count, call.input, own_place(call, d_normed), saved.statistics,
-                   nullptr, call.d_input, space.scratch, nullptr);
+    const int64_t own = own_rows(call).count;
+    void* d = own_place(call, d_normed);
+    if (transform_) {
+      const auto make_input = [&](void* to) { norm_.forward(call, norm_weight, own, call.input, to, {}); };
+      transform_->backward(call, own, saved.transform, d, space.transformed, make_input, space.scratch);
+      d = space.transformed;
+    }
+    norm_.backward(call, norm_weight, own, call.input, d, saved.statistics, nullptr, call.d_input, space.scratch,
+                   nullptr);
   }
 }
 
 void Head::decode(const Call& call) const {
   const Shape& shape = call.shape;
   check_shape(shape);
+  if (transform_) throw core::Error("Block head names tokens that are hidden, so it cannot make text token by token.");
   BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
   norm_.forward(call, norm_weight, shape.rows(), call.input, space.normed, {});

@@ -1,8 +1,9 @@
-// The last block: final norm, output weights and loss. Logits exist for a chunk of rows at a time.
+// The last block: final norm, in BERT a transform, output weights and loss. Logits exist for a chunk of rows at a time.
 #pragma once
 #include <memory>
 #include <string>
 
+#include "models/common/head_transform.h"
 #include "models/common/norm.h"
 #include "models/common/transformer_block.h"
 
@@ -11,7 +12,9 @@ namespace zrt::models {
 struct HeadParts {
   std::string norm_name;
   Norm norm;
-  std::string output_weight;  // (V, C); the embedding's name when tied
+  std::string output_weight;            // (V, C); the embedding's name when tied
+  std::string output_bias = "";         // (V); "": none
+  HeadTransform::Names transform = {};  // "": none
 };
 std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts);
 

@@ -5,8 +5,12 @@
 // alone; ports have room for all rows, each rank's at their place. The output of a norm is then made again for
 // backward, and brought together again, in front of the part that reads it (Call::again, Call::ports).
 // Attention, hidden and projection have products, whose weights' gradients may come later.
+//
+// What attention and the MLP make is added to what their norm read (pre-LN), or to what it made (post-LN, where a norm
+// stands behind each sum: a layer begins with the one behind the layer before it, or behind the embedding).
 #pragma once
 #include <functional>
+#include <optional>
 
 #include "models/bump_allocator.h"
 #include "models/common/norm.h"
@@ -87,8 +91,15 @@ class Layer : public TransformerBlock {
   // Among params_, whose first are those of the first norm.
   size_t first_norm_weight_ = 0, second_norm_weight_ = 0;
   Norm norm_;
+  bool post_norm_ = false;
+  std::optional<uint32_t> first_norm_site_;  // of dropout behind the first norm; nothing: there is none
 
  private:
+  // The output of the first norm for own rows.
+  void first_norm(const Call& call, void* y, const Norm::Statistics& statistics) const;
+  // d += the gradient of the residual stream, for own rows.
+  void add_stream(const Call& call, const void* d_stream, void* d) const;
+  int64_t own_elements(const Call& call) const { return own_rows(call).count * sizes_.hidden; }
   // The gradient behind a dropout: in `to`, or where that is null in `buffer`, or `d` itself where nothing is dropped.
   const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const;
 

@@ -90,9 +90,9 @@ void Linear::forward(const Call& call, size_t weight, const void* x, void* y, st
 
 void Linear::forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y,
                           std::byte* scratch) const {
-  if (before == y || !products_fuse()) {
+  if (before == y || !products_fuse() || erf) {
     forward(call, weight, x, before, scratch);
-    return gelu(call.shape.type, before, y, call.shape.rows() * out);
+    return (erf ? gelu_erf : gelu)(call.shape.type, before, y, call.shape.rows() * out);
   }
   const void* b = bias ? call.weights[weight + 1] : nullptr;
   find_gemm(fused_forward(call.shape, false, Epilogue::gelu))
@@ -106,12 +106,12 @@ void Linear::input_gradient(const Call& call, size_t weight, const void* dy, voi
 void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy, void* before, void* d, void* x,
                                  std::byte* scratch) const {
   const int64_t n = call.shape.rows() * in;
-  if (products_fuse()) {
+  if (products_fuse() && !erf) {
     find_gemm(fused_input(call.shape)).run({dy, call.weights[weight], d, nullptr, nullptr, before, scratch});
     return gelu(call.shape.type, before, x, n);
   }
   input_gradient(call, weight, dy, d, scratch);
-  gelu_backward(call.shape.type, before, d, x, n);
+  (erf ? gelu_erf_backward : gelu_backward)(call.shape.type, before, d, x, n);
 }
 
 void Linear::weight_gradients(const Call& call, size_t weight, const void* x, const void* dy,

@@ -18,8 +18,9 @@ struct Linear {
   bool bias = false;
   int64_t stride = 0;   // elements from row to row of y and dy; 0: out
   bool joined = false;  // the gradient of its input is added to what another layer of the same input wrote
-  bool shared =
-      false;  // ranks have parts of its input, and their products are parts of a sum: the first one's with bias
+  // Ranks have parts of its input, and their products are parts of a sum: the first one's with bias.
+  bool shared = false;
+  bool erf = false;  // GELU in front of it or behind it is by the error function, which products do not apply
 
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;

@@ -26,7 +26,7 @@ Model make_gpt2(const Gpt2Config& config) {
   model.attention_share = config.sparse.share(config.layers, config.sequence);
   const BlockSizes sizes{config.hidden,  config.sequence, config.vocab,
                          config.dropout, config.tensor,   config.sequence_parallel};
-  model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", gpt2_embedding_dropout_site}));
+  model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", embedding_dropout_site}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(std::make_unique<Gpt2Layer>(config, layer));
   }

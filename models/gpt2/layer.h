@@ -13,19 +13,13 @@
 #pragma once
 #include <array>
 
+#include "models/common/dropout_site.h"
 #include "models/common/layer.h"
 #include "models/common/linear.h"
 #include "models/kernels/attention.h"
 #include "models/model.h"
 
 namespace zrt::models {
-
-// Dropout sites, numbers of RngKey::tensor: the embedding, then three per layer.
-enum class DropoutSite : uint32_t { attention, attention_output, mlp_output };
-inline constexpr uint32_t gpt2_embedding_dropout_site = 0;
-inline uint32_t layer_dropout_site(int64_t layer, DropoutSite site) {
-  return 1 + 3 * static_cast<uint32_t>(layer) + static_cast<uint32_t>(site);
-}
 
 class Gpt2Layer : public Layer {
  public:

@@ -16,7 +16,7 @@ namespace zrt::models {
   X(bias_gradient) X(bias_gradient_workspace) X(write_gradient) X(gelu) X(gelu_backward)                  \
   X(gelu_erf) X(gelu_erf_backward) X(swiglu) X(swiglu_backward)                                           \
   X(rotary) X(copy_columns) X(add_residual) X(apply_dropout)                                              \
-  X(embed) X(embed_backward) X(embed_backward_workspace)                                                  \
+  X(embed) X(embed_backward) X(embed_backward_workspace) X(token_types) X(add_rows)                       \
   X(cross_entropy) X(logit_parts) X(cross_entropy_part) X(sum_losses)                                     \
   X(split_add) X(cast) X(round_stochastic)                                                                \
   X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \

@@ -108,6 +108,14 @@ uint64_t embed_backward_workspace(const EmbeddingShape& shape) {
   return here().embed_backward_workspace(shape);
 }
 
+void token_types(const int32_t* tokens, int64_t B, int64_t T, int32_t separator, int32_t* types) {
+  here().token_types(tokens, B, T, separator, types);
+}
+
+void add_rows(DType type, const void* table, const int32_t* numbers, int64_t rows, int64_t C, void* y) {
+  here().add_rows(type, table, numbers, rows, C, y);
+}
+
 void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
                    float gradient_scale, double* losses) {
   here().cross_entropy(type, logits, targets, rows, V, stride, gradient_scale, losses);

@@ -122,6 +122,11 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
                     const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace);
 uint64_t embed_backward_workspace(const EmbeddingShape& shape);
 
+// Rows behind the first `separator` of their sample have type 1, all others 0 (Devlin et al., "BERT", 2019).
+void token_types(const int32_t* tokens, int64_t B, int64_t T, int32_t separator, int32_t* types);
+// Row r of y (rows, C) += row numbers[r] of `table`.
+void add_rows(DType type, const void* table, const int32_t* numbers, int64_t rows, int64_t C, void* y);
+
 // losses[r] = cross entropy of logits (rows, V), whose rows are `stride` elements apart, with targets[r], in nats. With
 // a gradient_scale other than 0 the logits become gradient_scale · (softmax - one_hot). A row with a negative target
 // has loss and gradient zero.

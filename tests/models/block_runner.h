@@ -20,6 +20,9 @@ inline models::Model make_model(const models::Gpt2Config& config) {
 inline models::Model make_model(const models::LlamaConfig& config) {
   return models::make_llama(config);
 }
+inline models::Model make_model(const models::BertConfig& config) {
+  return models::make_bert(config);
+}
 
 struct RunOptions {
   float loss_scale = 0;  // 0: 1 / (B * T)

@@ -102,6 +102,22 @@ Batch recipe_batch(int64_t vocab, int64_t B, int64_t T, int64_t index) {
   return batch;
 }
 
+Batch recipe_batch(const models::BertConfig& config, int64_t B, int64_t T, int64_t index) {
+  const models::Masking& masking = config.masking;
+  Batch batch = recipe_batch(config.vocab - 3, B, T, index);
+  for (int64_t b = 0; b < B; ++b) {
+    const auto at = [&](int64_t t) { return static_cast<size_t>(b * T + t); };
+    for (int64_t t = 0; t < T; ++t) {
+      const int64_t turn = (t + b + index) % 4;
+      if (turn == 0) batch.tokens[at(t)] = masking.mask;
+      if (turn > 1 && T > 1) batch.targets[at(t)] = models::not_counted;
+    }
+    batch.tokens[at((b + 1) * T / (B + 2))] = batch.tokens[at(T - 1)] = masking.separator;
+    batch.tokens[at(0)] = masking.cls;
+  }
+  return batch;
+}
+
 template <class Config>
 GoldenGradients<Config> golden_gradients(bool tied) {
   const nlohmann::json all = read_goldens<Config>(), &json = all.at("gradients").at(tied ? "tied" : "untied");

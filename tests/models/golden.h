@@ -24,6 +24,27 @@ Batch recipe_batch(const Config& config, int64_t B, int64_t T, int64_t index) {
   return recipe_batch(config.vocab, B, T, index);
 }
 
+// Samples of two runs of text, each with a separator behind it, and targets for some tokens.
+Batch recipe_batch(const models::BertConfig& config, int64_t B, int64_t T, int64_t index);
+// Both arrangements of it as types of their own.
+struct MegatronBertConfig : models::BertConfig {
+  MegatronBertConfig() { pre_norm = true; }
+};
+inline Batch recipe_batch(const MegatronBertConfig& config, int64_t B, int64_t T, int64_t index) {
+  return recipe_batch(static_cast<const models::BertConfig&>(config), B, T, index);
+}
+// The bias of keys adds the same to all scores of a query, which softmax ignores: its true gradient is zero.
+inline bool has_no_gradient(const std::string& name) {
+  return name.ends_with("self.key.bias");
+}
+
+// How much more than others a gradient may be rounded. At weights near zero BERT's queries attend to all keys alike,
+// and what is left of the gradients of queries and keys is a difference of nearly equal numbers: PyTorch's own fp32
+// ones are up to 9.1e-6 off there, and within 1e-6 elsewhere.
+inline double rounding_of(const std::string& name) {
+  return name.find("self.query") != std::string::npos || name.find("self.key") != std::string::npos ? 10 : 1;
+}
+
 // The goldens exist for Gpt2Config and LlamaConfig.
 
 // Loss, logits and gradients of the mean loss of one batch, all fp64.

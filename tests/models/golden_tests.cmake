@@ -1,6 +1,7 @@
 # The fp64 oracles, the PyTorch goldens and the runner of bare blocks; runtime tests link these two libraries too.
 add_library(zrt_reference STATIC ${CMAKE_CURRENT_LIST_DIR}/reference_math.cpp ${CMAKE_CURRENT_LIST_DIR}/gpt2_reference.cpp
-            ${CMAKE_CURRENT_LIST_DIR}/llama_reference.cpp ${CMAKE_CURRENT_LIST_DIR}/reference_trainer.cpp
+            ${CMAKE_CURRENT_LIST_DIR}/llama_reference.cpp
+            ${CMAKE_CURRENT_LIST_DIR}/bert_reference.cpp ${CMAKE_CURRENT_LIST_DIR}/reference_trainer.cpp
             ${CMAKE_CURRENT_LIST_DIR}/golden.cpp)
 target_link_libraries(zrt_reference PUBLIC zrt_options nlohmann_json::nlohmann_json)
 target_compile_definitions(zrt_reference PRIVATE ZRT_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")

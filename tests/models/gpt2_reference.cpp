@@ -5,45 +5,6 @@
 namespace zrt::test {
 namespace {
 
-struct Norm {
-  Vec y, normalized, inverse;  // inverse: 1 / deviation of each row
-};
-
-Norm layer_norm(const Vec& x, const Vec& gain, const Vec& bias, int64_t rows, int64_t C) {
-  const double width = static_cast<double>(C);
-  Norm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
-  for (int64_t r = 0; r < rows; ++r) {
-    double mean = 0, variance = 0;
-    for (int64_t c = 0; c < C; ++c) mean += x[r * C + c] / width;
-    for (int64_t c = 0; c < C; ++c) variance += (x[r * C + c] - mean) * (x[r * C + c] - mean) / width;
-    n.inverse[r] = 1 / std::sqrt(variance + 1e-5);
-    for (int64_t c = 0; c < C; ++c) {
-      n.normalized[r * C + c] = (x[r * C + c] - mean) * n.inverse[r];
-      n.y[r * C + c] = n.normalized[r * C + c] * gain[c] + bias[c];
-    }
-  }
-  return n;
-}
-
-Vec layer_norm_backward(const Vec& dy, const Norm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain,
-                        Vec& dbias) {
-  const double width = static_cast<double>(C);
-  Vec dx(rows * C);
-  for (int64_t r = 0; r < rows; ++r) {
-    double mean = 0, slope = 0;  // of the gradient with respect to the normalized row
-    for (int64_t c = 0; c < C; ++c) {
-      const double d = dy[r * C + c];
-      dgain[c] += d * n.normalized[r * C + c];
-      dbias[c] += d;
-      mean += d * gain[c] / width;
-      slope += d * gain[c] * n.normalized[r * C + c] / width;
-    }
-    for (int64_t c = 0; c < C; ++c)
-      dx[r * C + c] = (dy[r * C + c] * gain[c] - mean - n.normalized[r * C + c] * slope) * n.inverse[r];
-  }
-  return dx;
-}
-
 const double gelu_slope = std::sqrt(2 / std::acos(-1.0));
 
 double gelu(double x) {
@@ -62,7 +23,7 @@ struct Layer {
   const Tensors& w;
   const DropoutMask& mask;
   models::AttentionPattern pattern;
-  Norm norm1, norm2;
+  LayerNorm norm1, norm2;
   Vec qkv, probs, dropped, attended, hidden, activated;
 
   std::string key(const char* name) const { return "h." + std::to_string(number) + "." + name; }
@@ -70,7 +31,7 @@ struct Layer {
 
   void forward(Vec& x) {
     const Attention attention{s, pattern};
-    norm1 = layer_norm(x, at("ln_1.weight"), at("ln_1.bias"), s.rows, s.C);
+    norm1 = layer_norm(x, at("ln_1.weight"), at("ln_1.bias"), 1e-5, s.rows, s.C);
     qkv = linear(norm1.y, at("attn.c_attn.weight"), at("attn.c_attn.bias"), s.rows, s.C, 3 * s.C);
     dropped = probs = attention.probabilities(qkv);
     drop(dropped, mask, {DropoutSite::attention, number});
@@ -78,7 +39,7 @@ struct Layer {
     Vec y = linear(attended, at("attn.c_proj.weight"), at("attn.c_proj.bias"), s.rows, s.C, s.C);
     drop(y, mask, {DropoutSite::attention_out, number});
     add(x, y);
-    norm2 = layer_norm(x, at("ln_2.weight"), at("ln_2.bias"), s.rows, s.C);
+    norm2 = layer_norm(x, at("ln_2.weight"), at("ln_2.bias"), 1e-5, s.rows, s.C);
     hidden = linear(norm2.y, at("mlp.c_fc.weight"), at("mlp.c_fc.bias"), s.rows, s.C, 4 * s.C);
     activated = hidden;
     for (double& value : activated) value = gelu(value);
@@ -152,7 +113,7 @@ ReferenceResult reference(const models::Gpt2Config& config, const Tensors& param
   for (int64_t l = 0; l < config.layers; ++l)
     layers.push_back({s, l, params, mask, config.sparse.of(l), {}, {}, {}, {}, {}, {}, {}, {}});
   for (Layer& layer : layers) layer.forward(x);
-  const Norm final_norm = layer_norm(x, params.at("ln_f.weight"), params.at("ln_f.bias"), s.rows, C);
+  const LayerNorm final_norm = layer_norm(x, params.at("ln_f.weight"), params.at("ln_f.bias"), 1e-5, s.rows, C);
 
   const char* output = config.tied ? "wte.weight" : "lm_head.weight";
   Vec d = head(final_norm.y, params.at(output), batch, C, scale, g.at(output), result);

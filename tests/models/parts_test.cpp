@@ -38,6 +38,13 @@ Subject subject(int which) {
         Gpt2Config{.layers = 2, .hidden = hidden, .heads = 2, .sequence = 16, .vocab = 97, .dropout = dropout});
   }
   if (which == 2) return subject("Llama", llama);
+  if (which > 3) {
+    const bool dropped = which % 2 != 0;
+    BertConfig bert{.layers = 2, .hidden = hidden, .heads = 2, .sequence = 16, .vocab = 97};
+    bert.dropout = dropped ? 0.3f : 0, bert.pre_norm = which > 5;
+    bert.masking.cls = 94, bert.masking.separator = 95, bert.masking.mask = 96;
+    return subject(dropped ? "BERT with dropout" : "BERT", bert);
+  }
   LlamaConfig qwen = llama;
   qwen.head_norms = true;
   return subject("Qwen3", qwen);
@@ -47,7 +54,7 @@ Subject subject(int which) {
 
 TEST_CASE("a block cut at any of its ports has the bits of the block in one call") {
   const DType type = GENERATE(DType::f32, DType::bf16);
-  const Subject it = subject(GENERATE(0, 1, 2, 3));
+  const Subject it = subject(GENERATE(0, 1, 2, 3, 4, 5, 6, 7));
   INFO(it.name << ' ' << zrt::core::dtype_name(type));
   BlockRunner whole(it.model, {.B = 3, .T = T, .type = type, .grad_type = type});
   BlockRunner parts(it.model, {.B = 3, .T = T, .type = type, .grad_type = type});
@@ -75,7 +82,7 @@ TEST_CASE("a block cut at any of its ports has the bits of the block in one call
 }
 
 TEST_CASE("the parts of a layer that backward cannot do without end with its last wide product") {
-  for (const int which : {0, 2, 3}) {
+  for (const int which : {0, 2, 3, 4, 6}) {
     const Subject it = subject(which);
     const Block& layer = *it.model.blocks[1];
     const Shape shape{.B = 3, .T = T};

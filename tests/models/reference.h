@@ -5,6 +5,8 @@
 // GELU with tanh, Conv1D weights stored (in, out), head without bias, tied to wte or lm_head.weight (V, C) of its own.
 // Llama: as transformers' LlamaForCausalLM: RMSNorm, rotary positions over the halves of a head, shared heads of keys
 // and values, SwiGLU, Linear weights stored (out, in).
+// BERT: as transformers' BertForMaskedLM (post-LN) and MegatronBertForMaskedLM (pre-LN): token types by the separators,
+// attention to both sides, GELU by the error function, LayerNorm eps 1e-12, Linear weights stored (out, in).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "models/bert/bert.h"
 #include "models/model.h"
 
 namespace zrt::test {
@@ -25,6 +28,7 @@ struct TensorShape {
 // Every parameter in order of first use.
 std::vector<TensorShape> tensors_of(const models::Gpt2Config& config);
 std::vector<TensorShape> tensors_of(const models::LlamaConfig& config);
+std::vector<TensorShape> tensors_of(const models::BertConfig& config);
 Tensors zeros_of(const std::vector<TensorShape>& shapes);
 template <class Config>
 Tensors zeros_of(const Config& config) {
@@ -56,5 +60,7 @@ ReferenceResult reference(const models::Gpt2Config& config, const Tensors& param
                           const DropoutMask& mask = {});
 ReferenceResult reference(const models::LlamaConfig& config, const Tensors& params, const Batch& batch,
                           double scale = 0);
+ReferenceResult reference(const models::BertConfig& config, const Tensors& params, const Batch& batch, double scale = 0,
+                          const DropoutMask& mask = {});
 
 }  // namespace zrt::test

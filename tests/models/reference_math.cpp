@@ -79,6 +79,41 @@ void drop(Vec& x, const DropoutMask& mask, DropoutSite site) {
   for (size_t i = 0; i < x.size(); ++i) x[i] *= mask(site, static_cast<int64_t>(i));
 }
 
+LayerNorm layer_norm(const Vec& x, const Vec& gain, const Vec& bias, double epsilon, int64_t rows, int64_t C) {
+  const double width = static_cast<double>(C);
+  LayerNorm n{Vec(rows * C), Vec(rows * C), Vec(rows)};
+  for (int64_t r = 0; r < rows; ++r) {
+    double mean = 0, variance = 0;
+    for (int64_t c = 0; c < C; ++c) mean += x[r * C + c] / width;
+    for (int64_t c = 0; c < C; ++c) variance += (x[r * C + c] - mean) * (x[r * C + c] - mean) / width;
+    n.inverse[r] = 1 / std::sqrt(variance + epsilon);
+    for (int64_t c = 0; c < C; ++c) {
+      n.normalized[r * C + c] = (x[r * C + c] - mean) * n.inverse[r];
+      n.y[r * C + c] = n.normalized[r * C + c] * gain[c] + bias[c];
+    }
+  }
+  return n;
+}
+
+Vec layer_norm_backward(const Vec& dy, const LayerNorm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain,
+                        Vec& dbias) {
+  const double width = static_cast<double>(C);
+  Vec dx(rows * C);
+  for (int64_t r = 0; r < rows; ++r) {
+    double mean = 0, slope = 0;  // of the gradient with respect to the normalized row
+    for (int64_t c = 0; c < C; ++c) {
+      const double d = dy[r * C + c];
+      dgain[c] += d * n.normalized[r * C + c];
+      dbias[c] += d;
+      mean += d * gain[c] / width;
+      slope += d * gain[c] * n.normalized[r * C + c] / width;
+    }
+    for (int64_t c = 0; c < C; ++c)
+      dx[r * C + c] = (dy[r * C + c] * gain[c] - mean - n.normalized[r * C + c] * slope) * n.inverse[r];
+  }
+  return dx;
+}
+
 Vec Attention::probabilities(const Vec& qkv) const {
   Vec probs(s.B * s.heads * s.T * s.T);
   each(s, [&](int64_t b, int64_t h, int64_t t) {
@@ -131,7 +166,8 @@ Vec Attention::backward(const Vec& dy, const Vec& qkv, const Vec& probs, const V
   return dqkv;
 }
 
-Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result) {
+Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result,
+         const Vec& b, Vec* db) {
   const int64_t rows = batch.B * batch.T, V = static_cast<int64_t>(w.size()) / C;
   Vec d(rows * C), p(V);
   result.logits.resize(rows * V);
@@ -139,13 +175,16 @@ Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale
     double top = -INFINITY, total = 0;
     double* logits = &result.logits[r * V];
     for (int64_t v = 0; v < V; ++v) {
+      if (!b.empty()) logits[v] = b[v];
       for (int64_t c = 0; c < C; ++c) logits[v] += y[r * C + c] * w[v * C + c];
       top = std::max(top, logits[v]);
     }
+    if (batch.targets[r] < 0) continue;
     for (int64_t v = 0; v < V; ++v) total += p[v] = std::exp(logits[v] - top);
     result.loss_sum += std::log(total) + top - logits[batch.targets[r]];
     for (int64_t v = 0; v < V; ++v) {
       const double dlogit = scale * (p[v] / total - (v == batch.targets[r] ? 1 : 0));
+      if (db != nullptr) (*db)[v] += dlogit;
       for (int64_t c = 0; c < C; ++c) {
         d[r * C + c] += dlogit * w[v * C + c];
         dw[v * C + c] += dlogit * y[r * C + c];

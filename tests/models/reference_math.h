@@ -19,7 +19,15 @@ struct Sizes {
   int64_t row() const { return (heads + 2 * kv_heads) * D; }
 };
 
-// Causal attention over qkv (B, T, row()), where heads / kv_heads heads of queries share one of keys and values.
+struct LayerNorm {
+  Vec y, normalized, inverse;  // inverse: 1 / deviation of each row
+};
+LayerNorm layer_norm(const Vec& x, const Vec& gain, const Vec& bias, double epsilon, int64_t rows, int64_t C);
+// Returns dx; adds to dgain and dbias.
+Vec layer_norm_backward(const Vec& dy, const LayerNorm& n, const Vec& gain, int64_t rows, int64_t C, Vec& dgain,
+                        Vec& dbias);
+
+// Attention over qkv (B, T, row()), where heads / kv_heads heads of queries share one of keys and values.
 struct Attention {
   Sizes s;
   models::AttentionPattern pattern;
@@ -31,7 +39,9 @@ struct Attention {
                DropoutSite site) const;
 };
 
-// Logits, losses and the gradient of the normed rows y (rows, C), which is returned; adds that of w (V, C) to dw.
-Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result);
+// Logits, losses and the gradient of the normed rows y (rows, C), which is returned; adds that of w (V, C) to dw, and
+// with a bias b (V) its own to db. Rows with a negative target have neither loss nor gradient.
+Vec head(const Vec& y, const Vec& w, const Batch& batch, int64_t C, double scale, Vec& dw, ReferenceResult& result,
+         const Vec& b = {}, Vec* db = nullptr);
 
 }  // namespace zrt::test

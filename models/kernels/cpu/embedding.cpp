@@ -149,4 +149,26 @@ void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* toke
   if (dwpe.data != nullptr) zero_rows(dwpe, shape.T, shape.positions, shape.C);
 }
 
+void token_types(const int32_t* tokens, int64_t B, int64_t T, int32_t separator, int32_t* types) {
+  for (int64_t b = 0; b < B; ++b) {
+    int32_t type = 0;
+    for (int64_t row = b * T; row < (b + 1) * T; ++row) {
+      types[row] = type;
+      if (tokens[row] == separator) type = 1;
+    }
+  }
+}
+
+void add_rows(DType type, const void* table, const int32_t* numbers, int64_t rows, int64_t C, void* y) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    core::parallel_for(rows, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* to = static_cast<T*>(y) + row * C;
+        typed_kernels<T>().add(to, static_cast<const T*>(table) + numbers[row] * C, nullptr, to, C);
+      }
+    });
+  });
+}
+
 }  // namespace zrt::models::cpu
