@@ -15,12 +15,11 @@
 #include "core/philox.h"
 #include "models/anatomy.h"
 #include "models/kernels/gemm.h"
+#include "models/masking.h"
 #include "models/param.h"
 #include "models/shape.h"
 
 namespace zrt::models {
-
-inline constexpr int32_t not_counted = -1;  // a target without a token
 
 // One call, of a run of the block's parts. Pointers a block does not use are null.
 struct Call {

@@ -7,6 +7,8 @@
 
 namespace zrt::models {
 
+inline constexpr int32_t not_counted = -1;  // a target without a token
+
 struct Masking {
   int32_t cls = 0, separator = 0, mask = 0;  // ids of tokens that no text has
   double rate = 0.15;                        // of a sample's tokens, those that targets name

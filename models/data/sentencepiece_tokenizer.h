@@ -23,6 +23,7 @@ class SentencePieceTokenizer : public Tokenizer {
   const std::string& name() const override;
   int64_t vocab_size() const override;  // the model's pieces and, if that is not among them, end-of-document
   int32_t eod() const override;         // the model's </s> if it is a control piece, else an id of its own
+  WordPart word_part(int32_t token) const override { return word_part_of(text_of(token)); }
   std::string_view model() const override;
   const std::string& xxh3() const override;
 

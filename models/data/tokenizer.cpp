@@ -13,6 +13,18 @@ const std::string& Tokenizer::xxh3() const {
   return none;
 }
 
+WordPart word_part_of(std::string_view text) {
+  constexpr std::string_view white = " \t\n\v\f\r";
+  const size_t first = text.find_first_not_of(white);
+  if (first == std::string_view::npos) return WordPart::between;  // also of no text at all
+  return first > 0 ? WordPart::begins : WordPart::continues;
+}
+
+WordPart ByteTokenizer::word_part(int32_t token) const {
+  const char byte = static_cast<char>(token);
+  return token == eod() ? WordPart::between : word_part_of({&byte, 1});
+}
+
 const std::string& ByteTokenizer::name() const {
   static const std::string bytes = "bytes";
   return bytes;

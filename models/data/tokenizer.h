@@ -9,6 +9,10 @@
 
 namespace zrt::models::data {
 
+// What a token is of a word, where words stand between white space.
+enum class WordPart : uint8_t { between, begins, continues };
+WordPart word_part_of(std::string_view text);  // of a token that stands for `text`
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -19,6 +23,8 @@ class Tokenizer {
   // The bytes of its model file, and their XXH3-64 in hex, which tells two tokenizers apart; empty without a file.
   virtual std::string_view model() const { return {}; }
   virtual const std::string& xxh3() const;
+
+  virtual WordPart word_part(int32_t token) const = 0;
 
   // Whether text may be encoded in pieces cut anywhere.
   virtual bool bytewise() const { return false; }
@@ -37,6 +43,7 @@ class ByteTokenizer : public Tokenizer {
   int64_t vocab_size() const override { return 257; }
   int32_t eod() const override { return 256; }
   bool bytewise() const override { return true; }
+  WordPart word_part(int32_t token) const override;
   void encode(std::string_view document, std::vector<int32_t>& out) const override;
   std::string decode(std::span<const int32_t> tokens) const override;
 };
