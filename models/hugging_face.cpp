@@ -92,8 +92,9 @@ std::string hugging_face_name(const std::string& type, const std::string& parame
 }
 
 std::optional<std::string> parameter_name(const std::string& type, bool tied, const std::string& tensor) {
-  if (tied && tensor == "lm_head.weight") return std::nullopt;
-  return spec_of(type).hugging_face.parameter_name(tensor);
+  const HuggingFaceForm& form = spec_of(type).hugging_face;
+  if (tied && tensor == form.output_weight) return std::nullopt;
+  return form.parameter_name(tensor);
 }
 
 }  // namespace zrt::models

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "models/block.h"
-#include "models/masking.h"
 #include "models/sparse_layers.h"
 
 namespace zrt::models {
@@ -95,7 +94,8 @@ struct Model {
     size_t number = 0;
     int64_t input_width = 0;
   };
-  std::vector<Place> places;  // of a part, by block
+  std::vector<Place> places;                                                        // of a part, by block
+  int64_t targets(int64_t T) const { return masking ? masking->predicted(T) : T; }  // of a sample of T tokens
   // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings.
   double flops_per_token() const;
 };

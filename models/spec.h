@@ -49,6 +49,7 @@ struct HuggingFaceForm {
   std::string (*tensor_name)(const std::string& parameter);
   // Nothing for buffers that are no parameters: causal masks, rotary frequencies.
   std::optional<std::string> (*parameter_name)(const std::string& tensor);
+  const char* output_weight = "lm_head.weight";  // with tied embeddings a copy of them, and no parameter
 };
 
 struct ModelSpec {

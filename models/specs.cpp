@@ -7,7 +7,9 @@ namespace zrt::models {
 #define ZRT_MODELS(X) \
   X(gpt2) \
   X(llama) \
-  X(qwen3)
+  X(qwen3) \
+  X(bert) \
+  X(megatron_bert)
 
 #define ZRT_DECLARE_SPEC(name) const ModelSpec& name##_spec();
 ZRT_MODELS(ZRT_DECLARE_SPEC)

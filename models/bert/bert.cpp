@@ -57,7 +57,7 @@ Model make_bert(const BertConfig& config) {
   Model model;
   model.type = config.pre_norm ? "megatron-bert" : "bert";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
-  model.layers = config.layers, model.tied = config.tied;
+  model.layers = config.layers, model.tied = true;
   model.masking = config.masking;
   model.attention_share = 2 * config.sparse.share(config.layers, config.sequence);  // queries see both sides
   BlockSizes sizes{config.hidden,  config.sequence, config.vocab,
@@ -71,8 +71,7 @@ Model make_bert(const BertConfig& config) {
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(std::make_unique<BertLayer>(config, layer));
   }
-  HeadParts head{bert_first_norm(config, config.layers), bert_norm(config),
-                 config.tied ? tokens : "cls.predictions.decoder.weight"};
+  HeadParts head{bert_first_norm(config, config.layers), bert_norm(config), tokens};
   head.output_bias = "cls.predictions.bias";
   head.transform = {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"};
   model.blocks.push_back(make_head(sizes, head));

@@ -47,7 +47,8 @@ void check_batch(const models::Model& model, const int32_t* tokens, const int32_
     }
   };
   check(tokens, 0, "token");
-  if (targets) check(targets, models::not_counted, "target");
+  const bool orders = model.masking && model.masking->sentence_order;
+  if (targets) check(targets, orders ? models::swapped : models::not_counted, "target");
 }
 
 std::vector<OpSpec> batch_ops() {

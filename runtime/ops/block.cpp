@@ -90,7 +90,8 @@ void run_block(const OpCall& call) {
   const StepInputs& inputs = call.rank.control->inputs;
   c.rng = {inputs.seed, inputs.step, 0};
   c.position = inputs.position;
-  const double tokens = static_cast<double>(c.shape.rows()) * layout.dp * layout.microbatches;
+  const double tokens =
+      static_cast<double>(c.shape.B * layout.model->targets(c.shape.T)) * layout.dp * layout.microbatches;
   c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
   const bool loses = head && control && call.op.kind != OpKind::decode;
   c.loss = loses ? &control->call_loss : nullptr;

@@ -6,20 +6,23 @@
 #include "core/error.h"
 #include "models/data/gpt_dataset.h"
 #include "models/data/sampler.h"
+#include "runtime/train/masked.h"
 #include "runtime/train/trainer.h"
 
 namespace zrt::runtime {
 
-EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model) {
+EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Model& model) {
   EvalData sets;
+  std::vector<std::string> prefixes;
+  for (const DataSource& from : sources) prefixes.push_back(from.prefix);
   for (const DataSource& from : sources) {
     models::data::GptDatasetOptions options;
     options.prefix = from.prefix;
-    options.sequence = model.sequence;
+    options.sequence = text_sequence(model);
     options.vocabulary = model.vocab;
     options.order = models::data::Order::sequential;
-    EvalSet set{std::make_shared<models::data::GptDataset>(options), models::data::read_meta(from.prefix), from.prefix,
-                from.language};
+    EvalSet set{masked(std::make_shared<models::data::GptDataset>(options), model, prefixes, 0),
+                models::data::read_meta(from.prefix), from.prefix, from.language};
     const std::string said = set.meta ? set.meta->language : "";
     if (set.language.empty()) set.language = said;
     if (!said.empty() && set.language != said) {
@@ -66,7 +69,8 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   }
   filler = nullptr;
   result.loss = sum / static_cast<double>(result.tokens);
-  if (data.meta && data.meta->bytes > 0) {
+  // Hidden tokens say nothing of how long a text's code would be.
+  if (data.meta && data.meta->bytes > 0 && !layout.model->masking) {
     const double tokens_per_byte = static_cast<double>(data.meta->tokens) / static_cast<double>(data.meta->bytes);
     result.bits_per_byte = result.loss / nats_per_bit * tokens_per_byte;
     result.bytes = std::llround(static_cast<double>(result.tokens) / tokens_per_byte);

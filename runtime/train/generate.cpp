@@ -52,6 +52,12 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   }
   Config one = data_parallel(config, 1);
   const models::Model model = one.model.make();
+  if (model.masking) {
+    throw core::ConfigError(
+        fmt::format("model.type is \"{}\": a model that names hidden tokens from both sides cannot make text token by "
+                    "token. Generate with a gpt2, llama or qwen3 model; `zrt eval` says how well this one names them.",
+                    model.type));
+  }
   one.mesh = Mesh(1, 1, 1);
   one.zero.stage = 0;
   one.batch = {1, 1, 1};

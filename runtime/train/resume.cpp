@@ -57,14 +57,17 @@ std::string choose(const Config& config, const std::function<void(const std::str
   return "";
 }
 
+// Of keys of the model, those that weights do not depend on.
+bool trains_only(const std::string& key) {
+  return key == "preset" || key == "dropout" || key == "mask_rate" || key == "whole_words";
+}
+
 void require_same_model(const Config& config, const Reader& reader) {
   const Json wanted = model_json(config);
   const Json found = reader.plain() ? model_json(hugging_face_config(reader, {})) : reader.manifest().model;
   std::vector<std::string> differences;
   for (const auto& [key, value] : found.items()) {
-    if (key == "preset" || key == "dropout" || key == "sparse_attention" || !wanted.contains(key) ||
-        wanted[key] == value)
-      continue;
+    if (trains_only(key) || key == "sparse_attention" || !wanted.contains(key) || wanted[key] == value) continue;
     // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
     if (reader.plain() && key == "sequence" && wanted[key] < value) continue;
     differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),

@@ -16,6 +16,7 @@
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/store.h"
+#include "runtime/train/masked.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/telemetry/records.h"
 #include "runtime/train/telemetry/sample_log.h"
@@ -37,7 +38,8 @@ auto open_of(const char* key, const Open& open) {
 }
 
 // `samples`: of the whole run, from its first step.
-std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const models::Model& model, int64_t samples) {
+std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, const models::Model& model,
+                                                          int64_t samples) {
   if (config.data.train.empty()) {
     throw core::ConfigError(
         "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
@@ -52,10 +54,13 @@ std::unique_ptr<data::SampleSource> open_train_data(const Config& config, const 
   for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
   data::common_tokenizer(all, model.vocab);
   data::GptDatasetOptions common;
-  common.sequence = model.sequence;
+  common.sequence = text_sequence(model);
   common.vocabulary = model.vocab;
   common.seed = static_cast<uint32_t>(config.run.seed);
-  return open_of("data.train", [&] { return data::open_training_data(prefixes, samples, common); });
+  return open_of("data.train", [&] {
+    return masked(data::open_training_data(prefixes, samples, common), model, all,
+                  static_cast<uint64_t>(config.run.seed));
+  });
 }
 
 double median(std::vector<double> values) {
@@ -99,7 +104,7 @@ class Training {
   const std::vector<Layout> layouts_;  // of the stages, before the fit
   const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
   const std::filesystem::path out_ = config_.run.out;
-  std::unique_ptr<data::SampleSource> source_;
+  std::shared_ptr<const data::SampleSource> source_;
   std::optional<EvalData> validation_;
   BatchFiller filler_;  // set while something else than training reads batches
   int64_t step_ = 0, first_step_ = 0;
@@ -142,7 +147,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   source_ = open_train_data(config_, model_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   if (!config_.data.validation.empty()) {
-    validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, config_.model); });
+    validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, model_); });
   }
   if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
   std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());

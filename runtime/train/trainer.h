@@ -52,8 +52,9 @@ struct EvalSet {
   std::string prefix, language;
 };
 using EvalData = std::vector<EvalSet>;
-// Throws ConfigError when a dataset says another language than `sources`.
-EvalData open_eval_data(const std::vector<DataSource>& sources, const ModelConfig& model);
+// Throws ConfigError when a dataset says another language than `sources`. What is masked is the same in every
+// evaluation.
+EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Model& model);
 
 // Mean losses over the datasets, one after the other as if each were alone: every sample once whatever the number of
 // ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2, Llama and Qwen3 directories as transformers writes them, and their logits. Needs torch and transformers.
+"""Tiny GPT-2, Llama, Qwen3 and BERT directories as transformers writes them, and their logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3]   (writes hugging_face/ beside this file; without a word, all)
+Usage: make_hugging_face_goldens.py [first|qwen3|bert]   (writes hugging_face/ beside this file; without a word, all)
 """
 import json
 import pathlib
 import sys
 
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import (BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, Qwen3Config, Qwen3ForCausalLM)
 
 here = pathlib.Path(__file__).parent / "hugging_face"
 sets = {}
@@ -43,6 +44,19 @@ sets["qwen3"] = lambda: {
                           rope_parameters={"rope_type": "default", "rope_theta": 300.0}, tie_word_embeddings=False),
 }
 
+
+def bert(seed, model, config):
+    torch.manual_seed(seed)
+    return model(config(
+        vocab_size=61, hidden_size=24, intermediate_size=96, num_hidden_layers=2, num_attention_heads=3,
+        max_position_embeddings=16, cls_token_id=1, sep_token_id=8, mask_token_id=60, pad_token_id=None))
+
+
+sets["bert"] = lambda: {
+    "bert": bert(7, BertForMaskedLM, BertConfig),
+    "megatron_bert": bert(9, MegatronBertForMaskedLM, MegatronBertConfig),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
 wanted = sys.argv[1:] or list(sets)
 goldens = {"tokens": tokens, "logits": {}}
@@ -56,8 +70,12 @@ for name, model in (pair for each in wanted for pair in sets[each]().items()):  
             parameter.add_(torch.randn_like(parameter) * 0.2)
     # Several files with an index for one, one file for the others.
     model.save_pretrained(here / name, max_shard_size="20KB" if name == "llama" else "5GB")
+    more = {}
+    if "bert" in name:  # behind the first separator tokens are of the second type
+        first = tokens.index(model.config.sep_token_id)
+        more["token_type_ids"] = torch.tensor([[int(i > first) for i in range(len(tokens))]])
     with torch.no_grad():
-        logits = model.double()(torch.tensor([tokens])).logits[0]
+        logits = model.double()(torch.tensor([tokens]), **more).logits[0]
     goldens["logits"][name] = [[round(x, 9) for x in row] for row in logits.tolist()]
     (here / name / "generation_config.json").unlink(missing_ok=True)
 (here / "logits.json").write_text(json.dumps(goldens, separators=(",", ":")) + "\n")

@@ -163,7 +163,6 @@ std::vector<TensorShape> tensors_of(const models::BertConfig& config) {
   linear("cls.predictions.transform.dense", C, C);
   norm("cls.predictions.transform.LayerNorm");
   list.push_back({"cls.predictions.bias", {V}});
-  if (!config.tied) list.push_back({"cls.predictions.decoder.weight", {V, C}});
   return list;
 }
 
@@ -202,8 +201,7 @@ ReferenceResult reference(const models::BertConfig& config, const Tensors& param
   const BertLinear dense{params, "cls.predictions.transform.dense", s.rows, C, C};
   const Vec hidden = dense.forward(x);
   const LayerNorm transformed = of_head.forward(gelu_erf_of(hidden));
-  const std::string output = config.tied ? tokens : "cls.predictions.decoder.weight";
-  Vec d = head(transformed.y, params.at(output), batch, C, scale, g.at(output), result,
+  Vec d = head(transformed.y, params.at(tokens), batch, C, scale, g.at(tokens), result,
                params.at("cls.predictions.bias"), &g.at("cls.predictions.bias"));
   d = dense.backward(gelu_erf_gradient(of_head.backward(d, transformed, g), hidden), x, g);
   if (config.pre_norm) d = last.backward(d, normed, g);

@@ -31,7 +31,7 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   models::data::common_tokenizer(prefixes, config.model.vocab);
 
   const models::Model model = config.model.make();
-  const runtime::EvalData data = runtime::open_eval_data(sources, config.model);
+  const runtime::EvalData data = runtime::open_eval_data(sources, model);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
   runtime::require_weights(weights, model);
   runtime::BatchFiller filler;

@@ -59,6 +59,43 @@ std::vector<std::vector<float>> logits_of(const runtime::Config& config, const R
   return result;
 }
 
+// Log-probabilities of every token at every position, of a model that sees both sides and so has no logits token by
+// token: each is the loss of a batch whose only target it is.
+std::vector<std::vector<float>> log_probabilities_of(const runtime::Config& config, const Reader& reader,
+                                                     const std::vector<int32_t>& tokens) {
+  const models::Model model = config.model.make();
+  runtime::Layout layout = runtime::make_layouts(config, model).front();
+  layout.device = zrt::test::test_device();
+  runtime::require_tensors(reader, layout, false);
+  size_t position = 0;
+  int32_t target = 0;
+  runtime::Session session(
+      runtime::compile(layout, {"load", "eval"}), runtime::session_options(config),
+      {[&](int, uint32_t, int32_t* out, int32_t* targets) {
+         std::copy(tokens.begin(), tokens.end(), out);
+         std::fill_n(targets, tokens.size(), models::not_counted);
+         targets[position] = target;
+       },
+       [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
+  session.run("load", {});
+  std::vector<std::vector<float>> result;
+  for (position = 0; position < tokens.size(); ++position) {
+    result.emplace_back();
+    for (target = 0; target < config.model.vocab; ++target) {
+      session.run("eval", {});
+      result.back().push_back(-static_cast<float>(session.executor(0).control().mean_loss));
+    }
+  }
+  return result;
+}
+
+std::vector<double> log_softmax(std::vector<double> logits) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  for (double& logit : logits) logit -= std::log(sum);
+  return logits;
+}
+
 // The hash of the weights that a run of these ranks starts with.
 std::string loaded(const Json& section, const Reader& reader, int ranks, int stage) {
   const Json json{{"train_batch_size", 4}, {"zero_optimization", {{"stage", stage}}}, {"model", section}};
@@ -85,18 +122,24 @@ std::string message(const std::function<void()>& call) {
 
 }  // namespace
 
-TEST_CASE("GPT-2, Llama and Qwen3 directories of transformers import to the same logits within 1e-5") {
+TEST_CASE("GPT-2, Llama, Qwen3 and BERT directories of transformers import to the same logits within 1e-5") {
   std::ifstream in(goldens / "logits.json");
   const auto json = nlohmann::json::parse(in);
   const auto tokens = json["tokens"].get<std::vector<int32_t>>();
-  for (const char* name : {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied"}) {
+  for (const char* name :
+       {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied", "bert", "megatron_bert"}) {
     INFO(name);
     const testing::TemporaryFolder folder;
     const Reader from = open_hugging_face(goldens / name);
     const runtime::Config config = config_of(from);
     const fs::path checkpoint = import_hugging_face(from, runtime::model_json(config), folder.path / "checkpoints");
-    const auto expected = json["logits"][name].get<std::vector<std::vector<double>>>();
-    const auto actual = logits_of(config, Reader(checkpoint, true), tokens);
+    auto expected = json["logits"][name].get<std::vector<std::vector<double>>>();
+    const bool both_sides = config.model.make().masking.has_value();
+    for (std::vector<double>& row : expected) {
+      if (both_sides) row = log_softmax(row);
+    }
+    const auto get = both_sides ? log_probabilities_of : logits_of;
+    const auto actual = get(config, Reader(checkpoint, true), tokens);
     double worst = 0;
     for (size_t t = 0; t < tokens.size(); ++t) {
       for (size_t v = 0; v < expected[t].size(); ++v) {
@@ -104,7 +147,7 @@ TEST_CASE("GPT-2, Llama and Qwen3 directories of transformers import to the same
       }
     }
     CHECK(worst < 1e-5);
-    CHECK(logits_of(config, from, tokens) == actual);
+    CHECK(get(config, from, tokens) == actual);
 
     // Out again: the same bytes of every tensor, in one file or several.
     for (uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{5000}}) {
@@ -129,7 +172,7 @@ TEST_CASE("GPT-2, Llama and Qwen3 directories of transformers import to the same
 }
 
 TEST_CASE("A run starts from a folder with the bits that it would have from an import of it, on any ranks and stage") {
-  for (const char* name : {"gpt2", "llama", "llama_tied", "qwen3"}) {
+  for (const char* name : {"gpt2", "llama", "llama_tied", "qwen3", "bert", "megatron_bert"}) {
     for (core::DType type : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
       const testing::TemporaryFolder folder;
       export_hugging_face(open_hugging_face(goldens / name), folder.path / "plain", {type, 5000});
@@ -176,7 +219,7 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
     INFO(key);
     CHECK(message([&] { models::from_hugging_face(bad, "c"); }).find(key) != std::string::npos);
   };
-  refuse("model_type", "bert");
+  refuse("model_type", "t5");
   refuse("hidden_act", "gelu");
   refuse("attention_bias", true);
   refuse("head_dim", 0);

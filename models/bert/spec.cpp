@@ -1,0 +1,187 @@
+// Both arrangements of BERT: the post-LN one is Hugging Face's "bert", the pre-LN one "megatron-bert".
+#include "models/spec.h"
+
+#include "models/bert/bert.h"
+#include "models/hugging_face.h"
+
+namespace zrt::models {
+namespace {
+
+using namespace core::keys;
+
+constexpr Key bert_keys[] = {
+    key("cls_token", t_int | t_null, "null", between(0, INT32_MAX), Effect::results,
+        "Id of [CLS], which samples begin with; null: the third last of the vocabulary."),
+    key("separator_token", t_int | t_null, "null", between(0, INT32_MAX), Effect::results,
+        "Id of [SEP], which stands behind each run of text of a sample; null: the last but one of the vocabulary."),
+    key("mask_token", t_int | t_null, "null", between(0, INT32_MAX), Effect::results,
+        "Id of [MASK], which hides tokens; null: the last of the vocabulary."),
+    key("mask_rate", t_real, "0.15", between(1e-4, 0.9), Effect::results,
+        "The share of a sample's tokens that the network is to name: of ten, eight are hidden, one is another token, "
+        "and "
+        "one stays."),
+    key("whole_words", t_bool, "false", Effect::results,
+        "Whether the tokens of a word are chosen together; words of bytes are runs between white space."),
+};
+
+struct SpecialToken {
+  const char* key;
+  int32_t Masking::*field;
+  int64_t from_end;  // of the vocabulary, where the key is left out
+  const char* theirs;
+  int64_t published;  // in the vocabularies of the published models
+};
+constexpr SpecialToken special_tokens[] = {
+    {"cls_token", &Masking::cls, 3, "cls_token_id", 101},
+    {"separator_token", &Masking::separator, 2, "sep_token_id", 102},
+    {"mask_token", &Masking::mask, 1, "mask_token_id", 103},
+};
+
+void read_special_tokens(Values& values, const ModelSizes& sizes, Masking& masking) {
+  for (const SpecialToken& token : special_tokens) {
+    const std::string path = std::string("model.") + token.key;
+    if (values.is_null(path)) values.infer(path, std::max<int64_t>(0, sizes.vocab - token.from_end));
+    const int64_t id = values.integer(path);
+    values.check([&] {
+      const std::string last = std::to_string(sizes.vocab - 1);
+      if (id >= sizes.vocab) {
+        refuse(values.at(path),
+               "is outside the vocabulary 0 to " + last + " (model.vocab). Try an id that no text has.");
+      }
+      for (const SpecialToken& other : special_tokens) {
+        if (&other == &token) break;
+        if (masking.*other.field != id) continue;
+        refuse(values.at(path), std::string("is model.") + other.key +
+                                    " too, but each needs an id of its own. Leave both out, or set another one.");
+      }
+    });
+    masking.*token.field = static_cast<int32_t>(id);
+  }
+}
+
+template <bool pre_norm>
+MakeModel read_bert(Values& values, const ModelSizes& sizes) {
+  refuse_uneven_heads(values, sizes);
+  refuse_uneven_tensor(values, sizes, {{"model.heads", sizes.heads}});
+  BertConfig config{.layers = sizes.layers,
+                    .hidden = sizes.hidden,
+                    .heads = sizes.heads,
+                    .sequence = sizes.sequence,
+                    .vocab = sizes.vocab,
+                    .dropout = static_cast<float>(sizes.dropout),
+                    .pre_norm = pre_norm,
+                    .tensor = sizes.tensor,
+                    .sequence_parallel = sizes.sequence_parallel};
+  values.check([&] {
+    if (sizes.tied) return;
+    refuse(values.at("model.tied"), "is not supported; the output layer of a model of type \"" +
+                                        values.text("model.type") + "\" shares the token embedding. Leave it out.");
+  });
+  read_special_tokens(values, sizes, config.masking);
+  config.masking.rate = values.real("model.mask_rate");
+  config.masking.whole_words = values.flag("model.whole_words");
+  values.check([&] {
+    if (config.masking.text(sizes.sequence) >= 1) return;
+    refuse(values.at("model.sequence"), "leaves no token between [CLS] and [SEP]. Try 3 or more; 512 is usual.");
+  });
+  return [config] { return make_bert(config); };
+}
+
+Preset sized(const char* name, int64_t layers, int64_t hidden, int64_t heads, int64_t sequence, int64_t vocab) {
+  return {name, {{"layers", layers}, {"hidden", hidden}, {"heads", heads}, {"sequence", sequence}, {"vocab", vocab}}};
+}
+// Of vocabularies as published, uncased.
+Preset published(Preset preset) {
+  for (const SpecialToken& token : special_tokens) preset.keys[token.key] = token.published;
+  return preset;
+}
+
+constexpr NamePair bert_names[] = {{"layers", "num_hidden_layers"},
+                                   {"hidden", "hidden_size"},
+                                   {"heads", "num_attention_heads"},
+                                   {"sequence", "max_position_embeddings"},
+                                   {"vocab", "vocab_size"}};
+
+void write_bert(const OrderedJson& model, OrderedJson& config) {
+  for (const NamePair& key : bert_names) config[key.theirs] = model.at(key.ours);
+  config["intermediate_size"] = 4 * model.at("hidden").get<int64_t>();
+  config["hidden_act"] = "gelu";
+  config["layer_norm_eps"] = 1e-12;
+  config["type_vocab_size"] = 2;
+  for (const char* key : {"hidden_dropout_prob", "attention_probs_dropout_prob"}) {
+    config[key] = model.value("dropout", 0.0);
+  }
+  for (const SpecialToken& token : special_tokens) config[token.theirs] = model.at(token.key);
+  config["pad_token_id"] = nullptr;
+}
+
+void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson& model) {
+  only(config, "hidden_act", "gelu", name);
+  only(config, "layer_norm_eps", 1e-12, name);
+  only(config, "type_vocab_size", 2, name);
+  only(config, "position_embedding_type", "absolute", name);
+  only(config, "is_decoder", false, name);
+  only(config, "add_cross_attention", false, name);
+  only(config, "tie_word_embeddings", true, name);
+  for (const NamePair& key : bert_names) model[key.ours] = required_size(config, key.theirs, name);
+  only(config, "intermediate_size", 4 * model.at("hidden").get<int64_t>(), name);
+  // Published ones do not say the ids of their tokens, which are the same in all of them.
+  const bool as_published = model.at("vocab") > special_tokens[2].published;
+  for (const SpecialToken& token : special_tokens) {
+    const auto found = config.find(token.theirs);
+    if (found == config.end() || found->is_null()) {
+      if (as_published) model[token.key] = token.published;
+      continue;
+    }
+    if (!found->is_number_integer() || *found < 0 || *found >= model.at("vocab").get<int64_t>()) {
+      refuse_config(name,
+                    std::string("'") + token.theirs + "' is " + found->dump() + "; legal are ids of the vocabulary");
+    }
+    model[token.key] = *found;
+  }
+}
+
+// The bias of the output has two names there, and so may be in a file twice. Other heads are left out.
+std::optional<std::string> bert_parameter_name(const std::string& tensor) {
+  for (const char* other : {"bert.pooler.", "cls.seq_relationship."}) {
+    if (tensor.starts_with(other)) return std::nullopt;
+  }
+  if (tensor == "cls.predictions.decoder.bias" || tensor.ends_with(".position_ids")) return std::nullopt;
+  return tensor;
+}
+
+const Section bert_sections[] = {{"model", "", Parser::own, nullptr, bert_keys}};
+
+std::string same_name(const std::string& parameter) {
+  return parameter;
+}
+
+}  // namespace
+
+const ModelSpec& bert_spec() {
+  static const ModelSpec spec{.type = "bert",
+                              .sections = bert_sections,
+                              .tied = true,
+                              .presets = {sized("bert-tiny", 2, 64, 2, 32, 260), sized("bert-10m", 6, 384, 6, 256, 260),
+                                          published(sized("bert-base", 12, 768, 12, 512, 30522)),
+                                          published(sized("bert-large", 24, 1024, 16, 512, 30522))},
+                              .read = read_bert<false>,
+                              .hugging_face = {"BertForMaskedLM", write_bert, parse_bert, same_name,
+                                               bert_parameter_name, "cls.predictions.decoder.weight"}};
+  return spec;
+}
+
+const ModelSpec& megatron_bert_spec() {
+  static const ModelSpec spec{
+      .type = "megatron-bert",
+      .sections = bert_sections,
+      .tied = true,
+      .presets = {sized("megatron-bert-tiny", 2, 64, 2, 32, 260), sized("megatron-bert-10m", 6, 384, 6, 256, 260),
+                  published(sized("megatron-bert-1.3b", 24, 2048, 32, 512, 30592))},  // padded to a multiple of 128
+      .read = read_bert<true>,
+      .hugging_face = {"MegatronBertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name,
+                       "cls.predictions.decoder.weight"}};
+  return spec;
+}
+
+}  // namespace zrt::models

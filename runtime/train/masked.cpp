@@ -1,0 +1,26 @@
+#include "runtime/train/masked.h"
+
+#include <utility>
+
+#include "models/data/dataset_tokenizer.h"
+#include "models/data/masked_dataset.h"
+
+namespace zrt::runtime {
+
+namespace data = models::data;
+
+int64_t text_sequence(const models::Model& model) {
+  return model.masking ? model.masking->text(model.sequence) : model.sequence;
+}
+
+std::shared_ptr<const data::SampleSource> masked(std::shared_ptr<const data::SampleSource> text,
+                                                 const models::Model& model, const std::vector<std::string>& prefixes,
+                                                 uint64_t seed) {
+  if (!model.masking) return text;
+  const auto made_by = data::common_tokenizer(prefixes, model.vocab);
+  const std::unique_ptr<data::Tokenizer> tokenizer = made_by ? data::open_tokenizer(*made_by) : nullptr;
+  data::MaskedOptions options{*model.masking, data::word_parts(*model.masking, tokenizer.get(), model.vocab), seed};
+  return std::make_shared<data::MaskedDataset>(std::move(text), model.sequence, std::move(options));
+}
+
+}  // namespace zrt::runtime
