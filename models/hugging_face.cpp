@@ -91,10 +91,9 @@ std::string hugging_face_name(const std::string& type, const std::string& parame
   return spec_of(type).hugging_face.tensor_name(parameter);
 }
 
-std::optional<std::string> parameter_name(const std::string& type, bool tied, const std::string& tensor) {
-  const HuggingFaceForm& form = spec_of(type).hugging_face;
-  if (tied && tensor == form.output_weight) return std::nullopt;
-  return form.parameter_name(tensor);
+std::optional<std::string> parameter_name(const OrderedJson& model, const std::string& tensor) {
+  if (model.at("tied") && tensor == "lm_head.weight") return std::nullopt;
+  return spec_of(model.at("type")).hugging_face.parameter_name(model, tensor);
 }
 
 }  // namespace zrt::models

@@ -18,9 +18,8 @@ OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name
 
 // The file's name of our parameter.
 std::string hugging_face_name(const std::string& type, const std::string& parameter);
-// Our name of a file's tensor; nothing for buffers that are no parameters and, with tied embeddings, for the head's
-// copy of them.
-std::optional<std::string> parameter_name(const std::string& type, bool tied, const std::string& tensor);
+// Our name of a file's tensor; nothing for what is no parameter of the model with this section.
+std::optional<std::string> parameter_name(const OrderedJson& model, const std::string& tensor);
 
 // For specs. All throw DataError with the file's name.
 struct NamePair {

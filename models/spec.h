@@ -47,9 +47,9 @@ struct HuggingFaceForm {
   // type does not have, naming the key and what is legal.
   void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model);
   std::string (*tensor_name)(const std::string& parameter);
-  // Nothing for buffers that are no parameters: causal masks, rotary frequencies.
-  std::optional<std::string> (*parameter_name)(const std::string& tensor);
-  const char* output_weight = "lm_head.weight";  // with tied embeddings a copy of them, and no parameter
+  // Nothing for what is no parameter of the model with this section: causal masks, rotary frequencies, other heads and,
+  // with tied embeddings, a copy of them.
+  std::optional<std::string> (*parameter_name)(const OrderedJson& model, const std::string& tensor);
 };
 
 struct ModelSpec {

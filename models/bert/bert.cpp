@@ -57,7 +57,7 @@ Model make_bert(const BertConfig& config) {
   Model model;
   model.type = config.pre_norm ? "megatron-bert" : "bert";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
-  model.layers = config.layers, model.tied = true;
+  model.layers = config.layers, model.tied = config.tied;
   model.masking = config.masking;
   model.attention_share = 2 * config.sparse.share(config.layers, config.sequence);  // queries see both sides
   BlockSizes sizes{config.hidden,  config.sequence, config.vocab,
@@ -71,9 +71,11 @@ Model make_bert(const BertConfig& config) {
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(std::make_unique<BertLayer>(config, layer));
   }
-  HeadParts head{bert_first_norm(config, config.layers), bert_norm(config), tokens};
-  head.output_bias = "cls.predictions.bias";
+  HeadParts head{bert_first_norm(config, config.layers), bert_norm(config),
+                 config.tied ? tokens : "cls.predictions.decoder.weight"};
+  head.output_bias = config.tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias";
   head.transform = {"cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"};
+  if (config.masking.sentence_order) head.order = {{"bert.pooler.dense", "cls.seq_relationship"}, config.masking};
   model.blocks.push_back(make_head(sizes, head));
   return model;
 }

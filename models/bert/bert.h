@@ -14,6 +14,7 @@ namespace zrt::models {
 struct BertConfig {
   int64_t layers = 12, hidden = 768, heads = 12, sequence = 512, vocab = 30522;
   float dropout = 0;
+  bool tied = true;
   bool pre_norm = false;
   Masking masking = {};
   int tensor = 1;                  // ranks that share the work of each block

@@ -22,6 +22,8 @@ constexpr Key bert_keys[] = {
         "one stays."),
     key("whole_words", t_bool, "false", Effect::results,
         "Whether the tokens of a word are chosen together; words of bytes are runs between white space."),
+    key("sentence_order", t_bool, "false", Effect::results,
+        "Whether samples are two runs of text, in order or swapped, and the network is to tell which, too."),
 };
 
 struct SpecialToken {
@@ -69,20 +71,19 @@ MakeModel read_bert(Values& values, const ModelSizes& sizes) {
                     .sequence = sizes.sequence,
                     .vocab = sizes.vocab,
                     .dropout = static_cast<float>(sizes.dropout),
+                    .tied = sizes.tied,
                     .pre_norm = pre_norm,
                     .tensor = sizes.tensor,
                     .sequence_parallel = sizes.sequence_parallel};
-  values.check([&] {
-    if (sizes.tied) return;
-    refuse(values.at("model.tied"), "is not supported; the output layer of a model of type \"" +
-                                        values.text("model.type") + "\" shares the token embedding. Leave it out.");
-  });
   read_special_tokens(values, sizes, config.masking);
   config.masking.rate = values.real("model.mask_rate");
   config.masking.whole_words = values.flag("model.whole_words");
+  config.masking.sentence_order = values.flag("model.sentence_order");
   values.check([&] {
-    if (config.masking.text(sizes.sequence) >= 1) return;
-    refuse(values.at("model.sequence"), "leaves no token between [CLS] and [SEP]. Try 3 or more; 512 is usual.");
+    const bool order = config.masking.sentence_order;
+    if (config.masking.text(sizes.sequence) >= (order ? 2 : 1)) return;
+    refuse(values.at("model.sequence"), std::string("leaves no text between [CLS] and [SEP]. Try ") +
+                                            (order ? "5" : "3") + " or more; 512 is usual.");
   });
   return [config] { return make_bert(config); };
 }
@@ -102,6 +103,10 @@ constexpr NamePair bert_names[] = {{"layers", "num_hidden_layers"},
                                    {"sequence", "max_position_embeddings"},
                                    {"vocab", "vocab_size"}};
 
+bool has_order(const OrderedJson& model) {
+  return model.value("sentence_order", false);
+}
+
 void write_bert(const OrderedJson& model, OrderedJson& config) {
   for (const NamePair& key : bert_names) config[key.theirs] = model.at(key.ours);
   config["intermediate_size"] = 4 * model.at("hidden").get<int64_t>();
@@ -113,6 +118,10 @@ void write_bert(const OrderedJson& model, OrderedJson& config) {
   }
   for (const SpecialToken& token : special_tokens) config[token.theirs] = model.at(token.key);
   config["pad_token_id"] = nullptr;
+  // "BertForMaskedLM" and "BertForPreTraining", which tells the order, too.
+  std::string architecture = config.at("architectures").at(0);
+  if (has_order(model)) architecture.replace(architecture.find("MaskedLM"), std::string::npos, "PreTraining");
+  config["architectures"][0] = architecture;
 }
 
 void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson& model) {
@@ -122,9 +131,12 @@ void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson&
   only(config, "position_embedding_type", "absolute", name);
   only(config, "is_decoder", false, name);
   only(config, "add_cross_attention", false, name);
-  only(config, "tie_word_embeddings", true, name);
   for (const NamePair& key : bert_names) model[key.ours] = required_size(config, key.theirs, name);
   only(config, "intermediate_size", 4 * model.at("hidden").get<int64_t>(), name);
+  const auto architectures = config.find("architectures");
+  for (const OrderedJson& each : architectures == config.end() ? OrderedJson::array() : *architectures) {
+    if (each.is_string() && each.get<std::string>().ends_with("ForPreTraining")) model["sentence_order"] = true;
+  }
   // Published ones do not say the ids of their tokens, which are the same in all of them.
   const bool as_published = model.at("vocab") > special_tokens[2].published;
   for (const SpecialToken& token : special_tokens) {
@@ -141,13 +153,21 @@ void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson&
   }
 }
 
-// The bias of the output has two names there, and so may be in a file twice. Other heads are left out.
-std::optional<std::string> bert_parameter_name(const std::string& tensor) {
-  for (const char* other : {"bert.pooler.", "cls.seq_relationship."}) {
-    if (tensor.starts_with(other)) return std::nullopt;
+// With a shared embedding the bias of the output has two names there, without one it has a copy that nothing reads. In
+// the first published files norms have a gamma and a beta.
+std::optional<std::string> bert_parameter_name(const OrderedJson& model, const std::string& tensor) {
+  for (const char* order : {"bert.pooler.", "cls.seq_relationship."}) {
+    if (tensor.starts_with(order) && !has_order(model)) return std::nullopt;
   }
-  if (tensor == "cls.predictions.decoder.bias" || tensor.ends_with(".position_ids")) return std::nullopt;
-  return tensor;
+  const bool tied = model.at("tied");
+  if (tied ? tensor.starts_with("cls.predictions.decoder.") : tensor == "cls.predictions.bias") return std::nullopt;
+  if (tensor.ends_with(".position_ids")) return std::nullopt;
+  std::string name = tensor;
+  for (const auto& [theirs, ours] :
+       {std::pair<std::string_view, std::string_view>{".gamma", ".weight"}, {".beta", ".bias"}}) {
+    if (name.ends_with(theirs)) name.replace(name.size() - theirs.size(), theirs.size(), ours);
+  }
+  return name;
 }
 
 const Section bert_sections[] = {{"model", "", Parser::own, nullptr, bert_keys}};
@@ -159,15 +179,15 @@ std::string same_name(const std::string& parameter) {
 }  // namespace
 
 const ModelSpec& bert_spec() {
-  static const ModelSpec spec{.type = "bert",
-                              .sections = bert_sections,
-                              .tied = true,
-                              .presets = {sized("bert-tiny", 2, 64, 2, 32, 260), sized("bert-10m", 6, 384, 6, 256, 260),
-                                          published(sized("bert-base", 12, 768, 12, 512, 30522)),
-                                          published(sized("bert-large", 24, 1024, 16, 512, 30522))},
-                              .read = read_bert<false>,
-                              .hugging_face = {"BertForMaskedLM", write_bert, parse_bert, same_name,
-                                               bert_parameter_name, "cls.predictions.decoder.weight"}};
+  static const ModelSpec spec{
+      .type = "bert",
+      .sections = bert_sections,
+      .tied = true,
+      .presets = {sized("bert-tiny", 2, 64, 2, 32, 260), sized("bert-10m", 6, 384, 6, 256, 260),
+                  published(sized("bert-base", 12, 768, 12, 512, 30522)),
+                  published(sized("bert-large", 24, 1024, 16, 512, 30522))},
+      .read = read_bert<false>,
+      .hugging_face = {"BertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name}};
   return spec;
 }
 
@@ -179,8 +199,7 @@ const ModelSpec& megatron_bert_spec() {
       .presets = {sized("megatron-bert-tiny", 2, 64, 2, 32, 260), sized("megatron-bert-10m", 6, 384, 6, 256, 260),
                   published(sized("megatron-bert-1.3b", 24, 2048, 32, 512, 30592))},  // padded to a multiple of 128
       .read = read_bert<true>,
-      .hugging_face = {"MegatronBertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name,
-                       "cls.predictions.decoder.weight"}};
+      .hugging_face = {"MegatronBertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name}};
   return spec;
 }
 

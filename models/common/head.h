@@ -5,6 +5,7 @@
 
 #include "models/common/head_transform.h"
 #include "models/common/norm.h"
+#include "models/common/order_head.h"
 #include "models/common/transformer_block.h"
 
 namespace zrt::models {
@@ -15,6 +16,11 @@ struct HeadParts {
   std::string output_weight;            // (V, C); the embedding's name when tied
   std::string output_bias = "";         // (V); "": none
   HeadTransform::Names transform = {};  // "": none
+  struct Order {
+    OrderHead::Names names;
+    Masking masking = {};
+  };
+  Order order = {};  // "": none
 };
 std::unique_ptr<Block> make_head(const BlockSizes& sizes, const HeadParts& parts);
 

@@ -56,7 +56,7 @@ std::string gpt2_tensor_name(const std::string& parameter) {
   return parameter == "lm_head.weight" ? parameter : std::string(gpt2_prefix) + parameter;
 }
 
-std::optional<std::string> gpt2_parameter_name(const std::string& tensor) {
+std::optional<std::string> gpt2_parameter_name(const OrderedJson&, const std::string& tensor) {
   std::string name = tensor;
   if (name.rfind(gpt2_prefix, 0) == 0) name.erase(0, gpt2_prefix.size());
   if (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")) return std::nullopt;

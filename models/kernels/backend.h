@@ -1,5 +1,5 @@
-// The functions of kernels.h, matrix.h, rounding.h and attention.h exist once per back end, in a namespace of the same
-// shape; the free functions call those of core::place().
+// The functions of kernels.h, matrix.h, rounding.h, sentence_order.h and attention.h exist once per back end, in a
+// namespace of the same shape; the free functions call those of core::place().
 #pragma once
 #include "core/device.h"
 #include "models/kernels/attention.h"
@@ -7,6 +7,7 @@
 #include "models/kernels/kernels.h"
 #include "models/kernels/matrix.h"
 #include "models/kernels/rounding.h"
+#include "models/kernels/sentence_order.h"
 
 namespace zrt::models {
 
@@ -21,6 +22,7 @@ namespace zrt::models {
   X(split_add) X(cast) X(round_stochastic)                                                                \
   X(attention_forward_workspace) X(attention_backward_workspace) X(attention_forward)                     \
   X(attention_backward) X(attention_cache) X(attention_decode_workspace) X(attention_decode)              \
+  X(tanh_of) X(tanh_backward) X(order_loss)                                                               \
   X(inverse_root_of_trace) X(scale_by) X(scale_and_shift)
 // clang-format on
 

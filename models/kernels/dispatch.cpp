@@ -133,6 +133,19 @@ void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_
                             losses);
 }
 
+void tanh_of(DType type, void* x, int64_t n) {
+  here().tanh_of(type, x, n);
+}
+
+void tanh_backward(DType type, const void* y, void* d, int64_t n) {
+  here().tanh_backward(type, y, d, n);
+}
+
+void order_loss(DType type, const void* logits, const OrderShape& shape, const int32_t* targets, double weight,
+                float gradient_scale, double* losses, void* d) {
+  here().order_loss(type, logits, shape, targets, weight, gradient_scale, losses, d);
+}
+
 void inverse_root_of_trace(const float* x, int64_t n, float least, float* scale) {
   here().inverse_root_of_trace(x, n, least, scale);
 }

@@ -117,7 +117,7 @@ std::string rope_type_of(const OrderedJson& scaling, const std::string& name) {
   return text(scaling, "rope_type", text(scaling, "type", "default", name), name);
 }
 
-std::optional<std::string> llama_parameter_name(const std::string& tensor) {
+std::optional<std::string> llama_parameter_name(const OrderedJson&, const std::string& tensor) {
   return tensor.ends_with("rotary_emb.inv_freq") ? std::nullopt : std::optional(tensor);
 }
 

@@ -21,6 +21,6 @@ void parse_llama_sizes(const OrderedJson& config, const std::string& name, Order
 // Of a config.json the stretching of rotary positions, if it has any, and the type of it: "default" for none.
 OrderedJson rope_scaling_of(const OrderedJson& config);
 std::string rope_type_of(const OrderedJson& scaling, const std::string& name);
-std::optional<std::string> llama_parameter_name(const std::string& tensor);
+std::optional<std::string> llama_parameter_name(const OrderedJson& model, const std::string& tensor);
 
 }  // namespace zrt::models

@@ -8,8 +8,9 @@ import pathlib
 import sys
 
 import torch
-from transformers import (BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, LlamaConfig,
-                          LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, Qwen3Config, Qwen3ForCausalLM)
+from transformers import (BertConfig, BertForMaskedLM, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig,
+                          LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, MegatronBertForPreTraining,
+                          Qwen3Config, Qwen3ForCausalLM)
 
 here = pathlib.Path(__file__).parent / "hugging_face"
 sets = {}
@@ -45,16 +46,19 @@ sets["qwen3"] = lambda: {
 }
 
 
-def bert(seed, model, config):
+def bert(seed, model, config, **more):
     torch.manual_seed(seed)
     return model(config(
         vocab_size=61, hidden_size=24, intermediate_size=96, num_hidden_layers=2, num_attention_heads=3,
-        max_position_embeddings=16, cls_token_id=1, sep_token_id=8, mask_token_id=60, pad_token_id=None))
+        max_position_embeddings=16, cls_token_id=1, sep_token_id=8, mask_token_id=60, pad_token_id=None, **more))
 
 
 sets["bert"] = lambda: {
     "bert": bert(7, BertForMaskedLM, BertConfig),
     "megatron_bert": bert(9, MegatronBertForMaskedLM, MegatronBertConfig),
+    "bert_untied": bert(10, BertForMaskedLM, BertConfig, tie_word_embeddings=False),
+    "bert_order": bert(11, BertForPreTraining, BertConfig),
+    "megatron_bert_order": bert(12, MegatronBertForPreTraining, MegatronBertConfig),
 }
 
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
@@ -75,7 +79,10 @@ for name, model in (pair for each in wanted for pair in sets[each]().items()):  
         first = tokens.index(model.config.sep_token_id)
         more["token_type_ids"] = torch.tensor([[int(i > first) for i in range(len(tokens))]])
     with torch.no_grad():
-        logits = model.double()(torch.tensor([tokens]), **more).logits[0]
+        out = model.double()(torch.tensor([tokens]), **more)
+    logits = out.prediction_logits[0] if "order" in name else out.logits[0]
+    if "order" in name:
+        goldens.setdefault("order", {})[name] = [round(x, 9) for x in out.seq_relationship_logits[0].tolist()]
     goldens["logits"][name] = [[round(x, 9) for x in row] for row in logits.tolist()]
     (here / name / "generation_config.json").unlink(missing_ok=True)
 (here / "logits.json").write_text(json.dumps(goldens, separators=(",", ":")) + "\n")

@@ -162,7 +162,12 @@ std::vector<TensorShape> tensors_of(const models::BertConfig& config) {
   if (config.pre_norm) norm("bert.encoder.ln");
   linear("cls.predictions.transform.dense", C, C);
   norm("cls.predictions.transform.LayerNorm");
-  list.push_back({"cls.predictions.bias", {V}});
+  if (config.tied) list.push_back({"cls.predictions.bias", {V}});
+  if (!config.tied) linear("cls.predictions.decoder", V, C);
+  if (config.masking.sentence_order) {
+    linear("bert.pooler.dense", C, C);
+    linear("cls.seq_relationship", 2, C);
+  }
   return list;
 }
 
@@ -201,9 +206,35 @@ ReferenceResult reference(const models::BertConfig& config, const Tensors& param
   const BertLinear dense{params, "cls.predictions.transform.dense", s.rows, C, C};
   const Vec hidden = dense.forward(x);
   const LayerNorm transformed = of_head.forward(gelu_erf_of(hidden));
-  Vec d = head(transformed.y, params.at(tokens), batch, C, scale, g.at(tokens), result,
-               params.at("cls.predictions.bias"), &g.at("cls.predictions.bias"));
+  const std::string output = config.tied ? tokens : "cls.predictions.decoder.weight",
+                    bias = config.tied ? "cls.predictions.bias" : "cls.predictions.decoder.bias";
+  // The order of two runs of text, of the rows of first tokens.
+  Vec d_first(x.size());
+  if (config.masking.sentence_order) {
+    const std::string pooler = "bert.pooler.dense", classifier = "cls.seq_relationship";
+    const double weight = static_cast<double>(config.masking.predicted(T));
+    Vec first;
+    for (int64_t b = 0; b < batch.B; ++b) first.insert(first.end(), x.begin() + b * T * C, x.begin() + (b * T + 1) * C);
+    const BertLinear pool{params, pooler, batch.B, C, C}, tell{params, classifier, batch.B, C, 2};
+    Vec pooled = pool.forward(first);
+    for (double& value : pooled) value = std::tanh(value);
+    Vec logits = tell.forward(pooled);
+    for (int64_t b = 0; b < batch.B; ++b) {
+      const int64_t label = models::in_order - batch.targets[b * T];
+      const double sum = std::exp(logits[2 * b]) + std::exp(logits[2 * b + 1]);
+      result.loss_sum += weight * (std::log(sum) - logits[2 * b + label]);
+      for (int64_t v = 0; v < 2; ++v)
+        logits[2 * b + v] = scale * weight * (std::exp(logits[2 * b + v]) / sum - (v == label ? 1 : 0));
+    }
+    Vec d_pooled = tell.backward(logits, pooled, g);
+    for (size_t i = 0; i < pooled.size(); ++i) d_pooled[i] *= 1 - pooled[i] * pooled[i];
+    const Vec d = pool.backward(d_pooled, first, g);
+    for (int64_t b = 0; b < batch.B; ++b)
+      for (int64_t c = 0; c < C; ++c) d_first[b * T * C + c] = d[b * C + c];
+  }
+  Vec d = head(transformed.y, params.at(output), batch, C, scale, g.at(output), result, params.at(bias), &g.at(bias));
   d = dense.backward(gelu_erf_gradient(of_head.backward(d, transformed, g), hidden), x, g);
+  add(d, d_first);
   if (config.pre_norm) d = last.backward(d, normed, g);
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) layer->backward(d, g);
   drop(d, mask, {DropoutSite::embedding, 0});

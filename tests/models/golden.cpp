@@ -114,6 +114,7 @@ Batch recipe_batch(const models::BertConfig& config, int64_t B, int64_t T, int64
     }
     batch.tokens[at((b + 1) * T / (B + 2))] = batch.tokens[at(T - 1)] = masking.separator;
     batch.tokens[at(0)] = masking.cls;
+    if (masking.sentence_order) batch.targets[at(0)] = (b + index) % 3 == 0 ? models::swapped : models::in_order;
   }
   return batch;
 }

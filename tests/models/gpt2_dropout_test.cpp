@@ -22,10 +22,8 @@ template <class Config>
 Config small(bool tied) {
   Config config;
   config.layers = 2, config.hidden = 32, config.heads = 2, config.sequence = 16, config.vocab = 97;
-  config.dropout = 0.1f;
-  if constexpr (!std::is_base_of_v<BertConfig, Config>) {
-    config.tied = tied;
-  } else {
+  config.dropout = 0.1f, config.tied = tied;
+  if constexpr (std::is_base_of_v<BertConfig, Config>) {
     config.masking.cls = 94, config.masking.separator = 95, config.masking.mask = 96;
   }
   return config;

@@ -29,7 +29,7 @@ template <class Config>
 Config config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t sequence, int64_t vocab, bool tied) {
   Config config;
   config.layers = layers, config.hidden = hidden, config.heads = heads, config.sequence = sequence;
-  config.vocab = vocab;
+  config.vocab = vocab, config.tied = tied;
   if constexpr (std::is_same_v<Config, LlamaConfig>) {
     config.kv_heads = heads == 4 ? 2 : tied ? 1 : heads;         // shared by some, by all, by none
     if (heads % 2 != 0) config.head_dim = heads == 1 ? 40 : 20;  // less and more than hidden in all
@@ -37,11 +37,10 @@ Config config_of(int64_t layers, int64_t hidden, int64_t heads, int64_t sequence
     config.ffn = 2 * hidden + 9;
     config.rope_theta = 3000, config.rms_norm_eps = 1e-4f;
   }
-  if constexpr (!std::is_base_of_v<BertConfig, Config>) {
-    config.tied = tied;
-  } else {
+  if constexpr (std::is_base_of_v<BertConfig, Config>) {
     const auto last = static_cast<int32_t>(vocab);
     config.masking.cls = last - 3, config.masking.separator = last - 2, config.masking.mask = last - 1;
+    config.masking.sentence_order = heads < 4 && (heads == 2 || !tied);  // with four heads samples are one token
   }
   return config;
 }

@@ -43,6 +43,7 @@ Subject subject(int which) {
     BertConfig bert{.layers = 2, .hidden = hidden, .heads = 2, .sequence = 16, .vocab = 97};
     bert.dropout = dropped ? 0.3f : 0, bert.pre_norm = which > 5;
     bert.masking.cls = 94, bert.masking.separator = 95, bert.masking.mask = 96;
+    bert.masking.sentence_order = dropped;
     return subject(dropped ? "BERT with dropout" : "BERT", bert);
   }
   LlamaConfig qwen = llama;

@@ -11,15 +11,15 @@ constexpr int type_threads = 256;
 // A block per sample: where its first separator is, found by all threads, and then its rows.
 __global__ void __launch_bounds__(type_threads)
     types_of_sample(const int32_t* tokens, int64_t T, int32_t separator, int32_t* types) {
-  __shared__ int first;
+  __shared__ int left;  // from the first separator to the end
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * T;
-  if (threadIdx.x == 0) first = static_cast<int>(T);
+  if (threadIdx.x == 0) left = 0;
   __syncthreads();
   for (int64_t t = threadIdx.x; t < T; t += type_threads) {
-    if (tokens[begin + t] == separator) atomicMin(&first, static_cast<int>(t));
+    if (tokens[begin + t] == separator) atomicMax(&left, static_cast<int>(T - t));
   }
   __syncthreads();
-  for (int64_t t = threadIdx.x; t < T; t += type_threads) types[begin + t] = t > first ? 1 : 0;
+  for (int64_t t = threadIdx.x; t < T; t += type_threads) types[begin + t] = T - t < left ? 1 : 0;
 }
 
 template <class T>

@@ -25,8 +25,7 @@ int64_t elements_of(const std::vector<int64_t>& shape) {
 }
 
 // One file of an export, tensor by tensor.
-void write_file(const fs::path& path, SafetensorsHeader header, const Reader& reader, const std::string& type,
-                core::DType to) {
+void write_file(const fs::path& path, SafetensorsHeader header, const Reader& reader, core::DType to) {
   core::NewFile file(path);
   const std::string head = lay_out(header);
   file.write(head.data(), head.size());
@@ -36,7 +35,7 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
     const int64_t count = tensor.elements();
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(values.size())) {
       values.resize(std::min<size_t>(chunk, static_cast<size_t>(count - done)));
-      reader.read(*models::parameter_name(type, false, tensor.name), done, values);
+      reader.read(*models::parameter_name(reader.manifest().model, tensor.name), done, values);
       if (to == core::DType::f32) {
         file.write(values.data(), values.size() * sizeof(float));
         continue;
@@ -82,7 +81,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
       names.push_back(files.size() == 1 ? "model.safetensors"
                                         : fmt::format("model-{:05}-of-{:05}.safetensors", k + 1, files.size()));
       for (const TensorEntry& tensor : files[k].tensors) index["weight_map"][tensor.name] = names.back();
-      write_file(temporary / names.back(), files[k], reader, type, options.type);
+      write_file(temporary / names.back(), files[k], reader, options.type);
     }
     if (files.size() > 1) {
       core::write_durably(temporary / index_name, index.dump(2) + "\n");

@@ -80,8 +80,7 @@ Reader open_hugging_face(const fs::path& folder) {
                     folder.string(), name, index_name));
   }
   const std::string type = model["type"].get<std::string>();
-  const bool tied = model["tied"].get<bool>();
-  tensors.rename([&](const std::string& name) { return models::parameter_name(type, tied, name); });
+  tensors.rename([&](const std::string& name) { return models::parameter_name(model, name); });
   for (const std::string& name : tensors.names()) {
     if (is_weight_type(tensors.dtype(name))) continue;
     throw core::DataError(fmt::format(

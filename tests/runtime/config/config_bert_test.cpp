@@ -52,14 +52,29 @@ TEST_CASE("ids of [CLS], [SEP] and [MASK] are the last of the vocabulary where t
   CHECK(preset("bert-tiny", {"model.mask_token=7"}).model.make().masking->mask == 7);
 }
 
+TEST_CASE("files of BERT are read by all the names that their tensors have had") {
+  using zrt::models::parameter_name;
+  zrt::models::OrderedJson model{{"type", "bert"}, {"tied", true}};
+  CHECK(parameter_name(model, "bert.embeddings.LayerNorm.gamma") == "bert.embeddings.LayerNorm.weight");
+  CHECK(parameter_name(model, "cls.predictions.transform.LayerNorm.beta") ==
+        "cls.predictions.transform.LayerNorm.bias");
+  for (const char* name : {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias", "bert.pooler.dense.bias",
+                           "cls.seq_relationship.weight", "bert.embeddings.position_ids"}) {
+    CHECK(!parameter_name(model, name));
+  }
+  model["sentence_order"] = true, model["tied"] = false;
+  CHECK(parameter_name(model, "bert.pooler.dense.bias") == "bert.pooler.dense.bias");
+  CHECK(parameter_name(model, "cls.predictions.decoder.bias") == "cls.predictions.decoder.bias");
+  CHECK(!parameter_name(model, "cls.predictions.bias"));
+}
+
 TEST_CASE("what BERT cannot be is refused with the key and what is legal") {
   const auto tiny = [](const std::string& more) { return R"({"preset": "bert-tiny", )" + more + "}"; };
   CHECK(has(error(tiny(R"("mask_token": 260)")), "model.mask_token = 260"));
   CHECK(has(error(tiny(R"("mask_token": 260)")), "outside the vocabulary 0 to 259"));
   CHECK(has(error(tiny(R"("mask_token": 257)")), "is model.cls_token too"));
   CHECK(has(error(tiny(R"("mask_rate": 0.95)")), "model.mask_rate = 0.95"));
-  CHECK(has(error(tiny(R"("tied": false)")), "shares the token embedding"));
-  CHECK(has(error(tiny(R"("sequence": 2)")), "leaves no token between"));
+  CHECK(has(error(tiny(R"("sequence": 2)")), "leaves no text between"));
   CHECK(has(error(R"({"preset": "gpt2-tiny", "whole_words": true})"), "belongs to model.type = \"bert\""));
   CHECK(has(error(tiny(R"("heads": 1)"), R"("parallel": {"tensor": 2}, )"), "model.heads"));
 }

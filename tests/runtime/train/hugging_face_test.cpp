@@ -89,6 +89,30 @@ std::vector<std::vector<float>> log_probabilities_of(const runtime::Config& conf
   return result;
 }
 
+// Minus the loss of each order of runs, for each token that a sample may be to name beside.
+std::vector<float> log_orders_of(const runtime::Config& config, const Reader& reader,
+                                 const std::vector<int32_t>& tokens) {
+  const models::Model model = config.model.make();
+  runtime::Layout layout = runtime::make_layouts(config, model).front();
+  layout.device = zrt::test::test_device();
+  int32_t order = models::in_order;
+  runtime::Session session(
+      runtime::compile(layout, {"load", "eval"}), runtime::session_options(config),
+      {[&](int, uint32_t, int32_t* out, int32_t* targets) {
+         std::copy(tokens.begin(), tokens.end(), out);
+         std::fill_n(targets, tokens.size(), models::not_counted);
+         targets[0] = order, targets[3] = tokens[3];
+       },
+       [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
+  session.run("load", {});
+  std::vector<float> result;
+  for (order = models::in_order; order >= models::swapped; --order) {
+    session.run("eval", {});
+    result.push_back(-static_cast<float>(session.executor(0).control().mean_loss));
+  }
+  return result;
+}
+
 std::vector<double> log_softmax(std::vector<double> logits) {
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit);
@@ -126,8 +150,8 @@ TEST_CASE("GPT-2, Llama, Qwen3 and BERT directories of transformers import to th
   std::ifstream in(goldens / "logits.json");
   const auto json = nlohmann::json::parse(in);
   const auto tokens = json["tokens"].get<std::vector<int32_t>>();
-  for (const char* name :
-       {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied", "bert", "megatron_bert"}) {
+  for (const char* name : {"gpt2", "gpt2_untied", "llama", "llama_tied", "qwen3", "qwen3_untied", "bert", "bert_untied",
+                           "bert_order", "megatron_bert", "megatron_bert_order"}) {
     INFO(name);
     const testing::TemporaryFolder folder;
     const Reader from = open_hugging_face(goldens / name);
@@ -141,13 +165,20 @@ TEST_CASE("GPT-2, Llama, Qwen3 and BERT directories of transformers import to th
     const auto get = both_sides ? log_probabilities_of : logits_of;
     const auto actual = get(config, Reader(checkpoint, true), tokens);
     double worst = 0;
-    for (size_t t = 0; t < tokens.size(); ++t) {
+    // Where the row of the first token tells the order of runs, it names no token.
+    for (size_t t = json["order"].contains(name) ? 1 : 0; t < tokens.size(); ++t) {
       for (size_t v = 0; v < expected[t].size(); ++v) {
         worst = std::max(worst, std::abs(static_cast<double>(actual[t][v]) - expected[t][v]));
       }
     }
     CHECK(worst < 1e-5);
     CHECK(get(config, from, tokens) == actual);
+    if (json["order"].contains(name)) {
+      const auto logits = json["order"][name].get<std::vector<double>>();
+      const auto orders = log_orders_of(config, from, tokens);
+      const double difference = static_cast<double>(orders[0] - orders[1]), weight = 2;  // as of 16 tokens 2 are named
+      CHECK(std::abs(difference / weight - (logits[0] - logits[1])) < 1e-5);
+    }
 
     // Out again: the same bytes of every tensor, in one file or several.
     for (uint64_t shard_bytes : {uint64_t{1} << 30, uint64_t{5000}}) {
