@@ -154,6 +154,14 @@ inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int ra
       tokens[b * layout.sequence + t] = word(at);
       if (targets) targets[b * layout.sequence + t] = word(at + 1);
     }
+    if (!layout.model->masking) continue;
+    // Two runs of text, and a target for one token in six, which is Masking::predicted() of them.
+    int32_t *row = tokens + b * layout.sequence, *named = targets ? targets + b * layout.sequence : nullptr;
+    row[layout.sequence / 2] = layout.model->masking->separator;
+    for (int64_t t = 0; named && t < layout.sequence; ++t) {
+      if (t % 6 != 1) named[t] = models::not_counted;
+    }
+    if (named && layout.model->masking->sentence_order) named[0] = sample % 3 == 0 ? models::swapped : models::in_order;
   }
 }
 

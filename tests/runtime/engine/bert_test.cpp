@@ -1,0 +1,112 @@
+// BERT in both arrangements: the same bits whatever the stage, unit sizes, overlap, placement, recomputation and update
+// timing, in pipelines, and behind a checkpoint.
+#include "models/bert/bert.h"
+
+#include "tests/runtime/engine/model_invariance.h"
+#include "tests/runtime/pipeline.h"
+#include "tests/runtime/placements.h"
+#include "tests/runtime/train/saving_run.h"
+
+namespace zrt::bert_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using runtime::Recompute;
+using runtime::ScheduleKind;
+
+namespace {
+
+models::Model tiny(bool pre_norm, float dropout, bool tied = true, int64_t layers = 2) {
+  models::BertConfig config{.layers = layers, .hidden = 48, .heads = 4, .sequence = 24, .vocab = 61};
+  config.masking.cls = 58, config.masking.separator = 59, config.masking.mask = 60;
+  config.masking.sentence_order = true;
+  config.dropout = dropout, config.pre_norm = pre_norm, config.tied = tied;
+  return models::make_bert(config);
+}
+
+std::vector<Group> groups() {
+  constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16, f16 = core::DType::f16;
+  if (full_tests()) return all_groups({0.0f, 0.1f});
+  return {{bf16, 0.1f, 4, 2, 2, true}, {f32, 0, 1, 1, 3, false}, {f16, 0.1f, 2, 2, 2, true}};
+}
+
+}  // namespace
+
+TEST_CASE("BERT's weights after 20 steps are the same bits whatever the stage, unit and bucket sizes") {
+  const bool pre_norm = GENERATE(false, true);
+  check_invariance(groups(), [&](const Group& group) { return tiny(pre_norm, group.dropout, group.tied); });
+}
+
+TEST_CASE("A serialized run of BERT holds exactly the live bytes the plan says, category by category") {
+  const bool pre_norm = GENERATE(false, true);
+  check_live_bytes(0.1f, [&](const Group& group) { return tiny(pre_norm, group.dropout, group.tied); });
+}
+
+TEST_CASE("Wherever BERT's states are, whatever it computes again and whenever it updates, its bits are the same") {
+  const std::vector<std::vector<Recompute>> kept{{}, {Recompute::selective}, {Recompute::full}};
+  for (const core::DType type : {core::DType::f32, core::DType::bf16}) {
+    const models::Model model = tiny(type == core::DType::bf16, 0.1f);
+    Setting s;
+    s.ranks = 2, s.compute = type, s.accumulation = 2, s.reduce_every = 2, s.steps = 3, s.clip = 0;
+    const Outcome reference = run(model, s);
+    unsigned turn = 0;
+    for (const NamedPlacing& placing : placings()) {
+      ++turn;
+      if (left_to_processor(turn)) continue;
+      s.stage = static_cast<int>(turn % 4);
+      s.placement = placing.place;
+      s.recompute = kept[turn % 3];
+      s.overlap = turn % 2 == 0, s.early_updates = turn % 5 == 0;
+      s.unit_elements = turn % 2 ? 3000 : 1 << 20;
+      INFO(core::dtype_name(type) << ", " << placing.name << ", stage " << s.stage << ", turn " << turn);
+      const Outcome outcome = run(model, s);
+      CHECK(outcome.state == reference.state);
+      CHECK(outcome.losses == reference.losses);
+      CHECK(outcome.planned == outcome.measured);
+      CHECK(outcome.planned_behind == outcome.measured_behind);
+    }
+  }
+}
+
+TEST_CASE("BERT has the same bits in a pipeline and without one") {
+  for (const bool pre_norm : {false, true}) {
+    for (const core::DType type : {core::DType::f32, core::DType::bf16}) {
+      const models::Model model = tiny(pre_norm, 0.1f, false, 4);
+      Setting s;
+      s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.steps = 2, s.compute = type;
+      const Outcome plain = run(model, s);
+      for (const ScheduleKind kind :
+           {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::zb_h1}) {
+        for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
+          s.stage = static_cast<int>(kind) % 4, s.recompute = {how};
+          const Outcome outcome = run_pipeline(model, s, kind, 2, kind == ScheduleKind::interleaved ? 2 : 1);
+          CAPTURE(pre_norm, core::dtype_name(type), static_cast<int>(kind), static_cast<int>(how));
+          CHECK(outcome.state == plain.state);
+          CHECK(outcome.losses == plain.losses);
+          CHECK(outcome.planned == outcome.measured);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("BERT goes on from a checkpoint with the bits of a run that did not stop, and loads on other ranks") {
+  const models::Model model = tiny(GENERATE(false, true), 0.1f);
+  Setting s;
+  s.ranks = 2, s.stage = 3, s.compute = core::DType::bf16;
+  const TemporaryFolder folder;
+  SavingRun whole(model, s, folder.path, true);
+  whole.steps(2);
+  whole.save();
+  REQUIRE(whole.saved().error.empty());
+  const std::string at_save = whole.hash();
+  whole.steps(3);
+  const runtime::checkpoint::Reader reader(folder.path / "step_2", true);
+  SavingRun again(model, s, folder.path / "again", false, &reader);
+  again.steps(3);
+  CHECK(again.hash() == whole.hash());
+  s.ranks = 3, s.stage = 1;
+  CHECK(SavingRun(model, s, folder.path / "other", false, &reader).hash() == at_save);
+}
+
+}  // namespace zrt::bert_test
