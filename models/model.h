@@ -50,7 +50,7 @@ constexpr int64_t llama_ffn(int64_t hidden) {
 struct Model {
   std::string type;  // "gpt2", "llama"
   int64_t hidden = 0, sequence = 0, vocab = 0, layers = 0;
-  int64_t attended = 0;  // elements of a token that all heads of a layer attend with; 0: hidden
+  int64_t attended = 0;        // elements of a token that all heads of a layer attend with; 0: hidden
   double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
   std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one

@@ -74,7 +74,8 @@ MakeModel read_bert(Values& values, const ModelSizes& sizes) {
                     .tied = sizes.tied,
                     .pre_norm = pre_norm,
                     .tensor = sizes.tensor,
-                    .sequence_parallel = sizes.sequence_parallel};
+                    .sequence_parallel = sizes.sequence_parallel,
+                    .sparse = sizes.sparse};
   read_special_tokens(values, sizes, config.masking);
   config.masking.rate = values.real("model.mask_rate");
   config.masking.whole_words = values.flag("model.whole_words");
@@ -183,6 +184,7 @@ const ModelSpec& bert_spec() {
       .type = "bert",
       .sections = bert_sections,
       .tied = true,
+      .causal = false,
       .presets = {sized("bert-tiny", 2, 64, 2, 32, 260), sized("bert-10m", 6, 384, 6, 256, 260),
                   published(sized("bert-base", 12, 768, 12, 512, 30522)),
                   published(sized("bert-large", 24, 1024, 16, 512, 30522))},
@@ -196,6 +198,7 @@ const ModelSpec& megatron_bert_spec() {
       .type = "megatron-bert",
       .sections = bert_sections,
       .tied = true,
+      .causal = false,
       .presets = {sized("megatron-bert-tiny", 2, 64, 2, 32, 260), sized("megatron-bert-10m", 6, 384, 6, 256, 260),
                   published(sized("megatron-bert-1.3b", 24, 2048, 32, 512, 30592))},  // padded to a multiple of 128
       .read = read_bert<true>,

@@ -143,7 +143,7 @@ ModelConfig build_model(Values& values) {
   model.tensor = static_cast<int>(values.integer("parallel.tensor"));
   model.sequence_parallel = model.tensor > 1 && values.flag("parallel.sequence");
   refuse_keys_of_others(values, model.type);
-  model.sparse = build_attention(values, true, model.sequence);
+  model.sparse = build_attention(values, spec->causal, model.sequence);
   model.make = spec->read(values, model);
   return model;
 }

@@ -196,7 +196,8 @@ ReferenceResult reference(const models::BertConfig& config, const Tensors& param
   drop(x, mask, {DropoutSite::embedding, 0});
   std::vector<BertReferenceLayer> layers;
   for (int64_t l = 0; l < config.layers; ++l)
-    layers.push_back({s, config.pre_norm, config.sparse.of(l), l, params, mask, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
+    layers.push_back(
+        {s, config.pre_norm, config.sparse.of(l), l, params, mask, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}});
   for (BertReferenceLayer& layer : layers) layer.forward(x);
 
   const BertNorm last{params, "bert.encoder.ln", s.rows, C},

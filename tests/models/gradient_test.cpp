@@ -157,16 +157,18 @@ TEMPLATE_TEST_CASE("fp32 blocks have the loss and the gradients of the fp64 refe
 
 // Patterns that keep less than all of 45 positions; odd layers are dense.
 TEMPLATE_TEST_CASE("sparse layers beside dense ones have the loss and the gradients of the fp64 reference", "",
-                   Gpt2Config, LlamaConfig) {
+                   Gpt2Config, LlamaConfig, BertConfig, MegatronBertConfig) {
   using zrt::models::AttentionPattern;
   using zrt::models::SparseLayers;
-  for (const AttentionPattern& pattern : {AttentionPattern{AttentionPattern::Kind::fixed, true, false, 4, 3, 1, 3},
-                                          AttentionPattern{AttentionPattern::Kind::sliding, true, false, 5, 2, 1, 1}}) {
+  for (AttentionPattern pattern : {AttentionPattern{AttentionPattern::Kind::fixed, true, false, 4, 3, 1, 3},
+                                   AttentionPattern{AttentionPattern::Kind::sliding, true, false, 5, 2, 1, 1}}) {
+    pattern.causal = TestType().sparse.pattern.causal;
+    pattern.horizontal = !pattern.causal;
     auto config = config_of<TestType>(2, 32, 4, 48, 97, true);
     config.sparse = {pattern, SparseLayers::Which::even};
     check_against_reference(config, initial_weights(config), 3, 45, {}, fp32_rounding);
     auto dense = config;
-    dense.sparse = {};
+    dense.sparse = TestType().sparse;
     const Batch batch = recipe_batch(config, 3, 45, 0);
     const Tensors weights = initial_weights(config);
     CHECK(reference(dense, weights, batch).loss_sum != reference(config, weights, batch).loss_sum);

@@ -54,6 +54,20 @@ TEST_CASE("sliding windows have the first blocks that are named, or none") {
   CHECK(layers(R"({"mode": "local_sliding_window", "num_sliding_window_blocks": 5})").of(0) == sliding(5, 0));
 }
 
+TEST_CASE("models that read in both directions have patterns in both") {
+  const auto bert = [](const std::string& section) {
+    return parsed("\"sparse_attention\": " + section + ",", {"model.preset=bert-tiny"}).model.sparse.of(0);
+  };
+  CHECK(bert("{}") == AttentionPattern{.causal = false});
+  CHECK(bert(R"({"horizontal_global_attention": true})") ==
+        AttentionPattern{AttentionPattern::Kind::fixed, false, true, 16, 4, 1, 1});
+  CHECK(bert(R"({"mode": "bslongformer"})") ==
+        AttentionPattern{AttentionPattern::Kind::sliding, false, true, 16, 3, 1, 1});
+  CHECK(bert(R"({"mode": "local_sliding_window"})") ==
+        AttentionPattern{AttentionPattern::Kind::sliding, false, false, 16, 3, 0, 1});
+  CHECK(has(error_of([&] { bert(R"({"attention": "unidirectional"})"); }), "Set \"bidirectional\""));
+}
+
 TEST_CASE("patterns that cannot be are refused by the key that asks for them") {
   CHECK(has(error(R"({"attention": "bidirectional"})"), "Set \"unidirectional\""));
   CHECK(has(error(R"({"horizontal_global_attention": true})"), "rules out"));
