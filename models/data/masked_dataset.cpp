@@ -45,9 +45,10 @@ std::vector<WordPart> word_parts(const Masking& masking, const Tokenizer* tokeni
   for (const NamedToken& token : named_tokens(masking)) {
     if (token.id >= tokenizer->vocab_size()) continue;
     throw core::ConfigError(
-        fmt::format("{} is {}, but the data's tokenizer '{}' uses the ids 0 to {} for text. Set it to {} or more, and "
-                    "model.vocab above it, or leave it out.",
-                    token.key, token.id, tokenizer->name(), tokenizer->vocab_size() - 1, tokenizer->vocab_size()));
+        fmt::format("{} is {}, but the data's tokenizer '{}' uses the ids 0 to {} for text. Leave it out and set "
+                    "model.vocab to {} or more, or set it to an id from {} on.",
+                    token.key, token.id, tokenizer->name(), tokenizer->vocab_size() - 1, tokenizer->vocab_size() + 3,
+                    tokenizer->vocab_size()));
   }
   for (int64_t id = 0; id < std::min(vocabulary, tokenizer->vocab_size()); ++id) {
     const auto token = static_cast<int32_t>(id);

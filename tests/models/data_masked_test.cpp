@@ -195,7 +195,7 @@ TEST_CASE("ids that text uses are refused, as are words of an unknown tokenizer"
   wrong.separator = 102;
   const std::string text = error_of<core::ConfigError>([&] { word_parts(wrong, &bytes, vocabulary); });
   CHECK(contains(text, "model.separator_token is 102"));
-  CHECK(contains(text, "257 or more"));
+  CHECK(contains(text, "model.vocab to 260 or more"));
   CHECK(contains(error_of<core::ConfigError>([&] { word_parts(masking(true), nullptr, vocabulary); }),
                  "model.whole_words is true"));
   CHECK(word_parts(masking(false), nullptr, vocabulary).size() == vocabulary);
