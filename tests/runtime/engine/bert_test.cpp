@@ -24,7 +24,7 @@ models::Model tiny(bool pre_norm, float dropout, bool tied = true, int64_t layer
   return models::make_bert(config);
 }
 
-std::vector<Group> groups() {
+std::vector<EqualRuns> groups() {
   constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16, f16 = core::DType::f16;
   if (full_tests()) return all_groups({0.0f, 0.1f});
   return {{bf16, 0.1f, 4, 2, 2, true}, {f32, 0, 1, 1, 3, false}, {f16, 0.1f, 2, 2, 2, true}};
@@ -34,12 +34,12 @@ std::vector<Group> groups() {
 
 TEST_CASE("BERT's weights after 20 steps are the same bits whatever the stage, unit and bucket sizes") {
   const bool pre_norm = GENERATE(false, true);
-  check_invariance(groups(), [&](const Group& group) { return tiny(pre_norm, group.dropout, group.tied); });
+  check_invariance(groups(), [&](const EqualRuns& group) { return tiny(pre_norm, group.dropout, group.tied); });
 }
 
 TEST_CASE("A serialized run of BERT holds exactly the live bytes the plan says, category by category") {
   const bool pre_norm = GENERATE(false, true);
-  check_live_bytes(0.1f, [&](const Group& group) { return tiny(pre_norm, group.dropout, group.tied); });
+  check_live_bytes(0.1f, [&](const EqualRuns& group) { return tiny(pre_norm, group.dropout, group.tied); });
 }
 
 TEST_CASE("Wherever BERT's states are, whatever it computes again and whenever it updates, its bits are the same") {

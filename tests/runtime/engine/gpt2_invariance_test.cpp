@@ -6,11 +6,11 @@ namespace zrt::gpt2_invariance_test {
 namespace {
 
 using namespace zrt;
-using testing::Group;
+using testing::EqualRuns;
 using testing::Setting;
 
 // Every pair of values of every two factors; with ZRT_FULL_TESTS every combination.
-std::vector<Group> groups() {
+std::vector<EqualRuns> groups() {
   constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16, f16 = core::DType::f16;
   if (testing::full_tests()) return testing::all_groups({0.0f, 0.1f});
   return {{f32, 0.0f, 1, 1, 2, true},  {bf16, 0.1f, 4, 4, 2, true},  {f32, 0.1f, 4, 1, 3, false},
@@ -20,7 +20,7 @@ std::vector<Group> groups() {
           {f16, 0.1f, 2, 2, 2, true},  {f16, 0.0f, 2, 1, 3, false}};
 }
 
-models::Model tiny(const Group& group) {
+models::Model tiny(const EqualRuns& group) {
   return models::make_gpt2({2, 48, 2, 24, 61, group.dropout, group.tied});
 }
 

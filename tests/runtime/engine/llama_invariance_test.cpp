@@ -6,10 +6,10 @@ namespace zrt::llama_invariance_test {
 namespace {
 
 using namespace zrt;
-using testing::Group;
+using testing::EqualRuns;
 
 // Every value of every factor; with ZRT_FULL_TESTS every combination.
-std::vector<Group> groups() {
+std::vector<EqualRuns> groups() {
   constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16;
   if (testing::full_tests()) return testing::all_groups({0.0f});
   return {{bf16, 0.0f, 4, 4, 2, true},
@@ -18,7 +18,7 @@ std::vector<Group> groups() {
           {bf16, 0.0f, 1, 1, 1, false}};
 }
 
-models::Model tiny(const Group& group) {
+models::Model tiny(const EqualRuns& group) {
   models::LlamaConfig config;
   config.layers = 2, config.hidden = 48, config.heads = 4, config.kv_heads = 2, config.ffn = 80;
   config.sequence = 24, config.vocab = 61, config.tied = group.tied;

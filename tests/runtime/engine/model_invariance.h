@@ -9,14 +9,14 @@
 
 namespace zrt::testing {
 
-struct Group {
+struct EqualRuns {
   core::DType compute;
   float dropout;
   uint32_t accumulation, reduce_every;
   int ranks;
   bool tied;
 };
-using MakeModel = std::function<models::Model(const Group& group)>;
+using MakeModel = std::function<models::Model(const EqualRuns& group)>;
 
 // Under ThreadSanitizer, twenty times slower, a few groups and steps meet every lane already.
 #ifdef __SANITIZE_THREAD__
@@ -28,8 +28,8 @@ inline constexpr int invariance_steps = 20;
 #endif
 
 // Every combination with these dropouts.
-inline std::vector<Group> all_groups(const std::vector<float>& dropouts) {
-  std::vector<Group> all;
+inline std::vector<EqualRuns> all_groups(const std::vector<float>& dropouts) {
+  std::vector<EqualRuns> all;
   for (auto compute : {core::DType::f32, core::DType::bf16, core::DType::f16}) {
     for (float dropout : dropouts) {
       for (auto [accumulation, reduce_every] : {std::pair{1u, 1u}, {4u, 1u}, {4u, 4u}}) {
@@ -43,9 +43,9 @@ inline std::vector<Group> all_groups(const std::vector<float>& dropouts) {
 }
 
 // Every stage, unit and bucket size, lead, persistence and secondary shard of each group gives the same bits.
-inline void check_invariance(std::vector<Group> chosen, const MakeModel& make) {
+inline void check_invariance(std::vector<EqualRuns> chosen, const MakeModel& make) {
   if (chosen.size() > group_limit) chosen.resize(group_limit);
-  for (const Group& group : chosen) {
+  for (const EqualRuns& group : chosen) {
     const models::Model model = make(group);
     std::string expected;
     for (int stage = 0; stage <= 3; ++stage) {

@@ -19,11 +19,11 @@ models::Model tiny(bool tied) {
   return runtime::parse_config(text + (tied ? "true}}" : "false}}"), "qwen3", {}, 1).model.make();
 }
 
-models::Model tiny_of(const zrt::testing::Group& group) {
+models::Model tiny_of(const EqualRuns& group) {
   return tiny(group.tied);
 }
 
-std::vector<zrt::testing::Group> groups() {
+std::vector<EqualRuns> groups() {
   constexpr auto f32 = core::DType::f32, bf16 = core::DType::bf16, f16 = core::DType::f16;
   if (full_tests()) return all_groups({0.0f});
   return {{bf16, 0, 4, 2, 2, true}, {f32, 0, 1, 1, 3, false}, {f16, 0, 2, 2, 2, true}};
