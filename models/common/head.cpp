@@ -102,7 +102,8 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
   for_own_counts(shape, [&](int64_t rows) {
     if (transform_) scratch = std::max(scratch, transform_->forward_scratch(shape, rows));
   });
-  if (order_) scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor));
+  if (order_)
+    scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor, shape.T * row_length()));
   if (shape.mode == Mode::train) {
     space.scratch = layout.take<std::byte>(scratch);
     if (order_) space.order = order_->space_in(layout, shape, row_share(shape));

@@ -30,7 +30,8 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
   for_own_counts(shape, [&](int64_t rows) {
     if (transform_) scratch = std::max(scratch, transform_->backward_scratch(shape, rows));
   });
-  if (order_) scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor));
+  if (order_)
+    scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor, shape.T * row_length()));
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
   if (transform_) space.transformed = layout.take(row_bytes(shape) * static_cast<uint64_t>(row_share(shape)));

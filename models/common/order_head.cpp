@@ -43,7 +43,7 @@ OrderHead::Space OrderHead::space_in(BumpAllocator& layout, const Shape& shape, 
   return space;
 }
 
-uint64_t OrderHead::scratch(const Shape& shape, int64_t share, int ranks) const {
+uint64_t OrderHead::scratch(const Shape& shape, int64_t share, int ranks, int64_t stride) const {
   uint64_t most = bias_gradient_workspace(shape.B, 2);
   for (int rank = 0; rank < ranks; ++rank) {
     const int64_t begin = std::min(rank * share, shape.rows()), end = std::min(begin + share, shape.rows());
@@ -54,7 +54,8 @@ uint64_t OrderHead::scratch(const Shape& shape, int64_t share, int ranks) const 
     const Shape own = of_rows(call, count).shape;
     most = std::max({most, pooler_.forward_scratch(own), pooler_.backward_scratch(own)});
   }
-  for (const GemmSpec& spec : {logits_spec(shape, 2), input_spec(shape), weight_spec(shape)}) {
+  for (const GemmSpec& spec :
+       {logits_spec(shape, 2), logits_spec(shape, stride), input_spec(shape), weight_spec(shape)}) {
     most = std::max(most, find_gemm(spec).workspace_bytes());
   }
   return most;

@@ -32,7 +32,7 @@ class OrderHead {
   };
   // share: the most rows that a rank has of its own.
   Space space_in(BumpAllocator& layout, const Shape& shape, int64_t share) const;
-  uint64_t scratch(const Shape& shape, int64_t share, int ranks) const;
+  uint64_t scratch(const Shape& shape, int64_t share, int ranks, int64_t stride) const;
 
   // What is pooled of `rows`, own rows of width C, comes to space.d_rows; put() writes it over the rows.
   void pool(const Call& call, const Rows& own, const void* rows, const Space& space, std::byte* scratch) const;

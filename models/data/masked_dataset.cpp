@@ -45,10 +45,10 @@ std::vector<WordPart> word_parts(const Masking& masking, const Tokenizer* tokeni
   for (const NamedToken& token : named_tokens(masking)) {
     if (token.id >= tokenizer->vocab_size()) continue;
     throw core::ConfigError(
-        fmt::format("{} is {}, but the data's tokenizer '{}' uses the ids 0 to {} for text. Leave it out and set "
-                    "model.vocab to {} or more, or set it to an id from {} on.",
-                    token.key, token.id, tokenizer->name(), tokenizer->vocab_size() - 1, tokenizer->vocab_size() + 3,
-                    tokenizer->vocab_size()));
+        fmt::format("{} is {}, but the data's tokenizer '{}' uses the ids 0 to {} for text. Set it to an id from {} "
+                    "on, and model.vocab to {} or more.",
+                    token.key, token.id, tokenizer->name(), tokenizer->vocab_size() - 1, tokenizer->vocab_size(),
+                    tokenizer->vocab_size() + 3));
   }
   for (int64_t id = 0; id < std::min(vocabulary, tokenizer->vocab_size()); ++id) {
     const auto token = static_cast<int32_t>(id);
@@ -61,12 +61,11 @@ std::vector<WordPart> word_parts(const Masking& masking, const Tokenizer* tokeni
 MaskedDataset::MaskedDataset(std::shared_ptr<const SampleSource> text, int64_t sequence, MaskedOptions options)
     : text_(std::move(text)), sequence_(sequence), options_(std::move(options)) {
   const auto named = named_tokens(options_.masking);
-  for (size_t id = 0; id < options_.parts.size(); ++id) {
-    const bool special = std::any_of(named.begin(), named.end(),
-                                     [&](const NamedToken& token) { return token.id == static_cast<int32_t>(id); });
-    if (!special && (options_.parts[id] != WordPart::between || options_.masking.whole_words)) {
-      ordinary_.push_back(static_cast<int32_t>(id));
-    }
+  const auto all = static_cast<int64_t>(options_.parts.size());
+  for (int32_t id = 0; id < (options_.text > 0 ? std::min(options_.text, all) : all); ++id) {
+    const bool special =
+        std::any_of(named.begin(), named.end(), [&](const NamedToken& token) { return token.id == id; });
+    if (!special && id != options_.end) ordinary_.push_back(id);
   }
 }
 

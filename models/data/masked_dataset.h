@@ -1,9 +1,9 @@
 // Samples for a model that names hidden tokens (Devlin et al., "BERT", 2019), from samples of plain text:
 //   [CLS] text [SEP], or with Masking::sentence_order [CLS] one run [SEP] the other run [SEP]
 // Of each sample exactly Masking::predicted() tokens are chosen, whole words or single tokens in random order, of which
-// the last word may be cut. Of these each is hidden with probability 0.8, another token with 0.1, and left alone with
-// 0.1; targets name what it was, and are not_counted elsewhere. Choices depend on the seed, the sample's number and the
-// token's place alone, so that they are the same on every mesh, and behind a resume.
+// the last word may be cut. Of these each is hidden with probability 0.8, a token of text drawn anew with 0.1, and left
+// alone with 0.1; targets name what it was, and are not_counted elsewhere. Choices depend on the seed, the sample's
+// number and the token's place alone, so that they are the same on every mesh, and behind a resume.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,6 +19,10 @@ struct MaskedOptions {
   Masking masking = {};
   std::vector<WordPart> parts;  // by token, all of the model's vocabulary
   uint64_t seed = 0;
+  // Tokens that a chosen one may become: ids below `text`, or all of the vocabulary where 0; never `end`, the end of a
+  // document.
+  int64_t text = 0;
+  int32_t end = -1;
 };
 
 // What tokens are of words; of single tokens, each is a word. `tokenizer`: of the text; null where it is unknown.

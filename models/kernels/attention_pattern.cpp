@@ -1,5 +1,6 @@
 #include "models/kernels/attention_pattern.h"
 
+#include <algorithm>
 #include <mutex>
 #include <tuple>
 #include <vector>
@@ -9,9 +10,22 @@ namespace zrt::models {
 int64_t AttentionPattern::kept(int64_t T, int64_t head) const {
   const int n = blocks(T);
   const HeadPattern pattern = of(head, n);
+  std::vector<int> standing(static_cast<size_t>(n) + 1);  // of the blocks before each
+  for (size_t block = 0; block < static_cast<size_t>(n); ++block) {
+    standing[block + 1] = standing[block] + (pattern.stands(static_cast<int>(block)) ? 1 : 0);
+  }
   int64_t count = 0;
   for (int query = 0; query < n; ++query) {
-    for (int key = 0; key < n; ++key) count += pattern.keeps(query, key) ? 1 : 0;
+    const int last = causal ? query : n - 1;
+    if (kind == Kind::dense || (horizontal && pattern.stands(query))) {
+      count += last + 1;
+      continue;
+    }
+    const bool fixed = kind == Kind::fixed;
+    const int begin = fixed ? query / local * local : std::max(0, query - local / 2);
+    const int end = std::min(last, fixed ? begin + local - 1 : query + local / 2) + 1;
+    const auto at = [&](int block) { return standing[static_cast<size_t>(block)]; };
+    count += end - begin + at(last + 1) - (at(end) - at(begin));
   }
   return count;
 }

@@ -116,7 +116,7 @@ models::SparseLayers build_attention(Values& values, bool causal, int64_t sequen
                                    : SparseLayers::Which::all;
   pattern.block = whole(values, "block");
   values.check([&] {
-    constexpr int64_t most = 1 << 15;
+    constexpr int64_t most = 1 << 13;
     if (sequence / pattern.block < most) return;
     refuse(values.at(path_of("block")), "cuts model.sequence = " + std::to_string(sequence) + " into more than " +
                                             std::to_string(most) + " blocks. Try " +

@@ -20,6 +20,7 @@ std::shared_ptr<const data::SampleSource> masked(std::shared_ptr<const data::Sam
   const auto made_by = data::common_tokenizer(prefixes, model.vocab);
   const std::unique_ptr<data::Tokenizer> tokenizer = made_by ? data::open_tokenizer(*made_by) : nullptr;
   data::MaskedOptions options{*model.masking, data::word_parts(*model.masking, tokenizer.get(), model.vocab), seed};
+  if (tokenizer) options.text = tokenizer->vocab_size(), options.end = tokenizer->eod();
   return std::make_shared<data::MaskedDataset>(std::move(text), model.sequence, std::move(options));
 }
 

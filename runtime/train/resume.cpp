@@ -73,11 +73,14 @@ void require_same_model(const Config& config, const Reader& reader) {
     differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
                                       reader.plain() ? "its config.json" : "it", value.dump()));
   }
-  // Weights of Hugging Face fit either way; a run that goes on must not change what its layers attend to.
+  // Weights fit either way: those of a dense model, or taken alone, may start another pattern. A run that goes on must
+  // not change what its layers attend to.
   const auto pattern = [](const Json& model) { return model.value("sparse_attention", Json()); };
-  if (!reader.plain() && pattern(wanted) != pattern(found)) {
+  const bool starts = config.run.load_module_only || (reader.plain() && pattern(found).is_null());
+  if (!starts && pattern(wanted) != pattern(found)) {
     differences.push_back(
-        fmt::format("sparse_attention is {} but it has {}", pattern(wanted).dump(), pattern(found).dump()));
+        fmt::format("sparse_attention is {} but {} has {} (run.load_module_only takes the weights alone)",
+                    pattern(wanted).dump(), reader.plain() ? "its config.json" : "it", pattern(found).dump()));
   }
   if (differences.empty()) return;
   throw core::ConfigError(fmt::format("{}: the weights are of another model than the configuration's: {}",
@@ -197,9 +200,11 @@ Json model_json(const Config& config) {
   }
   if (config.model.sparse.pattern.sparse()) {
     for (const ResolvedKey& key : config.keys) {
-      if (key.path.rfind(sparse_attention, 0) != 0 || key.from == "default") continue;
+      if (key.path.rfind(sparse_attention, 0) != 0) continue;
       json["sparse_attention"][key.path.substr(sparse_attention.size())] = Json::parse(key.value);
     }
+    // With one choice it changes nothing.
+    json["sparse_attention"]["different_layout_per_head"] = config.model.sparse.pattern.choices > 1;
   }
   return json;
 }

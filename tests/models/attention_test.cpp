@@ -238,6 +238,14 @@ TEST_CASE("sparse heads of the widths in use match naive fp64 attention") {
   }
 }
 
+TEST_CASE("keys that stand for a window beside keys before them match naive fp64 attention") {
+  const DType type = GENERATE(DType::bf16, DType::f16);
+  using Kind = AttentionPattern::Kind;
+  check({1, 64, 6, 6, 64, type, 0, 0, 0, {Kind::fixed, true, false, 16, 8, 1, 8}});
+  check({1, 128, 6, 3, 64, type, 0, 0, 0, {Kind::fixed, true, false, 16, 8, 1, 8}});
+  check({1, 192, 1, 1, 40, type, 0, 0, 0, {Kind::fixed, true, false, 48, 4, 1, 1}});
+}
+
 TEST_CASE("DeepSpeed's fixed pattern keeps 1,536 of 8,256 causal blocks at 2,048 positions, and 192 of 528 at 512") {
   const AttentionPattern fixed{AttentionPattern::Kind::fixed, true, false, 16, 8, 1, 8};
   const AttentionPattern dense{AttentionPattern::Kind::dense, true, false, 16};

@@ -189,6 +189,27 @@ TEST_CASE("words of pieces begin with white space, words of bytes stand between 
     CHECK(bytes.word_part(token) == WordPart::between);
 }
 
+TEST_CASE("a token that is drawn anew is one of text, and never the end of a document", "[data]") {
+  const ByteTokenizer bytes;
+  for (const bool whole_words : {false, true}) {
+    Masking wide = masking(whole_words);
+    wide.cls = 997, wide.separator = 998, wide.mask = 999;
+    const MaskedDataset data(std::make_shared<Sentences>(wide.text(T), some_text), T,
+                             {wide, word_parts(wide, &bytes, 1000), 1, bytes.vocab_size(), bytes.eod()});
+    int drawn = 0, wrong = 0;
+    for (int64_t number = 0; number < 400; ++number) {
+      const Sample sample = read(data, number);
+      for (size_t i = 0; i < sample.tokens.size(); ++i) {
+        if (sample.targets[i] < 0 || sample.tokens[i] == wide.mask || sample.tokens[i] == sample.targets[i]) continue;
+        ++drawn;
+        wrong += sample.tokens[i] >= 256;
+      }
+    }
+    CHECK(drawn > 50);
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("ids that text uses are refused, as are words of an unknown tokenizer", "[data]") {
   const ByteTokenizer bytes;
   Masking wrong = masking(false);

@@ -67,7 +67,11 @@ std::vector<AttentionTile> sparse_tiles(const AttentionShape& s, int head) {
       }
       tile.keys += count;
     }
-    tiles.push_back(std::move(tile));
+    // A long block's queries in several tiles, so that no strip of scores is as long as it.
+    for (const int64_t behind = tile.begin + tile.rows; tile.begin < behind; tile.begin += tile.rows) {
+      tile.rows = std::min(sparse_query_tile, behind - tile.begin);
+      tiles.push_back(tile);
+    }
   }
   return tiles;
 }

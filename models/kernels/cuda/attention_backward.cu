@@ -214,6 +214,9 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
             dense_tiles = (a.T + others - 1) / others - first_tile;
   float dk[M][width / 8][4] = {}, dv[M][width / 8][4] = {};
   const float scale = a.scale * log2_e;
+  int warp_last = 0;  // the last position of the warp's keys, which listed units do not have in order
+#pragma unroll
+  for (int m = 0; m < M; ++m) warp_last = max(warp_last, key_at(16 * m + 15));
   for (int listed = 0; listed < (sparse ? a.group() : 1); ++listed) {
     const KeptUnits kept_units(a, shared_head * a.group() + listed);
     if constexpr (sparse) {
@@ -285,7 +288,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
           for (int i = 0; i < 4; ++i) p[m][n][i] = exp2_fast(p[m][n][i] * scale - shift[i % 2]);
         }
       }
-      if (kept != all_kept<M, units> || key_at(Shape::warp_rows - 1) > a.last_key(query_of(step, 0))) {
+      if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0))) {
         clear(p, lane, [&](int m, int n, int r, int c) {
           return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
                  key_at(16 * m + r) > a.last_key(query_of(step, n) + c);
