@@ -52,7 +52,7 @@ Masking masking(bool whole_words, bool sentence_order = false) {
 MaskedDataset make(const Masking& masking, uint64_t seed = 1, const std::string& text = some_text) {
   const ByteTokenizer bytes;
   return {std::make_shared<Sentences>(masking.text(T), text), T,
-          MaskedOptions{masking, word_parts(masking, &bytes, vocabulary), seed}};
+          MaskedOptions{masking, word_parts(masking, &bytes, vocabulary), seed, bytes.vocab_size(), bytes.eod()}};
 }
 
 // The tokens as they were before some were hidden.

@@ -135,7 +135,7 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(model_error(sizes(0, 2, 8, 9, "")), "model.hidden = 0"));
   CHECK(has(model_error(sizes(64, 2, 8, 9, R"("dropout": 1,)")), "model.dropout = 1"));
   CHECK(has(model_error(sizes(64, 2, 8, 9, R"("dropout": -0.1,)")), "model.dropout = -0.1"));
-  CHECK(has(model_error(sizes(64, 2, 8, 9, R"("type": "bert",)")), "model.type = \"bert\""));
+  CHECK(has(model_error(sizes(64, 2, 8, 9, R"("type": "t5",)")), "model.type = \"t5\""));
   CHECK(has(model_error(R"({"layers": 2, "heads": 2})"), "model.hidden, model.sequence, model.vocab"));
   CHECK(has(model_error(R"({"preset": "gpt2-124"})"), "Did you mean gpt2-124m?"));
   CHECK(has(model_error(R"(null)"), "gpt2-1.5b"));
