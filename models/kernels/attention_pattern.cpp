@@ -11,8 +11,8 @@ int64_t AttentionPattern::kept(int64_t T, int64_t head) const {
   const int n = blocks(T);
   const HeadPattern pattern = of(head, n);
   std::vector<int> standing(static_cast<size_t>(n) + 1);  // of the blocks before each
-  for (size_t block = 0; block < static_cast<size_t>(n); ++block) {
-    standing[block + 1] = standing[block] + (pattern.stands(static_cast<int>(block)) ? 1 : 0);
+  for (size_t at = 0; at < static_cast<size_t>(n); ++at) {
+    standing[at + 1] = standing[at] + (pattern.stands(static_cast<int>(at)) ? 1 : 0);
   }
   int64_t count = 0;
   for (int query = 0; query < n; ++query) {
@@ -24,8 +24,8 @@ int64_t AttentionPattern::kept(int64_t T, int64_t head) const {
     const bool fixed = kind == Kind::fixed;
     const int begin = fixed ? query / local * local : std::max(0, query - local / 2);
     const int end = std::min(last, fixed ? begin + local - 1 : query + local / 2) + 1;
-    const auto at = [&](int block) { return standing[static_cast<size_t>(block)]; };
-    count += end - begin + at(last + 1) - (at(end) - at(begin));
+    const auto before = [&](int other) { return standing[static_cast<size_t>(other)]; };
+    count += end - begin + before(last + 1) - (before(end) - before(begin));
   }
   return count;
 }

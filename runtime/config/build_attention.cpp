@@ -116,11 +116,11 @@ models::SparseLayers build_attention(Values& values, bool causal, int64_t sequen
                                    : SparseLayers::Which::all;
   pattern.block = whole(values, "block");
   values.check([&] {
-    constexpr int64_t most = 1 << 13;
-    if (sequence / pattern.block < most) return;
+    constexpr int64_t most_of_sequence = 1 << 13;
+    if (sequence / pattern.block < most_of_sequence) return;
     refuse(values.at(path_of("block")), "cuts model.sequence = " + std::to_string(sequence) + " into more than " +
-                                            std::to_string(most) + " blocks. Try " +
-                                            std::to_string(sequence / most + 1) + " or more.");
+                                            std::to_string(most_of_sequence) + " blocks. Try " +
+                                            std::to_string(sequence / most_of_sequence + 1) + " or more.");
   });
   values.check([&] {
     const char* way = causal ? "unidirectional" : "bidirectional";
