@@ -26,17 +26,17 @@ Head::Head(const BlockSizes& sizes, const HeadParts& parts)
   output_weight_ = params_.size();
   params_.push_back(sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor));
   anatomy_ = {{"norm", "logits", "loss"},
-              {{"norm", norm, sizes.hidden, Seam::enter},
+              {{"norm", normalize, sizes.hidden, Seam::enter},
                {"logits", logits, shared_row(), Seam::stay},
                {"shares of logits", logits, 1, Seam::tell, sizeof(LogitPart)}},
               {},
-              norm,
+              normalize,
               sizes.tensor > 1 ? 1u << logits : 0,  // else both come chunk by chunk
               2};
 }
 
 double Head::forward_flops(const Shape& shape, Parts run) const {
-  const double before = transform_ && run.has(norm) ? transform_->flops(row_share(shape)) : 0;
+  const double before = transform_ && run.has(normalize) ? transform_->flops(row_share(shape)) : 0;
   if (!run.has(logits)) return before;
   return before +
          2 * static_cast<double>(shape.rows()) * static_cast<double>(vocab_) * static_cast<double>(sizes_.hidden);
@@ -53,7 +53,7 @@ std::vector<GemmSpec> Head::products(const Shape& shape) const {
 }
 
 uint64_t Head::saved_bytes(const Shape& shape, size_t part) const {
-  if (part != norm || shape.mode != Mode::train) return 0;
+  if (part != normalize || shape.mode != Mode::train) return 0;
   BumpAllocator layout;
   saved_in(layout, shape);
   return layout.bytes();
@@ -164,10 +164,10 @@ void Head::forward(const Call& call) const {
   check_shape(shape);
   const int64_t R = shape.rows();
   if (shape.mode == Mode::train) {
-    BumpAllocator layout(call.saved[norm]);
+    BumpAllocator layout(call.saved[normalize]);
     const Saved saved = saved_in(layout, shape);
     const int64_t own = own_rows(call).count;
-    if (call.finds(norm)) {
+    if (call.finds(normalize)) {
       core::copy_bytes(own_place(call, call.port(normed_port)), saved.normed,
                        static_cast<uint64_t>(own) * row_bytes(shape));
     } else {
@@ -180,7 +180,7 @@ void Head::forward(const Call& call) const {
   BumpAllocator layout(call.workspace);
   const Space space = forward_space(layout, shape);
   void* normed = call.port_or(normed_port, space.normed);
-  if (call.parts.has(norm)) {
+  if (call.parts.has(normalize)) {
     make_normed(call, {}, space.transform, own_place(call, normed), space);
   }
   if (!call.parts.has(logits) && !call.parts.has(loss)) return;

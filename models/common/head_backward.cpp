@@ -124,7 +124,7 @@ void Head::backward(const Call& call) const {
   const int64_t R = shape.rows();
   const bool inputs = call.half != Half::weight, weights = call.half != Half::input;
   if (inputs) check_tokens(call.targets, R, order_ ? swapped : not_counted);
-  BumpAllocator saved_layout(call.saved_of(norm)), layout(call.workspace), held_layout(call.held_of(logits));
+  BumpAllocator saved_layout(call.saved_of(normalize)), layout(call.workspace), held_layout(call.held_of(logits));
   const Saved saved = saved_in(saved_layout, shape);
   Space space = backward_space(layout, shape);
   const Held held = call.held_of(logits) != nullptr ? held_in(held_layout, shape) : Held{};
@@ -150,7 +150,7 @@ void Head::backward(const Call& call) const {
   } else if (call.parts.has(loss)) {
     backward_whole(call, space, all_normed, d_normed);
   }
-  if (call.parts.has(norm)) backward_norm(call, saved, space, own_place(call, d_normed));
+  if (call.parts.has(normalize)) backward_norm(call, saved, space, own_place(call, d_normed));
 }
 
 }  // namespace zrt::models

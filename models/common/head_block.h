@@ -46,7 +46,7 @@ class Head : public TransformerBlock {
   void decode(const Call& call) const override;
 
  private:
-  enum Part : uint8_t { norm, logits, loss };
+  enum Part : uint8_t { normalize, logits, loss };
   enum Port : size_t { normed_port, logits_port, told_port };
 
   struct Saved {
