@@ -14,6 +14,7 @@ namespace zrt::runtime {
 EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Model& model) {
   EvalData sets;
   std::vector<std::string> prefixes;
+  prefixes.reserve(sources.size());
   for (const DataSource& from : sources) prefixes.push_back(from.prefix);
   for (const DataSource& from : sources) {
     models::data::GptDatasetOptions options;
