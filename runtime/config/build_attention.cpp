@@ -9,6 +9,8 @@ namespace {
 using models::AttentionPattern;
 using models::SparseLayers;
 
+constexpr int most_leading = 1 << 15;
+
 std::string path_of(const char* key) {
   return std::string("sparse_attention.") + key;
 }
@@ -72,11 +74,12 @@ int leading_blocks(const Values& values) {
               &ends = values.at(path_of("global_block_end_indices"));
   const nlohmann::json &from = begins.value, &to = ends.value;
   if (!to.is_null()) {
-    if (from == nlohmann::json::array({0}) && to.size() == 1 && to[0].is_number_integer() && to[0] >= 1) {
+    if (from == nlohmann::json::array({0}) && to.size() == 1 && to[0].is_number_integer() && to[0] >= 1 &&
+        to[0] <= most_leading) {
       return to[0].get<int>();
     }
     refuse(ends,
-           "is legal beside global_block_indices = [0] alone, as one number of at least 1: only blocks at the "
+           "is legal beside global_block_indices = [0] alone, as one number from 1 to 32768: only blocks at the "
            "sequence's beginning can be global. Try [1].");
   }
   for (size_t i = 0; i < from.size(); ++i) {

@@ -187,8 +187,9 @@ uint64_t load_host_bytes(const Reader& reader) {
 Config hugging_face_config(const Reader& reader, const Settings& sets) {
   Json text{{"train_batch_size", 1}, {"model", reader.manifest().model}};
   if (const auto sparse = text["model"].find("sparse_attention"); sparse != text["model"].end()) {
-    text["sparse_attention"] = *sparse;
+    const Json section = *sparse;
     text["model"].erase(sparse);
+    text["sparse_attention"] = section;
   }
   return parse_config(text.dump(), (reader.folder() / "config.json").string(), sets, 1);
 }
