@@ -62,7 +62,7 @@ constexpr double fp32_rounding = 1e-6;
 template <class Config>
 constexpr double fp32_rounding_large = std::is_same_v<Config, LlamaConfig> ? 2.4e-6 : 2e-6;
 
-// Of a bias of keys, that of the queries; these have no gradient either where a sample is one token.
+// Of a bias of keys, that of the values, which has a gradient where a sample is one token, too.
 std::string beside(std::string name) {
   return name.replace(name.find("self.key"), 8, "self.value");
 }
