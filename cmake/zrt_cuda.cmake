@@ -54,6 +54,11 @@ if(ZRT_HAS_CUDA AND NOT ZRT_CUDA_EMULATED)
       list(APPEND zrt_cuda_options "-gencode=arch=compute_${CMAKE_MATCH_1},code=compute_${CMAKE_MATCH_1}")
       list(APPEND zrt_cuda_built_for "PTX of compute_${CMAKE_MATCH_1}")
     elseif(arch MATCHES "^[0-9]+[af]?$")
+      if(arch MATCHES "^90a?$")
+        # Code for it runs on no other chip, so it may use what only this one has.
+        set(arch 90a)
+        list(APPEND zrt_cuda_options -DZRT_CUDA_WARPGROUPS)
+      endif()
       list(APPEND zrt_cuda_options "-gencode=arch=compute_${arch},code=sm_${arch}")
       list(APPEND zrt_cuda_built_for "sm_${arch}")
     else()
@@ -80,7 +85,7 @@ function(zrt_cuda_sources target)
     # which sanitizers take for mistakes; red zones around buffers show what kernels overrun. Warnings are nvcc's to give, which also lets
     # kernels read memory as other types.
     set_source_files_properties(${ARG_UNPARSED_ARGUMENTS} ${ARG_EXACT} PROPERTIES LANGUAGE CXX
-                                COMPILE_OPTIONS "-w;-O2;-fno-strict-aliasing;-fno-sanitize=all;-iquote${CMAKE_SOURCE_DIR}/tests/emulator/include")
+                                COMPILE_OPTIONS "-w;-O2;-DZRT_CUDA_WARPGROUPS;-fno-strict-aliasing;-fno-sanitize=all;-iquote${CMAKE_SOURCE_DIR}/tests/emulator/include")
   else()
     set_source_files_properties(${ARG_UNPARSED_ARGUMENTS} PROPERTIES COMPILE_OPTIONS "${zrt_cuda_options}")
     set_source_files_properties(${ARG_EXACT} PROPERTIES COMPILE_OPTIONS "${zrt_cuda_options};-fmad=false")

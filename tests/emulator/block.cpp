@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -50,6 +51,7 @@ struct Fiber {
   bool done = false;
   uint3 thread;
   std::vector<PendingCopy> copies;
+  Products products;
 };
 
 struct Warp {
@@ -133,6 +135,7 @@ void run_block() {
     Fiber& fiber = *block.fibers[i];
     fiber.done = false;
     fiber.copies.clear();
+    fiber.products.clear();
     const dim3& extent = now.block_extent;
     fiber.thread = {i % extent.x, i / extent.x % extent.y, i / (extent.x * extent.y)};
   }
@@ -201,6 +204,33 @@ std::byte* shared_memory() {
 unsigned shared_bytes() {
   return dynamic_bytes;
 }
+Products& products() {
+  return block.fibers[block.current]->products;
+}
+
+void Products::queue(float* to, bool add, const Sums& now, std::function<Sums()> again) {
+  Product product{to, {}, now, std::move(again), true};
+  for (const Product& other : queued_) product.first = product.first && (!add || other.to != to);
+  if (add && product.first) std::copy_n(to, now.size(), product.before.begin());
+  std::fill_n(to, now.size(), std::numeric_limits<float>::quiet_NaN());
+  queued_.push_back(std::move(product));
+}
+
+void Products::wait(size_t pending) {
+  if (ends_.size() <= pending) return;
+  const size_t done = ends_[ends_.size() - pending - 1];
+  for (size_t i = 0; i < done; ++i) {
+    const Product& product = queued_[i];
+    if (const Sums again = product.again(); std::memcmp(again.data(), product.sums.data(), sizeof again) != 0)
+      throw std::runtime_error("a tile changed while a product read it");
+    if (product.first) std::ranges::copy(product.before, product.to);
+    for (size_t j = 0; j < product.sums.size(); ++j) product.to[j] += product.sums[j];
+  }
+  queued_.erase(queued_.begin(), queued_.begin() + static_cast<std::ptrdiff_t>(done));
+  ends_.erase(ends_.begin(), ends_.end() - static_cast<std::ptrdiff_t>(pending));
+  for (size_t& end : ends_) end -= done;
+}
+
 std::vector<PendingCopy>& pending_copies() {
   return block.fibers[block.current]->copies;
 }

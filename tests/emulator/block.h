@@ -1,5 +1,6 @@
 // Runs the blocks of a grid, one after the other.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -22,5 +23,29 @@ struct PendingCopy {
   unsigned bytes;
 };
 std::vector<PendingCopy>& pending_copies();  // of the thread whose turn it is
+
+// wgmma: a thread's 32 sums arrive when it waits for the batch that they are of, and are not a number before. What a
+// product reads must not change until then.
+class Products {
+ public:
+  using Sums = std::array<float, 32>;
+  bool unfenced = false;  // the thread copied to shared memory, and no fence followed
+
+  void queue(float* to, bool add, const Sums& now, std::function<Sums()> again);
+  void end_batch() { ends_.push_back(queued_.size()); }
+  void wait(size_t pending);
+  void clear() { queued_.clear(), ends_.clear(), unfenced = false; }
+
+ private:
+  struct Product {
+    float* to;
+    Sums before, sums;
+    std::function<Sums()> again;
+    bool first;  // of those that add to the same
+  };
+  std::vector<Product> queued_;
+  std::vector<size_t> ends_;  // of batches, in queued_
+};
+Products& products();  // of the thread whose turn it is
 
 }  // namespace zrt::emulator

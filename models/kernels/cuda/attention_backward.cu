@@ -3,7 +3,9 @@
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
+#include "models/kernels/cuda/attention_statistics.cuh"
 #include "models/kernels/cuda/attention_units.cuh"
+#include "models/kernels/cuda/attention_warpgroup.h"
 
 namespace zrt::models::cuda {
 namespace {
@@ -27,21 +29,6 @@ struct KeysShape {
   static constexpr int tile_bytes = others * width * 2, stage_bytes = 2 * tile_bytes + 2 * others * 4;
   static constexpr int bytes = 2 * rows * width * 2 + 2 * stage_bytes;
 };
-
-// Zeros where hidden(m, n, row, column) of the accumulator: of row in the 16 of m, of column in the 8 of n.
-template <int M, int N, class Hidden>
-__device__ void clear(float (&c)[M][N][4], int lane, const Hidden& hidden) {
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if (hidden(m, n, 8 * (i / 2) + lane / 4, 2 * (lane % 4) + i % 2)) c[m][n][i] = 0;
-      }
-    }
-  }
-}
 
 template <class E, int width, bool drops, bool sparse>
 __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs a) {
@@ -87,34 +74,8 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
   wait_for_copies();
   __syncthreads();
 
-  // The row sums of out · d_out, four threads to a row as in the accumulators.
   float lse[M][2], delta[M][2];
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int local = warp_row + 16 * m + 8 * half + lane / 4, query = first + local;
-      float total = 0;
-      if (query < a.T) {
-        const E* out = static_cast<const E*>(a.out) + a.output(b, head) + query * C;
-        for (int chunk = lane % 4; chunk * 8 < a.width; chunk += 4) {
-          E x[8], d[8];
-          const uint4 packed = *reinterpret_cast<const uint4*>(out + chunk * 8),
-                      d_packed = *reinterpret_cast<const uint4*>(shared + Shape::rows * Tile::row_bytes +
-                                                                 Tile::offset(local, chunk));
-          memcpy(x, &packed, sizeof x);
-          memcpy(d, &d_packed, sizeof d);
-#pragma unroll
-          for (int i = 0; i < 8; ++i) total += read_element(x[i]) * read_element(d[i]);
-        }
-      }
-      total += __shfl_xor_sync(0xffffffffu, total, 1);
-      total += __shfl_xor_sync(0xffffffffu, total, 2);
-      delta[m][half] = total;
-      lse[m][half] = query < a.T ? a.lse[a.statistics(b, head) + query] * log2_e : 0;
-      if (lane % 4 == 0 && query < a.T) a.delta[a.statistics(b, head) + query] = total;
-    }
-  }
+  row_statistics<E, width>(lse, delta, a, b, head, warp_first, shared + Shape::rows * Tile::row_bytes, warp_row);
 
   float dq[M][width / 8][4] = {};
   const float scale = a.scale * log2_e;
@@ -157,7 +118,7 @@ __global__ void __launch_bounds__(threads, 2) queries_kernel(const AttentionArgs
       }
     }
     if (kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first)) {
-      clear(p, lane, [&](int m, int n, int r, int c) {
+      fill_where(p, 0, [&](int m, int n, int r, int c) {
         return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
                key_of(n) + c > a.last_key(warp_first + 16 * m + r);
       });
@@ -289,7 +250,7 @@ __global__ void __launch_bounds__(threads, 2) keys_kernel(const AttentionArgs a)
         }
       }
       if (kept != all_kept<M, units> || warp_last > a.last_key(query_of(step, 0))) {
-        clear(p, lane, [&](int m, int n, int r, int c) {
+        fill_where(p, 0, [&](int m, int n, int r, int c) {
           return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
                  key_at(16 * m + r) > a.last_key(query_of(step, n) + c);
         });
@@ -374,6 +335,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void* ou
   a.d_out = d_out, a.d_qkv = d_qkv, a.delta = reinterpret_cast<float*>(workspace);
   const int width = aligned16(qkv, out, d_out, d_qkv) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_backward(s.type, a);
+  if (takes_warpgroups(s)) return warpgroup_attention_backward(s.type, a);
   with_attention_kernel(s, width,
                         [&]<class E, int padded, bool drops, bool sparse>() { launch<E, padded, drops, sparse>(a); });
 }

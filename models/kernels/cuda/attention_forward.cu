@@ -1,17 +1,17 @@
-#include <cmath>
-
 #include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
+#include "models/kernels/cuda/attention_softmax.cuh"
 #include "models/kernels/cuda/attention_units.cuh"
+#include "models/kernels/cuda/attention_warpgroup.h"
 
 namespace zrt::models::cuda {
 namespace {
 
 // A block takes 128 queries of a head, each of its four warps 32, and goes over the keys in tiles with an online
-// softmax (Dao, "FlashAttention-2", 2023). While a tile is worked on the next one is on its way.
+// softmax. While a tile is worked on the next one is on its way.
 constexpr int warps = 4, threads = 32 * warps;
 constexpr int M = 2, warp_rows = 16 * M, block_rows = warps * warp_rows;
 // Keys of a tile: as many as leave the scores of a tile room in 255 registers, beside the results.
@@ -60,9 +60,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   load_keys(0);
 
   float out[M][width / 8][4] = {};
-  float top[M][2], sum[M][2] = {};  // of the scores before scaling; of the thread's columns
-#pragma unroll
-  for (int m = 0; m < M; ++m) top[m][0] = top[m][1] = -INFINITY;
+  OnlineSoftmax<M> softmax;
   const float scale = a.scale * log2_e;
   const int warp_first = first + warp_row;
 
@@ -91,43 +89,20 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
     row_products<E, width>(s, q_tile, warp_row, k_tile);
     if (sparse ? kept != all_kept<M, units> || key_of(N - 1) + 7 > a.last_key(warp_first)
                : key + block_keys - 1 > a.last_key(warp_first)) {
+      fill_where(s, -INFINITY, [&](int m, int n, int r, int c) {
+        return (sparse && (kept >> (m * units + n / 2) & 1) == 0) ||
+               key_of(n) + c > a.last_key(warp_first + 16 * m + r);
+      });
+    }
+    // In dense attention every query sees key 0, so the maximum is finite from the first tile on.
+    float shrink[M][2];
+    softmax.template step<sparse>(s, shrink, scale);
+    softmax.apply(shrink, out);
+    if constexpr (drops) {
 #pragma unroll
       for (int m = 0; m < M; ++m) {
 #pragma unroll
-        for (int n = 0; n < N; ++n) {
-          const int begin = key_of(n) + 2 * (lane % 4);
-          const bool whole = !sparse || (kept >> (m * units + n / 2) & 1) != 0;
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int query = warp_first + 16 * m + 8 * (i / 2) + lane / 4;
-            if (!whole || begin + i % 2 > a.last_key(query)) s[m][n][i] = -INFINITY;
-          }
-        }
-      }
-    }
-#pragma unroll
-    for (int m = 0; m < M; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        // In dense attention every query sees key 0, so the maximum is finite from the first tile on.
-        float highest = top[m][half];
-#pragma unroll
-        for (int n = 0; n < N; ++n) highest = fmaxf(highest, fmaxf(s[m][n][2 * half], s[m][n][2 * half + 1]));
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 1));
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffffu, highest, 2));
-        const float finite = sparse && highest == -INFINITY ? 0 : highest;
-        const float shrink = exp2_fast((top[m][half] - finite) * scale), shift = finite * scale;
-        top[m][half] = highest;
-        float added = 0;
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-#pragma unroll
-          for (int i = 2 * half; i < 2 * half + 2; ++i) added += s[m][n][i] = exp2_fast(s[m][n][i] * scale - shift);
-        }
-        sum[m][half] = sum[m][half] * shrink + added;
-#pragma unroll
-        for (int n = 0; n < width / 8; ++n) out[m][n][2 * half] *= shrink, out[m][n][2 * half + 1] *= shrink;
-        if constexpr (drops) {
+        for (int half = 0; half < 2; ++half) {
           const uint64_t element = a.element(b, head, warp_first + 16 * m + 8 * half + lane / 4);
 #pragma unroll 1
           for (int n = 0; n < N; ++n) {
@@ -147,20 +122,10 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const AttentionArgs
   }
 
   float factor[M][2];
-#pragma unroll
-  for (int m = 0; m < M; ++m) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      float total = sum[m][half];
-      total += __shfl_xor_sync(0xffffffffu, total, 1);
-      total += __shfl_xor_sync(0xffffffffu, total, 2);
-      factor[m][half] = 1 / total;
-      const int query = warp_first + 16 * m + 8 * half + lane / 4;
-      if (a.lse != nullptr && lane % 4 == 0 && query < a.T) {
-        a.lse[a.statistics(b, head) + query] = top[m][half] * a.scale + logf(total);
-      }
-    }
-  }
+  softmax.finish(factor, a.scale, [&](int r, float lse) {
+    const int query = warp_first + r;
+    if (a.lse != nullptr && query < a.T) a.lse[a.statistics(b, head) + query] = lse;
+  });
   E* const to = static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C();
   store_rows<E, width>(out, factor, shared, warp_row, a.width,
                        [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
@@ -187,6 +152,7 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
   a.qkv = qkv, a.out = out, a.lse = lse;
   const int width = aligned16(qkv, out) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_forward(s.type, a);
+  if (takes_warpgroups(s)) return warpgroup_attention_forward(s.type, a);
   with_attention_kernel(s, width,
                         [&]<class E, int padded, bool drops, bool sparse>() { launch<E, padded, drops, sparse>(a); });
 }

@@ -110,6 +110,22 @@ __device__ inline void row_products(float (&c)[M][N][4], uint32_t a, int row, ui
   }
 }
 
+// `value` where hidden(m, n, row, column) of the accumulator: of row in the 16 of m, of column in the 8 of n.
+template <int M, int N, class Hidden>
+__device__ inline void fill_where(float (&c)[M][N][4], float value, const Hidden& hidden) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int m = 0; m < M; ++m) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (hidden(m, n, 8 * (i / 2) + lane / 4, 2 * (lane % 4) + i % 2)) c[m][n][i] = value;
+      }
+    }
+  }
+}
+
 // An accumulator as the left operand of the next product.
 template <class E, int M, int N>
 __device__ inline void pack(uint32_t (&p)[M][N / 2][4], const float (&c)[M][N][4]) {

@@ -75,6 +75,7 @@ inline void copy4_async(uint32_t to, const void* from, bool valid) {
   copy_async(to, from, 4, valid);
 }
 inline void wait_for_copies() {
+  emulator::products().unfenced = emulator::products().unfenced || !emulator::pending_copies().empty();
   for (const emulator::PendingCopy& copy : emulator::pending_copies()) {
     if (copy.from) {
       std::memcpy(copy.to, copy.from, copy.bytes);
