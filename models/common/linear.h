@@ -47,6 +47,7 @@ struct Linear {
   GemmSpec fused_forward(const Shape& shape, bool add, Epilogue epilogue) const;
   bool adds_bias(const Call& call) const { return bias && (!shared || call.tensor_rank == 0); }
   GemmSpec fused_input(const Shape& shape) const;
+  bool fuses_gelu_gradient(const Shape& shape) const;
   int64_t row() const { return stride == 0 ? out : stride; }
 };
 
