@@ -370,6 +370,25 @@ TEST_CASE("cross entropy and its gradient match fp64") {
   CHECK(error_of(logits, expected, std::sqrt(terms)) < tolerance(type));
 }
 
+// So many that on a GPU a block has several, at addresses that are 16-byte boundaries and that are not.
+TEST_CASE("a row's loss and gradient do not depend on the rows beside it") {
+  const DType type = GENERATE(DType::f32, DType::bf16);
+  const int64_t V = 97, stride = V + GENERATE(0, 7), rows = 3 * 264 + 5;
+  KernelBuffer logits = KernelBuffer::random(type, rows * stride, 5), alone = logits;
+  Visible<int32_t> targets(index(rows));
+  for (int64_t r = 0; r < rows; ++r) targets[index(r)] = static_cast<int32_t>(r % 11 == 3 || r > 780 ? -1 : r % V);
+  Visible<double> losses(index(rows), 7), of_one(index(rows), 7);
+  cross_entropy(type, logits.data(), targets.data(), rows, V, stride, 0.5f, losses.data());
+  auto* at = static_cast<std::byte*>(alone.data());
+  for (int64_t r = 0; r < rows; ++r) {
+    cross_entropy(type, at, targets.data() + r, 1, V, stride, 0.5f, of_one.data() + r);
+    at += index(stride) * zrt::core::dtype_size(type);
+  }
+  settle();
+  CHECK(losses == of_one);
+  CHECK(logits == alone);
+}
+
 TEST_CASE("rows without a target have neither loss nor gradient") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   KernelBuffer logits = KernelBuffer::random(type, 3 * 70);

@@ -24,7 +24,7 @@ __global__ void __launch_bounds__(row_threads) find_parts(const T* logits, const
   const Parts parts = parts_of(row, V);
   const int64_t single = parts.single(threadIdx.x), target = own_target(targets[r], first_token, V);
   const float single_x = single >= 0 ? widen(row[single]) : 0.0f;
-  const auto running = read_groups<T, false>(row + parts.lead, static_cast<int>(parts.groups), nullptr);
+  const auto running = read_groups(row + parts.lead, static_cast<int>(parts.groups));
   const auto [max, sum] = row_sum(running, single >= 0, single_x);
   if (threadIdx.x == 0) found[r] = {max, target >= 0 ? widen(row[target]) : 0.0f, sum};
 }
@@ -68,7 +68,8 @@ __global__ void __launch_bounds__(row_threads)
   }
   if (scale == 0) return;
 
-  const Gradient g{whole.max, static_cast<float>(1.0 / whole.sum), scale, own_target(targets[r], size.first_token, V)};
+  const Gradient g{whole.max, static_cast<float>(1.0 / whole.sum), scale, own_target(targets[r], size.first_token, V),
+                   whole.target};
   const Parts parts = parts_of(row, V);
   const int64_t single = parts.single(thread);
   if (single >= 0) row[single] = narrow<T>(gradient_at<T>(g, single, widen(row[single])));
@@ -77,8 +78,9 @@ __global__ void __launch_bounds__(row_threads)
   for (int k = thread; k < static_cast<int>(parts.groups); k += row_threads) {
     float x[group];
     unpack<T>(load_words(main + int64_t{group} * k), x);
-    save_gradient(g, parts, main, k, x);
+    save_gradient(g, main, k, x);
   }
+  save_target(g, parts, main);
 }
 
 }  // namespace

@@ -3,15 +3,17 @@
 #include <cfloat>
 
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/cuda/mma.cuh"
 #include "models/kernels/cuda/reduce.cuh"
 
 namespace zrt::models::cuda {
 
 inline constexpr int row_threads = 512;  // of a block, which has a row
 
+// Of numbers up to 0. Below 2^-126 the fast one is 0, which takes fewer instructions than a subnormal number.
 template <class T>
 __device__ float exponential(float x) {
-  return sizeof(T) == 4 ? expf(x) : __expf(x);
+  return sizeof(T) == 4 ? expf(x) : exp2_fast(x * 1.4426950408889634f);
 }
 
 // A running maximum and the sum of e^(x - maximum).
@@ -47,26 +49,27 @@ __device__ Parts parts_of(const T* row, int64_t V) {
   return {lead, (V - lead) / group, (V - lead) % group};
 }
 
-// What a thread finds in its groups of a row, which begin at `main`; with `keep` they are copied to kept_row.
-template <class T, bool keep>
-__device__ Running<T> read_groups(const T* main, int groups, Raw<T>* kept_row) {
-  constexpr int unrolled = 4;
+// Groups of a row that a thread reads before it looks at the first of them.
+template <class T>
+inline constexpr int groups_at_once = sizeof(T) == 4 ? 2 : 4;
+
+// What a thread finds in its groups of a row, which begin at `main`.
+template <class T>
+__device__ Running<T> read_groups(const T* main, int groups) {
   Running<T> running;
-  for (int first = threadIdx.x; first < groups; first += row_threads * unrolled) {
-    Raw<T> raw[unrolled];
+  for (int first = threadIdx.x; first < groups; first += row_threads * groups_at_once<T>) {
+    Raw<T> raw[groups_at_once<T>];
 #pragma unroll
-    for (int u = 0; u < unrolled; ++u) {
+    for (int u = 0; u < groups_at_once<T>; ++u) {
       const int k = first + u * row_threads;
-      if (k < groups) raw[u] = load_words(main + int64_t{group} * k);
+      if (k < groups) raw[u] = load_words(main + group * k);
     }
 #pragma unroll
-    for (int u = 0; u < unrolled; ++u) {
-      const int k = first + u * row_threads;
-      if (k >= groups) continue;
+    for (int u = 0; u < groups_at_once<T>; ++u) {
+      if (first + u * row_threads >= groups) continue;
       float x[group];
       unpack<T>(raw[u], x);
       running.add(x);
-      if constexpr (keep) kept_row[k] = raw[u];
     }
   }
   return running;
@@ -91,7 +94,8 @@ __device__ RowSum row_sum(const Running<T>& running, bool has_single, float sing
 
 struct Gradient {
   float max, inverse, scale;
-  int64_t target;
+  int64_t target;  // negative where another rank has it
+  float target_x;  // its logit
 };
 
 // The gradient of element `at`, of which x is the logit.
@@ -101,17 +105,22 @@ __device__ float gradient_at(const Gradient& g, int64_t at, float x) {
   return at == g.target ? (p * g.inverse - 1.0f) * g.scale : p * (g.inverse * g.scale);
 }
 
-// Makes group k of the row's groups, of which x are the logits, their gradient.
+// Makes group k of the row's groups, of which x are the logits, the gradient that elements other than the target have.
 template <class T>
-__device__ void save_gradient(const Gradient& g, const Parts& parts, T* main, int k, float (&x)[group]) {
-  const int64_t at = parts.lead + int64_t{group} * k;
+__device__ void save_gradient(const Gradient& g, T* main, int k, float (&x)[group]) {
   const float factor = g.inverse * g.scale;
-  const bool hit = g.target >= at && g.target < at + group;
 #pragma unroll
-  for (int i = 0; i < group; ++i) {
-    x[i] = hit ? gradient_at<T>(g, at + i, x[i]) : exponential<T>(x[i] - g.max) * factor;
-  }
-  save_words(main + int64_t{group} * k, x);
+  for (int i = 0; i < group; ++i) x[i] = exponential<T>(x[i] - g.max) * factor;
+  save_words(main + group * k, x);
+}
+
+// Behind all groups: mends the target's element, by the thread that wrote its group, every row_threads-th of which it
+// has.
+template <class T>
+__device__ void save_target(const Gradient& g, const Parts& parts, T* main) {
+  const int64_t at = g.target - parts.lead;
+  if (at < 0 || at >= parts.groups * group || at / group % row_threads != threadIdx.x) return;
+  main[at] = narrow<T>(gradient_at<T>(g, g.target, g.target_x));
 }
 
 }  // namespace zrt::models::cuda
