@@ -132,7 +132,7 @@ void check(const GemmSpec& s) {
 
 TEST_CASE("fp8 products of every role match fp64 products of the rounded operands") {
   zrt::core::set_threads(GENERATE(1, 2));
-  const auto [M, N, K] = GENERATE(table<int64_t, int64_t, int64_t>({{16, 16, 16}, {48, 80, 112}}));
+  const auto [M, N, K] = GENERATE(table<int64_t, int64_t, int64_t>({{16, 16, 16}, {48, 80, 112}, {16, 144, 272}}));
   // 3: rows of the operands on any address.
   const int64_t gap = GENERATE(0, 3, 16);
   for (const bool trans_a : {false, true}) {
@@ -171,6 +171,19 @@ TEST_CASE("operands of an fp8 product keep their size whatever it is") {
   // Powers of two around 448 and beyond what a scale of e4m3 alone could reach.
   const double a = GENERATE(1e-20, 3e-5, 447.9, 448.1, 1e20), b = GENERATE(1e-10, 1.0, 500.0);
   check(spec, Problem(spec, a, b));
+}
+
+TEST_CASE("the largest element of a large matrix is found wherever it lies") {
+  const GemmSpec spec = fp8_spec(16, 16, 300'032, false, false, 0, DType::f32);
+  Problem problem(spec, 0, 0);
+  for (int64_t i = 0; i < spec.K * 16; ++i) problem.b.set(i, 1);
+  const int64_t last = 16 * spec.K - 1;
+  for (const int64_t at : {last / 3, last}) {
+    problem.a.set(at, 1e5f);
+    const Problem result = run(spec, problem);
+    for (int64_t m = 0; m < 16; ++m) CHECK(result.c.at(m * 16) == (m == at / spec.K ? 98304 : 0));
+    problem.a.set(at, 0);
+  }
 }
 
 TEST_CASE("zeros, infinities and NaN pass through an fp8 product") {
