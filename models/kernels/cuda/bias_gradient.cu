@@ -7,12 +7,14 @@ namespace {
 
 template <class T>
 struct Elements {
-  static constexpr int sums = 1;
+  static constexpr int sums = 1, at_once = 4;
   const T* x;
   int64_t stride;
-  __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
+  using Inputs = Raw<T>;
+  __device__ Inputs load(int64_t row, int64_t c, int64_t left) const { return load_raw(x + row * stride + c, left); }
+  __device__ void add(const Inputs& in, float (&total)[sums][group]) const {
     float v[group];
-    load(x + row * stride + c, left, v);
+    unpack<T>(in, v);
 #pragma unroll
     for (int i = 0; i < group; ++i) total[0][i] += v[i];
   }

@@ -18,10 +18,12 @@ int64_t threads_for(int64_t C) {
   return (C + 32 * group - 1) / (32 * group) * 32;
 }
 
-// Parts of the rows: what a GPU of 132 multiprocessors runs at once, whatever the GPU at hand.
+// Parts of the rows: what a GPU of 132 multiprocessors runs at once, whatever the GPU at hand. Threads have 72
+// registers, those of larger blocks 64.
 int64_t parts_for(int64_t rows, int64_t C) {
   if (C > longest_row) return row_parts(rows, C);
-  return std::clamp<int64_t>(132 * std::clamp<int64_t>(1024 / threads_for(C), 1, 8), 1, std::max<int64_t>(1, rows));
+  const int64_t threads = threads_for(C), at_once = (threads <= 448 ? 896 : 1024) / threads;
+  return std::clamp<int64_t>(132 * std::clamp<int64_t>(at_once, 1, 16), 1, std::max<int64_t>(1, rows));
 }
 
 template <class T>
@@ -34,39 +36,57 @@ struct Args {
   float* partials;  // (parts, 1 or 2, C): gamma's, then beta's
 };
 
-// Both sums, over the block. `shared` alternates between two halves, so that one barrier is enough.
+// Both sums, over the block of at most `most` warps, a power of two. `shared` alternates between two halves, so that
+// one barrier is enough.
+template <int most>
 __device__ float2 block_sums(float a, float b, float2* shared) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   a = warp_sum(a), b = warp_sum(b);
   if (lane == 0) shared[warp] = {a, b};
   __syncthreads();
-  const float2 mine = lane < warps ? shared[lane] : float2{0, 0};
-  return {warp_sum(mine.x), warp_sum(mine.y)};
+  float2 sums = lane % most < warps ? shared[lane % most] : float2{0, 0};
+#pragma unroll
+  for (int step = most / 2; step > 0; step /= 2) {
+    sums.x += __shfl_xor_sync(all_lanes, sums.x, step), sums.y += __shfl_xor_sync(all_lanes, sums.y, step);
+  }
+  return sums;
+}
+
+// What a thread has of a row.
+template <class T>
+struct RowInputs {
+  Raw<T> x, dy, add;
+  float mean, rstd;
+};
+template <bool centred, class T>
+__device__ void take(const Args<T>& args, int64_t row, int64_t c, RowInputs<T>& in) {
+  const int64_t left = args.rows.C - c;
+  if (left > 0) {
+    const int64_t at = args.rows.at(row) + c;
+    in.x = load_raw(args.x + at, left), in.dy = load_raw(args.dy + at, left);
+    if (args.add != nullptr) in.add = load_raw(args.add + at, left);
+  }
+  in.mean = centred ? args.mean[row] : 0.0f, in.rstd = args.rstd[row];
 }
 
 template <class T, bool centred, int most_threads, int least_blocks>
 __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Args<T> args) {
   __shared__ float2 shared[2][32];
-  const int64_t C = args.rows.C, c = int64_t{group} * threadIdx.x, left = C - c, parts = gridDim.x;
+  const int64_t C = args.rows.C, c = int64_t{group} * threadIdx.x, left = C - c;
   const bool active = left > 0;
   float dgamma[group] = {}, dbeta[group] = {};
-  Raw<T> gamma{}, x{}, dy{};
+  Raw<T> gamma{};
   if (active) gamma = load_raw(args.gamma + c, left);
+  RowInputs<T> in{};
   int64_t row = blockIdx.x;
-  if (active && row < args.rows.rows) {
-    x = load_raw(args.x + args.rows.at(row) + c, left), dy = load_raw(args.dy + args.rows.at(row) + c, left);
-  }
-  for (int turn = 0; row < args.rows.rows; row += parts, turn ^= 1) {
+  if (row < args.rows.rows) take<centred>(args, row, c, in);
+  for (int turn = 0; row < args.rows.rows; row += gridDim.x, turn ^= 1) {
     float xhat[group], d[group], g[group];
-    unpack<T>(x, xhat), unpack<T>(dy, d), unpack<T>(gamma, g);
-    // The next row's numbers are on their way while this row's sums are made; only dx of this row is written meanwhile.
-    const int64_t next = row + parts;
-    if (active && next < args.rows.rows) {
-      x = load_raw(args.x + args.rows.at(next) + c, left), dy = load_raw(args.dy + args.rows.at(next) + c, left);
-    }
-    Raw<T> plus{};
-    if (active && args.add != nullptr) plus = load_raw(args.add + args.rows.at(row) + c, left);
-    const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
+    unpack<T>(in.x, xhat), unpack<T>(in.dy, d), unpack<T>(gamma, g);
+    const Raw<T> plus = in.add;
+    const float m = in.mean, r = in.rstd;
+    // All of the next row is on its way while this row's sums are made; only dx of this row is written meanwhile.
+    if (row + gridDim.x < args.rows.rows) take<centred>(args, row + gridDim.x, c, in);
     float sum = 0, dot = 0;
 #pragma unroll
     for (int i = 0; i < group; ++i) {  // behind the end of the row d is 0, and xhat counts only times d
@@ -77,7 +97,8 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
       if constexpr (centred) sum += d[i];
       dot += d[i] * xhat[i];
     }
-    const float2 sums = block_sums(sum, dot, shared[turn]);
+    constexpr int warps = most_threads <= 128 ? 4 : most_threads <= 512 ? 16 : 32;
+    const float2 sums = block_sums<warps>(sum, dot, shared[turn]);
     if (!active) continue;
     const float a = sums.x / static_cast<float>(C), b = sums.y / static_cast<float>(C);
     unpack<T>(plus, g);
@@ -97,15 +118,20 @@ __global__ void __launch_bounds__(most_threads, least_blocks) norm_gradients(Arg
 // For rows longer than a block has registers for: the sums of the columns, and then dx, which may overwrite dy.
 template <class T, bool centred>
 struct WeightTerms {
-  static constexpr int sums = centred ? 2 : 1;
+  static constexpr int sums = centred ? 2 : 1, at_once = 1;
   Args<T> args;
-  __device__ void add(int64_t row, int64_t c, int64_t left, float (&total)[sums][group]) const {
+  using Inputs = RowInputs<T>;
+  __device__ Inputs load(int64_t row, int64_t c, int64_t) const {
+    Inputs in;
+    take<centred>(args, row, c, in);
+    return in;
+  }
+  __device__ void add(const Inputs& in, float (&total)[sums][group]) const {
     float x[group], d[group];
-    load(args.x + args.rows.at(row) + c, left, x), load(args.dy + args.rows.at(row) + c, left, d);
-    const float m = centred ? args.mean[row] : 0.0f, r = args.rstd[row];
+    unpack<T>(in.x, x), unpack<T>(in.dy, d);
 #pragma unroll
     for (int i = 0; i < group; ++i) {
-      total[0][i] += d[i] * ((x[i] - m) * r);
+      total[0][i] += d[i] * ((x[i] - in.mean) * in.rstd);
       if constexpr (centred) total[sums - 1][i] += d[i];
     }
   }
@@ -126,7 +152,7 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
       dot += d[i] * g[i] * ((x[i] - m) * r);
     }
   }
-  const float2 sums = block_sums(sum, dot, shared);
+  const float2 sums = block_sums<8>(sum, dot, shared);
   const float a = sums.x / static_cast<float>(C), b = sums.y / static_cast<float>(C);
   for (int64_t c = int64_t{group} * threadIdx.x; c < C; c += 256 * group) {
     float plus[group] = {};
@@ -142,7 +168,9 @@ __global__ void __launch_bounds__(256) long_row_dx(Args<T> args) {
 template <class T, bool centred>
 void launch(const Args<T>& args) {
   if (args.rows.C > longest_row) {
-    run_column_sums(WeightTerms<T, centred>{args}, args.rows.rows, args.rows.C, args.partials);
+    Args<T> unadded = args;
+    unadded.add = nullptr;  // which long_row_dx reads
+    run_column_sums(WeightTerms<T, centred>{unadded}, args.rows.rows, args.rows.C, args.partials);
     core::cuda::launch(long_row_dx<T, centred>, static_cast<unsigned>(args.rows.rows), 256, 0, args);
   } else {
     const auto parts = static_cast<unsigned>(parts_for(args.rows.rows, args.rows.C));
