@@ -105,11 +105,14 @@ __global__ void __launch_bounds__(threads < 128 ? 128 : threads) norm_rows(NormA
   float squares = 0;
 #pragma unroll
   for (int k = 0; k < groups; ++k) {
-    const int64_t c = int64_t{group} * (thread + k * threads);
+    const int64_t left = args.rows.C - int64_t{group} * (thread + k * threads);
+    if (left <= 0) continue;
+    if (left < group) {  // what lies behind the end of the row adds nothing
 #pragma unroll
-    for (int i = 0; i < group; ++i) {
-      if (c + i < args.rows.C) squares += (v[k][i] - mean) * (v[k][i] - mean);
+      for (int i = 1; i < group; ++i) v[k][i] = i < left ? v[k][i] : mean;
     }
+#pragma unroll
+    for (int i = 0; i < group; ++i) squares += (v[k][i] - mean) * (v[k][i] - mean);
   }
   const float rstd =
       1.0f / sqrtf(row_sum<threads>(squares, shared[1]) / static_cast<float>(args.rows.C) + args.epsilon);
@@ -157,7 +160,12 @@ void launch(const NormArgs<T>& args) {
   if (groups <= 96) {
     core::cuda::launch(norm_rows<T, centred, residual, 32, 3>, warps, 128, 0, args);
   } else if (groups <= 256) {
-    core::cuda::launch(norm_rows<T, centred, residual, 128, 2>, rows, 128, 0, args);
+    // A warp has registers for rows of two bytes per element, and needs no barriers.
+    if constexpr (sizeof(T) == 2) {
+      core::cuda::launch(norm_rows<T, centred, residual, 32, 8>, warps, 128, 0, args);
+    } else {
+      core::cuda::launch(norm_rows<T, centred, residual, 128, 2>, rows, 128, 0, args);
+    }
   } else if (groups <= 512) {
     core::cuda::launch(norm_rows<T, centred, residual, 256, 2>, rows, 256, 0, args);
   } else if (groups <= 1024) {
