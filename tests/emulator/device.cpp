@@ -1,4 +1,5 @@
 // The device, errors, and the faults that tests ask for.
+#include <cstdlib>
 #include <utility>
 
 #include "emulator/block.h"
@@ -9,6 +10,11 @@ namespace zrt::emulator {
 
 static thread_local cudaError_t last_error = cudaSuccess;
 static bool no_image = false;
+// 10 · compute capability.
+static int chip() {
+  const char* given = std::getenv("ZRT_EMULATED_CHIP");
+  return given ? std::atoi(given) : 90;
+}
 bool fault = false;  // until the test takes it back, as a real one until the process ends
 
 cudaError_t result(cudaError_t code) {
@@ -78,7 +84,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"emulated GPU", 9, 0, 132};
+  *properties = {"emulated GPU", chip() / 10, chip() % 10, 132};
   return cudaSuccess;
 }
 
@@ -91,10 +97,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 227 << 10;
       break;
     case cudaDevAttrComputeCapabilityMajor:
-      *value = 9;
+      *value = chip() / 10;
       break;
     case cudaDevAttrComputeCapabilityMinor:
-      *value = 0;
+      *value = chip() % 10;
       break;
   }
   return cudaSuccess;

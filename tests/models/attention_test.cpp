@@ -158,7 +158,7 @@ KernelBuffer columns_of(DType type, const KernelBuffer& from, int64_t rows, cons
 
 }  // namespace
 
-TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides") {
+TEST_CASE("attention matches naive fp64 attention at lengths that no tile divides", "[chips]") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   check({1, 1, 1, 1, 4, type, dropout});
@@ -168,7 +168,7 @@ TEST_CASE("attention matches naive fp64 attention at lengths that no tile divide
   check({1, 300, 2, 2, 24, type, dropout});
 }
 
-TEST_CASE("heads that share keys and values match naive fp64 attention") {
+TEST_CASE("heads that share keys and values match naive fp64 attention", "[chips]") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   check({1, 1, 2, 1, 4, type, dropout});
@@ -184,7 +184,7 @@ TEST_CASE("heads of the widths in use match naive fp64 attention") {
   check({1, 129, 4, 2, width, type, dropout});
 }
 
-TEST_CASE("attention in both directions matches naive fp64 attention") {
+TEST_CASE("attention in both directions matches naive fp64 attention", "[chips]") {
   const DType type = GENERATE(DType::f32, DType::bf16, DType::f16);
   const float dropout = GENERATE(0.0f, 0.25f);
   const AttentionPattern both{.causal = false};

@@ -335,7 +335,7 @@ void attention_backward(const AttentionShape& s, const void* qkv, const void* ou
   a.d_out = d_out, a.d_qkv = d_qkv, a.delta = reinterpret_cast<float*>(workspace);
   const int width = aligned16(qkv, out, d_out, d_qkv) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_backward(s.type, a);
-  if (takes_warpgroups(s)) return warpgroup_attention_backward(s.type, a);
+  if (warpgroup::takes(s)) return warpgroup::backward(s.type, a);
   with_attention_kernel(s, width,
                         [&]<class E, int padded, bool drops, bool sparse>() { launch<E, padded, drops, sparse>(a); });
 }

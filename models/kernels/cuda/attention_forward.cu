@@ -152,7 +152,7 @@ void attention_forward(const AttentionShape& s, const void* qkv, void* out, floa
   a.qkv = qkv, a.out = out, a.lse = lse;
   const int width = aligned16(qkv, out) ? padded_width(s) : 0;
   if (width == 0) return generic_attention_forward(s.type, a);
-  if (takes_warpgroups(s)) return warpgroup_attention_forward(s.type, a);
+  if (warpgroup::takes(s)) return warpgroup::forward(s.type, a);
   with_attention_kernel(s, width,
                         [&]<class E, int padded, bool drops, bool sparse>() { launch<E, padded, drops, sparse>(a); });
 }

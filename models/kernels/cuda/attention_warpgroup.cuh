@@ -1,0 +1,49 @@
+// What the kernels of attention by groups of four warps share: dense attention without dropout of heads of up to 64
+// elements (attention_warpgroup.h). A block is a group; its 64 rows, of which each warp has 16, and the tiles that it
+// goes over have the same size.
+#pragma once
+#include "core/cuda/dynamic_shared.cuh"
+#include "core/cuda/launch.cuh"
+#include "models/kernels/cuda/attention_mma.cuh"
+#include "models/kernels/cuda/attention_warpgroup.h"
+#include "models/kernels/cuda/warpgroup.cuh"
+
+namespace zrt::models::cuda::warpgroup {
+
+inline constexpr int width = 64, others = 64, steps = width / 16;
+using Tile = SharedTile<width>;
+inline constexpr uint32_t tile_bytes = others * Tile::row_bytes;
+
+// Dynamic shared memory from a multiple of what tiles must begin at; a launch asks for so much more.
+__device__ inline std::byte* shared_tiles() {
+  std::byte* const shared = core::cuda::dynamic_shared<std::byte>();
+  const uint32_t rest = shared_address(shared) % tile_align;
+  return shared + (rest == 0 ? 0 : tile_align - rest);
+}
+
+// c = rows of a tile · the transposed tile b, as a batch of products. (As registers that live as long as a loop the
+// rows would get lost: ptxas 13.0 takes left operands for dead behind a product.)
+template <class E>
+__device__ inline void row_products(float (&c)[1][others / 8][4], uint32_t a, uint32_t b) {
+#pragma unroll
+  for (int step = 0; step < steps; ++step)
+    multiply<E, false>(c[0], rows_operand(a, step), rows_operand(b, step), step > 0);
+  end_products();
+}
+// c += p · tile b, whose rows are the columns of p, as a batch.
+template <class E>
+__device__ inline void accumulate(float (&c)[1][width / 8][4], const uint32_t (&p)[1][steps][4], uint32_t b) {
+  begin_products();
+#pragma unroll
+  for (int step = 0; step < steps; ++step) multiply<E, true>(c[0], p[0][step], turned_operand(b, step), true);
+  end_products();
+}
+
+// The blocks of a.order.
+inline void run(void (*kernel)(AttentionArgs), uint32_t tiles, const AttentionArgs& a) {
+  const size_t bytes = tiles + tile_align;
+  ZRT_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+  core::cuda::launch(kernel, static_cast<unsigned>(a.order.blocks()), group_threads, bytes, a);
+}
+
+}  // namespace zrt::models::cuda::warpgroup

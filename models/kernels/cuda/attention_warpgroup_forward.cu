@@ -1,0 +1,91 @@
+// As attention_forward.cu, a block with 64 queries of a head.
+#include "models/kernels/cuda/attention_softmax.cuh"
+#include "models/kernels/cuda/attention_warpgroup.cuh"
+
+namespace zrt::models::cuda::warpgroup {
+namespace {
+
+constexpr uint32_t forward_bytes = 5 * tile_bytes;
+
+template <class E>
+__global__ void __launch_bounds__(group_threads, 5) forward_kernel(const AttentionArgs a) {
+  std::byte* const shared = shared_tiles();
+  const uint32_t q_tile = shared_address(shared), kv_tiles = q_tile + tile_bytes;
+  const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
+  const int b = item.head / a.heads, head = item.head % a.heads, shared_head = head / a.group();
+  const int first = (a.order.tiles - 1 - item.rank) * group_rows;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, warp_first = first + warp_row;
+  const int64_t row = a.row();
+  const E* const k = static_cast<const E*>(a.qkv) + a.keys(b, shared_head);
+  const E* const v = static_cast<const E*>(a.qkv) + a.values(b, shared_head);
+  const auto tiles_of = [&](int tile) { return kv_tiles + static_cast<uint32_t>(tile % 2) * 2 * tile_bytes; };
+  const auto load_keys = [&](int tile) {
+    const int begin = tile * others;
+    Tile::load<others, group_threads>(tiles_of(tile), k + begin * row, row, a.T - begin, a.width);
+    Tile::load<others, group_threads>(tiles_of(tile) + tile_bytes, v + begin * row, row, a.T - begin, a.width);
+  };
+  Tile::load<group_rows, group_threads>(q_tile, static_cast<const E*>(a.qkv) + a.queries(b, head) + first * row, row,
+                                        a.T - first, a.width);
+  load_keys(0);
+
+  float out[1][width / 8][4] = {};
+  OnlineSoftmax<1> softmax;
+  const float scale = a.scale * log2_e;
+  const int tiles = a.last_key(min(first + group_rows, a.T) - 1) / others + 1;
+  for (int tile = 0; tile < tiles; ++tile) {
+    wait_for_copies();
+    fence_tiles();
+    __syncthreads();  // the tile has come, and nobody reads the one before any more
+    if (tile + 1 < tiles) load_keys(tile + 1);
+    const int key = tile * others;
+    const uint32_t k_tile = tiles_of(tile), v_tile = k_tile + tile_bytes;
+
+    float s[1][others / 8][4];
+    begin_products();
+    row_products<E>(s, q_tile, k_tile);
+    wait_for_products<0>(s[0]);
+    if (key + others - 1 > a.last_key(warp_first)) {
+      fill_where(s, -INFINITY, [&](int, int n, int r, int c) { return key + 8 * n + c > a.last_key(warp_first + r); });
+    }
+    float shrink[1][2];
+    softmax.step<false>(s, shrink, scale);
+    // Once the largest scores have been seen nothing shrinks.
+    if (__ballot_sync(0xffffffffu, shrink[0][0] != 1 || shrink[0][1] != 1) != 0) softmax.apply(shrink, out);
+    uint32_t p[1][steps][4];
+    pack<E>(p, s);
+    accumulate<E>(out, p, v_tile);
+    wait_for_products<0>(out[0]);
+  }
+  __syncthreads();  // nobody multiplies by the tile that results go through
+
+  float factor[1][2];
+  softmax.finish(factor, a.scale, [&](int r, float lse) {
+    const int query = warp_first + r;
+    if (a.lse != nullptr && query < a.T) a.lse[a.statistics(b, head) + query] = lse;
+  });
+  E* const to = static_cast<E*>(a.out) + a.output(b, head) + warp_first * a.C();
+  store_rows<E, width>(out, factor, shared, warp_row, a.width,
+                       [&](int r) { return r < a.T - warp_first ? to + r * a.C() : nullptr; });
+}
+
+}  // namespace
+
+void forward(DType type, AttentionArgs a) {
+  a.order = tile_order(int64_t{a.B} * a.heads, a.T, group_rows, int64_t{a.T} * a.width * 4 / a.group());
+  run(type == DType::f16 ? forward_kernel<__half> : forward_kernel<__nv_bfloat16>, forward_bytes, a);
+}
+
+bool takes(const AttentionShape& s) {
+#ifdef ZRT_CUDA_WARPGROUPS
+  if (padded_width(s) != width || s.dropout > 0 || s.pattern.sparse()) return false;
+  int device = 0, major = 0, minor = 0;
+  ZRT_CUDA(cudaGetDevice(&device));
+  ZRT_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  ZRT_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return major == 9 && minor == 0;
+#else
+  return false;
+#endif
+}
+
+}  // namespace zrt::models::cuda::warpgroup
