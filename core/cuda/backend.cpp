@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "core/cuda/cuda.h"
 #include "core/cuda/pinned.h"
 #include "core/error.h"
@@ -53,6 +55,9 @@ int multiprocessors() {
 }
 
 std::optional<std::string> missing() {
+  // A GPU takes streams up by this many queues, eight if nobody says more. Ranks that share a GPU have more streams,
+  // and one that waits for another rank's message must not stand before what that message needs.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) {

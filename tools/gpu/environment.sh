@@ -42,7 +42,7 @@ folder_of() {
 }
 libraries=${ZRT_PROGRAMS:+$ZRT_PROGRAMS/lib}
 missing=
-for library in $(cat "$here/products_library.txt" 2>/dev/null || echo libcublasLt.so.13) libnccl.so.2; do
+for library in $(cat "$here/gpu_libraries.txt" 2>/dev/null || echo libcublasLt.so.13) libnccl.so.2; do
   folder=$(folder_of "$library" || true)
   if [ -n "$folder" ]; then
     case ":$libraries:" in *":$folder:"*) ;; *) libraries=$libraries${libraries:+:}$folder ;; esac
@@ -50,7 +50,5 @@ for library in $(cat "$here/products_library.txt" 2>/dev/null || echo libcublasL
     missing="$missing $library"
   fi
 done
-# Stages of a pipeline that share a GPU have more streams than its eight usual queues.
-export CUDA_DEVICE_MAX_CONNECTIONS=${CUDA_DEVICE_MAX_CONNECTIONS:-32}
 # Of the programs of this bundle alone: Python's own would otherwise meet libraries they were not made with.
 export PYTHONDONTWRITEBYTECODE=1 ZRT_LIBRARIES=$libraries ZRT_MISSING=$missing
