@@ -43,7 +43,7 @@ def call_2(here):
 
 
 def call_3(here):
-    timed = [kernel_times.trace_job(here.programs, here.work), kernel_times.profiler_job(here.programs, LARGEST)]
+    timed = [kernel_times.trace_job(here.programs, here.work), kernel_times.log_job(here.programs, here.work, LARGEST, 4)]
     here.run(timed, 1, "times")
     table = here.work / "logs" / "kernel_table.json"
     batch = fitting_batch(here)

@@ -112,8 +112,6 @@ def judge(code, text, counts):
         row["skipped"] = skipped
     if "Device not supported" in text or "Unable to attach" in text:
         row.update(result="REFUSED", note="compute-sanitizer refuses this machine")
-    if "Failed to initialize the profiler" in text or "ERR_NVGPUCTRPERM" in text:
-        row.update(result="REFUSED", note="ncu refuses this machine")
     return row
 
 

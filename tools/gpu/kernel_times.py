@@ -1,5 +1,4 @@
-"""Time per op by zrt's own trace, and per kernel by Nsight Compute where it is installed."""
-import csv
+"""Time per op by zrt's own trace, and per kernel by a log of all kernels (kernel_log.cpp)."""
 import json
 import sys
 from collections import defaultdict
@@ -7,7 +6,6 @@ from collections import defaultdict
 import jobs
 import run_parts
 
-KERNELS = 1500  # that are profiled: some steps' worth of small ones, most of a large one
 SHOWN = 25
 
 
@@ -26,18 +24,22 @@ def trace_job(programs, work):
     return jobs.Job("times of ops, GPT-2 124M", ["bash", "-c", script], json=True, seconds=120)
 
 
-def profiler_job(programs, model):
-    """The profiler ends the program after its kernels; clocks are left alone."""
-    tool = jobs.find_program("ncu", "/usr/local/cuda/bin")
-    if not tool:
-        return jobs.Job("ncu", None, note="not installed")
-    bench = [str(programs / "bin" / "zrt"), "bench", "train", "--device", "cuda", "--model", model, "--ranks", "1", "--stages",
-             "0", "--dtype", "bf16", "--micro-batch", "4", "--rounds", "2", "--set", "model.sequence=1024"]
-    profiled = [tool, "--clock-control", "none", "--target-processes", "all", "--metrics", "gpu__time_duration.sum",
-                "--launch-count", str(KERNELS), "--kill", "on", "--csv", "--page", "raw"] + bench
-    script = " ".join(f"'{word}'" for word in profiled) + f""" >ncu.csv 2>ncu.err || true
-        cat ncu.err; head -c 400 ncu.csv; echo; {sys.executable} {run_parts.HERE}/kernel_times.py profile ncu.csv; rm -f ncu.csv ncu.err"""
-    return jobs.Job(f"times of kernels, {model}", ["bash", "-c", "cd $(mktemp -d) && " + script], json=True, seconds=110)
+def log_job(programs, work, model, batch):
+    """A few steps by `zrt train` with all of its kernels and copies written down, set-up and evaluation among them."""
+    library = programs / "kernel_log.so"
+    if not library.exists():
+        return jobs.Job(f"times of kernels, {model}", None, note="this bundle was built without CUPTI")
+    zrt, folder, me = programs / "bin" / "zrt", work / "log", run_parts.HERE / "kernel_times.py"
+    sets = [f"train_micro_batch_size_per_gpu={batch}", f"train_batch_size={batch}", f"model.preset={model}", "run.steps=8",
+            "run.checkpoint_interval=0", "run.save_weights=false", "run.eval_batches=1"]
+    given = " ".join(f"--set '{item}'" for item in sets)
+    script = f"""set -e; rm -rf {folder}; mkdir -p {folder}; cd {folder}
+        for i in $(seq 30000); do echo "line $((i * 7919 % 1000)) of a text that repeats itself"; done >text.txt
+        {zrt} data build --out corpus --validation 0.05 text.txt
+        CUDA_INJECTION64_PATH={library} ZRT_KERNEL_LOG=log.tsv {zrt} train {run_parts.HERE}/train.json --device cuda {given}
+        {sys.executable} {me} log log.tsv
+        rm -rf {folder}"""
+    return jobs.Job(f"times of kernels, {model}", ["bash", "-c", script], json=True, seconds=110)
 
 
 def table(durations, unit):
@@ -59,22 +61,14 @@ def of_trace(path):
     return table(durations, 1e-6)
 
 
-def of_profile(path):
-    """ncu's page of raw metrics: a line of names, one of units, and one for each kernel; other lines are the program's."""
-    with open(path, errors="replace") as file:
-        lines = [line for line in file if line.startswith('"')]
-    rows = list(csv.DictReader(lines))
-    key = next((name for name in (rows[0] if rows else {}) if name.startswith("gpu__time_duration")), None)
-    if key is None:
-        sys.exit("ncu printed no times of kernels")
-    unit = {"ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "msecond": 1e-3}.get(rows[0][key], 1e-9)
+def of_log(path):
+    """Lines of kernel_log.cpp: nanoseconds from the first, duration, stream, name."""
     durations = defaultdict(list)
-    for row in rows:
-        try:
-            durations[row["Kernel Name"].split("(")[0]].append(float(row[key].replace(",", "")))
-        except (ValueError, KeyError, AttributeError):
-            continue  # the line of units
-    return table(durations, unit)
+    with open(path, errors="replace") as file:
+        for line in file:
+            _, duration, _, name = line.rstrip("\n").split("\t", 3)
+            durations[name.replace("(anonymous namespace)::", "").split("(")[0]].append(int(duration))
+    return table(durations, 1e-9)
 
 
 def show(results):
@@ -87,4 +81,4 @@ def show(results):
 
 
 if __name__ == "__main__":
-    print(json.dumps({"times": (of_trace if sys.argv[1] == "trace" else of_profile)(sys.argv[2])}))
+    print(json.dumps({"times": (of_trace if sys.argv[1] == "trace" else of_log)(sys.argv[2])}))

@@ -19,6 +19,8 @@ cp -r "$source/tests/data/hugging_face" "$stage/data/"
 mapfile -t programs < <(echo zrt; cut -d'|' -f3 "$tests" | sort -u)
 for program in "${programs[@]}"; do strip -o "$stage/bin/$program" "$build/$program"; done
 
+if [ -f "$build/kernel_log.so" ]; then strip -o "$stage/kernel_log.so" "$build/kernel_log.so"; fi
+
 # Of the system: the C and C++ libraries and the loader, which an older one must not replace, and all of the GPU's.
 machine='^(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|gcc_s|stdc\+\+|cuda|cudart|cublas|cublasLt|nccl|nvidia.*))\.so'
 for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>" && $3 ~ /^\// {print $1, $3}' | sort -u |
@@ -27,7 +29,7 @@ for program in "${programs[@]}"; do ldd "$build/$program"; done | awk '$2 == "=>
   done
 find "$stage/lib" -type f -exec strip --strip-unneeded {} +
 
-ldd "$build/zrt" | grep -o 'libcublasLt\.so\.[0-9]*' | head -1 >"$out/products_library.txt" || true
+ldd "$build/zrt" "$build/kernel_log.so" 2>/dev/null | grep -oE 'lib(cublasLt|cupti)\.so\.[0-9]+' | sort -u >"$out/gpu_libraries.txt" || true
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T1 --lzma2=preset=3,dict=256MiB >"$out/programs.tar.xz"
 sha256sum "$out/programs.tar.xz" | cut -c1-16 >"$out/programs.id"
 cp "$source"/tools/gpu/{run.sh,first_contact.sh,environment.sh,*.py,*.json} "$out/"
