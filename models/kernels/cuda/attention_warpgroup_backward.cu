@@ -8,7 +8,7 @@ namespace {
 constexpr uint32_t queries_bytes = 6 * tile_bytes;
 
 template <class E>
-__global__ void __launch_bounds__(group_threads, 3) queries_kernel(const AttentionArgs a) {
+__global__ void __launch_bounds__(group_threads, 4) queries_kernel(const AttentionArgs a) {
   std::byte* const shared = shared_tiles();
   const uint32_t q_tile = shared_address(shared), do_tile = q_tile + tile_bytes, kv_tiles = do_tile + tile_bytes;
   const TileOrder::Item item = a.order.at(static_cast<int>(blockIdx.x));
