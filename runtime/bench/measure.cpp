@@ -8,6 +8,7 @@
 
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "models/masking.h"
 #include "runtime/bench/bench.h"
 
 namespace zrt::runtime {
@@ -71,6 +72,16 @@ std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout lay
         if (i + j < rows) tokens[i + j] = token;
         if (i + j > 0 && i + j <= rows) targets[i + j - 1] = token;
       }
+    }
+    const models::Model& model = *layout.model;
+    const int64_t T = layout.sequence, predicted = model.targets(T);
+    if (!model.masking) return;
+    // As many of a sample as the loss is divided by, evenly spread.
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t place = row % T;
+      if (place * predicted / T == (place + 1) * predicted / T) targets[row] = -1;
+      if (place == 0 && model.masking->sentence_order)
+        targets[row] = tokens[row] % 2 ? models::swapped : models::in_order;
     }
   };
 }

@@ -52,8 +52,13 @@ int generate_command(const Args& args) {
   std::vector<int32_t> all = generate.prompt;
   size_t shown = tokenizer->decode(all).size();
   std::string text;
-  if (!json) std::cout << prompt << std::flush;
+  bool begun = json;
+  const auto begin = [&] {
+    if (!begun) std::cout << prompt << std::flush;
+    begun = true;
+  };
   generate.emit = [&](int32_t token) {
+    begin();  // nothing stands before the refusal of a model that cannot
     if (token < tokenizer->vocab_size()) all.push_back(token);
     const std::string whole = tokenizer->decode(all);
     text += whole.substr(shown);
@@ -61,6 +66,7 @@ int generate_command(const Args& args) {
     shown = whole.size();
   };
   const auto tokens = runtime::generate(config, run.checkpoint, generate);
+  begin();
   if (json) {
     const nlohmann::ordered_json result{{"prompt", prompt}, {"text", text}, {"tokens", tokens}};
     std::cout << result.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
