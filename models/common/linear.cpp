@@ -60,9 +60,13 @@ GemmSpec Linear::fused_input(const Shape& shape) const {
   return spec;
 }
 
+bool Linear::fuses_gelu() const {
+  return products_fuse() && !erf;
+}
+
 // Behind products in fp8 the library's gradient of GELU is a slow pass of its own; ours makes x as well.
 bool Linear::fuses_gelu_gradient(const Shape& shape) const {
-  return products_fuse() && !erf && !shape.fp8;
+  return fuses_gelu() && !shape.fp8;
 }
 
 uint64_t Linear::forward_scratch(const Shape& shape) const {
@@ -95,7 +99,7 @@ void Linear::forward(const Call& call, size_t weight, const void* x, void* y, st
 
 void Linear::forward_gelu(const Call& call, size_t weight, const void* x, void* before, void* y,
                           std::byte* scratch) const {
-  if (before == y || !products_fuse() || erf) {
+  if (before == y || !fuses_gelu()) {
     forward(call, weight, x, before, scratch);
     return (erf ? gelu_erf : gelu)(call.shape.type, before, y, call.shape.rows() * out);
   }

@@ -25,6 +25,8 @@ struct Linear {
   GemmSpec forward_spec(const Shape& shape) const;
   GemmSpec input_spec(const Shape& shape) const;
   GemmSpec weight_spec(const Shape& shape, bool accumulate) const;
+  // Whether forward_gelu is one product, where y is not `before`.
+  bool fuses_gelu() const;
   std::vector<GemmSpec> products(const Shape& shape) const;  // one of each, alone: no bias, dense, not joined
 
   // Workspace of the products of a pass.

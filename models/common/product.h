@@ -1,0 +1,29 @@
+// A linear layer of a block with the parameters that the block declares for it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/common/linear.h"
+#include "models/param.h"
+
+namespace zrt::models {
+
+struct Product {
+  Linear linear;
+  size_t weight = 0;   // its index among the block's parameters; the bias lies behind it
+  int64_t column = 0;  // where its outputs begin in rows that it shares with other products
+
+  void* outputs_in(DType type, void* rows) const {
+    return static_cast<std::byte*>(rows) + static_cast<uint64_t>(column) * core::dtype_size(type);
+  }
+};
+
+// Adds name.weight, and name.bias if it has one, to the parameters, and returns what a rank has of `whole`: a part of
+// its inputs if it is shared, else of its outputs. deviation: of the weights at the start; sections: Slice::sections of
+// the outputs.
+Product add_product(std::vector<Param>& params, int ranks, const std::string& name, const Linear& whole,
+                    float deviation, int64_t sections = 1);
+
+}  // namespace zrt::models
