@@ -86,7 +86,8 @@ std::set<std::string> vendors_behind(const Sources& sources) {
 
 std::vector<std::string> violations(const Sources& sources) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
-  static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b.*(CUDA|NCCL))");
+  // Which chip a kernel's code is for (__CUDA_ARCH…) is no back end.
+  static const std::regex back_end_switch(R"(^\s*#\s*(if|ifdef|ifndef|elif)\b(?!.*__CUDA_ARCH).*(CUDA|NCCL))");
   const std::set<std::string> behind = vendors_behind(sources);
   std::vector<std::string> found;
   for (const auto& [path, text] : sources) {
@@ -166,6 +167,7 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
                     {"core/d.cpp", "#include \"core/cuda/b.h\"\n"}})
             .size() == 1);
   CHECK(count("core/a.cpp", "#ifdef ZRT_CUDA\n#endif\n") == 1);
+  CHECK(count("models/kernels/cuda/a.cuh", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#endif\n") == 0);
   CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
 }
 

@@ -209,6 +209,7 @@ Products& products() {
 }
 
 void Products::queue(float* to, bool add, const Sums& now, std::function<Sums()> again) {
+  if (!begun) throw std::runtime_error("a product follows registers that no begin_products() settled");
   Product product{to, {}, now, std::move(again), true};
   for (const Product& other : queued_) product.first = product.first && (!add || other.to != to);
   if (add && product.first) std::copy_n(to, now.size(), product.before.begin());
@@ -217,6 +218,7 @@ void Products::queue(float* to, bool add, const Sums& now, std::function<Sums()>
 }
 
 void Products::wait(size_t pending) {
+  begun = false;
   if (ends_.size() <= pending) return;
   const size_t done = ends_[ends_.size() - pending - 1];
   for (size_t i = 0; i < done; ++i) {

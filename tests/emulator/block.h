@@ -30,11 +30,12 @@ class Products {
  public:
   using Sums = std::array<float, 32>;
   bool unfenced = false;  // the thread copied to shared memory, and no fence followed
+  bool begun = false;     // since it last waited for products
 
   void queue(float* to, bool add, const Sums& now, std::function<Sums()> again);
   void end_batch() { ends_.push_back(queued_.size()); }
   void wait(size_t pending);
-  void clear() { queued_.clear(), ends_.clear(), unfenced = false; }
+  void clear() { queued_.clear(), ends_.clear(), unfenced = begun = false; }
 
  private:
   struct Product {

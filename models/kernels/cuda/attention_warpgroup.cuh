@@ -32,8 +32,8 @@ __device__ inline void row_products(float (&c)[1][others / 8][4], uint32_t a, ui
 }
 // c += p · tile b, whose rows are the columns of p, as a batch.
 template <class E>
-__device__ inline void accumulate(float (&c)[1][width / 8][4], const uint32_t (&p)[1][steps][4], uint32_t b) {
-  begin_products();
+__device__ inline void accumulate(float (&c)[1][width / 8][4], uint32_t (&p)[1][steps][4], uint32_t b) {
+  begin_products(c[0], p[0]);
 #pragma unroll
   for (int step = 0; step < steps; ++step) multiply<E, true>(c[0], p[0][step], turned_operand(b, step), true);
   end_products();

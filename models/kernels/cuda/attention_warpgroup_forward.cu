@@ -76,16 +76,13 @@ void forward(DType type, AttentionArgs a) {
 }
 
 bool takes(const AttentionShape& s) {
-#ifdef ZRT_CUDA_WARPGROUPS
-  if (padded_width(s) != width || s.dropout > 0 || s.pattern.sparse()) return false;
+  constexpr bool built = ZRT_CUDA_WARPGROUPS;  // for a chip that has them
+  if (!built || padded_width(s) != width || s.dropout > 0 || s.pattern.sparse()) return false;
   int device = 0, major = 0, minor = 0;
   ZRT_CUDA(cudaGetDevice(&device));
   ZRT_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   ZRT_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
   return major == 9 && minor == 0;
-#else
-  return false;
-#endif
 }
 
 }  // namespace zrt::models::cuda::warpgroup

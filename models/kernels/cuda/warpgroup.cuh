@@ -4,7 +4,7 @@
 // call these functions together.
 //
 //   fence_tiles();           by the threads that wrote the tiles, before the barrier behind which others multiply
-//   begin_products();        the registers that follow have their values
+//   begin_products(…);       results that are added to and left operands in registers have their values
 //   multiply(c, a, b, …);    any number
 //   end_products();          they are a batch
 //   wait_for_products<n>(c); all batches but the last n are done; c, of which those were, may be read or changed
@@ -35,9 +35,29 @@ __device__ inline void fence_tiles() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
-__device__ inline void begin_products() {
+// The compiler has made their values when it comes here.
+__device__ inline void settle(float (&c)[8][4]) {
+#pragma unroll
+  for (int n = 0; n < 8; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
+  }
+}
+__device__ inline void settle(uint32_t (&a)[4][4]) {
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(a[step][i])::"memory");
+  }
+}
+
+template <class... Operands>
+__device__ inline void begin_products(Operands&... operands) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  (settle(operands), ...);
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#elif defined(__CUDA_ARCH__)
+  __trap();  // other code than that for sm_90a cannot multiply so
 #endif
 }
 __device__ inline void end_products() {
@@ -49,14 +69,6 @@ template <int pending, class... Results>
 __device__ inline void wait_for_products(Results&... results) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-  // The compiler must not read them before.
-  const auto settle = [](float(&c)[8][4]) {
-#pragma unroll
-    for (int n = 0; n < 8; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) asm volatile("" : "+f"(c[n][i])::"memory");
-    }
-  };
   (settle(results), ...);
 #endif
 }

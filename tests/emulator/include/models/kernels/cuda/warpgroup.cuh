@@ -1,5 +1,5 @@
-// Plays the instructions of models/kernels/cuda/warpgroup.cuh, as the PTX manual describes them. Operands are read when
-// a product is queued and again when it is waited for; in between its result is not a number.
+// Plays the instructions of models/kernels/cuda/warpgroup.cuh, as the PTX manual describes them. Tiles are read when a
+// product is queued and again when it is waited for; in between its result is not a number.
 #pragma once
 #include <array>
 #include <limits>
@@ -34,14 +34,13 @@ inline float tile_element(uint64_t operand, unsigned row, unsigned column) {
 using LeftRows = std::array<std::array<float, 16>, 2>;
 template <class E, bool turned>
 inline std::array<float, 32> thread_product(const LeftRows& left, uint64_t b) {
-  std::array<float, 32> sums;
-  for (unsigned i = 0; i < 32; ++i) {
-    const unsigned column = i / 4 * 8 + 2 * (emulator::now.lane % 4) + i % 2;
-    float sum = 0;
+  std::array<float, 32> sums{};
+  for (unsigned i = 0; i < 16; ++i) {  // two columns of each of eight pieces
+    const unsigned column = i / 2 * 8 + 2 * (emulator::now.lane % 4) + i % 2;
     for (unsigned k = 0; k < 16; ++k) {
-      sum += left[i % 4 / 2][k] * (turned ? tile_element<E>(b, k, column) : tile_element<E>(b, column, k));
+      const float right = turned ? tile_element<E>(b, k, column) : tile_element<E>(b, column, k);
+      for (unsigned half = 0; half < 2; ++half) sums[i / 2 * 4 + 2 * half + i % 2] += left[half][k] * right;
     }
-    sums[i] = sum;
   }
   return sums;
 }
@@ -49,8 +48,10 @@ inline std::array<float, 32> thread_product(const LeftRows& left, uint64_t b) {
 inline void fence_tiles() {
   emulator::products().unfenced = false;
 }
-inline void begin_products() {
+template <class... Operands>
+inline void begin_products(Operands&...) {
   if (emulator::products().unfenced) throw std::runtime_error("a tile was copied, and no fence_tiles() followed");
+  emulator::products().begun = true;
 }
 inline void end_products() {
   emulator::products().end_batch();
