@@ -57,7 +57,8 @@ int multiprocessors() {
 std::optional<std::string> missing() {
   // A GPU takes streams up by this many queues, eight if nobody says more. Ranks that share a GPU have more streams,
   // and one that waits for another rank's message must not stand before what that message needs.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static const int asked = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  static_cast<void>(asked);
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   if (code == cudaSuccess && count > 0) {

@@ -10,6 +10,7 @@
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {

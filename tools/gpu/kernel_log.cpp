@@ -47,7 +47,8 @@ void take_buffer(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid) {
   CUpti_Activity* record = nullptr;
   while (cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) {
     if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
-      const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel10*>(record);
+      // Records only grow at their end; this form is toolkit 12's.
+      const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(record);
       entries().push_back({kernel->start, kernel->end, kernel->streamId, plain(kernel->name)});
     } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
       const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy6*>(record);

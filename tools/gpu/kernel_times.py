@@ -1,5 +1,6 @@
 """Time per op by zrt's own trace, and per kernel by a log of all kernels (kernel_log.cpp)."""
 import json
+import os
 import sys
 from collections import defaultdict
 
@@ -27,8 +28,8 @@ def trace_job(programs, work):
 def log_job(programs, work, model, batch):
     """A few steps by `zrt train` with all of its kernels and copies written down, set-up and evaluation among them."""
     library = programs / "kernel_log.so"
-    if not library.exists():
-        return jobs.Job(f"times of kernels, {model}", None, note="this bundle was built without CUPTI")
+    if not library.exists() or "cupti" in os.environ.get("ZRT_MISSING", ""):
+        return jobs.Job(f"times of kernels, {model}", None, note="CUPTI is missing here, or where the bundle was built")
     zrt, folder, me = programs / "bin" / "zrt", work / "log", run_parts.HERE / "kernel_times.py"
     sets = [f"train_micro_batch_size_per_gpu={batch}", f"train_batch_size={batch}", f"model.preset={model}", "run.steps=8",
             "run.checkpoint_interval=0", "run.save_weights=false", "run.eval_batches=1"]
@@ -66,6 +67,8 @@ def of_log(path):
     durations = defaultdict(list)
     with open(path, errors="replace") as file:
         for line in file:
+            if line.count("\t") < 3:
+                continue  # the last, of a program that was ended
             _, duration, _, name = line.rstrip("\n").split("\t", 3)
             durations[name.replace("(anonymous namespace)::", "").split("(")[0]].append(int(duration))
     return table(durations, 1e-9)
