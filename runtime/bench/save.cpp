@@ -10,7 +10,7 @@
 #include "runtime/train/checkpoint/reader.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/checkpointer.h"
-#include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 
 namespace zrt::runtime {
 namespace {
@@ -64,12 +64,9 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
       progress(fmt::format("round {} of {}: a step without a save", round + 1, rounds));
       quiet.push_back(seconds_of(one_step));
       progress(fmt::format("round {} of {}: steps beside a save", round + 1, rounds));
-      checkpoint::Manifest manifest;
+      checkpoint::Manifest manifest =
+          run_manifest(config, std::span(&layout, 1), session.executor(0).control().persistent);
       manifest.step = step;
-      manifest.optimizer = optimizer_type(config);
-      manifest.model = model_json(config);
-      manifest.control = control_json(session.executor(0).control().persistent, config.optimizer.algorithm->members());
-      manifest.made_by = checkpoint::Json::object();
       int steps = 0;
       const double beside = seconds_of([&] {
         checkpointer.save(manifest);

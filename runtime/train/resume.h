@@ -33,16 +33,6 @@ uint64_t load_host_bytes(const checkpoint::Reader& reader);
 // The configuration of the model in a Hugging Face folder; `sets` overrides its keys. Throws ConfigError.
 Config hugging_face_config(const checkpoint::Reader& reader, const Settings& sets);
 
-// The model's sizes as a manifest holds them: the section `model` as it was resolved.
-checkpoint::Json model_json(const Config& config);
-std::string optimizer_type(const Config& config);
-// Where several optimizers are side by side, the parameters of each by its name; else null. For Manifest::made_by.
-checkpoint::Json optimizers_json(std::span<const Layout> stages);
-
-// `members`: of the run's optimizer.
-checkpoint::Json control_json(const Persistent& persistent, uint32_t members);
-Persistent parse_control(const checkpoint::Json& json, uint32_t members, const std::string& name);  // throws DataError
-
 // The run and the checkpoint that PATH means: a run's folder (its newest valid checkpoint) or a checkpoint in one.
 struct RunPaths {
   std::filesystem::path config, checkpoint;

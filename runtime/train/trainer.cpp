@@ -18,6 +18,7 @@
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/masked.h"
 #include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 #include "runtime/train/telemetry/records.h"
 #include "runtime/train/telemetry/sample_log.h"
 #include "runtime/train/telemetry/step_trace.h"
@@ -296,24 +297,10 @@ bool Training::after_step() {
 }
 
 void Training::save() {
-  checkpoint::Manifest manifest;
+  checkpoint::Manifest manifest = run_manifest(config_, layouts_, session_->executor(0).control().persistent);
   manifest.step = step_;
   manifest.samples = samples_;
   manifest.planned_samples = planned_samples_;
-  manifest.optimizer = optimizer_type(config_);
-  manifest.model = model_json(config_);
-  manifest.control = control_json(session_->executor(0).control().persistent, config_.optimizer.algorithm->members());
-  manifest.made_by = {{"ranks", config_.mesh.world()},
-                      {"tensor", config_.mesh.tensor()},
-                      {"sequence", config_.model.sequence_parallel},
-                      {"pipeline", config_.mesh.pipeline()},
-                      {"stage", config_.zero.stage},
-                      {"type", core::dtype_name(config_.precision.compute)},
-                      {"train_batch_size", batch_.step_samples()},
-                      {"seed", config_.run.seed},
-                      {"isa", core::isa_name(core::best_isa())}};
-  if (const checkpoint::Json groups = optimizers_json(layouts_); !groups.is_null())
-    manifest.made_by["optimizers"] = groups;
   checkpointer_->save(manifest);
 }
 

@@ -8,7 +8,7 @@
 #include "models/model.h"
 #include "optimizer/groups.h"
 #include "optimizer/muon_rule.h"
-#include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 #include "tests/optimizer/kind_of.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/placements.h"

@@ -16,6 +16,7 @@
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 #include "temporary_folder.h"
 #include "tests/data_folder.h"
 

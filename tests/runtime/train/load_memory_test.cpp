@@ -21,6 +21,7 @@
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/resume.h"
+#include "runtime/train/run_manifest.h"
 #include "tests/runtime/train/saving_run.h"
 
 namespace zrt::load_memory_test {

@@ -1,0 +1,26 @@
+// What a checkpoint's manifest says of the run that it is of.
+#pragma once
+#include <span>
+#include <string>
+
+#include "runtime/config/config.h"
+#include "runtime/program/control.h"
+#include "runtime/program/layout.h"
+#include "runtime/train/checkpoint/manifest.h"
+
+namespace zrt::runtime {
+
+// All but step, samples and files. `persistent`: of any rank.
+checkpoint::Manifest run_manifest(const Config& config, std::span<const Layout> stages, const Persistent& persistent);
+
+// The model's sizes: the section `model` as it was resolved.
+checkpoint::Json model_json(const Config& config);
+std::string optimizer_type(const Config& config);
+// Where several optimizers are side by side, the parameters of each by its name; else null.
+checkpoint::Json optimizers_json(std::span<const Layout> stages);
+
+// `members`: of the run's optimizer.
+checkpoint::Json control_json(const Persistent& persistent, uint32_t members);
+Persistent parse_control(const checkpoint::Json& json, uint32_t members, const std::string& name);  // throws DataError
+
+}  // namespace zrt::runtime
