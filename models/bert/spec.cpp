@@ -40,6 +40,12 @@ constexpr SpecialToken special_tokens[] = {
 };
 
 void read_special_tokens(Values& values, const ModelSizes& sizes, Masking& masking) {
+  if (sizes.vocab <= static_cast<int64_t>(std::size(special_tokens))) {
+    values.check([&] {
+      refuse(values.at("model.vocab"), "leaves no id for text beside [CLS], [SEP] and [MASK]. Try 4 or more.");
+    });
+    return;
+  }
   for (const SpecialToken& token : special_tokens) {
     const std::string path = std::string("model.") + token.key;
     if (values.is_null(path)) values.infer(path, std::max<int64_t>(0, sizes.vocab - token.from_end));

@@ -23,12 +23,13 @@ std::string nearest_divisors(int ranks, int other, int degree) {
   return std::to_string(below) + (above <= most && above != below ? " and " + std::to_string(above) : "");
 }
 
-// " (the nearest legal for parallel.tensor: 2 and 4)"; of each degree, with the other as it is; "": of none.
+// " (nearest that the ranks fit: parallel.tensor 2 and 4)"; of each degree, with the other as it is; "": of none. The
+// model may rule them out.
 std::string nearest_degrees(int ranks, int tensor, int pipeline) {
   std::string text;
   const auto add = [&](const char* key, int degree, int other) {
     if (degree == 1 || ranks % other != 0) return;
-    text += (text.empty() ? " (the nearest legal for " : "; for ") + std::string(key) + ": " +
+    text += (text.empty() ? " (nearest that the ranks fit: " : ", ") + std::string(key) + " " +
             nearest_divisors(ranks, other, degree);
   };
   add("parallel.pipeline", pipeline, tensor);

@@ -148,7 +148,7 @@ TEST_CASE("a pipeline that cannot be is refused with what would be legal") {
   };
   const std::string train = "train " + (run / "c.json") + " --out " + (run / "run");
   for (const Bad& bad : {
-           Bad{" --ranks 6 --set parallel.pipeline=4", "nearest legal for parallel.pipeline: 3 and 6"},
+           Bad{" --ranks 6 --set parallel.pipeline=4", "nearest that the ranks fit: parallel.pipeline 3 and 6"},
            Bad{" --ranks 6 --set parallel.pipeline=4", "Start with 4 or 8 ranks"},
            Bad{" --ranks 14 --set parallel.pipeline=7", "cannot be cut into 7 parts"},
            Bad{" --ranks 4 --set parallel.pipeline=2 --set parallel.partition=[1,2]",

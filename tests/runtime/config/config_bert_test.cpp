@@ -73,6 +73,8 @@ TEST_CASE("what BERT cannot be is refused with the key and what is legal") {
   CHECK(has(error(tiny(R"("mask_token": 260)")), "model.mask_token = 260"));
   CHECK(has(error(tiny(R"("mask_token": 260)")), "outside the vocabulary 0 to 259"));
   CHECK(has(error(tiny(R"("mask_token": 257)")), "is model.cls_token too"));
+  CHECK(has(error(tiny(R"("vocab": 2)")), "leaves no id for text"));
+  CHECK(error(tiny(R"("vocab": 2)")).find("separator_token") == std::string::npos);
   CHECK(has(error(tiny(R"("mask_rate": 0.95)")), "model.mask_rate = 0.95"));
   CHECK(has(error(tiny(R"("sequence": 2)")), "leaves no text between"));
   CHECK(has(error(R"({"preset": "gpt2-tiny", "whole_words": true})"), "belongs to model.type = \"bert\""));
