@@ -24,6 +24,13 @@ uint64_t context_bytes() {
   return bytes;
 }
 
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  ZRT_CUDA(cudaGetDevice(&device));
+  ZRT_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
 std::string no_image() {
   int device = 0;
   cudaDeviceProp properties;
@@ -45,13 +52,14 @@ void fail(cudaError_t code, const char* expression, const char* file, int line) 
 }
 
 int multiprocessors() {
-  static const int count = [] {
-    int device = 0, value = 0;
-    ZRT_CUDA(cudaGetDevice(&device));
-    ZRT_CUDA(cudaDeviceGetAttribute(&value, cudaDevAttrMultiProcessorCount, device));
-    return value;
-  }();
+  static const int count = attribute(cudaDevAttrMultiProcessorCount);
   return count;
+}
+
+int compute_capability() {
+  static const int value =
+      10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
+  return value;
 }
 
 std::optional<std::string> missing() {

@@ -17,6 +17,7 @@ cudaStream_t stream();
 
 // Of the current device, asked once.
 int multiprocessors();
+int compute_capability();  // 90 for 9.0
 
 // Whether the current device can run the kernels of this build.
 bool has_image();

@@ -77,12 +77,8 @@ void forward(DType type, AttentionArgs a) {
 
 bool takes(const AttentionShape& s) {
   constexpr bool built = ZRT_CUDA_WARPGROUPS;  // for a chip that has them
-  if (!built || padded_width(s) != width || s.dropout > 0 || s.pattern.sparse()) return false;
-  int device = 0, major = 0, minor = 0;
-  ZRT_CUDA(cudaGetDevice(&device));
-  ZRT_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  ZRT_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
-  return major == 9 && minor == 0;
+  return built && padded_width(s) == width && s.dropout == 0 && !s.pattern.sparse() &&
+         core::cuda::compute_capability() == 90;
 }
 
 }  // namespace zrt::models::cuda::warpgroup
