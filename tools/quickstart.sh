@@ -14,7 +14,7 @@ if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q .; th
 fi
 cat <<TEXT
 This installs packages of Debian 12 (a minute), builds zrt (2 to 6 minutes on 2 cores), turns a book into a dataset
-(seconds) and trains a GPT of 10.8M parameters on 4 ranks with ZeRO-3 (about 2 minutes).
+(seconds) and trains a Llama of 4.3M parameters on 4 ranks with ZeRO-3 (about 2 minutes).
 TEXT
 
 now "packages"
@@ -25,16 +25,19 @@ cmake --build --preset release --target zrt
 zrt=build/release/zrt
 
 now "data"
-"$zrt" data build --out corpus --validation 0.05 /usr/share/debian-reference/debian-reference.en.txt.gz
+rm -rf corpus/pieces
+"$zrt" data build --out corpus/pieces --tokenizer train --vocab 2048 --validation 0.05 \
+  /usr/share/debian-reference/debian-reference.en.txt.gz
 
 train=("$zrt" train tools/examples/quickstart.json --ranks 4)
 length=()
 if [[ " $* " != *" --steps"* ]]; then
   now "how long a step takes here"
   "${train[@]}" --steps 4 --out runs/quickstart_probe --set run.log_interval=0 --set run.save_weights=false >/dev/null
-  # Between 40 and 160 steps; the median of the last three, as the first one also warms up.
+  # Between 100 and 480 steps (one to four times through the text); the median of the last three, as the first one also
+  # warms up.
   steps=$(grep -o '"step_seconds":[^,}]*' runs/quickstart_probe/metrics.jsonl | cut -d: -f2 | tail -n 3 | sort -g |
-    awk 'NR == 2 {n = int(120 / $1); print (n < 40 ? 40 : n > 160 ? 160 : n)}')
+    awk 'NR == 2 {n = int(120 / $1); print (n < 100 ? 100 : n > 480 ? 480 : n)}')
   rm -rf runs/quickstart_probe
   echo "$steps steps take about two minutes"
   length=(--steps "$steps" --set "scheduler.params.total_num_steps=$steps")
@@ -44,6 +47,8 @@ now "training"
 rm -rf runs/quickstart
 "${train[@]}" "${length[@]}" --out runs/quickstart "$@"
 
+now "the run's curve, and a page of it"
+"$zrt" report runs/quickstart
 now "a sample"
-"$zrt" generate runs/quickstart --prompt "The Debian package management system " --tokens 200
+"$zrt" generate runs/quickstart --prompt "The Debian system is" --tokens 200 --temperature 0.7
 now "done"

@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "core/file.h"
+#include "runtime/report/curve_line.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {
@@ -17,6 +18,10 @@ int report_command(const Args& args) {
   const std::filesystem::path out =
       values.count("out") ? std::filesystem::path(values["out"].as<std::string>()) : run / "report.html";
   core::write_durably(out, runtime::report::report_page(run));
+  // The page's path alone is the result, for scripts.
+  if (const std::string curve = runtime::report::curve_line(runtime::report::read_run(run)); !curve.empty()) {
+    std::cerr << curve << "\n";
+  }
   std::cout << out.string() << "\n";
   return 0;
 }

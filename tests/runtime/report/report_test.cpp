@@ -9,6 +9,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "runtime/report/curve_line.h"
 #include "runtime/report/decimate.h"
 #include "runtime/report/run_data.h"
 #include "runtime/report/trace_data.h"
@@ -180,6 +181,24 @@ TEST_CASE("Whatever bytes change in its files, a run's page is made") {
     }
     CHECK_NOTHROW(run.page());
   }
+}
+
+TEST_CASE("A run's curve on one line has a bar for each stretch of steps, and a blank where no loss is a number") {
+  RunData run;
+  CHECK(curve_line(run).empty());
+  for (int64_t s = 1; s <= 16; ++s) {
+    StepRow row;
+    row.step = s;
+    row.loss = s == 5 || s == 6 ? NAN : 8 - 0.5 * static_cast<double>((s - 1) / 2);
+    run.steps.push_back(row);
+  }
+  // Stretches of two steps, means 8, 7.5, none, 6.5 … 4.5: the highest bar first, the lowest last.
+  CHECK(curve_line(run, 8) == "loss 8 █▇ ▅▄▃▂▁ 4.5 over steps 1 to 16");
+  run.evaluations.push_back({8, 6.25, NAN, 100});
+  run.evaluations.push_back({16, 5.125, 1.75, 100});
+  CHECK(curve_line(run, 8) == "loss 8 █▇ ▅▄▃▂▁ 4.5 over steps 1 to 16; held out 5.125, 1.75 bits per byte");
+  run.steps.resize(1);
+  CHECK(curve_line(run, 8) == "loss 8 ▁ 8 over steps 1 to 1; held out 5.125, 1.75 bits per byte");
 }
 
 TEST_CASE("A step that was taken again counts as it was taken last") {
