@@ -1,4 +1,6 @@
 // The real blocks of GPT-2, Llama and BERT against the fp64 reference: loss, every gradient, evaluation, decoding.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -7,6 +9,7 @@
 #include "core/parallel.h"
 #include "tests/models/block_runner.h"
 #include "tests/models/golden.h"
+#include "tests/models/rounded_path.h"
 
 namespace zrt::gradient_test {
 
@@ -67,7 +70,8 @@ std::string beside(std::string name) {
   return name.replace(name.find("self.key"), 8, "self.value");
 }
 
-void check_gradients(const Tensors& grads, const Tensors& expected, double tolerance) {
+// `of_attention`: what queries and keys are allowed beside others.
+void check_gradients(const Tensors& grads, const Tensors& expected, double tolerance, double of_attention = 20) {
   CHECK(grads.size() == expected.size());
   std::vector<double> all, all_expected;
   for (const auto& [name, grad] : expected) {
@@ -80,7 +84,7 @@ void check_gradients(const Tensors& grads, const Tensors& expected, double toler
     // the CPU, zero is what is left of two equal numbers.
     const bool none = std::all_of(grad.begin(), grad.end(), [](double x) { return x == 0; });
     const double error = none ? largest(grads.at(name)) : distance(grads.at(name), grad);
-    CHECK(error < tolerance * rounding_of(name));
+    CHECK(error < tolerance * (rounding_of(name) > 1 ? of_attention : 1));
     all.insert(all.end(), grads.at(name).begin(), grads.at(name).end());
     all_expected.insert(all_expected.end(), grad.begin(), grad.end());
   }
@@ -109,8 +113,9 @@ void check_against_reference(const Config& config, const Tensors& exact, int64_t
   runner.load(weights);
   const double loss = runner.train(batch);
   const ReferenceResult expected = reference(config, weights, batch);
-  CHECK(std::abs(loss - expected.loss_sum) < std::min(tolerance / 2, 5e-3) * expected.loss_sum);
-  check_gradients(runner.grads(), expected.grads, tolerance);
+  const double loss_tolerance = shape.type == DType::bf16 ? rounded_loss(config, batch) : tolerance / 2;
+  CHECK(std::abs(loss - expected.loss_sum) < loss_tolerance * expected.loss_sum);
+  check_gradients(runner.grads(), expected.grads, tolerance, shape.type == DType::bf16 ? 2 : 20);
 }
 
 // Odd batches, widths, lengths and vocabularies; a single token.
@@ -134,11 +139,57 @@ Case<Config> long_case() {
   return {config_of<Config>(1, 32, 2, 150, 4133, true), 150};
 }
 
-// Of Llama, transformers' own bf16 gradients are up to 2.1e-2 off as a whole on these cases.
+// Of each tensor; the gradient as a whole has half of it. (Of Llama, transformers' own bf16 gradients are up to 2.1e-2
+// off as a whole on these cases.)
 template <class Config>
-constexpr double bf16_rounding = std::is_same_v<Config, LlamaConfig> ? 4e-2 : 3e-2;
+double bf16_tolerance(const Config& config) {
+  return 2 * rounded_gradient(config);
+}
+
+// The shares of their bounds that the errors of bf16 take, the largest over all cases.
+struct Shares {
+  double whole = 0, tensor = 0, loss = 0;
+};
+
+template <class Config>
+void measure(const Config& config, int64_t B, int64_t T, Shares& shares) {
+  const Tensors weights = rounded(recipe_weights(config), DType::bf16);
+  const Batch batch = recipe_batch(config, B, T, 0);
+  const zrt::models::Model model = make_model(config);
+  BlockRunner runner(model, {.B = B, .T = T, .type = DType::bf16, .grad_type = DType::bf16});
+  runner.load(weights);
+  const double loss = runner.train(batch);
+  const ReferenceResult expected = reference(config, weights, batch);
+  const Tensors grads = runner.grads();
+  std::vector<double> all, all_expected;
+  double tensor = 0;
+  for (const auto& [name, grad] : expected.grads) {
+    if (has_no_gradient(name) || largest(grad) == 0) continue;
+    tensor = std::max(tensor, distance(grads.at(name), grad) / (rounding_of(name) > 1 ? 2 : 1));
+    all.insert(all.end(), grads.at(name).begin(), grads.at(name).end());
+    all_expected.insert(all_expected.end(), grad.begin(), grad.end());
+  }
+  const double whole = distance(all, all_expected), bound = rounded_gradient(config);
+  const double of_loss = std::abs(loss / expected.loss_sum - 1) / rounded_loss(config, batch);
+  fmt::print("layers {} hidden {} tied {} B {} T {}: error {:.5f}, of its bound {:.2f}; tensors {:.2f}, loss {:.2f}\n",
+             config.layers, config.hidden, config.tied, B, T, whole, whole / bound, tensor / (2 * bound), of_loss);
+  shares.whole = std::max(shares.whole, whole / bound);
+  shares.tensor = std::max(shares.tensor, tensor / (2 * bound));
+  shares.loss = std::max(shares.loss, of_loss);
+}
 
 }  // namespace
+
+// Run it at every level, and with orders of sums (tests/models/amx/shim.cpp).
+TEMPLATE_TEST_CASE("how much of their bounds bf16 gradients take", "[.measures]", Gpt2Config, LlamaConfig, BertConfig,
+                   MegatronBertConfig) {
+  Shares shares;
+  for (bool tied : {true, false})
+    for (const auto& c : cases<TestType>(tied))
+      for (int64_t B : {1, 3}) measure(c.config, B, c.T, shares);
+  fmt::print("at most: whole {:.2f}, tensors {:.2f}, loss {:.2f}\n", shares.whole, shares.tensor, shares.loss);
+  CHECK(std::max({shares.whole, shares.tensor, shares.loss}) < 1);
+}
 
 TEMPLATE_TEST_CASE("fp32 blocks have the loss and the gradients of the fp64 reference at GPT-2's initial weights", "",
                    Gpt2Config, LlamaConfig, BertConfig, MegatronBertConfig) {
@@ -184,8 +235,8 @@ TEMPLATE_TEST_CASE("bf16 blocks stay within the rounding of bf16 of the fp64 ref
   for (bool tied : {true, false})
     for (const auto& c : cases<TestType>(tied))
       for (int64_t B : {1, 3})
-        check_against_reference(c.config, recipe_weights(c.config), B, c.T, shape, bf16_rounding<TestType>);
-  check_against_reference(longer.config, recipe_weights(longer.config), 7, 150, shape, bf16_rounding<TestType>);
+        check_against_reference(c.config, recipe_weights(c.config), B, c.T, shape, bf16_tolerance(c.config));
+  check_against_reference(longer.config, recipe_weights(longer.config), 7, 150, shape, bf16_tolerance(longer.config));
 }
 
 TEMPLATE_TEST_CASE("bf16 gradients of two long microbatches add up", "", Gpt2Config, LlamaConfig, BertConfig,
@@ -202,7 +253,7 @@ TEMPLATE_TEST_CASE("bf16 gradients of two long microbatches add up", "", Gpt2Con
     for (const auto& [name, grad] : reference(longer.config, weights, batch).grads)
       for (size_t i = 0; i < grad.size(); ++i) expected.at(name)[i] += grad[i];
   }
-  check_gradients(runner.grads(), expected, bf16_rounding<TestType>);
+  check_gradients(runner.grads(), expected, bf16_tolerance(longer.config), 2);
 }
 
 TEMPLATE_TEST_CASE("gradients of several microbatches add up", "", Gpt2Config, LlamaConfig, BertConfig,
@@ -259,14 +310,16 @@ TEMPLATE_TEST_CASE("evaluation and token-by-token decoding give the loss and the
   const bool tied = GENERATE(true, false);
   const auto config = config_of<TestType>(2, 32, 2, 16, 97, tied);
   const zrt::models::Model model = make_model(config);
-  const auto [type, tolerance] = GENERATE(std::pair(DType::f32, 1e-6), std::pair(DType::bf16, 2e-2));
+  const DType type = GENERATE(DType::f32, DType::bf16);
   const Tensors weights = rounded(recipe_weights(config), type);
   const Batch batch = recipe_batch(config, 3, 16, 0);
   BlockRunner runner(model, {.B = 3, .T = 16, .type = type});
   runner.load(weights);
   const ReferenceResult expected = reference(config, weights, batch);
-  CHECK(std::abs(runner.evaluate(batch) - expected.loss_sum) < tolerance * expected.loss_sum);
-  CHECK(distance(runner.decode(batch), expected.logits) < tolerance);
+  const bool exact = type == DType::f32;
+  CHECK(std::abs(runner.evaluate(batch) - expected.loss_sum) <
+        (exact ? 1e-6 : rounded_loss(config, batch)) * expected.loss_sum);
+  CHECK(distance(runner.decode(batch), expected.logits) < (exact ? 1e-6 : rounded_logits(config)));
 }
 
 }  // namespace zrt::gradient_test
