@@ -2,7 +2,6 @@
 #pragma once
 #include <sys/wait.h>
 
-#include <chrono>
 #include <cstdio>
 #include <string>
 
@@ -11,18 +10,15 @@ namespace zrt::testing {
 struct JobResult {
   int code;
   std::string text;  // stdout and stderr
-  double seconds;
 };
 
 inline JobResult run_shell(const std::string& command) {
-  const auto start = std::chrono::steady_clock::now();
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::string text;
   char buffer[4096];
   for (size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
   const int status = pclose(pipe);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text, seconds};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
 }
 
 // As root too, with more ranks than cores, ended after ten minutes whatever happens: a busy machine takes its time.

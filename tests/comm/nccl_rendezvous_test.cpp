@@ -51,7 +51,7 @@ ncclResult_t take(ncclComm_t c, int purpose, int from, void* data, size_t bytes)
   const auto wait = [=] {
     std::unique_lock lock(c->post->mutex);
     auto& queue = c->post->messages[{purpose, from, c->rank}];
-    if (!c->post->arrived.wait_for(lock, 20s, [&] { return !queue.empty(); })) return ncclSystemError;
+    if (!c->post->arrived.wait_for(lock, 300s, [&] { return !queue.empty(); })) return ncclSystemError;
     if (queue.front().size() != bytes) return ncclInvalidArgument;
     std::memcpy(data, queue.front().data(), bytes);
     queue.pop_front();

@@ -83,6 +83,11 @@ inline Group make_group(int size, std::chrono::milliseconds timeout = std::chron
   return make_process_group(hosts, timeout);
 }
 
+// Returns once a rank has begun its call number `count`.
+inline void await_call(Communicator& c, size_t count = 1) {
+  while (c.flight_records().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 // What each rank threw: the message, or "" for none.
 inline std::vector<std::string> run_catching(Group& group, const RankBody& body) {
   std::vector<std::string> errors(group.size());

@@ -160,7 +160,6 @@ TEST_CASE("wrong arguments of one rank end the call of all ranks") {
 
 TEST_CASE("a rank that never comes is named, and all ranks throw") {
   Group group = make_group(4, 3s);
-  const auto begin = std::chrono::steady_clock::now();
   std::atomic<int> gave_up = 0;
   const auto body = [&](Communicator& c) {
     c.barrier("start");
@@ -170,6 +169,7 @@ TEST_CASE("a rank that never comes is named, and all ranks throw") {
       return;
     }
     float x = 1;
+    if (c.rank() == 0) await_call(*group[2], 2);  // whose time-out begins first, and finds rank 0 waiting
     try {
       c.all_reduce(&x, 1, DType::f32, "sum loss");
     } catch (...) {
@@ -180,22 +180,20 @@ TEST_CASE("a rank that never comes is named, and all ranks throw") {
   check_all_throw(group, body,
                   {"missing ranks: 1, 3; waiting ranks: 0, 2", "all_reduce \"sum loss\"", "call 2", "group dp",
                    "#1 barrier \"start\"", "unfinished", "after 3000 ms"});
-  CHECK(std::chrono::steady_clock::now() - begin < 40s);
 }
 
 TEST_CASE("abort wakes all waiting ranks at once with its reason") {
-  Group group = make_group(3, 60s);
-  const auto begin = std::chrono::steady_clock::now();
+  Group group = make_group(3, 24h);  // whoever is not woken hangs
   const auto body = [&](Communicator& c) {
     if (c.rank() == 0) {
-      std::this_thread::sleep_for(100ms);
+      await_call(*group[1]);
+      await_call(*group[2]);
       c.abort("rank 0 lost its disk");
       c.abort("a second reason");
     }
     c.barrier("end");
   };
   check_all_throw(group, body, {"rank 0 lost its disk"});
-  CHECK(std::chrono::steady_clock::now() - begin < 40s);
 }
 
 TEST_CASE("a second call on the same communicator from another thread is refused") {
@@ -207,7 +205,7 @@ TEST_CASE("a second call on the same communicator from another thread is refused
     } catch (const core::CommError&) {
     }
   });
-  while (group[0]->flight_records().empty()) std::this_thread::yield();
+  await_call(*group[0]);
   try {
     group[0]->barrier("second");
   } catch (const core::CommError& e) {

@@ -33,7 +33,7 @@ double now() {
 std::function<void()> waits_for(const std::atomic<bool>& go, bool& seen) {
   return [&go, &seen] {
     const double begin = now();
-    while (!go && now() - begin < 20) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    while (!go && now() - begin < 300) std::this_thread::sleep_for(std::chrono::microseconds(50));
     seen = go;
   };
 }

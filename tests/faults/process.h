@@ -157,7 +157,7 @@ struct RepeatedRun : Folder {
     sleep_for(moments.between(0, 0.005));
   }
   void await_step(const Process& process, size_t step) const {
-    for (int i = 0; i < 6000 && steps() < step; ++i) sleep_for(0.005);
+    for (int i = 0; i < 60000 && steps() < step; ++i) sleep_for(0.005);
     INFO(process.text());
     REQUIRE(steps() >= step);
   }

@@ -38,9 +38,9 @@ assertions: 20 | 19 passed | 1 failed
 X
 exit 1)sh");
   // With children of their own, which are deaf to being asked; so is the one that hangs.
-  make_program(folder, "test_hang", "trap '' TERM\necho begun $BASHPID; sleep 61 & wait; sleep 61");
+  make_program(folder, "test_hang", "trap '' TERM\necho begun $BASHPID; sleep 1000 & wait; sleep 1000");
   make_program(folder, "test_crash",
-               "echo begun $BASHPID; (trap '' TERM; exec sleep 62) & echo last words; kill -SEGV $$");
+               "echo begun $BASHPID; (trap '' TERM; exec sleep 1000) & echo last words; kill -SEGV $$");
   make_program(folder, "test_none", "echo No test cases matched; echo No tests ran");
   folder.write("bundle/tests.txt",
                "kernels|a/good|test_good|[#a]\nkernels|a/bad|test_bad\nkernels|a/hang|test_hang\n"

@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/pauses.h"
 #include "tests/runtime/toy_model.h"
 #include "tests/runtime/wrapped_block.h"
 #include "tests/wrapped_transport.h"
@@ -14,19 +15,16 @@ using namespace zrt::testing;
 
 namespace {
 
-constexpr std::chrono::milliseconds slow{60};
-constexpr double slow_seconds = 0.060;
-
 struct Measured {
   double exposed_seconds, step_seconds;
   size_t gathers;
 };
 
-// The second step of rank 0, whose gathers take `slow` longer.
-Measured measure(const models::Model& model, const Setting& s) {
+// The second step of rank 0, whose gathers take a pause longer.
+Measured measure(const models::Model& model, const Setting& s, const Pauses& pauses) {
   const runtime::Layout layout = make_layout(model, s);
-  const auto sleep = [](std::string_view label) {
-    if (label.starts_with("gather")) std::this_thread::sleep_for(slow);
+  const auto sleep = [&](std::string_view label) {
+    if (label.starts_with("gather")) std::this_thread::sleep_for(pauses.length());
   };
   WrappedTransport transport(comm::make_thread_transport(s.ranks), {{}, sleep});
   runtime::Session session(runtime::compile(layout, phases_of(s)), session_options(s),
@@ -47,15 +45,6 @@ Measured measure(const models::Model& model, const Setting& s) {
   return {session.executor(0).exposed_comm_seconds(), seconds, gathers};
 }
 
-// A busy machine lets threads run late, which hides communication or shows it: what one run measures proves nothing.
-// Of several runs the first that is as it must be, else the last one.
-template <class Holds>
-Measured measure_until(const models::Model& model, const Setting& s, Holds holds) {
-  Measured m = measure(model, s);
-  for (int run = 1; run < 20 && !holds(m); ++run) m = measure(model, s);
-  return m;
-}
-
 }  // namespace
 
 TEST_CASE("A slow collective that nothing hides is exposed in full, also at the end of a step", "[cpu]") {
@@ -65,13 +54,15 @@ TEST_CASE("A slow collective that nothing hides is exposed in full, also at the 
   for (const int stage : {1, 2, 3}) {
     Setting s;
     s.stage = stage, s.ranks = 2;
-    const auto in_full = [](const Measured& m) {
-      return m.exposed_seconds >= 0.98 * static_cast<double>(m.gathers) * slow_seconds;
-    };
-    const Measured m = measure_until(model, s, in_full);
-    CAPTURE(stage, m.gathers, m.exposed_seconds, m.step_seconds);
+    Pauses pauses;
+    Measured m{};
+    const bool in_full = pauses.until([&] {
+      m = measure(model, s, pauses);
+      return m.exposed_seconds >= 0.98 * static_cast<double>(m.gathers) * pauses.seconds();
+    });
+    CAPTURE(stage, m.gathers, m.exposed_seconds, m.step_seconds, pauses.seconds());
     REQUIRE(m.gathers > 0);
-    CHECK(in_full(m));
+    CHECK(in_full);
     CHECK(m.exposed_seconds <= m.step_seconds);
   }
 }
@@ -79,19 +70,21 @@ TEST_CASE("A slow collective that nothing hides is exposed in full, also at the 
 TEST_CASE("A collective that runs beside computation is not exposed", "[cpu]") {
   ZRT_ONLY_ON_CPU();
   // Every block computes for three times as long as its gather takes.
-  const auto busy = [](const models::Block&, const Call&, bool) { std::this_thread::sleep_for(3 * slow); };
+  Pauses pauses;
+  const auto busy = [&](const models::Block&, const Call&, bool) { std::this_thread::sleep_for(3 * pauses.length()); };
   const models::Model model = wrap(make_toy(3, 12, 17, 5, false, false), {busy, {}});
   Setting s;
   s.stage = 3, s.ranks = 2, s.overlap = true;
   // The first gather has nothing to hide behind.
-  const auto first_alone = [](const Measured& m) {
-    return m.exposed_seconds >= 0.95 * slow_seconds &&
-           m.exposed_seconds < 0.6 * static_cast<double>(m.gathers) * slow_seconds;
-  };
-  const Measured m = measure_until(model, s, first_alone);
-  CAPTURE(m.gathers, m.exposed_seconds, m.step_seconds);
+  Measured m{};
+  const bool first_alone = pauses.until([&] {
+    m = measure(model, s, pauses);
+    return m.exposed_seconds >= 0.95 * pauses.seconds() &&
+           m.exposed_seconds < 0.6 * static_cast<double>(m.gathers) * pauses.seconds();
+  });
+  CAPTURE(m.gathers, m.exposed_seconds, m.step_seconds, pauses.seconds());
   REQUIRE(m.gathers >= 5);
-  CHECK(first_alone(m));
+  CHECK(first_alone);
 }
 
 }  // namespace zrt::exposed_test
