@@ -35,7 +35,7 @@ inline Shown show_page(const std::string& file, const std::string& options = "")
   fs::create_directories(folder);
   // The browser's own attempts to reach its maker find no host; a page's are seen in the log.
   const Result run = run_command(
-      "(timeout -k 5 120 " + browser_program() +
+      "(timeout -k 5 600 " + browser_program() +
       " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --disable-background-networking "
       "--disable-component-update --disable-sync --host-resolver-rules='MAP * ~NOTFOUND' --enable-logging=stderr "
       "--user-data-dir=" +

@@ -16,7 +16,7 @@ bool kill_once(const RepeatedRun& run, const std::string& command, Moments& mome
   run.await_moment(process, moments);
   const auto ranks = process.ranks();
   const bool killed = !ranks.empty() && kill(ranks[moments.below(ranks.size())], SIGKILL) == 0;
-  const int code = process.wait(200);
+  const int code = process.wait();
   INFO("seed " << moments.seed << "\n" << process.text());
   REQUIRE(code == 0);
   run.check_end();
@@ -54,7 +54,7 @@ TEST_CASE("a process killed in the middle of its shard costs the run no more tha
     Process process(
         run.environment() + with_fault(run.store().string(), fault) + run.launch_mpi().substr(run.environment().size()),
         run.log());
-    const int code = process.wait(200);
+    const int code = process.wait();
     INFO("seed " << moments.seed << ", call " << fault.at << "\n" << process.text());
     REQUIRE(code == 0);
     CHECK(fs::exists(run.path / "struck"));

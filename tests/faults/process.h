@@ -17,6 +17,9 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+// Seconds after which a process that has not ended hangs, on a busy machine too.
+constexpr double hung = 400;
+
 inline void sleep_for(double seconds) {
   usleep(static_cast<useconds_t>(1e6 * seconds));
 }
@@ -47,7 +50,7 @@ class Process {
   std::string text() const { return read_file(log_); }
 
   // Its exit code, 128 + the signal that ended it; REQUIREs that it ends within `limit` seconds.
-  int wait(double limit) {
+  int wait(double limit = hung) {
     const double deadline = seconds_now() + limit;
     int status = 0;
     while (!ended_ && seconds_now() < deadline) {

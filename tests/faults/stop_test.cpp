@@ -7,8 +7,6 @@ using namespace zrt::testing;
 
 namespace {
 
-constexpr double hung = 400;  // seconds after which nothing more can come
-
 // The survivors name the stopped rank and the call that it did not come to, after the time-out of a collective, 5 s,
 // not that of a save, 50 s.
 void check_named(const std::string& text, size_t rank) {
@@ -33,7 +31,7 @@ TEST_CASE("a process stopped at a random moment of training is named in time, an
     if (ranks.size() != 2) continue;
     const size_t rank = moments.below(2);
     kill(ranks[rank], SIGSTOP);
-    const int code = process.wait(hung);
+    const int code = process.wait();
     INFO("seed " << moments.seed << ", rank " << rank << "\n" << process.text());
     REQUIRE(code == 0);
     run.check_end();
@@ -53,7 +51,7 @@ TEST_CASE("a process stopped in the middle of a save ends the run in the time of
     fs::remove(run / "struck");
     const Fault fault{"stop", 1 + moments.below(60), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
     Process process(run.train_mpi(with_fault(run.store().string(), fault)), run.log());
-    const int code = process.wait(hung);
+    const int code = process.wait();
     INFO("seed " << moments.seed << ", call " << fault.at << "\n" << process.text());
     REQUIRE(fs::exists(run.path / "struck"));
     CHECK(code == 1);
@@ -76,7 +74,7 @@ TEST_CASE("a stopped run of threads is killed by its supervisor and starts again
     const auto ranks = process.ranks();
     REQUIRE_FALSE(ranks.empty());
     kill(ranks[0], SIGSTOP);
-    const int code = process.wait(hung);
+    const int code = process.wait();
     INFO("seed " << moments.seed << "\n" << process.text());
     REQUIRE(code == 0);
     CHECK(contains(process.text(), "no sign of life"));
@@ -95,7 +93,7 @@ TEST_CASE("processes that all stop are ended through their launcher, which leave
     const auto ranks = process.ranks();
     REQUIRE(ranks.size() == 2);
     for (const pid_t rank : ranks) kill(rank, SIGSTOP);
-    const int code = process.wait(hung);
+    const int code = process.wait();
     INFO("seed " << moments.seed << "\n" << process.text());
     REQUIRE(code == 0);
     CHECK(contains(process.text(), "no sign of life"));
@@ -107,7 +105,7 @@ TEST_CASE("a thread whose disk hangs in a save ends the run after the save's tim
   const RepeatedRun run("hang_disk", " --set run.checkpoint_interval=3 --set run.timeout_seconds=3");
   const Fault fault{"hang", 5, "shard-00002"};
   Process process(with_fault(run.store().string(), fault) + run.train(), run.log());
-  const int code = process.wait(hung);
+  const int code = process.wait();
   INFO(process.text());
   CHECK(code == 1);
   CHECK(contains(process.text(), "rank 1 is not done with \"files written\" after 30000 ms"));

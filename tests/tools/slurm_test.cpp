@@ -8,7 +8,7 @@ using namespace zrt::testing;
 namespace {
 
 Result under_slurm(const std::string& command) {
-  return run_command("timeout -k 5 120 " ZRT_SOURCE_DIR "/tools/local_slurm.sh -- " + command);
+  return run_command("timeout -k 5 600 " ZRT_SOURCE_DIR "/tools/local_slurm.sh -- " + command);
 }
 
 std::string train(const Folder& folder, const std::string& out, const std::string& more) {
