@@ -1,5 +1,5 @@
-// A stage of a pipeline that dies or stands still, wherever it is: the others end by the time-out and name it, and the run goes
-// on to the bits of one that met no fault.
+// A stage of a pipeline that dies or stands still, wherever it is: the others end by the time-out and name it, and the
+// run goes on to the bits of one that met no fault.
 #include <regex>
 
 #include "faults/process.h"
