@@ -9,9 +9,9 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/utf8.h"
 #include "models/data/mapped_file.h"
 #include "models/data/sentencepiece_fields.h"
-#include "models/data/utf8.h"
 
 namespace zrt::models::data {
 
@@ -152,7 +152,7 @@ void SentencePieceTokenizer::encode(std::string_view document, std::vector<int32
   while (!rest.empty()) {
     size_t run = 0;
     while (run < rest.size() && run < run_bytes && !rest.substr(run).starts_with(space_sign)) {
-      const size_t character = utf8_character(rest.substr(run));
+      const size_t character = core::utf8_character(rest.substr(run));
       if (character == 0) break;
       run += character;
     }
@@ -160,7 +160,7 @@ void SentencePieceTokenizer::encode(std::string_view document, std::vector<int32
       out.push_back(impl_->byte_ids[static_cast<unsigned char>(rest[0])]);
       run = 1;
     } else {
-      if (run >= run_bytes) run = utf8_cut(rest.substr(0, run), run_bytes - 1, true);
+      if (run >= run_bytes) run = core::utf8_cut(rest.substr(0, run), run_bytes - 1, true);
       encode_run(rest.substr(0, run), out);
     }
     rest.remove_prefix(run);

@@ -7,7 +7,7 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "models/data/utf8.h"
+#include "core/utf8.h"
 
 namespace zrt::models::data {
 
@@ -60,7 +60,7 @@ void SentencePieceTraining::add_line(std::string_view line) {
     sentence.clear();
   };
   while (!line.empty()) {
-    const size_t character = utf8_character(line);
+    const size_t character = core::utf8_character(line);
     if (character == 0 || line[0] == '\t' || sentence.size() + character > longest_sentence) end();
     if (character > 0 && line[0] != '\t') sentence += line.substr(0, character);
     line.remove_prefix(std::max<size_t>(character, 1));

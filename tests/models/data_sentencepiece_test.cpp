@@ -3,11 +3,11 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "data_files.h"
 #include "models/data/sentencepiece_fields.h"
 #include "models/data/sentencepiece_tokenizer.h"
 #include "models/data/sentencepiece_training.h"
-#include "models/data/utf8.h"
 
 namespace zrt::data_sentencepiece_test {
 
@@ -82,16 +82,16 @@ std::string part(int number, const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("UTF-8 is what Unicode's table of well-formed bytes says", "[data]") {
-  CHECK(utf8_character("a") == 1);
-  CHECK(utf8_character(std::string(1, '\0')) == 1);
-  CHECK(utf8_character("\xC3\xA9") == 2);
-  CHECK(utf8_character("\xE4\xB8\xAD\xE6") == 3);
-  CHECK(utf8_character("\xF4\x8F\xBF\xBF") == 4);
+  CHECK(core::utf8_character("a") == 1);
+  CHECK(core::utf8_character(std::string(1, '\0')) == 1);
+  CHECK(core::utf8_character("\xC3\xA9") == 2);
+  CHECK(core::utf8_character("\xE4\xB8\xAD\xE6") == 3);
+  CHECK(core::utf8_character("\xF4\x8F\xBF\xBF") == 4);
   for (const char* bad : {"", "\x80", "\xC3", "\xC0\x80", "\xC1\xBF", "\xE0\x9F\xBF", "\xED\xA0\x80", "\xE4\xB8",
                           "\xF0\x8F\xBF\xBF", "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "\xFF",
                           "\xE4"
                           "a\xAD"})
-    CHECK(utf8_character(bad) == 0);
+    CHECK(core::utf8_character(bad) == 0);
 }
 
 TEST_CASE("decode gives back every byte of every text", "[data]") {

@@ -1,8 +1,8 @@
-#include "models/data/utf8.h"
+#include "core/utf8.h"
 
 #include <cstdint>
 
-namespace zrt::models::data {
+namespace zrt::core {
 
 size_t utf8_character(std::string_view text) {
   const auto byte = [&](size_t i) -> uint8_t { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
@@ -36,4 +36,4 @@ size_t utf8_cut(std::string_view text, size_t most, bool lines) {
   return cut;
 }
 
-}  // namespace zrt::models::data
+}  // namespace zrt::core

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace zrt::models::data {
+namespace zrt::core {
 
 // Bytes of the well-formed character (Unicode 15, table 3-7) that `text` starts with, 1 to 4; 0 when there is none.
 size_t utf8_character(std::string_view text);
@@ -12,4 +12,4 @@ size_t utf8_character(std::string_view text);
 // newline there if `lines`, else anywhere. `most` is at least 4.
 size_t utf8_cut(std::string_view text, size_t most, bool lines);
 
-}  // namespace zrt::models::data
+}  // namespace zrt::core
