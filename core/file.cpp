@@ -109,8 +109,13 @@ void InputFile::read(uint64_t offset, void* target, uint64_t count) const {
     const ssize_t done = ::pread(descriptor_, at, std::min<uint64_t>(count, 1u << 30), static_cast<off_t>(offset));
     if (done < 0 && errno == EINTR) continue;
     if (done < 0) fail_at(path_, "cannot be read", errno);
-    if (done == 0)
-      throw DataError(fmt::format("{}: ends at byte {}, before what must be read", path_.string(), offset));
+    if (done == 0) {
+      struct stat now {};
+      const bool known = ::fstat(descriptor_, &now) == 0;
+      throw DataError(fmt::format("{}: ends at byte {}, before byte {} that must be read; it had {} bytes when it was "
+                                  "opened",
+                                  path_.string(), known ? static_cast<uint64_t>(now.st_size) : offset, offset, bytes_));
+    }
     at += done;
     offset += static_cast<uint64_t>(done);
     count -= static_cast<uint64_t>(done);

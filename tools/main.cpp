@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <csignal>
 #include <exception>
 #include <iostream>
@@ -38,6 +40,15 @@ std::string level_text() {
                      isa_name(*isa_cap()));
 }
 
+// A dataset is a file or a thousand; shells allow 1,024 open ones until a program asks for more.
+void allow_many_files() {
+  rlimit limit{};
+  constexpr rlim_t wanted = 1 << 16;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(limit.rlim_max, wanted);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run(const std::vector<std::string>& args) {
   using zrt::tools::Args;
   const std::map<std::string, int (*)(const Args&)> commands{
@@ -74,6 +85,7 @@ int main(int argc, char** argv) {
   // A write beyond `ulimit -f` then fails with a reason instead of ending the process.
   std::signal(SIGXFSZ, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);  // whoever read our output may leave; a run goes on
+  allow_many_files();
   zrt::core::init_log();
   try {
     zrt::core::best_isa();  // refuses a processor that cannot run what follows

@@ -92,6 +92,15 @@ SampleOrigin BlendedDataset::origin(int64_t sample) const {
   return origin;
 }
 
+std::vector<DatasetFacts> BlendedDataset::datasets() const {
+  std::vector<DatasetFacts> all;
+  for (const Part& part : parts_) {
+    const std::vector<DatasetFacts> facts = part.source->datasets();
+    all.insert(all.end(), facts.begin(), facts.end());
+  }
+  return all;
+}
+
 std::unique_ptr<SampleSource> open_training_data(const std::vector<WeightedPrefix>& prefixes, int64_t samples,
                                                  GptDatasetOptions common) {
   common.samples = samples;

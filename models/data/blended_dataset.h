@@ -34,6 +34,7 @@ class BlendedDataset : public SampleSource {
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
 
   SampleOrigin origin(int64_t sample) const override;
+  std::vector<DatasetFacts> datasets() const override;
   // Which dataset, and which of its samples.
   std::pair<int64_t, int64_t> part(int64_t sample) const;
 

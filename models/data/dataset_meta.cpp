@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "models/data/indexed_format.h"
-#include "models/data/mapped_file.h"
 
 namespace zrt::models::data {
 
@@ -69,12 +69,7 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   const std::string path = meta_path(prefix);
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) return std::nullopt;
-  const MappedFile file(path);
-  if (file.size() > largest_file)
-    throw core::DataError(
-        fmt::format("{}: the file has {} bytes; a description has at most {}.", path, file.size(), largest_file));
-  const auto* text = reinterpret_cast<const char*>(file.data());
-  const Json object = Json::parse(text, text + file.size(), nullptr, false);
+  const Json object = Json::parse(core::read_text(path, largest_file), nullptr, false);
   if (!object.is_object()) throw core::DataError(fmt::format("{}: the file is not a JSON object.", path));
 
   DatasetMeta meta;

@@ -28,7 +28,8 @@ SampleIndex make_index(const TokenDocuments& data, const GptDatasetOptions& opti
 }  // namespace
 
 GptDataset::GptDataset(const GptDatasetOptions& options)
-    : data_(open_documents(options.prefix)),
+    : prefix_(options.prefix),
+      data_(open_documents(options.prefix)),
       sequence_(options.sequence),
       vocabulary_(options.vocabulary),
       index_(make_index(*data_, options)) {}
@@ -45,6 +46,10 @@ SampleOrigin GptDataset::origin(int64_t sample) const {
   // One that starts behind a document's last token starts with the next document that has any.
   while (at.offset == data_->length(index_.documents[static_cast<size_t>(at.position)])) at = {at.position + 1, 0};
   return {0, index_.documents[static_cast<size_t>(at.position)], at.offset};
+}
+
+std::vector<DatasetFacts> GptDataset::datasets() const {
+  return {{prefix_, data_->sequences(), data_->tokens(), data_->xxh3()}};
 }
 
 void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {

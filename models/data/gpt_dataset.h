@@ -31,6 +31,7 @@ class GptDataset : public SampleSource {
   int64_t sequence() const override { return sequence_; }
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
   SampleOrigin origin(int64_t sample) const override;
+  std::vector<DatasetFacts> datasets() const override;
 
   const TokenDocuments& data() const { return *data_; }
   const SampleIndex& index() const { return index_; }
@@ -38,6 +39,7 @@ class GptDataset : public SampleSource {
  private:
   const SampleStart& start(int64_t sample) const;
 
+  std::string prefix_;
   std::unique_ptr<TokenDocuments> data_;
   int64_t sequence_, vocabulary_;
   SampleIndex index_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <type_traits>
 
@@ -16,9 +17,10 @@ namespace {
 
 constexpr const char* rebuild = "Build the dataset again, or copy both files again.";
 
-std::string index_of(const std::string& prefix) {
+// The path of the tokens. A prefix without an index is none.
+std::string tokens_of(const std::string& prefix) {
   const std::string path = idx_path(prefix);
-  if (std::filesystem::exists(path)) return path;
+  if (std::filesystem::exists(path)) return bin_path(prefix);
   throw DataError(fmt::format(
       "{}: there is no such file. `zrt data build --out {} FILE…` makes a dataset of that prefix from text.", path,
       prefix));
@@ -53,28 +55,24 @@ void convert(TokenType type, const std::byte* source, int64_t count, int32_t* ou
   }
 }
 
-int64_t raw_token(TokenType type, const std::byte* source) {
-  if (type == TokenType::i64) return load<int64_t>(source);
-  int32_t value = 0;
-  convert(type, source, 1, &value);
-  return value;
-}
-
 }  // namespace
 
-IndexedDataset::IndexedDataset(const std::string& prefix)
-    : prefix_(prefix), idx_(index_of(prefix)), bin_(bin_path(prefix)) {
-  read_header();
-  check_sequences();
-  check_documents();
+IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix), bin_(tokens_of(prefix)) {
+  const core::InputFile idx(idx_path(prefix));
+  core::Hash hash;
+  read_header(idx, hash);
+  check_sequences(idx.path().string());
+  check_documents(idx, hash);
+  xxh3_ = hash.hex();
 }
 
-void IndexedDataset::read_header() {
-  const std::string& path = idx_.path();
-  const std::byte* header = idx_.data();
-  if (idx_.size() < header_bytes)
+void IndexedDataset::read_header(const core::InputFile& idx, core::Hash& hash) {
+  const std::string path = idx.path().string();
+  if (idx.bytes() < header_bytes)
     throw DataError(fmt::format("{}: the file is truncated: it has {} bytes and its header alone has {}. {}", path,
-                                idx_.size(), header_bytes, rebuild));
+                                idx.bytes(), header_bytes, rebuild));
+  std::byte header[header_bytes];
+  idx.read(0, header, header_bytes);
   if (std::memcmp(header, magic, magic_bytes) != 0)
     throw DataError(fmt::format(
         "{}: this is not a dataset index: its first nine bytes are not MMIDIDX and two zeros. Name the prefix of a "
@@ -98,12 +96,12 @@ void IndexedDataset::read_header() {
 
   // Hostile counts must not overflow: bound both by the bytes there are before multiplying.
   const auto n = load<uint64_t>(header + 18), d = load<uint64_t>(header + 26);
-  const uint64_t rest = idx_.size() - header_bytes;
+  const uint64_t rest = idx.bytes() - header_bytes;
   if (n > rest / 12 || d > (rest - 12 * n) / 8)
     throw DataError(fmt::format(
         "{}: the file is truncated or corrupt: it announces {} sequences and {} document bounds but has only {} bytes. "
         "{}",
-        path, n, d, idx_.size(), rebuild));
+        path, n, d, idx.bytes(), rebuild));
   const uint64_t extra = rest - 12 * n - 8 * d;
   if (extra != 0 && extra == n)
     throw DataError(fmt::format(
@@ -112,67 +110,88 @@ void IndexedDataset::read_header() {
   if (extra != 0)
     throw DataError(
         fmt::format("{}: the file is corrupt: {} sequences and {} document bounds take {} bytes but it has {}. {}",
-                    path, n, d, idx_.size() - extra, idx_.size(), rebuild));
+                    path, n, d, idx.bytes() - extra, idx.bytes(), rebuild));
   if (d == 0)
     throw DataError(
         fmt::format("{}: it has no document bounds; there must be one more than documents. {}", path, rebuild));
-  sequences_ = static_cast<int64_t>(n);
   documents_ = static_cast<int64_t>(d) - 1;
-  lengths_ = header + header_bytes;
-  pointers_ = lengths_ + 4 * n;
-  document_starts_ = pointers_ + 8 * n;
+  lengths_.resize(n);
+  pointers_.resize(n);
+  idx.read(header_bytes, lengths_.data(), 4 * n);
+  idx.read(header_bytes + 4 * n, pointers_.data(), 8 * n);
+  hash.update(header, header_bytes);
+  hash.update(lengths_.data(), 4 * n);
+  hash.update(pointers_.data(), 8 * n);
 }
 
-void IndexedDataset::check_sequences() {
-  const auto bin_bytes = static_cast<int64_t>(bin_.size());
+void IndexedDataset::check_sequences(const std::string& idx) {
+  const auto bin_bytes = static_cast<int64_t>(bin_.bytes());
   int64_t end = 0;
-  for (int64_t i = 0; i < sequences_; ++i) {
+  for (int64_t i = 0; i < sequences(); ++i) {
     const int32_t tokens = length(i);
-    const auto pointer = load<int64_t>(pointers_, i);
+    const int64_t pointer = pointers_[static_cast<size_t>(i)];
     if (tokens < 0)
-      throw DataError(fmt::format("{}: sequence {} has length {}; a length is 0 or more tokens. {}", idx_.path(), i,
-                                  tokens, rebuild));
+      throw DataError(
+          fmt::format("{}: sequence {} has length {}; a length is 0 or more tokens. {}", idx, i, tokens, rebuild));
     if (pointer != end)
       throw DataError(fmt::format(
           "{}: sequence {} starts at byte {} of the .bin file; the sequences before it end at byte {}, and sequences "
           "must follow each other without gaps. {}",
-          idx_.path(), i, pointer, end, rebuild));
+          idx, i, pointer, end, rebuild));
     if (tokens > (bin_bytes - end) / token_bytes(type_))
       throw DataError(fmt::format("{}: the file is truncated: sequence {} of {} needs bytes {} to {} but it has {}. {}",
-                                  bin_.path(), i, idx_.path(), end, end + tokens * token_bytes(type_), bin_bytes,
+                                  bin_.path().string(), i, idx, end, end + tokens * token_bytes(type_), bin_bytes,
                                   rebuild));
     end += tokens * token_bytes(type_);
     tokens_ += tokens;
   }
   if (end != bin_bytes)
-    throw DataError(fmt::format("{}: the file has {} bytes but the sequences of {} end at byte {}. {}", bin_.path(),
-                                bin_bytes, idx_.path(), end, rebuild));
+    throw DataError(fmt::format("{}: the file has {} bytes but the sequences of {} end at byte {}. {}",
+                                bin_.path().string(), bin_bytes, idx, end, rebuild));
 }
 
-void IndexedDataset::check_documents() const {
+void IndexedDataset::check_documents(const core::InputFile& idx, core::Hash& hash) const {
+  std::vector<int64_t> starts(static_cast<size_t>(std::min<int64_t>(documents_ + 1, 1 << 16)));
+  const uint64_t begin = header_bytes + 12 * lengths_.size();
   int64_t previous = 0;
   for (int64_t i = 0; i <= documents_; ++i) {
-    const auto start = load<int64_t>(document_starts_, i);
-    if (start < previous || start > sequences_ || (i == 0 && start != 0) || (i == documents_ && start != sequences_))
+    const auto place = static_cast<size_t>(i) % starts.size();
+    if (place == 0) {
+      const auto count = std::min<size_t>(starts.size(), static_cast<size_t>(documents_ + 1 - i));
+      idx.read(begin + 8 * static_cast<uint64_t>(i), starts.data(), 8 * count);
+      hash.update(starts.data(), 8 * count);
+    }
+    const int64_t start = starts[place];
+    if (start < previous || start > sequences() || (i == 0 && start != 0) || (i == documents_ && start != sequences()))
       throw DataError(fmt::format(
           "{}: document bound {} of {} is {}; the bounds start with 0, never fall and end with the number of "
           "sequences, {}. {}",
-          idx_.path(), i, documents_ + 1, start, sequences_, rebuild));
+          idx.path().string(), i, documents_ + 1, start, sequences(), rebuild));
     previous = start;
   }
 }
 
+void IndexedDataset::read_tokens(int64_t byte, int64_t count, int32_t* out) const {
+  std::array<std::byte, 1 << 14> block;
+  const int64_t most = static_cast<int64_t>(block.size()) / token_bytes(type_);
+  while (count > 0) {
+    const int64_t here = std::min(count, most), bytes = here * token_bytes(type_);
+    bin_.read(static_cast<uint64_t>(byte), block.data(), static_cast<uint64_t>(bytes));
+    convert(type_, block.data(), here, out);
+    byte += bytes, out += here, count -= here;
+  }
+}
+
 void IndexedDataset::read(int64_t sequence, int64_t offset, int64_t count, int64_t vocabulary, int32_t* out) const {
-  if (sequence < 0 || sequence >= sequences_)
-    throw DataError(
-        fmt::format("{}: sequence {} does not exist; legal are 0 to {}.", idx_.path(), sequence, sequences_ - 1));
+  if (sequence < 0 || sequence >= sequences())
+    throw DataError(fmt::format("{}: sequence {} does not exist; legal are 0 to {}.", idx_path(prefix_), sequence,
+                                sequences() - 1));
   const int64_t tokens = length(sequence);
   if (offset < 0 || count < 0 || offset > tokens || count > tokens - offset)
-    throw DataError(fmt::format("{}: {} tokens from {} leave sequence {}, which has {} tokens.", idx_.path(), count,
-                                offset, sequence, tokens));
-  const int64_t first = load<int64_t>(pointers_, sequence) + offset * token_bytes(type_);
-  const std::byte* source = bin_.data() + first;
-  convert(type_, source, count, out);
+    throw DataError(fmt::format("{}: {} tokens from {} leave sequence {}, which has {} tokens.", idx_path(prefix_),
+                                count, offset, sequence, tokens));
+  const int64_t first = pointers_[static_cast<size_t>(sequence)] + offset * token_bytes(type_);
+  read_tokens(first, count, out);
 
   // Seen as unsigned a negative id is huge, so one maximum finds every illegal id.
   uint32_t largest = 0;
@@ -180,12 +199,13 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, int64_t count, int64
   if (count == 0 || largest < static_cast<uint64_t>(std::max<int64_t>(vocabulary, 0))) return;
   int64_t bad = 0;
   while (out[bad] >= 0 && out[bad] < vocabulary) ++bad;
-  const int64_t place = bad * token_bytes(type_);
+  const int64_t place = first + bad * token_bytes(type_);
+  int64_t id = out[bad];
+  if (type_ == TokenType::i64) bin_.read(static_cast<uint64_t>(place), &id, sizeof id);  // it may not fit
   throw DataError(fmt::format(
       "{}: token {} of sequence {} (byte {}) is {}; the model's vocabulary has {} ids, so legal are 0 to {}. Raise "
       "model.vocab or tokenize the text with the model's tokenizer.",
-      bin_.path(), offset + bad, sequence, first + place, raw_token(type_, source + place), vocabulary,
-      vocabulary - 1));
+      bin_.path().string(), offset + bad, sequence, place, id, vocabulary, vocabulary - 1));
 }
 
 }  // namespace zrt::models::data

@@ -1,11 +1,13 @@
-// Reader of a Megatron indexed dataset (layout: indexed_format.h). Both files are mapped; nothing is copied on open.
-// Const calls may run in many threads.
+// Reader of a Megatron indexed dataset (layout: indexed_format.h). The index is read on open; tokens are read, not
+// mapped: of a file that was cut meanwhile a map has zeros, or ends the process. Const calls may run in many threads.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "core/file.h"
+#include "core/hash.h"
 #include "models/data/indexed_format.h"
-#include "models/data/mapped_file.h"
 #include "models/data/token_documents.h"
 
 namespace zrt::models::data {
@@ -19,22 +21,27 @@ class IndexedDataset : public TokenDocuments {
   const std::string& prefix() const { return prefix_; }
   TokenType type() const { return type_; }
   std::string source() const override { return bin_path(prefix_); }
-  int64_t sequences() const override { return sequences_; }
+  int64_t sequences() const override { return static_cast<int64_t>(lengths_.size()); }
   int64_t documents() const { return documents_; }
   int64_t tokens() const override { return tokens_; }
-  int32_t length(int64_t sequence) const override { return load<int32_t>(lengths_, sequence); }
+  int32_t length(int64_t sequence) const override { return lengths_[static_cast<size_t>(sequence)]; }
+  const std::string& xxh3() const override { return xxh3_; }
   void read(int64_t sequence, int64_t offset, int64_t count, int64_t vocabulary, int32_t* out) const override;
 
  private:
-  void read_header();
-  void check_sequences();
-  void check_documents() const;
+  void read_header(const core::InputFile& idx, core::Hash& hash);
+  void check_sequences(const std::string& idx);
+  void check_documents(const core::InputFile& idx, core::Hash& hash) const;
+  // Throws DataError when the file ends before.
+  void read_tokens(int64_t byte, int64_t count, int32_t* out) const;
 
   std::string prefix_;
-  MappedFile idx_, bin_;
+  core::InputFile bin_;
   TokenType type_ = TokenType::u16;
-  int64_t sequences_ = 0, documents_ = 0, tokens_ = 0;
-  const std::byte *lengths_ = nullptr, *pointers_ = nullptr, *document_starts_ = nullptr;
+  int64_t documents_ = 0, tokens_ = 0;
+  std::vector<int32_t> lengths_;
+  std::vector<int64_t> pointers_;  // bytes
+  std::string xxh3_;
 };
 
 }  // namespace zrt::models::data

@@ -39,6 +39,7 @@ class MaskedDataset : public SampleSource {
   // Throws DataError where the text has a token of masking's.
   void read(int64_t sample, int32_t* tokens, int32_t* targets) const override;
   SampleOrigin origin(int64_t sample) const override { return text_->origin(sample); }
+  std::vector<DatasetFacts> datasets() const override { return text_->datasets(); }
 
  private:
   uint32_t draw(uint32_t purpose, int64_t sample, int64_t place) const;

@@ -1,6 +1,8 @@
 // What the trainer reads: numbered samples of S tokens and their S targets.
 #pragma once
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace zrt::models::data {
 
@@ -9,6 +11,13 @@ struct SampleOrigin {
   int64_t dataset = 0;   // of those in data.train, in their order
   int64_t document = 0;  // in the dataset
   int64_t offset = 0;    // in tokens, inside the document
+};
+
+// What tells a dataset from another, but for tokens of the same documents' lengths.
+struct DatasetFacts {
+  std::string prefix;  // as the configuration names it
+  int64_t documents = 0, tokens = 0;
+  std::string xxh3;  // TokenDocuments::xxh3()
 };
 
 class SampleSource {
@@ -22,6 +31,8 @@ class SampleSource {
   virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
   // Throws DataError when the number is out of range.
   virtual SampleOrigin origin(int64_t sample) const = 0;
+  // Those that samples come from, in the order of SampleOrigin::dataset.
+  virtual std::vector<DatasetFacts> datasets() const = 0;
 };
 
 }  // namespace zrt::models::data

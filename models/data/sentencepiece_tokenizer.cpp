@@ -8,9 +8,9 @@
 #include <charconv>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/hash.h"
 #include "core/utf8.h"
-#include "models/data/mapped_file.h"
 #include "models/data/sentencepiece_fields.h"
 
 namespace zrt::models::data {
@@ -94,12 +94,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, std::string so
 SentencePieceTokenizer::~SentencePieceTokenizer() = default;
 
 std::unique_ptr<SentencePieceTokenizer> SentencePieceTokenizer::open(const std::string& path) {
-  const MappedFile file(path);
-  if (file.size() > largest_model)
-    throw core::DataError(fmt::format("{}: the file has {} bytes; a SentencePiece model has at most {}.", path,
-                                      file.size(), largest_model));
-  return std::make_unique<SentencePieceTokenizer>(std::string(reinterpret_cast<const char*>(file.data()), file.size()),
-                                                  path);
+  return std::make_unique<SentencePieceTokenizer>(core::read_text(path, largest_model), path);
 }
 
 const std::string& SentencePieceTokenizer::name() const {

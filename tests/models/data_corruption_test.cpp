@@ -45,9 +45,9 @@ TEST_CASE("a missing file is named", "[data]") {
   Pair pair;
   std::filesystem::remove(bin_path(pair.prefix));
   const auto message = [&] { return test::error_of<DataError>([&] { IndexedDataset data(pair.prefix); }); };
-  CHECK(contains(message(), bin_path(pair.prefix) + ": cannot open it: No such file"));
+  CHECK(contains(message(), bin_path(pair.prefix) + ": cannot be opened: No such file"));
   std::filesystem::create_directory(bin_path(pair.prefix));
-  CHECK(contains(message(), bin_path(pair.prefix) + ": it is not a regular file"));
+  CHECK(contains(message(), bin_path(pair.prefix) + ": is not a regular file"));
   std::filesystem::remove(idx_path(pair.prefix));
   CHECK(contains(message(), idx_path(pair.prefix) + ": there is no such file. `zrt data build"));
 }

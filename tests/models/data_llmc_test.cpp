@@ -70,6 +70,24 @@ TEST_CASE("a pattern names shards in the order of their names", "[data]") {
   CHECK(contains(error_of<DataError>([&] { LlmcDataset(folder / "train_*.bin"); }), "train_000002.bin: its tokens"));
 }
 
+TEST_CASE("a name with the characters of patterns is a file or a folder where there is one", "[data]") {
+  const TemporaryFolder folder;
+  test::write_file(folder / "run [v2]/train_0.bin", shard(first, gpt2, 1));
+  test::write_file(folder / "run [v2]/train_1.bin", shard(second, gpt2, 1));
+  test::write_file(folder / "run 2/train_0.bin", shard<uint16_t>({9}, gpt2, 1));  // what the pattern would find
+  CHECK(LlmcDataset(folder / "run [v2]/train_0.bin").tokens() == 8);
+  CHECK(LlmcDataset(folder / "run [v2]/train_*.bin").tokens() == 12);
+  CHECK(LlmcDataset(folder / "run [v2]/train_[1].bin").tokens() == 4);
+  CHECK(LlmcDataset(folder / "run [1-3]/train_*.bin").tokens() == 1);  // no folder of this name
+  for (const char* name : {"what?.bin", "a*b.bin", "[x].bin", "a\\[b].bin"}) {
+    test::write_file(folder / name, shard<uint16_t>({7, 7, 7}, gpt2, 1));
+    CHECK(LlmcDataset(folder / name).tokens() == 3);
+  }
+  test::write_file(folder / "back\\slash?/a.bin", shard(second, gpt2, 1));
+  CHECK(LlmcDataset(folder / "back\\slash?/?.bin").tokens() == 4);
+  CHECK(contains(error_of<DataError>([&] { LlmcDataset(folder / "run [v2]/none_*.bin"); }), "no file matches"));
+}
+
 TEST_CASE("samples are cut from token files as from Megatron pairs", "[data]") {
   const TemporaryFolder folder;
   std::vector<uint16_t> tokens;
