@@ -25,8 +25,7 @@ cmake --build --preset release --target zrt
 zrt=build/release/zrt
 
 now "data"
-rm -rf corpus/pieces
-"$zrt" data build --out corpus/pieces --tokenizer train --vocab 2048 --validation 0.05 \
+"$zrt" data build --force --out corpus/pieces --tokenizer train --vocab 2048 --validation 0.05 \
   /usr/share/debian-reference/debian-reference.en.txt.gz
 
 train=("$zrt" train tools/examples/quickstart.json --ranks 4)

@@ -9,8 +9,10 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "models/data/duplicates.h"
 #include "models/data/indexed_dataset_writer.h"
+#include "models/data/made_folders.h"
 #include "models/data/output_file.h"
 #include "models/data/sentencepiece_tokenizer.h"
 #include "models/data/sentencepiece_training.h"
@@ -134,6 +136,25 @@ void distribute(Source& source, const std::vector<int64_t>& sizes, const Validat
   }
 }
 
+// Throws ConfigError when a file is there that would be replaced.
+void require_absent(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path, failed))) return;
+  throw core::ConfigError(
+      fmt::format("{}: this file is there already. Choose another --out, or add --force to replace it.", path));
+}
+
+void require_absent_dataset(const std::string& prefix) {
+  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)}) require_absent(path);
+}
+
+// A model that is there already may be the very one that is to be copied there.
+bool holds(const std::string& path, std::string_view model) {
+  std::error_code failed;
+  const auto bytes = std::filesystem::file_size(path, failed);
+  return !failed && bytes == model.size() && core::read_text(path, bytes) == model;
+}
+
 void write_model(OutputFile& file, const Tokenizer& tokenizer) {
   file.write(tokenizer.model().data(), tokenizer.model().size());
   file.seal();
@@ -150,7 +171,18 @@ BuildResult build_dataset(const BuildOptions& options) {
   const bool train_it = options.tokenizer == "train";
   std::unique_ptr<Tokenizer> tokenizer;
   if (!train_it) tokenizer = make_tokenizer(options.tokenizer);
+  const std::filesystem::path out(options.out);
+  const std::string train_prefix = fraction > 0 ? (out / "train").string() : options.out;
+  const std::string validation_prefix = (out / "validation").string();
+  const std::string model_path = fraction > 0 ? (out / "tokenizer.model").string() : options.out + ".model";
+  if (!options.force) {
+    require_absent_dataset(train_prefix);
+    if (fraction > 0) require_absent_dataset(validation_prefix);
+    const bool writes_model = train_it || !tokenizer->model().empty();
+    if (writes_model && (train_it || !holds(model_path, tokenizer->model()))) require_absent(model_path);
+  }
   const InputFiles inputs = find_input_files(options.inputs);
+  MadeFolders folders(std::filesystem::path(train_prefix).parent_path());
 
   BuildResult result;
   result.skipped = inputs.skipped;
@@ -160,8 +192,6 @@ BuildResult build_dataset(const BuildOptions& options) {
   if (fraction > 0) split = split_documents(sizes, fraction);
   result.split_by_document = split.by_document;
 
-  const std::filesystem::path out(options.out);
-  const std::string model_path = fraction > 0 ? (out / "tokenizer.model").string() : options.out + ".model";
   if (train_it) {  // held-out text must not show in the pieces
     SentencePieceTraining training(options.vocabulary, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
     Source source(inputs, options, true);
@@ -170,9 +200,9 @@ BuildResult build_dataset(const BuildOptions& options) {
     tokenizer = std::make_unique<SentencePieceTokenizer>(training.train(), model_path);
   }
 
-  PartWriter train(fraction > 0 ? (out / "train").string() : options.out, *tokenizer);
+  PartWriter train(train_prefix, *tokenizer);
   std::optional<PartWriter> validation;
-  if (fraction > 0) validation.emplace((out / "validation").string(), *tokenizer);
+  if (fraction > 0) validation.emplace(validation_prefix, *tokenizer);
   Source source(inputs, options, false);
   distribute(
       source, sizes, split, fraction, [&](std::string_view text) { train.add(text); },
@@ -180,6 +210,7 @@ BuildResult build_dataset(const BuildOptions& options) {
   const auto& skipped = source.stream().skipped();
   result.skipped.insert(result.skipped.end(), skipped.begin(), skipped.end());
   result.files = static_cast<int64_t>(inputs.files.size() - skipped.size());
+  result.damaged = source.stream().damaged();
   result.duplicates = source.duplicates();
 
   result.train = train.seal(options.language, model_path);
@@ -201,12 +232,14 @@ BuildResult build_dataset(const BuildOptions& options) {
   }
   train.publish();
   if (validation) validation->publish();
+  folders.keep();
   return result;
 }
 
 TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   if (!has_suffix(options.out, ".model"))
     throw core::ConfigError(fmt::format("out is '{}'; the file of a tokenizer must end in .model.", options.out));
+  if (!options.force) require_absent(options.out);
   BuildOptions build;
   build.progress = options.progress;
   const InputFiles inputs = find_input_files(options.inputs);
@@ -218,17 +251,17 @@ TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   distribute(
       source, sizes, {}, 0, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
   const SentencePieceTokenizer tokenizer(training.train(), options.out);
-  const std::filesystem::path parent = std::filesystem::path(options.out).parent_path();
-  std::error_code failed;
-  if (!parent.empty()) std::filesystem::create_directories(parent, failed);
+  MadeFolders folders(std::filesystem::path(options.out).parent_path());
   OutputFile model(options.out);
   write_model(model, tokenizer);
   model.publish();
+  folders.keep();
   sync_folder_of(options.out);
   result.vocabulary = tokenizer.vocab_size();
   result.xxh3 = tokenizer.xxh3();
   result.skipped = inputs.skipped;
   result.skipped.insert(result.skipped.end(), source.stream().skipped().begin(), source.stream().skipped().end());
+  result.damaged = source.stream().damaged();
   return result;
 }
 

@@ -27,6 +27,7 @@ struct BuildOptions {
   bool dedup = false;    // leave out documents that occurred before (duplicates.h)
   Documents documents = Documents::file;
   double validation = 0;  // fraction of the text, 0 for none
+  bool force = false;     // replace datasets and a tokenizer's model that are there
   std::function<void(const BuildProgress&)> progress;
 };
 
@@ -38,6 +39,7 @@ struct BuiltPart {
 struct BuildResult {
   int64_t files = 0;
   std::vector<SkippedInput> skipped;
+  std::vector<DamagedText> damaged;
   int64_t duplicates = 0;  // documents left out by dedup
   BuiltPart train;
   std::optional<BuiltPart> validation;
@@ -45,15 +47,17 @@ struct BuildResult {
 };
 
 // Every document ends with the tokenizer's end-of-document id. A tokenizer's model is copied to PREFIX.model, or with
-// validation to OUT/tokenizer.model, so that the dataset can be decoded wherever it goes. Old datasets of the same name
-// are replaced, and only when everything new is on disk. Throws DataError naming the file that is unreadable, corrupt,
-// empty or too small, ConfigError for a bad option.
+// validation to OUT/tokenizer.model, so that the dataset can be decoded wherever it goes. With `force` old datasets of
+// the same name are replaced, and only when everything new is on disk. A build that fails leaves nothing. Throws
+// DataError naming the file that is unreadable, corrupt, no text, empty or too small, ConfigError for a bad option and
+// where something would be replaced without `force`.
 BuildResult build_dataset(const BuildOptions& options);
 
 struct TokenizerOptions {
   std::vector<std::string> inputs;
   std::string out;  // FILE.model
   int64_t vocabulary = 8192;
+  bool force = false;  // replace the file
   std::function<void(const BuildProgress&)> progress;
 };
 
@@ -62,6 +66,7 @@ struct TrainedTokenizer {
   int64_t bytes = 0;       // of text
   std::string xxh3;
   std::vector<SkippedInput> skipped;
+  std::vector<DamagedText> damaged;
 };
 
 // Trains one tokenizer on all inputs (sentencepiece_training.h). Throws as build_dataset().

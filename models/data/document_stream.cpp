@@ -39,6 +39,8 @@ bool DocumentStream::next(std::string& document) {
       return true;
     }
     reader_.reset();
+    check_->end();
+    if (check_->invalid() > 0) damaged_.push_back({files_[file_].path, check_->invalid(), check_->first_invalid()});
     if (documents_of_file_ > 0) continue;
     if (files_[file_].named)
       throw core::DataError(fmt::format("{}: the file holds no text. Leave it out.", files_[file_].path));
@@ -49,6 +51,8 @@ bool DocumentStream::next(std::string& document) {
 
 void DocumentStream::open_next() {
   reader_.emplace(files_[file_].path);
+  check_.emplace(files_[file_].path);
+  begun_ = false;
   documents_of_file_ = 0;
   buffer_.clear();
   at_ = 0;
@@ -62,6 +66,11 @@ bool DocumentStream::fill() {
   buffer_.resize(had + chunk_bytes);
   const size_t count = reader_->read(buffer_.data() + had, chunk_bytes);
   buffer_.resize(had + count);
+  const std::string_view piece(buffer_.data() + had, count);
+  const size_t mark = count > 0 && !begun_ ? check_->begin(piece) : 0;
+  begun_ = true;
+  check_->add(piece);
+  buffer_.erase(had, mark);
   bytes_ += static_cast<int64_t>(count);
   if (on_read_ && count > 0) on_read_(files_[file_].path, bytes_);
   return count > 0;

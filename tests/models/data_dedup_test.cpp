@@ -48,6 +48,7 @@ BuildOptions options_for(Texts inputs, const std::string& out) {
   options.inputs = std::move(inputs);
   options.out = out;
   options.dedup = true;
+  options.force = true;  // data_refusal_test.cpp builds without it
   return options;
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "models/data/build.h"
 #include "tools/commands/arguments.h"
 
@@ -18,7 +19,8 @@ namespace data = models::data;
 
 std::string part_text(const data::BuiltPart& part) {
   return fmt::format("{}.bin/.idx: {} documents, {} tokens of {} bytes, unigram entropy {:.4f} bits per byte\n",
-                     part.prefix, part.meta.documents, part.meta.tokens, part.meta.bytes, part.meta.unigram_entropy);
+                     core::printable(part.prefix), part.meta.documents, part.meta.tokens, part.meta.bytes,
+                     part.meta.unigram_entropy);
 }
 
 nlohmann::ordered_json part_json(const data::BuiltPart& part) {
@@ -40,8 +42,8 @@ class ProgressLine {
       if (now - last_ < std::chrono::milliseconds(200)) return;
       last_ = now;
       shown_ = true;
-      std::cerr << fmt::format("\r\033[K{} {}  {} MB", progress.scanning ? "reading" : "writing", progress.file,
-                               progress.bytes / 1000000)
+      std::cerr << fmt::format("\r\033[K{} {}  {} MB", progress.scanning ? "reading" : "writing",
+                               core::printable(progress.file), progress.bytes / 1000000)
                 << std::flush;
     };
   }
@@ -53,6 +55,12 @@ class ProgressLine {
 
 void report_skipped(const std::vector<data::SkippedInput>& inputs) {
   for (const auto& skipped : inputs) spdlog::warn("skipped {}: {}", skipped.path, skipped.reason);
+}
+
+void report_damaged(const std::vector<data::DamagedText>& texts) {
+  for (const auto& text : texts)
+    spdlog::warn("{}: {} byte(s) are not UTF-8, the first at byte {}; they are in the data as they are", text.path,
+                 text.bytes, text.first);
 }
 
 constexpr const char* build_usage = "zrt data build --out PREFIX FILE…";
@@ -69,7 +77,7 @@ int build_command(const Args& args) {
                                                                   "fraction of the text held out")(
       "dedup", "leave out documents that occurred before, but for blanks at line ends and blank lines around them")(
       "language", po::value<std::string>()->default_value(""), "of the text, such as pt-br: evaluations name it")(
-      "json", "print the result as JSON");
+      "force", "replace a dataset and a tokenizer's model that are there already")("json", "print the result as JSON");
   po::variables_map values;
   if (!parse(args, build_usage, options, {"FILE"}, values, true)) return 0;
   if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", build_usage));
@@ -80,6 +88,7 @@ int build_command(const Args& args) {
   build.vocabulary = values["vocab"].as<int64_t>();
   build.language = values["language"].as<std::string>();
   build.dedup = values.count("dedup") > 0;
+  build.force = values.count("force") > 0;
   const std::string documents = values["documents"].as<std::string>();
   if (documents != "file" && documents != "paragraph") {
     throw core::UsageError(fmt::format("--documents is '{}'; legal are file and paragraph", documents));
@@ -93,6 +102,7 @@ int build_command(const Args& args) {
     result = data::build_dataset(build);
   }
   report_skipped(result.skipped);
+  report_damaged(result.damaged);
   if (values.count("json")) {
     nlohmann::ordered_json json{{"files", result.files}, {"train", part_json(result.train)}};
     if (build.dedup) json["duplicates"] = result.duplicates;
@@ -110,7 +120,8 @@ int tokenizer_command(const Args& args) {
   po::options_description options("options");
   options.add_options()("out", po::value<std::string>(), "FILE.model to write")(
       "vocab", po::value<int64_t>()->default_value(8192),
-      "pieces: 256 bytes, the newline, two signs, and learned ones")("json", "print the result as JSON");
+      "pieces: 256 bytes, the newline, two signs, and learned ones")("force", "replace a file that is there already")(
+      "json", "print the result as JSON");
   po::variables_map values;
   if (!parse(args, tokenizer_usage, options, {"FILE"}, values, true)) return 0;
   if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", tokenizer_usage));
@@ -118,6 +129,7 @@ int tokenizer_command(const Args& args) {
   train.inputs = values["FILE"].as<std::vector<std::string>>();
   train.out = values["out"].as<std::string>();
   train.vocabulary = values["vocab"].as<int64_t>();
+  train.force = values.count("force") > 0;
   data::TrainedTokenizer result;
   {
     ProgressLine line;
@@ -125,6 +137,7 @@ int tokenizer_command(const Args& args) {
     result = data::train_tokenizer(train);
   }
   report_skipped(result.skipped);
+  report_damaged(result.damaged);
   if (values.count("json")) {
     std::cout << nlohmann::ordered_json{{"file", train.out},
                                         {"vocabulary", result.vocabulary},
@@ -133,8 +146,8 @@ int tokenizer_command(const Args& args) {
                      .dump(1)
               << "\n";
   } else {
-    std::cout << fmt::format("{}: {} tokens, trained on {} bytes, xxh3 {}\n", train.out, result.vocabulary,
-                             result.bytes, result.xxh3);
+    std::cout << fmt::format("{}: {} tokens, trained on {} bytes, xxh3 {}\n", core::printable(train.out),
+                             result.vocabulary, result.bytes, result.xxh3);
   }
   return 0;
 }

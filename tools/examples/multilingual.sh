@@ -23,11 +23,11 @@ mkdir -p "$corpus"
 
 texts=()
 for language in "${languages[@]}"; do texts+=("$(text_of "$language")"); done
-"$zrt" data tokenizer --out "$corpus/tokenizer.model" --vocab 8192 "${texts[@]}"
+"$zrt" data tokenizer --force --out "$corpus/tokenizer.model" --vocab 8192 "${texts[@]}"
 # The last twentieth of every translation is held out: the same chapters, so that no held-out text was seen in another
 # language's untranslated parts.
 for language in "${languages[@]}"; do
-  "$zrt" data build --out "$corpus/$language" --tokenizer "$corpus/tokenizer.model" --language "$language" \
+  "$zrt" data build --force --out "$corpus/$language" --tokenizer "$corpus/tokenizer.model" --language "$language" \
     --validation 0.05 "$(text_of "$language")"
 done
 
