@@ -242,7 +242,7 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, data_rank);
   for (int64_t row = 0; row < batch_.rows; ++row) {
     source_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);
-    if (sample_log_ && tells) sample_log_->read(data_rank, first + row, source_->origin(first + row));
+    if (sample_log_ && tells) sample_log_->read(rank, first + row, source_->origin(first + row));
   }
 }
 

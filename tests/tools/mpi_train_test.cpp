@@ -221,6 +221,48 @@ TEST_CASE("the constants of two machines hold the link between them, and a step 
   CHECK(refused.text.find("no link between_hosts") != std::string::npos);
 }
 
+TEST_CASE("the samples that processes log are those that threads log, by the ranks that read them") {
+  const Folder folder("samples");
+  const auto lines = [&](const std::string& out) {
+    std::ifstream in(folder.path / out / "samples.jsonl");
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  struct Cut {
+    const char* more;
+    std::vector<int> first;  // ranks that read what others read, too, and tell of it
+  };
+  for (const Cut& cut : {Cut{"--set parallel.tensor=2", {0, 2}}, Cut{"--set parallel.pipeline=2", {0, 1}},
+                         Cut{"--set parallel.tensor=2 --set parallel.pipeline=2", {0}}, Cut{"", {0, 1, 2, 3}}}) {
+    fs::remove_all(folder.path / "threads");
+    fs::remove_all(folder.path / "processes");
+    const std::string more = std::string("--set run.log_samples=true ") + cut.more;
+    const JobResult threads = run_shell(folder.train(more + " --ranks 4", "threads"));
+    const JobResult processes = run_shell(mpirun(4) + folder.train(more, "processes"));
+    INFO(cut.more << "\n" << threads.text << processes.text);
+    REQUIRE(threads.code == 0);
+    REQUIRE(processes.code == 0);
+    CHECK(lines("threads") == lines("processes"));
+    std::istringstream text(lines("threads"));
+    int64_t next = 0;
+    for (std::string line; std::getline(text, line);) {
+      const auto ranks = nlohmann::json::parse(line)["ranks"];
+      REQUIRE(ranks.size() == 4);
+      std::set<int64_t> numbers;
+      for (int rank = 0; rank < 4; ++rank) {
+        const bool tells = std::find(cut.first.begin(), cut.first.end(), rank) != cut.first.end();
+        CHECK(ranks[static_cast<size_t>(rank)].size() == (tells ? 4 : 0));
+        for (const auto& sample : ranks[static_cast<size_t>(rank)]) numbers.insert(sample[0].get<int64_t>());
+      }
+      // Each of the step's samples once.
+      const auto count = static_cast<int64_t>(4 * cut.first.size());
+      REQUIRE(static_cast<int64_t>(numbers.size()) == count);
+      CHECK((*numbers.begin() == next && *numbers.rbegin() == next + count - 1));
+      next += count;
+    }
+    CHECK(next > 0);
+  }
+}
+
 TEST_CASE("processes that disagree end with one message") {
   const Folder folder("disagree");
   struct Bad {

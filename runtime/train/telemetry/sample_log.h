@@ -1,7 +1,7 @@
 // samples.jsonl: which samples the ranks read in each step, one line per step:
 //   {"step":1,"ranks":[[[0,0,17,256],…],…]}
 // with, by rank and in the order in which the rank reads them, each sample's number in the run's order and where it
-// begins: dataset of data.train, document, token in the document.
+// begins: dataset of data.train, document, token in the document. Of ranks that read the same the first has them.
 #pragma once
 #include <chrono>
 #include <filesystem>
