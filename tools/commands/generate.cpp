@@ -7,12 +7,47 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "models/data/dataset_tokenizer.h"
+#include "models/data/indexed_format.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/text_output.h"
 
 namespace zrt::tools {
+namespace {
+
+namespace data = models::data;
+
+// Ids of a vocabulary that nobody names mean no text: `given`, if it is not "", must go with what the run's data says.
+std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config, const std::string& given) {
+  std::vector<std::string> prefixes;
+  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
+  const auto trained = data::common_tokenizer(prefixes, config.model.vocab);
+  if (given.empty() && trained) return data::open_tokenizer(*trained);
+  if (given.empty()) {
+    throw core::ConfigError(fmt::format(
+        "which text the model's ids stand for is not known: {}, which would name the tokenizer. Name it yourself: "
+        "--tokenizer bytes, or --tokenizer FILE.model of SentencePiece",
+        prefixes.empty() ? "the run has no data.train"
+                         : fmt::format("there is no {}", data::meta_path(prefixes.front()))));
+  }
+  auto tokenizer = data::make_tokenizer(given);
+  if (trained && (tokenizer->name() != trained->name || tokenizer->xxh3() != trained->xxh3)) {
+    throw core::ConfigError(
+        fmt::format("--tokenizer is {} ('{}' {}), but dataset {} was made by '{}' {}; leave --tokenizer out", given,
+                    tokenizer->name(), tokenizer->xxh3(), trained->prefix, trained->name, trained->xxh3));
+  }
+  if (tokenizer->vocab_size() > config.model.vocab) {
+    throw core::ConfigError(
+        fmt::format("--tokenizer {} has {} tokens but the model's vocabulary has {}: it is another's", given,
+                    tokenizer->vocab_size(), config.model.vocab));
+  }
+  return tokenizer;
+}
+
+}  // namespace
 
 int generate_command(const Args& args) {
   po::options_description options("options");
@@ -20,16 +55,15 @@ int generate_command(const Args& args) {
       "tokens", po::value<int64_t>()->default_value(200), "new tokens, at most")(
       "temperature", po::value<double>()->default_value(0.8), "0 takes the likeliest token")(
       "top-k", po::value<int64_t>()->default_value(40), "choose among the k likeliest; 0: all")(
-      "seed", po::value<uint64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON");
+      "seed", po::value<uint64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON")(
+      "tokenizer", po::value<std::string>()->default_value("", "that of the run's data"),
+      "bytes, or a SentencePiece FILE.model, where the data does not say");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
-  std::vector<std::string> prefixes;
-  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
-  const auto trained = models::data::common_tokenizer(prefixes, config.model.vocab);
-  const auto tokenizer = trained ? models::data::open_tokenizer(*trained) : models::data::make_tokenizer("bytes");
+  const auto tokenizer = choose_tokenizer(config, values["tokenizer"].as<std::string>());
 
   const std::string prompt = values["prompt"].as<std::string>();
   runtime::GenerateOptions generate;
@@ -48,30 +82,42 @@ int generate_command(const Args& args) {
     throw core::UsageError(fmt::format("--top-k is {}; legal are 0 (all) and more", generate.top_k));
   const bool json = values.count("json") > 0;
   // The whole is decoded at each token: a piece may depend on those before it. Ids that the model has beyond the
-  // tokenizer's (padding of the vocabulary) decode to nothing.
+  // tokenizer's (padding of the vocabulary) decode to nothing and are counted.
   std::vector<int32_t> all = generate.prompt;
   size_t shown = tokenizer->decode(all).size();
   std::string text;
+  int64_t beyond = 0;
+  TextOutput output;
   bool begun = json;
   const auto begin = [&] {
-    if (!begun) std::cout << prompt << std::flush;
+    if (!begun) output.write(prompt);
     begun = true;
   };
   generate.emit = [&](int32_t token) {
     begin();  // nothing stands before the refusal of a model that cannot
-    if (token < tokenizer->vocab_size()) all.push_back(token);
+    if (token >= tokenizer->vocab_size()) {
+      ++beyond;
+      return;
+    }
+    all.push_back(token);
     const std::string whole = tokenizer->decode(all);
     text += whole.substr(shown);
-    if (!json) std::cout << whole.substr(shown) << std::flush;
+    if (!json) output.write(whole.substr(shown));
     shown = whole.size();
   };
   const auto tokens = runtime::generate(config, run.checkpoint, generate);
   begin();
+  output.end();
   if (json) {
     const nlohmann::ordered_json result{{"prompt", prompt}, {"text", text}, {"tokens", tokens}};
     std::cout << result.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   }
   std::cout << "\n";
+  if (beyond > 0) {
+    spdlog::warn(
+        "{} of {} tokens are left out of the text: their ids are {} and more, which the tokenizer does not have",
+        beyond, tokens.size(), tokenizer->vocab_size());
+  }
   return 0;
 }
 

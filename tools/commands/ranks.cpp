@@ -10,6 +10,7 @@
 #include "comm/launch.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/printable.h"
 
 namespace zrt::tools {
 
@@ -45,7 +46,7 @@ int report_error(const std::exception& error) {
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
   std::cerr << "zrt: error: "
             << (memory ? "the machine's memory is exhausted outside the arenas; use a smaller model or batch"
-                       : error.what())
+                       : core::printable_lines(error.what()))
             << std::endl;
   return known ? known->exit_code() : 1;
 }
