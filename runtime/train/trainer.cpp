@@ -9,60 +9,23 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/isa.h"
-#include "models/data/blended_dataset.h"
-#include "models/data/dataset_tokenizer.h"
 #include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/store.h"
-#include "runtime/train/masked.h"
+#include "runtime/train/data_identity.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "runtime/train/telemetry/records.h"
 #include "runtime/train/telemetry/sample_log.h"
 #include "runtime/train/telemetry/step_trace.h"
+#include "runtime/train/train_data.h"
 
 namespace zrt::runtime {
 namespace {
 
 namespace data = models::data;
-
-// A dataset that a key names; what is wrong with it is said with the key.
-template <class Open>
-auto open_of(const char* key, const Open& open) {
-  try {
-    return open();
-  } catch (const core::DataError& error) {
-    throw core::DataError(fmt::format("{}: {}", key, error.what()));
-  }
-}
-
-// `samples`: of the whole run, from its first step.
-std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, const models::Model& model,
-                                                          int64_t samples) {
-  if (config.data.train.empty()) {
-    throw core::ConfigError(
-        "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
-        "PREFIX FILE…` makes");
-  }
-  std::vector<data::WeightedPrefix> prefixes;
-  std::vector<std::string> all;
-  for (const DataSource& source : config.data.train) {
-    prefixes.push_back({source.weight, source.prefix});
-    all.push_back(source.prefix);
-  }
-  for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
-  data::common_tokenizer(all, model.vocab);
-  data::GptDatasetOptions common;
-  common.sequence = text_sequence(model);
-  common.vocabulary = model.vocab;
-  common.seed = static_cast<uint32_t>(config.run.seed);
-  return open_of("data.train", [&] {
-    return masked(data::open_training_data(prefixes, samples, common), model, all,
-                  static_cast<uint64_t>(config.run.seed));
-  });
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
@@ -107,6 +70,7 @@ class Training {
   const std::filesystem::path out_ = config_.run.out;
   std::shared_ptr<const data::SampleSource> source_;
   std::optional<EvalData> validation_;
+  checkpoint::Json data_;  // data_json()
   BatchFiller filler_;  // set while something else than training reads batches
   int64_t step_ = 0, first_step_ = 0;
   int64_t samples_ = 0;          // consumed by the steps taken
@@ -147,8 +111,11 @@ void Training::start(const checkpoint::Reader* resumed) {
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, model_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
-  if (!config_.data.validation.empty()) {
-    validation_ = open_of("data.validation", [&] { return open_eval_data(config_.data.validation, model_); });
+  validation_ = open_validation_data(config_, model_);
+  data_ = data_json(config_, model_, *source_, validation_);
+  if (step_ > 0) {
+    const checkpoint::Json before = resumed->manifest().made_by.value("data", checkpoint::Json());
+    for (const std::string& change : data_changes(before, data_, samples_)) warn(change);
   }
   if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
   std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());
@@ -156,6 +123,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   options.warn = [this](const std::string& text) { warn(text); };
   comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",
                       std::string(core::isa_name(core::best_isa())), options.timeout);
+  require_same_data(transport_, data_, options.timeout);
   comm::require_equal(transport_, "the kernel table", models::kernel_table_hash(), options.timeout);
   std::string programs;
   for (const Compiled& stage : compiled) programs += stage.set.xxh3();
@@ -300,6 +268,7 @@ void Training::save() {
   checkpoint::Manifest manifest = run_manifest(config_, layouts_, session_->executor(0).control().persistent);
   manifest.step = step_;
   manifest.samples = samples_;
+  manifest.made_by["data"] = data_;
   manifest.planned_samples = planned_samples_;
   checkpointer_->save(manifest);
 }

@@ -263,6 +263,44 @@ TEST_CASE("the samples that processes log are those that threads log, by the ran
   }
 }
 
+TEST_CASE("processes that read different data at one path are refused by what differs") {
+  const Folder folder("copies");
+  for (const char* host : {"h0", "h1"}) fs::create_directories(folder.path / host);
+  const auto start = [&](const std::string& command) {  // the ranks of two machines, each in a folder of its own
+    return run_shell(mpirun(2) + "sh -c 'cd " + folder.path.string() + "/h$OMPI_COMM_WORLD_RANK && exec " + command +
+                     "'");
+  };
+  const std::string sets = "--set data.train=mine --set data.validation=null";
+  const auto copy = [&](const std::string& host, const std::string& text) {
+    std::ofstream(folder.path / host / "text.txt") << text;
+    REQUIRE(run_shell(zrt + "data build --force --out " + (folder.path / host / "mine").string() + " " +
+                      (folder.path / host / "text.txt").string())
+                .code == 0);
+  };
+  const std::string text(20000, 'x');
+  copy("h0", text), copy("h1", text);
+  const std::string eval = zrt + "eval " + (folder.path / "run").string() + " --data mine";
+  for (const std::string& command : {folder.train(sets), eval}) {
+    const JobResult same = start(command);
+    INFO(same.text);
+    CHECK(same.code == 0);
+  }
+  copy("h1", text + "more");
+  const JobResult evaluated = start(eval);
+  INFO(evaluated.text);
+  CHECK(evaluated.code != 0);
+  CHECK(evaluated.text.find("the data differs between process 0 and process 1: data[0].tokens: 20001 and 20005") !=
+        std::string::npos);
+  const JobResult other = start(folder.train(sets, "other"));
+  INFO(other.text);
+  CHECK(other.code != 0);
+  CHECK(count_of(other.text, "zrt: error:") == 1);
+  CHECK(other.text.find("the data differs between process 0 and process 1: train[0].tokens: 20001 and 20005") !=
+        std::string::npos);
+  CHECK(other.text.find("train[0].xxh3: ") != std::string::npos);
+  CHECK(other.text.find("train[0].documents") == std::string::npos);
+}
+
 TEST_CASE("processes that disagree end with one message") {
   const Folder folder("disagree");
   struct Bad {

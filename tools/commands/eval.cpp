@@ -8,6 +8,7 @@
 #include "models/data/dataset_tokenizer.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/data_identity.h"
 #include "runtime/train/resume.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
@@ -32,6 +33,8 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
 
   const models::Model model = config.model.make();
   const runtime::EvalData data = runtime::open_eval_data(sources, model);
+  runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}},
+                             runtime::session_options(config).timeout);
   const runtime::checkpoint::Reader weights(run.checkpoint, false);
   runtime::require_weights(weights, model);
   runtime::BatchFiller filler;

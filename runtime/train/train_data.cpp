@@ -1,0 +1,60 @@
+#include "runtime/train/train_data.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "models/data/blended_dataset.h"
+#include "models/data/dataset_tokenizer.h"
+#include "runtime/train/masked.h"
+
+namespace zrt::runtime {
+namespace {
+
+namespace data = models::data;
+
+// A dataset that a key names; what is wrong with it is said with the key.
+template <class Open>
+auto open_of(const char* key, const Open& open) {
+  try {
+    return open();
+  } catch (const core::DataError& error) {
+    throw core::DataError(fmt::format("{}: {}", key, error.what()));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, const models::Model& model,
+                                                          int64_t samples) {
+  if (config.data.train.empty()) {
+    throw core::ConfigError(
+        "data.train is not set; it names the prefix of a .bin/.idx pair, for example one that `zrt data build --out "
+        "PREFIX FILE…` makes");
+  }
+  std::vector<data::WeightedPrefix> prefixes;
+  std::vector<std::string> all;
+  for (const DataSource& source : config.data.train) {
+    prefixes.push_back({source.weight, source.prefix});
+    all.push_back(source.prefix);
+  }
+  for (const DataSource& source : config.data.validation) all.push_back(source.prefix);
+  data::common_tokenizer(all, model.vocab);
+  data::GptDatasetOptions common;
+  common.sequence = text_sequence(model);
+  common.vocabulary = model.vocab;
+  common.seed = static_cast<uint32_t>(config.run.seed);
+  return open_of("data.train", [&] {
+    return masked(data::open_training_data(prefixes, samples, common), model, all,
+                  static_cast<uint64_t>(config.run.seed));
+  });
+}
+
+std::optional<EvalData> open_validation_data(const Config& config, const models::Model& model) {
+  if (config.data.validation.empty()) return std::nullopt;
+  return open_of("data.validation", [&] { return open_eval_data(config.data.validation, model); });
+}
+
+}  // namespace zrt::runtime
