@@ -2,17 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -131,22 +128,6 @@ std::string InputFile::xxh3() const {
     hash.update(piece.data(), count);
   }
   return hash.hex();
-}
-
-FolderLock::FolderLock(const std::filesystem::path& path) {
-  descriptor_ = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ < 0) fail_at(path, "cannot be opened", errno);
-  for (int tries = 0; tries < 40; ++tries) {
-    if (uninterrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0 || errno != EWOULDBLOCK) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
-  ::close(std::exchange(descriptor_, -1));
-  throw DataError(fmt::format("{}: another process is using this folder; wait for its end, or choose another folder",
-                              path.string()));
-}
-
-FolderLock::~FolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 void make_folder(const std::filesystem::path& path) {

@@ -53,20 +53,6 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-// Keeps other processes from using the same folder for the same thing; a process that ends, however, lets go. Throws
-// DataError when another still holds it after two seconds: one that is about to end may take a moment. Where the file
-// system knows no locks it holds nothing.
-class FolderLock {
- public:
-  explicit FolderLock(const std::filesystem::path& path);
-  ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_ = -1;
-};
-
 // All throw DataError with the path and the system's reason.
 void make_folder(const std::filesystem::path& path);  // with its parents; may exist; stays after a power cut
 void sync_folder(const std::filesystem::path& path);  // brings its entries (new names, renames) to disk

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
 #include "core/isa.h"
 #include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
@@ -46,6 +47,7 @@ class Training {
   TrainResult run();
 
  private:
+  void lock_folder();
   void start(const checkpoint::Reader* resumed);
   void start_trace();
   void step();
@@ -68,6 +70,7 @@ class Training {
   const std::vector<Layout> layouts_;  // of the stages, before the fit
   const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
   const std::filesystem::path out_ = config_.run.out;
+  std::optional<core::FolderLock> lock_;  // of `out_`, where rank 0 lives; let go after all that writes there
   std::shared_ptr<const data::SampleSource> source_;
   std::optional<EvalData> validation_;
   checkpoint::Json data_;  // data_json()
@@ -77,8 +80,7 @@ class Training {
   int64_t planned_samples_ = 0;  // the data is laid out for
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
-  std::optional<core::FolderLock> lock_;  // of `out_`: two runs would destroy each other's checkpoints
-  std::optional<RunRecords> records_;     // where rank 0 lives
+  std::optional<RunRecords> records_;  // where rank 0 lives
   std::optional<SampleLog> sample_log_;
   std::optional<StepTrace> trace_;
   int64_t saved_step_ = -1;
@@ -130,8 +132,6 @@ void Training::start(const checkpoint::Reader* resumed) {
   comm::require_equal(transport_, "the programs", programs, options.timeout);
   if (hooks_.planned) hooks_.planned(compiled);
   if (transport_.leads()) {
-    core::make_folder(out_);
-    lock_.emplace(out_);
     write_file(out_ / "config.resolved.json", resolved_json(config_));
     records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
@@ -325,7 +325,19 @@ TrainResult Training::nothing_to_do() {
   return result_;
 }
 
+// Before anything looks into the folder: a run that is about to end may still save.
+void Training::lock_folder() {
+  if (!transport_.leads()) return;
+  lock_.emplace(out_);
+  if (lock_->held()) return;
+  warn(
+      fmt::format("{}: this file system knows no locks, so nothing keeps a second run out of this folder; see to it "
+                  "that there is none",
+                  out_.string()));
+}
+
 TrainResult Training::run() {
+  lock_folder();
   const auto resumed = open_resume(config_, layouts_, transport_, [this](const std::string& text) { warn(text); });
   start(resumed.get());
   result_.summary.exit_reason = "finished";

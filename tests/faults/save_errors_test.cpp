@@ -53,4 +53,16 @@ TEST_CASE("an I/O error at any call of a save never commits half, is told, and t
   }
 }
 
+TEST_CASE("where the file system knows no locks a run says that nothing keeps a second one out, and trains") {
+  const Base base;
+  for (const std::string variables : {"", "ZRT_FAULT_NO_LOCKS=1"}) {
+    base.reset();
+    const Result result = base.faulted({"", 0, "", "", false, variables}, "--steps 8");
+    INFO(result.text);
+    CHECK(result.code == 0);
+    CHECK(contains(result.text, "knows no locks") == !variables.empty());
+    CHECK(read_json(base / "run/summary.json")["state_xxh3"] == base.final_state);
+  }
+}
+
 }  // namespace zrt::save_errors_test

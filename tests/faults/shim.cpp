@@ -7,6 +7,7 @@
 //   ZRT_FAULT_AT      number of the call           ZRT_FAULT_STICKY all later calls fail, too
 //   ZRT_FAULT_ONCE    a file that the first fault makes; while it exists there is no other, in any process
 //   ZRT_FAULT_NO_EXCHANGE  renameat2 fails, as on file systems that cannot exchange two folders
+//   ZRT_FAULT_NO_LOCKS  flock fails, as on file systems that know no locks
 //   ZRT_FAULT_LOG     every counted call is written here as a line "OP PATH", with " FAULT" where the fault struck
 //   ZRT_FAULT_JOURNAL what the calls below the prefix did, in their order, for power_loss.h: "OP<tab>PATH<tab>..." and,
 //                     after a write's offset and bytes, what was written
@@ -19,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -236,6 +238,11 @@ int remove(const char* path) {
 int mkdir(const char* path, mode_t mode) {
   return guard_path("mkdir", absolute(AT_FDCWD, path),
                     [&](int) { return next<int(const char*, mode_t)>("mkdir")(path, mode); });
+}
+int flock(int file, int operation) {
+  if (setting("ZRT_FAULT_NO_LOCKS").empty()) return next<int(int, int)>("flock")(file, operation);
+  errno = ENOLCK;
+  return -1;
 }
 // renameat2 has no wrapper in older libraries, so programs call it by number.
 long syscall(long number, ...) {

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
 #include "core/ledger.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/setup.h"
@@ -172,6 +173,7 @@ int import_from(const Args& args) {
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),
                            core::format_bytes(plan.host_bytes));
+  const core::FolderLock lock(out);
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
   std::cout << checkpoint.string() << "\n";

@@ -348,15 +348,6 @@ TEST_CASE("A run that went back behind broken checkpoints keeps what it saves") 
   CHECK(newest_valid(folder.path, [](const std::string&) {})->step == 7);
 }
 
-TEST_CASE("A folder is one user's at a time") {
-  const testing::TemporaryFolder folder;
-  {
-    const core::FolderLock lock(folder.path);
-    CHECK(message([&] { core::FolderLock second(folder.path); }).find("another process") != std::string::npos);
-  }
-  CHECK(message([&] { core::FolderLock third(folder.path); }).empty());
-}
-
 TEST_CASE("A folder of checkpoints that cannot be read is not taken for an empty one") {
   const testing::TemporaryFolder folder;
   CHECK(list_checkpoints(folder.path / "none").empty());

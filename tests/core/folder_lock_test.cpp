@@ -1,0 +1,106 @@
+#include "core/folder_lock.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+#include "catch.h"
+#include "core/error.h"
+#include "temporary_folder.h"
+
+namespace zrt::core::folder_lock_test {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+
+TEST_CASE("A second user of a folder is refused at once and told who the first one is") {
+  const testing::TemporaryFolder folder;
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  {
+    const FolderLock lock(folder.path);
+    CHECK(lock.held());
+    const std::string holder = "process " + std::to_string(getpid()) + " on " + host + " since 20";
+    CHECK_THROWS_AS(FolderLock(folder.path), ConfigError);  // whose code ends a supervisor
+    CHECK_THROWS_WITH(FolderLock(folder.path),
+                      Contains(holder) && Contains(folder.path.string()) && Contains("choose another folder"));
+    // By whatever path it is reached.
+    fs::create_directory_symlink(folder.path, folder.path / "link");
+    CHECK_THROWS_AS(FolderLock(folder.path / "link"), ConfigError);
+    fs::remove(folder.path / "link");
+  }
+  CHECK(FolderLock(folder.path).held());
+  CHECK(fs::is_empty(folder.path));
+}
+
+TEST_CASE("The death of the process that holds a folder lets go of it") {
+  const testing::TemporaryFolder folder;
+  int locked[2];
+  REQUIRE(pipe(locked) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const FolderLock lock(folder.path);
+    if (write(locked[1], "x", 1) == 1) pause();
+    _exit(1);
+  }
+  char done;
+  REQUIRE(read(locked[0], &done, 1) == 1);
+  CHECK_THROWS_WITH(FolderLock(folder.path), Contains("process " + std::to_string(pid) + " on "));
+  kill(pid, SIGKILL);
+  REQUIRE(waitpid(pid, nullptr, 0) == pid);
+  CHECK(fs::exists(folder.path / "lock"));  // which says nothing any more
+  {
+    const FolderLock lock(folder.path);
+    std::ifstream file(folder.path / "lock");
+    std::string name;
+    std::getline(file, name);
+    CHECK_THAT(name, Contains("process " + std::to_string(getpid()) + " on "));
+    CHECK(std::string(std::istreambuf_iterator<char>(file), {}).empty());
+  }
+  close(locked[0]);
+  close(locked[1]);
+}
+
+TEST_CASE("Of many that want a folder at once one has it at a time, and a folder that was made and not used goes") {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path / "deep/run", inside = run / "inside";
+  constexpr int users = 4, turns = 200;
+  for (int user = 0; user < users; ++user) {
+    if (fork() > 0) continue;
+    for (int had = 0; had < turns;) {
+      try {
+        const FolderLock lock(run);
+        if (!fs::create_directory(inside)) _exit(1);  // another is there
+        fs::remove(inside);
+        ++had;
+      } catch (const ConfigError&) {
+      } catch (const DataError&) {  // the folder went between its making and its opening
+      }
+    }
+    _exit(0);
+  }
+  for (int user = 0; user < users; ++user) {
+    int status = 1;
+    wait(&status);
+    CHECK(status == 0);
+  }
+  fs::remove_all(folder.path / "deep");  // which one may have made, and another used last
+  {
+    const FolderLock lock(run), other(folder.path / "used");
+    std::ofstream(folder.path / "used/file");
+  }
+  CHECK_FALSE(fs::exists(folder.path / "deep"));
+  CHECK(fs::exists(folder.path / "used/file"));
+}
+
+TEST_CASE("What a lock's file says reaches a message as one line of text") {
+  const testing::TemporaryFolder folder;
+  const FolderLock lock(folder.path);
+  std::ofstream(folder.path / "lock") << "a\x1b[31mb\nc";
+  CHECK_THROWS_WITH(FolderLock(folder.path), Contains("in use by a[31mb;"));
+}
+
+}  // namespace zrt::core::folder_lock_test
