@@ -23,6 +23,34 @@ std::optional<int> number(const Environment& environment, const char* name) {
   return value;
 }
 
+// The same where others than launchers may have set it to anything.
+std::optional<int> number_if_any(const Environment& environment, const char* name) {
+  const char* text = environment(name);
+  int value = 0;
+  if (!text) return std::nullopt;
+  const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+  return error == std::errc() && *end == 0 && value >= 0 ? std::optional(value) : std::nullopt;
+}
+
+// Processes of launchers that tell zrt no way from one to the other.
+void refuse_unknown_launchers(const Environment& environment) {
+  const auto refuse = [](const char* name, int value, int world) {
+    throw core::UsageError(fmt::format(
+        "{} is {}: a launcher such as torchrun, deepspeed or accelerate started this process as one of {} or "
+        "more, and gives zrt no way to reach the others: each would train by itself. Use mpirun -n {}, srun "
+        "--mpi=pmix -n {}, or --ranks {} for threads of one process; unset {} if no launcher set it",
+        name, value, world, world, world, world, name));
+  };
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "HOROVOD_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    const auto size = number_if_any(environment, name);
+    if (size && *size > 1) refuse(name, *size, *size);
+  }
+  for (const char* name : {"RANK", "LOCAL_RANK", "PMI_RANK", "PMIX_RANK", "HOROVOD_RANK"}) {
+    const auto rank = number_if_any(environment, name);
+    if (rank && *rank > 0) refuse(name, *rank, *rank + 1);
+  }
+}
+
 }  // namespace
 
 std::optional<Launch> detect_launch(const Environment& environment) {
@@ -32,17 +60,16 @@ std::optional<Launch> detect_launch(const Environment& environment) {
         "OMPI_COMM_WORLD_SIZE is {} but PMI_SIZE is {}: two launchers disagree; start zrt with one mpirun or srun",
         *open_mpi, *pmi));
   }
+  // Scripts for PyTorch set its variables for processes of mpirun and srun, too; torchrun's own ones only torchrun
+  // sets.
+  if (environment("GROUP_RANK") && environment("LOCAL_WORLD_SIZE")) refuse_unknown_launchers(environment);
   if (open_mpi) return Launch{"Open MPI", *open_mpi};
   if (pmi) return Launch{"PMI", *pmi};
-  // A batch script has these too, but no step: only srun starts processes.
-  const auto slurm = number(environment, "SLURM_NTASKS");
+  // A batch script has these too, but no step: only srun starts processes. It may have told the job another number.
+  const char* tasks = environment("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  const auto slurm = number(environment, tasks);
   if (slurm && environment("SLURM_STEP_ID") && environment("SLURM_PROCID")) return Launch{"Slurm", *slurm};
-  if (environment("LOCAL_RANK") && environment("GROUP_RANK") && environment("LOCAL_WORLD_SIZE")) {
-    throw core::UsageError(
-        "torchrun started this process, which gives zrt no way to reach the others; use mpirun -n N, srun, or --ranks "
-        "N "
-        "for threads");
-  }
+  refuse_unknown_launchers(environment);
   return std::nullopt;
 }
 

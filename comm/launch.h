@@ -17,7 +17,8 @@ struct Launch {
 using Environment = std::function<const char*(const char* name)>;  // null where a variable is not set
 
 // What the environment says: Open MPI before PMI before Slurm; none for a process started by hand or by a batch script
-// outside srun. Throws UsageError when Open MPI and PMI disagree, when a number is none, or under torchrun.
+// outside srun. Throws UsageError when Open MPI and PMI disagree, when a number is none, and when another launcher, as
+// torchrun and deepspeed are, started this process as one of several: each would train by itself.
 std::optional<Launch> detect_launch(const Environment& environment);
 
 // `kind` is "thread", "mpi", or "" for mpi in a process of mpirun or srun and thread elsewhere; `ranks` is what the
