@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/report/draw/page.h"
 #include "runtime/report/draw/svg.h"
@@ -54,11 +55,14 @@ std::string state_text(const RunData& run) {
   const double age = run.heartbeat_age_seconds;
   const double step_seconds = run.steps.empty() ? NAN : run.steps.back().step_seconds;
   const double patience = std::max(60.0, std::isfinite(step_seconds) ? 5 * step_seconds : 0.0);
-  if (age <= patience) return fmt::format("running: {}{} steps done", last, of);
+  if (std::abs(age) <= patience) return fmt::format("running: {}{} steps done", last, of);
   return fmt::format(
       "not ended by itself: {}{} steps done, {}. It was killed, or the machine was; `zrt train --resume "
       "auto` goes on from its newest checkpoint.",
-      last, of, std::isfinite(age) ? "no sign of life for " + duration_text(age) : "there is no heartbeat file");
+      last, of,
+      !std::isfinite(age) ? "there is no heartbeat file"
+      : age < 0           ? "and its last sign of life lies " + duration_text(-age) + " ahead: a clock was set back"
+                          : "no sign of life for " + duration_text(age));
 }
 
 std::string events_text(const RunData& run) {

@@ -91,6 +91,9 @@ TEST_CASE("The state of a run comes from its summary, or from its heartbeat") {
   std::filesystem::last_write_time(run.path / "heartbeat",
                                    std::filesystem::file_time_type::clock::now() - std::chrono::hours(3));
   CHECK(has(run.page(), "not ended by itself: 5 of 9 steps done, no sign of life for 3.0 h"));
+  std::filesystem::last_write_time(run.path / "heartbeat",
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(5));
+  CHECK(has(run.page(), "its last sign of life lies 5.0 h ahead: a clock was set back"));
   run.write("summary.json", R"({"exit_reason": "stopped by a signal", "steps": 5})");
   CHECK(has(run.page(), "stopped by a signal after step 5 of 9"));
   // It was resumed and has written more since.
