@@ -76,12 +76,17 @@ void RunProgress::add(int64_t step, double seconds) {
   }
 }
 
+// Times are compared with what they were, never with a clock or with each other: a clock may be set back.
 bool RunProgress::poll_files() {
-  fs::file_time_type newest = newest_file_;
+  uint64_t times = 0;  // a sum, because folders list their files in any order
   auto look = [&](const fs::path& path) {
     std::error_code error;
-    const auto time = fs::last_write_time(path, error);
-    if (!error) newest = std::max(newest, time);
+    const auto time = fs::last_write_time(path, error).time_since_epoch().count();
+    if (error) return;
+    core::Hash hash;
+    hash.update(path.native().data(), path.native().size());
+    hash.update(&time, sizeof time);
+    times += hash.digest();
   };
   look(out_ / "heartbeat");
   look(out_ / "checkpoints");
@@ -94,7 +99,7 @@ bool RunProgress::poll_files() {
     fs::recursive_directory_iterator files(checkpoints->path(), gone);
     for (; !gone && files != fs::recursive_directory_iterator(); files.increment(gone)) look(files->path());
   }
-  return std::exchange(newest_file_, newest) != newest;
+  return std::exchange(file_times_, times) != times;
 }
 
 }  // namespace zrt::runtime

@@ -8,7 +8,7 @@
 namespace zrt::runtime {
 
 // Reads steps from metrics.jsonl, however a restarted run treats that file: it may go on at its end, cut it to the
-// step it resumes from, or start it anew. Signs of life between steps are the modification times of the file
+// step it resumes from, or start it anew. Signs of life between steps are changes of the modification times of the file
 // `heartbeat` and of everything under checkpoints/. What the folder holds at construction counts as old.
 class RunProgress {
  public:
@@ -31,7 +31,7 @@ class RunProgress {
   std::unordered_set<uint64_t> seen_;  // hashes of lines; those of a step that ran twice differ in their times
   uint64_t offset_ = 0;                // of the first byte not read yet
   std::string last_line_;              // ends at offset_
-  std::filesystem::file_time_type newest_file_ = std::filesystem::file_time_type::min();
+  uint64_t file_times_ = 0;            // stands for the times of all files looked at
   int64_t step_ = 0, highest_ = 0, checkpoint_ = -1, lost_ = 0;
   double productive_ = 0, longest_ = 0;
 };

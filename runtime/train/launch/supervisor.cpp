@@ -8,9 +8,12 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
 #include "runtime/train/launch/child.h"
 #include "runtime/train/launch/event_log.h"
+#include "runtime/train/launch/hang_watch.h"
 #include "runtime/train/launch/progress.h"
+#include "runtime/train/launch/stop_signals.h"
 
 namespace zrt::runtime {
 namespace {
@@ -19,32 +22,45 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Seconds poll_interval{0.2};
 
-// Blocks the signals a supervisor answers, so that they are waited for and interrupt nothing.
+bool stops(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
+
+// Blocks the signals a supervisor answers, so that they are waited for and interrupt nothing. SIGHUP that is ignored,
+// as under nohup, stays so.
 class SignalWait {
  public:
   SignalWait() {
     sigemptyset(&set_);
     for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    struct sigaction hangup {};
+    if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
   }
-  ~SignalWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  // A process that was asked to stop is about to end as it should; another signal must not end it sooner.
+  ~SignalWait() {
+    if (!asked_to_stop_) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
   const sigset_t& set() const { return set_; }
   // The next signal, or 0 after `limit`.
-  int wait(Seconds limit) const {
+  int wait(Seconds limit) {
     const auto whole = std::chrono::floor<std::chrono::seconds>(limit);
     const timespec time{static_cast<time_t>(whole.count()),
                         static_cast<long>(std::chrono::duration<double, std::nano>(limit - whole).count())};
-    return std::max(0, sigtimedwait(&set_, nullptr, &time));
+    const int signal = std::max(0, sigtimedwait(&set_, nullptr, &time));
+    asked_to_stop_ = asked_to_stop_ || stops(signal);
+    return signal;
   }
 
  private:
   sigset_t set_, before_;
+  bool asked_to_stop_ = false;
 };
 
 class Supervisor {
  public:
   explicit Supervisor(const LaunchOptions& options)
-      : options_(options), log_(options.out / "events.jsonl"), progress_(options.out) {}
+      : options_(options), log_(options.out / "events.jsonl"), progress_(options.out), watch_(options) {}
 
   LaunchResult run() {
     const auto start = Clock::now();
@@ -112,27 +128,20 @@ class Supervisor {
     hung_ = false;
     Child child(options_.command, options_.death_signal, signals_.set());
     event("start", fmt::format("{}", fmt::join(options_.command, " ")));
-    auto sign = Clock::now(), turn = sign;  // of the last sign of life; of the last turn of this loop
-    for (bool alive = false;;) {
+    for (watch_.start(Clock::now());;) {
       const int signal = signals_.wait(poll_interval);
       if (signal != 0 && signal != SIGCHLD) pass_on(child, signal);
       const auto now = Clock::now();
-      // A supervisor that was itself stopped for a while knows nothing of that while.
-      if (now - turn > 20 * poll_interval) sign += now - turn;
-      turn = now;
       const std::optional<ProcessEnd> end = child.poll();
-      if (progress_.poll()) {
-        if (alive) longest_pause_ = std::max<Seconds>(longest_pause_, now - sign);
-        sign = now;
-        alive = result_.began = true;
-      }
+      const bool sign = progress_.poll();
+      watch_.look(now, sign, Seconds(progress_.longest_step_seconds()));
+      result_.began = result_.began || sign;
       if (end) {
         event("exit", end->text());
         return *end;
       }
-      const Seconds limit = alive ? hang_limit() : std::max(options_.start_timeout, hang_limit());
-      if (now - sign > limit) {
-        event("hang", fmt::format("no sign of life for {:.1f} s; killed", limit.count()));
+      if (watch_.hung()) {
+        event("hang", fmt::format("no sign of life for {:.1f} s; killed", watch_.limit().count()));
         child.end_tree();
         hung_ = true;
         return {0, SIGKILL};
@@ -140,21 +149,19 @@ class Supervisor {
     }
   }
 
-  Seconds hang_limit() const {
-    if (options_.hang_timeout > Seconds(0)) return options_.hang_timeout;
-    const Seconds longest = std::max(longest_pause_, Seconds(progress_.longest_step_seconds()));
-    return std::max(options_.shortest_hang_timeout, 5 * longest);
-  }
-
   void pass_on(Child& child, int signal) {
     if (signal == SIGUSR1) {
       event("signal", "SIGUSR1 passed on: save and go on");
       return child.send(signal, options_.rank_program);
     }
-    event("signal", fmt::format("signal {}: {}", signal, stopping_ ? "the second, killing" : "stopping"));
-    if (std::exchange(stopping_, true)) return child.end_tree();
-    // Processes of a run of several take SIGTERM for their launcher's, which leaves no time to save.
-    child.send(options_.rank_program.empty() ? signal : SIGINT, options_.rank_program);
+    const StopSignal meaning = stops_.note(Clock::now());
+    if (meaning == StopSignal::echo) return;
+    stopping_ = true;
+    const bool kills = meaning == StopSignal::second;
+    event("signal", fmt::format("signal {}: {}", signal, kills ? "the second, killing" : "stopping"));
+    if (kills) return child.end_tree();
+    // Processes of a run of several take SIGTERM for their launcher's, and print what they did last.
+    child.send(options_.rank_program.empty() ? SIGTERM : SIGINT, options_.rank_program);
   }
 
   // Waits; the signal that asked to stop meanwhile, or 0.
@@ -162,7 +169,7 @@ class Supervisor {
     const auto end = Clock::now() + delay;
     for (Seconds left = delay; left > Seconds(0); left = end - Clock::now()) {
       const int signal = signals_.wait(left);
-      if (signal == SIGTERM || signal == SIGINT) return signal;
+      if (stops(signal)) return signal;
     }
     return 0;
   }
@@ -175,8 +182,9 @@ class Supervisor {
   SignalWait signals_;
   EventLog log_;
   RunProgress progress_;
+  HangWatch watch_;
+  StopSignals stops_;
   LaunchResult result_;
-  Seconds longest_pause_{0};
   bool stopping_ = false, hung_ = false;
 };
 
@@ -184,6 +192,8 @@ class Supervisor {
 
 LaunchResult supervise(const LaunchOptions& options) {
   core::make_folder(options.out);
+  // Steps of a run that is not the supervisor's must not count as its own. The child locks the folder for itself.
+  { const core::FolderLock free(options.out); }
   return Supervisor(options).run();
 }
 
