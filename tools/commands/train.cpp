@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <filesystem>
 #include <iostream>
 
@@ -10,46 +8,28 @@
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
-#include "tools/commands/termination.h"
+#include "tools/commands/run_signals.h"
 
 namespace zrt::tools {
 namespace {
 
 constexpr int preempted = 3;  // exit code: stopped by a signal, with everything saved
 
-std::atomic<uint32_t> requests{0};
-
-void ask(int signal) {
-  requests |= signal == SIGUSR1 ? runtime::save_requested : runtime::stop_requested;
-}
-
-// SIGUSR1: save after this step and go on. SIGTERM, SIGINT, SIGHUP: save and stop; a second one ends the process at
-// once. For SIGTERM in a run of several processes see TerminationWatch.
-void watch_signals() {
-  struct sigaction action {};
-  action.sa_handler = ask;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGUSR1, &action, nullptr);
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  // A terminal that is closed; under nohup it stays ignored.
-  struct sigaction hangup {};
-  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-}
-
 int exit_code(const runtime::TrainResult& result) {
   return result.summary.exit_reason == "finished" ? 0 : preempted;
 }
 
 // What one process does of a training run.
-int train_ranks(const po::variables_map& values, comm::Transport& transport) {
+int train_ranks(const po::variables_map& values, comm::Transport& transport, RunSignals& signals) {
   const runtime::Settings sets =
       config_settings(values, {{"steps", "run.steps"}, {"out", "run.out"}, {"resume", "run.resume"}});
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
   if (transport.leads()) {
     for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
     warn_of_binding(transport, config.run.threads_per_rank);
+    if (const std::string notice = short_notice(config.run.checkpoint_interval); !notice.empty()) {
+      spdlog::warn("{}", notice);
+    }
   }
   if (config.run.out.empty()) {
     // The clocks of the processes differ.
@@ -60,8 +40,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport) {
 
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;
-  // A request to save is passed on once, one to stop stays.
-  hooks.requests = [] { return requests.fetch_and(~uint32_t{runtime::save_requested}); };
+  hooks.requests = [&] { return signals.requests(); };
   hooks.stuck = [](const std::exception& error) {
     std::cout.flush();
     const int code = report_error(error);
@@ -117,12 +96,11 @@ int train_command(const Args& args) {
     return 0;
   }
   // Before everything that takes time: a signal whose handler is not there yet ends the process.
-  watch_signals();
-  std::unique_ptr<comm::Transport> transport;  // outlives the watch
-  TerminationWatch termination(several_processes());
+  std::unique_ptr<comm::Transport> transport;  // outlives what watches it
+  RunSignals signals(several_processes());
   transport = start_ranks(values);
-  termination.set_transport(*transport);
-  return run_ranks(*transport, [&] { return train_ranks(values, *transport); });
+  signals.set_transport(*transport);
+  return run_ranks(*transport, [&] { return train_ranks(values, *transport, signals); });
 }
 
 }  // namespace zrt::tools
