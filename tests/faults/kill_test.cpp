@@ -25,9 +25,7 @@ bool kill_once(const RepeatedRun& run, const std::string& command, Moments& mome
 
 void kill_often(const RepeatedRun& run, const std::string& command, int times) {
   Moments moments;
-  int struck = 0;
-  for (int tries = 0; struck < times && tries < 4 * times; ++tries) struck += kill_once(run, command, moments);
-  CHECK(struck == times);
+  repeat(times, [&](int) { return kill_once(run, command, moments); });
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -17,11 +18,24 @@ inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds after which a process that has not ended hangs, on a busy machine too.
-constexpr double hung = 400;
-
 inline void sleep_for(double seconds) {
   usleep(static_cast<useconds_t>(1e6 * seconds));
+}
+
+constexpr double patience = 600;  // seconds: what takes longer on a busy machine, too, does not come
+
+// Waits for a condition; whether it came.
+inline bool await(const std::function<bool()>& condition) {
+  const double deadline = seconds_now() + patience;
+  while (!condition() && seconds_now() < deadline) sleep_for(0.005);
+  return condition();
+}
+
+// Repeats `turn` until it has struck `times` times: a fault at a random moment may come after the last step.
+inline void repeat(int times, const std::function<bool(int struck)>& turn) {
+  int struck = 0;
+  for (int tries = 0; struck < times && tries < 20 * times + 20; ++tries) struck += turn(struck);
+  CHECK(struck == times);
 }
 
 class Process {
@@ -34,6 +48,8 @@ class Process {
     const int file = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(file, 1);
     dup2(file, 2);
+    // What runs the tests may ignore them, in the background for example.
+    for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     const std::string line = "exec " + command;
     execl("/bin/sh", "sh", "-c", line.c_str(), static_cast<char*>(nullptr));
     _exit(127);
@@ -49,18 +65,14 @@ class Process {
   void send(int signal) const { ::kill(pid_, signal); }
   std::string text() const { return read_file(log_); }
 
-  // Its exit code, 128 + the signal that ended it; REQUIREs that it ends within `limit` seconds.
-  int wait(double limit = hung) {
-    const double deadline = seconds_now() + limit;
-    int status = 0;
-    while (!ended_ && seconds_now() < deadline) {
-      ended_ = waitpid(pid_, &status, WNOHANG) == pid_;
-      if (!ended_) sleep_for(0.005);
-    }
+  // Its exit code, 128 + the signal that ended it.
+  int wait() {
+    await([&] { return ended(); });
     INFO("still running after " << seconds_now() - start_ << " s\n" << text());
     REQUIRE(ended_);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return WIFEXITED(status_) ? WEXITSTATUS(status_) : 128 + WTERMSIG(status_);
   }
+  bool ended() { return ended_ = ended_ || waitpid(pid_, &status_, WNOHANG) == pid_; }
 
   // The processes that run `zrt train`, at or below this one; under mpirun one per rank, in their order.
   std::vector<pid_t> ranks() const {
@@ -102,6 +114,7 @@ class Process {
   std::string log_;
   double start_;
   pid_t pid_ = -1;
+  int status_ = 0;
   bool ended_ = false;
 };
 
@@ -121,7 +134,7 @@ struct RepeatedRun : Folder {
     build_data(*this);
     write("c.json", config());
     fs::create_directories(path / "shm");
-    more = " --set data.validation=null --set run.timeout_seconds=5 --steps " + std::to_string(last) + set;
+    more = " --set data.validation=null --set run.timeout_seconds=60 --steps " + std::to_string(last) + set;
     const Result once = run_command(train());
     INFO(once.text);
     REQUIRE(once.code == 0);
@@ -160,9 +173,13 @@ struct RepeatedRun : Folder {
     sleep_for(moments.between(0, 0.005));
   }
   void await_step(const Process& process, size_t step) const {
-    for (int i = 0; i < 60000 && steps() < step; ++i) sleep_for(0.005);
+    const bool there = await([&] { return steps() >= step; });
     INFO(process.text());
-    REQUIRE(steps() >= step);
+    REQUIRE(there);
+  }
+  // Until no process of the run is left: mpirun does not wait for ranks that it kills.
+  void await_gone() const {
+    CHECK(await([&] { return processes().empty(); }));
   }
   // The run has ended as if nothing had happened and left nothing: no files, no shared memory, no process.
   void check_end() const {
@@ -173,15 +190,20 @@ struct RepeatedRun : Folder {
     check_clean();
   }
   void check_clean() const {
+    await_gone();
     check_no_leftovers(path / "run");
     CHECK(fs::is_empty(path / "shm"));
+  }
+  // The command lines of the run's processes.
+  std::vector<std::string> processes() const {
+    std::vector<std::string> found;
     std::error_code gone;
     for (const auto& entry : fs::directory_iterator("/proc", gone)) {
       if (std::atoi(entry.path().filename().c_str()) <= 0) continue;
       const std::string line = read_file(entry.path() / "cmdline");
-      INFO(line);
-      CHECK_FALSE(contains(line, *this / "c.json"));
+      if (contains(line, *this / "c.json")) found.push_back(line);
     }
+    return found;
   }
 };
 

@@ -1,4 +1,7 @@
-// SIGUSR1 saves and goes on, SIGTERM saves and stops; among several processes SIGTERM only tells and ends.
+// SIGUSR1 saves and goes on; SIGTERM, SIGINT and SIGHUP save and stop, one or several of them at once; a later one ends
+// the run.
+#include <stdlib.h>
+
 #include "faults/process.h"
 
 namespace zrt::signals_test {
@@ -11,13 +14,6 @@ size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
-}
-
-// Repeats `turn` until it has struck `times` times: a signal may come after the last step.
-void repeat(int times, const std::function<bool(int struck)>& turn) {
-  int struck = 0;
-  for (int tries = 0; struck < times && tries < 4 * times; ++tries) struck += turn(struck);
-  CHECK(struck == times);
 }
 
 // Without an interval a save comes from the signal; with 1, a save is nearly always in flight when it arrives.
@@ -34,7 +30,7 @@ TEST_CASE("SIGUSR1 at a random moment saves whole and changes nothing else") {
       Process process(run.train(), run.log());
       run.await_moment(process, moments);
       process.send(SIGUSR1);
-      const int code = process.wait(120);
+      const int code = process.wait();
       INFO("seed " << moments.seed << "\n" << process.text());
       REQUIRE(code == 0);
       run.check_end();
@@ -43,7 +39,8 @@ TEST_CASE("SIGUSR1 at a random moment saves whole and changes nothing else") {
   }
 }
 
-TEST_CASE("SIGTERM at a random moment saves whole and exits with 3, and the run goes on from there to the same bits") {
+TEST_CASE(
+    "SIGTERM, SIGINT or SIGHUP at a random moment saves whole and exits with 3, and the run goes on to the same bits") {
   for (const std::string& interval : {no_saves, always_saves}) {
     const RepeatedRun run("term", interval);
     Moments moments;
@@ -51,8 +48,8 @@ TEST_CASE("SIGTERM at a random moment saves whole and exits with 3, and the run 
       run.reset();
       Process process(run.train(), run.log());
       run.await_moment(process, moments);
-      process.send(struck % 2 ? SIGINT : SIGTERM);
-      const int code = process.wait(120);
+      process.send(std::vector<int>{SIGTERM, SIGINT, SIGHUP}[static_cast<size_t>(struck) % 3]);
+      const int code = process.wait();
       INFO("seed " << moments.seed << "\n" << process.text());
       if (code == 0) return false;
       REQUIRE(code == 3);
@@ -77,7 +74,7 @@ TEST_CASE("signals to launch reach the run: SIGUSR1 saves, SIGTERM saves and end
     process.send(SIGUSR1);
     run.await_step(process, 8);
     process.send(SIGTERM);
-    const int code = process.wait(120);
+    const int code = process.wait();
     INFO(process.text());
     if (code == 0) return false;
     CHECK(code == 3);
@@ -100,7 +97,7 @@ TEST_CASE("under mpirun SIGUSR1 to all or to one process saves at one step of al
     const auto ranks = process.ranks();
     if (turn % 2 == 0) process.send(SIGUSR1);
     if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGUSR1);
-    const int code = process.wait(120);
+    const int code = process.wait();
     INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
     REQUIRE(code == 0);
     run.check_end();
@@ -108,7 +105,94 @@ TEST_CASE("under mpirun SIGUSR1 to all or to one process saves at one step of al
   });
 }
 
-TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks and ends at once") {
+TEST_CASE("a stop that comes as several signals within milliseconds, as from timeout, saves and stops as one does") {
+  const RepeatedRun run("echoes", no_saves);
+  Moments moments;
+  const auto echoed = [&](const std::string& command) {
+    return [&, command](int) {
+      run.reset();
+      Process process(command, run.log());
+      run.await_moment(process, moments);
+      for (const int signal : {SIGTERM, SIGTERM, SIGINT, SIGHUP, SIGTERM}) {
+        process.send(signal);
+        sleep_for(moments.between(0, 0.002));
+      }
+      const int code = process.wait();
+      INFO("seed " << moments.seed << "\n" << process.text());
+      if (code == 0) return false;
+      REQUIRE(code == 3);
+      CHECK_FALSE(contains(process.text(), "second"));
+      CHECK(require_whole(run.store()).rbegin()->first == static_cast<int64_t>(run.steps()));
+      CHECK(run_command(run.train()).code == 0);
+      run.check_end();
+      return true;
+    };
+  };
+  repeat(full_tests() ? 20 : 6, echoed(run.train()));
+  repeat(full_tests() ? 20 : 2, echoed(run.launch()));
+}
+
+TEST_CASE("a signal two seconds after the first ends a run that cannot save, at once and with a word") {
+  const RepeatedRun run("second", no_saves);
+  const Fault hang{"hang", 1, "shard-00001"};
+  const std::string faulty = with_fault(run.store().string(), hang);
+  for (const std::string& command : {faulty + run.train(), faulty + run.launch() + " --hang-timeout 600"}) {
+    run.reset();
+    const bool launched = contains(command, "zrt launch");
+    Process process(command, run.log());
+    run.await_step(process, 2);
+    const double first = seconds_now();
+    process.send(SIGTERM);
+    REQUIRE(await([&] { return fs::exists(run.store()); }));  // it saves, and never ends that
+    REQUIRE(await([&] {
+      process.send(SIGTERM);
+      sleep_for(0.05);
+      return process.ended();
+    }));
+    CHECK(seconds_now() - first >= 2);
+    const int code = process.wait();
+    INFO(process.text());
+    CHECK(code == (launched ? 137 : 143));
+    CHECK(contains(process.text(), launched ? "the second, killing" : "a second signal: the run ends at once"));
+    run.await_gone();
+  }
+}
+
+TEST_CASE("a terminal that is closed ends a run and a supervised run with everything saved, but not under nohup") {
+  const RepeatedRun run("terminal", no_saves);
+  for (const std::string& command : {run.train(), run.launch()}) {
+    repeat(1, [&](int) {
+      run.reset();
+      const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+      REQUIRE(terminal >= 0);
+      REQUIRE(grantpt(terminal) == 0);
+      REQUIRE(unlockpt(terminal) == 0);
+      const std::string name = ptsname(terminal);
+      // A session of its own, whose leader the run becomes: closing the terminal sends it SIGHUP.
+      Process process("setsid --ctty sh -c 'exec " + command + " 2>" + (run / "said") + "' <" + name + " >" + name,
+                      run.log());
+      run.await_step(process, 2);
+      close(terminal);
+      const int code = process.wait();
+      const std::string text = process.text() + read_file(run / "said");
+      INFO(text);
+      if (code == 0) return false;
+      CHECK(code == 3);
+      CHECK(require_whole(run.store()).rbegin()->first == static_cast<int64_t>(run.steps()));
+      CHECK(run_command(run.train()).code == 0);
+      run.check_end();
+      return true;
+    });
+    run.reset();
+    Process process("nohup " + command, run.log());
+    run.await_step(process, 1);
+    process.send(SIGHUP);
+    CHECK(process.wait() == 0);
+    run.check_end();
+  }
+}
+
+TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks, and what is lost costs no checkpoint") {
   if (no_mpirun()) return;
   RepeatedRun run("mpi_term", always_saves);
   const std::string more = run.more;
@@ -119,27 +203,56 @@ TEST_CASE("under mpirun SIGTERM prints the last calls of the ranks and ends at o
   Moments moments;
   for (int turn = 0; turn < (full_tests() ? 20 : 4); ++turn) {
     run.reset();
-    steps(4000);  // mpirun takes its time
+    steps(1000000);  // mpirun takes its time
     Process process(run.train_mpi(), run.log());
     run.await_step(process, 1 + moments.below(20));
     const auto ranks = process.ranks();
-    const double begin = seconds_now();
+    REQUIRE(ranks.size() == 2);
     if (turn % 2 == 0) process.send(SIGTERM);
-    if (turn % 2 == 1 && ranks.size() == 2) kill(ranks[moments.below(2)], SIGTERM);
-    const int code = process.wait(120);
+    if (turn % 2 == 1) kill(ranks[moments.below(2)], SIGTERM);
+    const int code = process.wait();
     INFO("seed " << moments.seed << ", turn " << turn << "\n" << process.text());
-    CHECK(code == (turn % 2 == 0 ? 1 : 143));  // mpirun's own, or that of a rank
-    CHECK(seconds_now() - begin < 40);         // far less than the steps that are left
+    CHECK(code == (turn % 2 == 0 ? 1 : 3));  // mpirun's own, or that of the ranks
     CHECK(contains(process.text(), "zrt: SIGTERM: "));
     CHECK(contains(process.text(), "group dp:"));
     CHECK(contains(process.text(), "\" "));  // of a call with its label
+    run.await_gone();
     const auto left = require_whole(run.store());
+    if (turn % 2 == 1) CHECK(left.rbegin()->first == static_cast<int64_t>(run.steps()));
     steps(left.empty() ? 2 : left.rbegin()->first + 2);
     const Result again = run_command(run.train());
     INFO(again.text);
     CHECK(again.code == 0);
     run.check_clean();
   }
+}
+
+TEST_CASE(
+    "Ctrl-C to mpirun saves where mpirun leaves the time, and without checkpoints the start says how long that is") {
+  if (no_mpirun()) return;
+  RepeatedRun run("mpi_time", no_saves);
+  const std::string more = run.more;
+  const auto steps = [&](size_t count) {
+    run.more = more;
+    run.more.replace(more.find("--steps 40"), 10, "--steps " + std::to_string(count));
+  };
+  steps(1000000);
+  // Far more time than a save takes; mpirun waits for all of it, before SIGTERM and behind it.
+  Process process("env OMPI_MCA_odls_base_sigkill_timeout=15 " + run.train_mpi(), run.log());
+  run.await_step(process, 2);
+  process.send(SIGINT);
+  process.wait();
+  run.await_gone();
+  INFO(process.text());
+  CHECK(contains(process.text(), "mpirun kills its ranks 15 s after it has passed on Ctrl-C"));
+  const auto saved = require_whole(run.store());
+  REQUIRE_FALSE(saved.empty());
+  CHECK(saved.rbegin()->first == static_cast<int64_t>(run.steps()));
+  steps(run.steps() + 2);
+  const Result again = run_command(run.train());
+  INFO(again.text);
+  CHECK(again.code == 0);
+  CHECK(contains(again.text, "going on after step "));
 }
 
 TEST_CASE("launch asks processes below mpirun to save and stop, which mpirun would not give the time for") {
@@ -150,7 +263,7 @@ TEST_CASE("launch asks processes below mpirun to save and stop, which mpirun wou
     Process process(run.launch_mpi(), run.log());
     run.await_step(process, 2);
     process.send(SIGTERM);
-    const int code = process.wait(120);
+    const int code = process.wait();
     INFO(process.text());
     if (code == 0) return false;
     CHECK(code == 3);

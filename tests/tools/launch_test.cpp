@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "catch.h"
+#include "program.h"
 
 namespace zrt::launch_test {
 
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Folder;
 
 const std::string program = std::string(ZRT_BINARY_DIR) + "/zrt";
 
@@ -26,6 +28,8 @@ pid_t start(std::vector<std::string> arguments, const fs::path& log) {
   pointers.push_back(nullptr);
   const pid_t pid = fork();
   if (pid == 0) {
+    // What runs the tests may ignore them, in the background for example.
+    for (const int signal : {SIGINT, SIGHUP}) ::signal(signal, SIG_DFL);
     if (std::freopen(log.c_str(), "w", stdout) == nullptr || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) _exit(126);
     execv(pointers[0], pointers.data());
     _exit(127);
@@ -44,15 +48,15 @@ std::string text_of(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// The run below the supervisor, once it has written a step from `step` on.
-pid_t run_at(pid_t supervisor, const fs::path& run, int64_t step) {
-  for (int i = 0; i < 6000; ++i, usleep(5000)) {
+// The run below the supervisor, another than `before`, once it has written a step from `step` on; -1: none came.
+pid_t run_at(pid_t supervisor, const fs::path& run, int64_t step, pid_t before = 0) {
+  for (int i = 0; i < 120000; ++i, usleep(5000)) {
     std::ifstream metrics(run / "metrics.jsonl");
     int64_t last = 0;
     for (std::string line; std::getline(metrics, line) && !metrics.eof();) last = nlohmann::json::parse(line)["step"];
     const std::string id = std::to_string(supervisor);
     const std::string children = text_of("/proc/" + id + "/task/" + id + "/children");
-    if (last >= step && !children.empty()) return std::stoi(children);
+    if (last >= step && !children.empty() && std::stoi(children) != before) return std::stoi(children);
   }
   return -1;
 }
@@ -80,14 +84,13 @@ TEST_CASE("a run that is killed, then hangs, ends with the bits of one that was 
   const std::string config = folder / "config.json";
   REQUIRE(wait_for(start({"train", config, "--ranks", "2", "--out", folder / "plain"}, folder / "plain.log")) == 0);
 
-  const pid_t supervisor = start({"launch", config, "--ranks", "2", "--out", folder / "faulted", "--hang-timeout", "2",
+  const pid_t supervisor = start({"launch", config, "--ranks", "2", "--out", folder / "faulted", "--hang-timeout", "4",
                                   "--start-timeout", "60", "--delay", "0"},
                                  folder / "launch.log");
   const pid_t first = run_at(supervisor, folder / "faulted", 50);
   REQUIRE(first > 0);
   kill(first, SIGKILL);
-  usleep(200000);  // for the next one to be there; nothing depends on it
-  const pid_t second = run_at(supervisor, folder / "faulted", 120);
+  const pid_t second = run_at(supervisor, folder / "faulted", 120, first);
   REQUIRE(second > 0);
   kill(second, SIGSTOP);
   const int code = wait_for(supervisor);
@@ -99,6 +102,73 @@ TEST_CASE("a run that is killed, then hangs, ends with the bits of one that was 
   CHECK(events.find("signal 9") != std::string::npos);
   CHECK(events.find("\"hang\"") != std::string::npos);
   fs::remove_all(folder);
+}
+
+TEST_CASE("a live run's folder is refused at once by every command that would write there, and read by the others") {
+  const Folder folder("live");
+  testing::build_data(folder);
+  folder.write("config.json", folder.config());
+  const std::string config = folder / "config.json";
+  const fs::path out = folder.path / "run";
+  const pid_t live =
+      start({"train", config, "--ranks", "2", "--steps", "1000000", "--set", "run.checkpoint_interval=5", "--set",
+             "run.keep_every=5", "--set", "run.log_interval=0", "--set", "data.validation=null"},
+            folder / "live.log");
+  const auto saved = [&] { return fs::exists(out / "checkpoints/step_10"); };
+  for (int i = 0; i < 120000 && !saved(); ++i) usleep(5000);
+  REQUIRE(saved());
+  kill(live, SIGSTOP);  // it holds the folder and changes nothing there
+  const std::string metrics = text_of(out / "metrics.jsonl"), resolved = text_of(out / "config.resolved.json");
+  const std::string holder = "in use by process " + std::to_string(live) + " on ";
+  // Before the checkpoints are looked at, which tell a fresh run to go elsewhere and another to go on.
+  for (const std::string& command :
+       {"train " + config, "train --resume auto " + config, "launch " + config, "launch --max-restarts 5 " + config}) {
+    const testing::Result result = testing::run_zrt(command + " --ranks 2");
+    INFO(result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(holder) != std::string::npos);
+    CHECK(result.text.find("launch: start") == std::string::npos);
+  }
+  CHECK(testing::run_zrt("checkpoint verify " + out.string()).code == 0);
+  CHECK(testing::run_zrt("checkpoint export " + out.string() + " --out " + (folder / "plain")).code == 0);
+  const testing::Result imported =
+      testing::run_zrt("checkpoint import " + (folder / "plain") + " --out " + out.string());
+  CHECK(imported.text.find(holder) != std::string::npos);
+  CHECK(testing::run_zrt("eval " + out.string() + " --data " + (folder / "corpus/validation")).code == 0);
+  CHECK(testing::run_zrt("generate " + out.string() + " --prompt line --tokens 4").code == 0);
+  CHECK(testing::run_zrt("report " + out.string()).code == 0);
+  CHECK(text_of(out / "metrics.jsonl") == metrics);
+  CHECK(text_of(out / "config.resolved.json") == resolved);
+  CHECK_FALSE(fs::exists(out / "events.jsonl"));
+  // Its death lets go of the folder, at once.
+  kill(live, SIGKILL);
+  CHECK(wait_for(live) == 137);
+  const testing::Result next = testing::run_zrt("train --resume auto --ranks 2 --steps 20 " + config);
+  INFO(next.text);
+  CHECK(next.code == 0);
+  CHECK_FALSE(fs::exists(out / "lock"));
+}
+
+TEST_CASE("one of several processes that a launcher unknown to zrt started is refused, and leaves no folder") {
+  const Folder folder("launchers");
+  testing::build_data(folder);
+  folder.write("config.json", folder.config());
+  const std::string config = folder / "config.json";
+  for (const std::string& command : {"train " + config, "launch " + config, "plan " + config}) {
+    for (const char* variables : {"RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 ", "RANK=1 LOCAL_RANK=1 WORLD_SIZE=2 "}) {
+      const testing::Result result = testing::run_command(std::string("env ") + variables + program + " " + command);
+      INFO(command << "\n" << result.text);
+      CHECK(result.code == 2);
+      CHECK(result.text.find("mpirun -n 2") != std::string::npos);
+    }
+  }
+  CHECK_FALSE(fs::exists(folder.path / "run"));
+  // Two supervisors of one folder are no better.
+  const testing::Result twice =
+      testing::run_command("env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 " + program + " launch " + config);
+  CHECK(twice.code == 2);
+  CHECK(twice.text.find("start it without mpirun or srun") != std::string::npos);
+  CHECK(testing::run_command("env RANK=0 WORLD_SIZE=1 " + program + " train " + config).code == 0);
 }
 
 TEST_CASE("what mpirun refuses before any rank has begun is not repeated, and root is told what to set") {
