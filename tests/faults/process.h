@@ -26,9 +26,10 @@ constexpr double patience = 600;  // seconds: what takes longer on a busy machin
 
 // Waits for a condition; whether it came.
 inline bool await(const std::function<bool()>& condition) {
-  const double deadline = seconds_now() + patience;
-  while (!condition() && seconds_now() < deadline) sleep_for(0.005);
-  return condition();
+  for (const double deadline = seconds_now() + patience; seconds_now() < deadline; sleep_for(0.005)) {
+    if (condition()) return true;
+  }
+  return false;
 }
 
 // Repeats `turn` until it has struck `times` times: a fault at a random moment may come after the last step.

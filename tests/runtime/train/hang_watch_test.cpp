@@ -1,12 +1,14 @@
 // When a supervisor takes a run for hung, and which signals it takes for one: exactly, on a clock that the test sets.
 #include "runtime/train/launch/hang_watch.h"
 
+#include <cmath>
 #include <fstream>
 #include <random>
 
 #include "runtime/train/launch/progress.h"
 #include "runtime/train/launch/stop_signals.h"
 #include "tests/catch.h"
+#include "tests/seed.h"
 #include "tests/temporary_folder.h"
 
 namespace zrt::hang_watch_test {
@@ -89,7 +91,7 @@ TEST_CASE("a supervisor that was itself stopped blames nobody for that while") {
 }
 
 TEST_CASE("random runs have the limits that their signs of life say, worked out from all of them at once") {
-  std::mt19937 random(Catch::rngSeed());
+  std::mt19937 random(test::test_seed());
   std::uniform_real_distribution<> turn(0.1, 3.9);
   for (int round = 0; round < 200; ++round) {
     const LaunchOptions options = learning();
@@ -113,7 +115,7 @@ TEST_CASE("random runs have the limits that their signs of life say, worked out 
       }
       const double running = std::max(10.0, 5 * pause);
       const double limit = signs.back().empty() ? std::max(100.0, running) : running;
-      INFO("seed " << Catch::rngSeed() << ", round " << round << ", look " << i);
+      INFO("seed " << test::test_seed() << ", round " << round << ", look " << i);
       CHECK(std::abs(watch.limit().count() - limit) < 1e-6);
     }
   }

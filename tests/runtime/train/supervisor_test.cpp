@@ -56,8 +56,10 @@ struct Run {
   }
   // Ten minutes are for ever, on a busy machine too.
   static bool await_that(const std::function<bool()>& condition) {
-    for (int i = 0; i < 60000 && !condition(); ++i) usleep(10000);
-    return condition();
+    for (int i = 0; i < 60000; ++i, usleep(10000)) {
+      if (condition()) return true;
+    }
+    return false;
   }
   void await(const std::string& name) const {
     REQUIRE(await_that([&] { return fs::exists(path / name); }));
