@@ -22,7 +22,7 @@ std::map<uint32_t, GroupSummary> summarise(const Plan& plan) {
       if (unit.spoken_for) continue;
       for (const optimizer::UnitParam& place : unit.params) {
         groups[unit.group].names.push_back(place.param->name);
-        groups[unit.group].elements += place.param->elements();
+        groups[unit.group].elements += place.param->whole_elements();
       }
     }
   }
