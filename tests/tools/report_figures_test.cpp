@@ -61,9 +61,12 @@ void check_report(const FiguresRun& run) {
     for (const auto& cell : found_in(row[1], "<td[^>]*>([^<]*)</td>")) rows.back().push_back(cell[1]);
   }
   const auto row = [&](const std::string& first, const std::string& second) {
-    return *std::find_if(rows.begin(), rows.end(), [&](const std::vector<std::string>& cells) {
+    const auto found = std::find_if(rows.begin(), rows.end(), [&](const std::vector<std::string>& cells) {
       return cells.at(0) == first && (second.empty() || cells.at(1) == second);
     });
+    INFO(first << " " << second);
+    REQUIRE(found != rows.end());
+    return *found;
   };
   const bool staged = memory["ranks"].back()["stage"] > 0;
   for (const json& rank : memory["ranks"]) {
@@ -106,8 +109,9 @@ void check_report(const FiguresRun& run) {
     if (event["tid"] == compute.at(event["pid"])) busy[event["pid"]] += to - from;
   }
   for (const auto& [rank, micros] : busy) {
+    const std::string number = std::to_string(rank);
     const auto cells = std::find_if(rows.begin(), rows.end(), [&](const std::vector<std::string>& one) {
-      return one.size() == 3 && one[0] == std::to_string(rank) && one[2].ends_with("%");
+      return one.size() == 3 && one[0] == number && one[2].ends_with("%");
     });
     REQUIRE(cells != rows.end());
     const double unit = cells->at(1).ends_with("ms") ? 1e3 : cells->at(1).ends_with("µs") ? 1 : 1e6;
@@ -180,7 +184,7 @@ void check_trace(const FiguresRun& run, const std::string& options, int stages, 
     }
     written[op[2]].insert(sum);
   }
-  std::map<std::string, std::vector<int>> microbatches;
+  std::map<std::string, std::vector<int>> turns;  // of each op of a rank
   size_t compared = 0;
   std::set<std::pair<int, int>> links;  // lanes between ranks
   std::map<int, std::map<std::string, uint64_t>> received;
@@ -198,7 +202,7 @@ void check_trace(const FiguresRun& run, const std::string& options, int stages, 
       if (bytes_received > 0) received[event["pid"]][event["cat"]] += bytes_received;
     }
     if (event["args"].contains("microbatch")) {
-      microbatches[event["pid"].dump() + " " + name].push_back(event["args"]["microbatch"].get<int>());
+      turns[event["pid"].dump() + " " + name].push_back(event["args"]["microbatch"].get<int>());
     }
     const auto found = written.find(name);
     if (found == written.end() || stages > 1) continue;  // stages have ops of one name
@@ -218,7 +222,7 @@ void check_trace(const FiguresRun& run, const std::string& options, int stages, 
     if (sum > most_bytes) most = kinds, most_bytes = sum;
   }
   CHECK(most == planned);
-  for (auto& [name, numbers] : microbatches) {
+  for (auto& [name, numbers] : turns) {
     INFO(name);
     if (name.find("ward h.") == std::string::npos) continue;
     std::sort(numbers.begin(), numbers.end());
