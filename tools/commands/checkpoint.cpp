@@ -6,6 +6,7 @@
 #include "core/file.h"
 #include "core/folder_lock.h"
 #include "core/ledger.h"
+#include "core/printable.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/exchange.h"
@@ -55,7 +56,7 @@ int list(const Args& args) {
     rows.push_back(std::move(row));
   }
   if (values.count("json")) {
-    std::cout << rows.dump(1) << "\n";
+    std::cout << rows.dump(1, ' ', true) << "\n";
     return 0;
   }
   if (rows.empty()) throw core::DataError(fmt::format("{}: holds no checkpoints", store.string()));
@@ -80,22 +81,24 @@ int inspect(const Args& args) {
   for (const TensorSet* set : {&reader.weights(), reader.states()}) {
     if (!set) continue;
     for (const std::string& name : set->names())
-      tensors[name] = {{"dtype", set->dtype(name)}, {"shape", set->shape(name)}};
+      append(tensors, name, {{"dtype", set->dtype(name)}, {"shape", set->shape(name)}});
   }
   if (values.count("json")) {
     Json json{{"folder", reader.folder().string()}, {"step", manifest.step},       {"samples", manifest.samples},
               {"optimizer", manifest.optimizer},    {"model", manifest.model},     {"control", manifest.control},
               {"made_by", manifest.made_by},        {"bytes", bytes_of(manifest)}, {"tensors", tensors}};
-    std::cout << json.dump(1) << "\n";
+    std::cout << json.dump(1, ' ', true) << "\n";
     return 0;
   }
   std::cout << fmt::format("{}\nstep {}, {} samples consumed, {} in {} files\nmodel {}\noptimizer {}\nmade by {}\n",
-                           reader.folder().string(), manifest.step, manifest.samples,
-                           core::format_bytes(bytes_of(manifest)), manifest.files.size(), manifest.model.dump(),
-                           manifest.optimizer.empty() ? "none: weights alone" : manifest.optimizer,
-                           manifest.made_by.dump());
+                           core::printable(reader.folder().string()), manifest.step, manifest.samples,
+                           core::format_bytes(bytes_of(manifest)), manifest.files.size(),
+                           core::printable(manifest.model.dump()),
+                           manifest.optimizer.empty() ? "none: weights alone" : core::printable(manifest.optimizer),
+                           core::printable(manifest.made_by.dump()));
   for (const auto& [name, tensor] : tensors.items()) {
-    std::cout << fmt::format("{:<60} {} {}\n", name, tensor["dtype"].get<std::string>(), tensor["shape"].dump());
+    std::cout << fmt::format("{:<60} {} {}\n", core::printable(name), tensor["dtype"].get<std::string>(),
+                             tensor["shape"].dump());
   }
   return 0;
 }

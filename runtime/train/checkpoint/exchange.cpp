@@ -80,7 +80,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     for (size_t k = 0; k < files.size(); ++k) {
       names.push_back(files.size() == 1 ? "model.safetensors"
                                         : fmt::format("model-{:05}-of-{:05}.safetensors", k + 1, files.size()));
-      for (const TensorEntry& tensor : files[k].tensors) index["weight_map"][tensor.name] = names.back();
+      for (const TensorEntry& tensor : files[k].tensors) append(index["weight_map"], tensor.name, names.back());
       write_file(temporary / names.back(), files[k], reader, options.type);
     }
     if (files.size() > 1) {

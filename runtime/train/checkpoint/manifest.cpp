@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/printable.h"
 
 namespace zrt::runtime::checkpoint {
 namespace {
@@ -49,7 +50,7 @@ class ManifestReader {
     return value.get<int64_t>();
   }
   [[noreturn]] void fail(const std::string& key, const std::string& wanted) const {
-    throw core::DataError(fmt::format("{}: '{}' must be {}", name_, key, wanted));
+    throw core::DataError(core::printable(fmt::format("{}: '{}' must be {}", name_, key, wanted)));
   }
 
  private:
@@ -70,8 +71,8 @@ std::string format_manifest(const Manifest& manifest) {
             {"control", manifest.control},
             {"made_by", manifest.made_by},
             {"algorithm", "xxh3-64"}};
-  json["files"] = Json::object();
-  for (const auto& [name, file] : manifest.files) json["files"][name] = {{"bytes", file.bytes}, {"xxh3", file.xxh3}};
+  Json& files = json["files"] = Json::object();
+  for (const auto& [name, file] : manifest.files) append(files, name, {{"bytes", file.bytes}, {"xxh3", file.xxh3}});
   std::string text = json.dump(1);
   text.resize(text.size() - 2);  // the line end and the brace that close the object
   return text + std::string(seal_begin) + hash_of(text) + std::string(seal_end);

@@ -46,6 +46,25 @@ void cut(std::span<const int64_t> shape, std::vector<int64_t> prefix, int64_t be
   if (end % inner != 0) inside(last, 0, end % inner);
 }
 
+bool overlap(const Rectangle& a, const Rectangle& b) {
+  for (size_t d = 0; d < a.shape.size(); ++d) {
+    if (a.offsets[d] >= b.offsets[d] + b.shape[d] || b.offsets[d] >= a.offsets[d] + a.shape[d]) return false;
+  }
+  return true;
+}
+
+size_t most_divided_dimension(const std::vector<const Rectangle*>& rectangles) {
+  size_t best = 0, most = 0;
+  for (size_t d = 0; d < rectangles.front()->shape.size(); ++d) {
+    std::vector<int64_t> begins;
+    for (const Rectangle* rectangle : rectangles) begins.push_back(rectangle->offsets[d]);
+    std::sort(begins.begin(), begins.end());
+    const auto distinct = static_cast<size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
+    if (distinct > most) best = d, most = distinct;
+  }
+  return best;
+}
+
 }  // namespace
 
 int64_t Rectangle::elements() const {
@@ -60,6 +79,25 @@ std::vector<Rectangle> cut_run(std::span<const int64_t> shape, int64_t begin, in
   std::vector<Rectangle> out;
   cut(shape, {}, begin, end, out);
   return out;
+}
+
+bool any_overlap(std::vector<const Rectangle*> rectangles, uint64_t* compared) {
+  std::erase_if(rectangles, [](const Rectangle* rectangle) { return rectangle->elements() == 0; });
+  if (rectangles.size() < 2) return false;
+  if (rectangles.front()->shape.empty()) return true;
+  const size_t d = most_divided_dimension(rectangles);
+  std::sort(rectangles.begin(), rectangles.end(),
+            [&](const Rectangle* a, const Rectangle* b) { return a->offsets[d] < b->offsets[d]; });
+  std::vector<const Rectangle*> open;  // that reach to where the next one begins
+  for (const Rectangle* next : rectangles) {
+    if (compared != nullptr) *compared += open.size();
+    std::erase_if(open,
+                  [&](const Rectangle* before) { return before->offsets[d] + before->shape[d] <= next->offsets[d]; });
+    if (std::any_of(open.begin(), open.end(), [&](const Rectangle* before) { return overlap(*before, *next); }))
+      return true;
+    open.push_back(next);
+  }
+  return false;
 }
 
 void common_runs(std::span<const int64_t> shape, const Rectangle& rectangle, int64_t begin, int64_t end,

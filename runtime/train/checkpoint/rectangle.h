@@ -17,6 +17,11 @@ struct Rectangle {
 std::vector<Rectangle> cut_run(std::span<const int64_t> shape, int64_t begin, int64_t end);
 size_t most_rectangles(size_t dimensions);
 
+// Whether two of them have an element in common. They are gone through along the dimension in which most of them begin
+// at places of their own, and each is compared with those that reach as far: of rows or columns with about one.
+// `compared`, if there is one, counts comparisons.
+bool any_overlap(std::vector<const Rectangle*> rectangles, uint64_t* compared = nullptr);
+
 // Calls visit(element of the tensor, element of the rectangle, count) for every run that the rectangle and elements
 // [begin, end) of the tensor have in common, in order.
 void common_runs(std::span<const int64_t> shape, const Rectangle& rectangle, int64_t begin, int64_t end,

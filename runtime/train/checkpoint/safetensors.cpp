@@ -11,6 +11,7 @@
 
 #include "core/dtype.h"
 #include "core/error.h"
+#include "core/printable.h"
 #include "runtime/train/checkpoint/strict_json.h"
 
 namespace zrt::runtime::checkpoint {
@@ -36,7 +37,7 @@ std::optional<size_t> type_index(std::string_view name) {
 }
 
 [[noreturn]] void refuse_file(const std::string& name, const std::string& what) {
-  throw core::DataError(fmt::format("{}: {}", name, what));
+  throw core::DataError(core::printable(fmt::format("{}: {}", name, what)));
 }
 
 // Bytes of a tensor, or nothing when the product does not fit.
@@ -125,16 +126,15 @@ std::string lay_out(SafetensorsHeader& header) {
     return x != y ? x > y : a.name < b.name;
   });
   header.metadata["format"] = "pt";
-  Json json;
-  for (const auto& [key, value] : header.metadata) json["__metadata__"][key] = value;
+  Json json{{"__metadata__", header.metadata}};
   uint64_t end = 0;
   for (TensorEntry& tensor : header.tensors) {
     const auto type = type_index(tensor.dtype);
-    if (!type) throw core::DataError(fmt::format("tensor '{}' has the unknown dtype '{}'", tensor.name, tensor.dtype));
+    if (!type) refuse_file(tensor.name, fmt::format("has the unknown dtype '{}'", tensor.dtype));
     tensor.begin = end;
     tensor.end = end += *checked_bytes(tensor.shape, types[*type].bits);
-    json[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}};
+    append(json, tensor.name,
+           {{"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {tensor.begin, tensor.end}}});
   }
   std::string text = json.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

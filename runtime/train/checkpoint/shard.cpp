@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "runtime/train/checkpoint/safetensors.h"
 
 namespace zrt::runtime::checkpoint {
@@ -78,7 +79,7 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   }
   for (Part& part : result) {
     Json sharding = Json::object();
-    for (const auto& [name, piece] : part.pieces) sharding[name] = {{"saved_offsets", piece.offsets}};
+    for (const auto& [name, piece] : part.pieces) append(sharding, name, {{"saved_offsets", piece.offsets}});
     part.header.metadata = {{sharding_key, sharding.dump()}, {"DCP_VERSION", "1.0"}};
   }
   return result;
@@ -168,8 +169,8 @@ std::map<std::string, std::vector<int64_t>> parse_sharding(const std::string& te
   std::map<std::string, std::vector<int64_t>> result;
   const Json json = parse_strict_json(text, name);
   const auto fail = [&](const std::string& tensor) {
-    throw core::DataError(fmt::format("{}: {} of tensor '{}' must be {{\"saved_offsets\": [whole numbers]}}", name,
-                                      sharding_key, tensor));
+    throw core::DataError(core::printable(fmt::format(
+        "{}: {} of tensor '{}' must be {{\"saved_offsets\": [whole numbers]}}", name, sharding_key, tensor)));
   };
   if (!json.is_object()) fail("(all)");
   for (const auto& [tensor, value] : json.items()) {

@@ -7,16 +7,14 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/printable.h"
 #include "runtime/train/checkpoint/shard.h"
 
 namespace zrt::runtime::checkpoint {
 namespace {
 
-bool overlap(const Rectangle& a, const Rectangle& b) {
-  for (size_t d = 0; d < a.shape.size(); ++d) {
-    if (a.offsets[d] >= b.offsets[d] + b.shape[d] || b.offsets[d] >= a.offsets[d] + a.shape[d]) return false;
-  }
-  return true;
+[[noreturn]] void refuse(const std::filesystem::path& where, const std::string& what) {
+  throw core::DataError(core::printable(fmt::format("{}: {}", where.string(), what)));
 }
 
 }  // namespace
@@ -35,13 +33,12 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
       Tensor& tensor = tensors_[entry.name];
       if (tensor.pieces.empty()) tensor.shape.resize(entry.shape.size());
       if (offsets.size() != entry.shape.size() || tensor.shape.size() != entry.shape.size()) {
-        throw core::DataError(fmt::format("{}: tensor '{}' has a place or a shape of another dimension than elsewhere",
-                                          path.string(), entry.name));
+        refuse(path, fmt::format("tensor '{}' has a place or a shape of another dimension than elsewhere", entry.name));
       }
       for (size_t d = 0; d < offsets.size(); ++d) {
         int64_t end;
         if (__builtin_add_overflow(offsets[d], entry.shape[d], &end)) {
-          throw core::DataError(fmt::format("{}: tensor '{}' lies beyond any tensor", path.string(), entry.name));
+          refuse(path, fmt::format("tensor '{}' lies beyond any tensor", entry.name));
         }
         tensor.shape[d] = std::max(tensor.shape[d], end);
       }
@@ -53,22 +50,21 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
 
 void TensorSet::check(const std::string& name, const Tensor& tensor) const {
   const auto fail = [&](const char* what) {
-    throw core::DataError(
-        fmt::format("{}: the pieces of tensor '{}' {}; a shard file is missing or was mixed in from "
-                    "another checkpoint",
-                    folder_.string(), name, what));
+    refuse(folder_, fmt::format("the pieces of tensor '{}' {}; a shard file is missing or was mixed in from another "
+                                "checkpoint",
+                                name, what));
   };
   // Compared as a sum of sizes: the whole may be more than 64 bits can count.
   double whole = 1, pieces = 0;
   for (int64_t extent : tensor.shape) whole *= static_cast<double>(extent);
   for (const Piece& piece : tensor.pieces) pieces += static_cast<double>(piece.entry.elements());
   if (whole != pieces) fail("do not add up to the whole");
-  for (size_t i = 0; i < tensor.pieces.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (tensor.pieces[i].entry.dtype != tensor.pieces[j].entry.dtype) fail("are of different types");
-      if (overlap(tensor.pieces[i].rectangle, tensor.pieces[j].rectangle)) fail("overlap");
-    }
+  std::vector<const Rectangle*> rectangles;
+  for (const Piece& piece : tensor.pieces) {
+    if (piece.entry.dtype != tensor.pieces.front().entry.dtype) fail("are of different types");
+    rectangles.push_back(&piece.rectangle);
   }
+  if (any_overlap(std::move(rectangles))) fail("overlap");
 }
 
 void TensorSet::rename(const std::function<std::optional<std::string>(const std::string&)>& to) {
@@ -78,8 +74,8 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
     if (!other) continue;
     const auto [place, fresh] = renamed.try_emplace(*other, std::move(tensor));
     if (!fresh) {
-      throw core::DataError(fmt::format("{}: '{}' and '{}' are both the tensor '{}' of the model; remove one",
-                                        folder_.string(), place->second.pieces.front().entry.name, name, *other));
+      refuse(folder_, fmt::format("'{}' and '{}' are both the tensor '{}' of the model; remove one",
+                                  place->second.pieces.front().entry.name, name, *other));
     }
   }
   tensors_ = std::move(renamed);
@@ -99,14 +95,17 @@ std::vector<std::string> TensorSet::names() const {
 const TensorSet::Tensor& TensorSet::find(const std::string& tensor) const {
   const auto found = tensors_.find(tensor);
   if (found == tensors_.end()) {
-    throw core::DataError(
-        fmt::format("{}: has no tensor '{}'; it was made by another model", folder_.string(), tensor));
+    refuse(folder_, fmt::format("has no tensor '{}'; it was made by another model", tensor));
   }
   return found->second;
 }
 
 const std::vector<int64_t>& TensorSet::shape(const std::string& tensor) const {
   return find(tensor).shape;
+}
+
+const std::string& TensorSet::name_in_file(const std::string& tensor) const {
+  return find(tensor).pieces.front().entry.name;
 }
 
 const std::string& TensorSet::dtype(const std::string& tensor) const {
@@ -117,10 +116,9 @@ void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> 
   const Tensor& whole = find(tensor);
   const int64_t elements = std::accumulate(whole.shape.begin(), whole.shape.end(), int64_t{1}, std::multiplies<>());
   if (begin < 0 || static_cast<int64_t>(out.size()) > elements - begin) {
-    throw core::DataError(
-        fmt::format("{}: tensor '{}' has {} elements; {} from {} on were asked for; it was made by "
-                    "another model",
-                    folder_.string(), tensor, elements, out.size(), begin));
+    refuse(folder_,
+           fmt::format("tensor '{}' has {} elements; {} from {} on were asked for; it was made by another model",
+                       tensor, elements, out.size(), begin));
   }
   for (const Piece& piece : whole.pieces) {
     common_runs(whole.shape, piece.rectangle, begin, begin + static_cast<int64_t>(out.size()),

@@ -28,6 +28,7 @@ class TensorSet {
   bool has(const std::string& tensor) const { return tensors_.count(tensor) != 0; }
   std::vector<std::string> names() const;  // sorted
   const std::vector<int64_t>& shape(const std::string& tensor) const;
+  const std::string& name_in_file(const std::string& tensor) const;  // what it was called before rename
   const std::string& dtype(const std::string& tensor) const;
   // Host memory that the names and places of the tensors take while the files are opened and from then on, at most.
   uint64_t table_bytes() const;
