@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "core/keys/key.h"
 #include "core/keys/values.h"
 #include "models/heads.h"
+#include "models/hugging_face_form.h"
 #include "models/model.h"
 
 namespace zrt::models {
@@ -35,23 +35,6 @@ struct Preset {
   std::map<std::string, nlohmann::json> keys;  // by their paths below `model`: "rope_scaling.factor"
 };
 
-// A file's own order of keys is kept.
-using OrderedJson = nlohmann::ordered_json;
-
-// How the type's config.json and its tensors are called at Hugging Face.
-struct HuggingFaceForm {
-  const char* architecture;
-  // What the type's keys are in config.json; `model` has a resolved section, with keys as "rope_scaling.factor".
-  void (*write)(const OrderedJson& model, OrderedJson& config);
-  // The keys of the section that config.json, the file `name`, describes. Throws DataError for an option that the
-  // type does not have, naming the key and what is legal.
-  void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model);
-  std::string (*tensor_name)(const std::string& parameter);
-  // Nothing for what is no parameter of the model with this section: causal masks, rotary frequencies, other heads and,
-  // with tied embeddings, a copy of them.
-  std::optional<std::string> (*parameter_name)(const OrderedJson& model, const std::string& tensor);
-};
-
 struct ModelSpec {
   const char* type;                               // model.type, and Hugging Face's model_type
   std::span<const core::keys::Section> sections;  // keys beside ModelSizes: of "model", and whole sections below it
@@ -61,7 +44,7 @@ struct ModelSpec {
   // Completes what was left out, and says how the model is made. What is wrong is gathered in `values`, or thrown as
   // ConfigError where it ends the work.
   MakeModel (*read)(core::keys::Values& values, const ModelSizes& sizes);
-  HuggingFaceForm hugging_face;
+  HuggingFaceForm hugging_face = {};
 };
 
 const std::vector<const ModelSpec*>& model_specs();       // the first is the type of a model that names none

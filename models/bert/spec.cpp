@@ -104,18 +104,45 @@ Preset published(Preset preset) {
   return preset;
 }
 
-constexpr NamePair bert_names[] = {{"layers", "num_hidden_layers"},
-                                   {"hidden", "hidden_size"},
-                                   {"heads", "num_attention_heads"},
-                                   {"sequence", "max_position_embeddings"},
-                                   {"vocab", "vocab_size"}};
+constexpr SizeKey bert_hf_sizes[] = {{"layers", "num_hidden_layers", 12},
+                                     {"hidden", "hidden_size", 768},
+                                     {"heads", "num_attention_heads", 12},
+                                     {"sequence", "max_position_embeddings", 512},
+                                     {"vocab", "vocab_size", 30522}};
+constexpr SizeKey megatron_bert_hf_sizes[] = {{"layers", "num_hidden_layers", 24},
+                                              {"hidden", "hidden_size", 1024},
+                                              {"heads", "num_attention_heads", 16},
+                                              {"sequence", "max_position_embeddings", 512},
+                                              {"vocab", "vocab_size", 29056}};
+constexpr ConfigKey bert_hf_keys[] = {
+    {"attention_probs_dropout_prob"},
+    {"cls_token_id"},
+    {"directionality"},
+    {"hidden_act", R"(["gelu", "gelu_python"])"},  // two names of one function
+    {"hidden_dropout_prob"},
+    {"intermediate_size"},
+    {"layer_norm_eps", "[1e-12]"},
+    {"mask_token_id"},
+    {"pooler_fc_size"},
+    {"pooler_num_attention_heads"},
+    {"pooler_num_fc_layers"},
+    {"pooler_size_per_head"},
+    {"pooler_type"},
+    {"position_embedding_type", R"(["absolute", null])"},
+    {"type_vocab_size", "[2]"},
+};
+// The bias of an untied output has a copy that transformers 5 does not read and 4 saves in its place.
+constexpr SecondName bert_second_names[] = {
+    {"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight", true},
+    {"cls.predictions.decoder.bias", "cls.predictions.bias", true},
+    {"cls.predictions.bias", "cls.predictions.decoder.bias", false},
+};
 
 bool has_order(const OrderedJson& model) {
   return model.value("sentence_order", false);
 }
 
 void write_bert(const OrderedJson& model, OrderedJson& config) {
-  for (const NamePair& key : bert_names) config[key.theirs] = model.at(key.ours);
   config["intermediate_size"] = 4 * model.at("hidden").get<int64_t>();
   config["hidden_act"] = "gelu";
   config["layer_norm_eps"] = 1e-12;
@@ -131,15 +158,14 @@ void write_bert(const OrderedJson& model, OrderedJson& config) {
   config["architectures"][0] = architecture;
 }
 
+template <int64_t intermediate>  // transformers' default
 void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "hidden_act", "gelu", name);
-  only(config, "layer_norm_eps", 1e-12, name);
-  only(config, "type_vocab_size", 2, name);
-  only(config, "position_embedding_type", "absolute", name);
-  only(config, "is_decoder", false, name);
-  only(config, "add_cross_attention", false, name);
-  for (const NamePair& key : bert_names) model[key.ours] = required_size(config, key.theirs, name);
-  only(config, "intermediate_size", 4 * model.at("hidden").get<int64_t>(), name);
+  const int64_t hidden = model.at("hidden"),
+                between = positive_integer(config, "intermediate_size", intermediate, name);
+  if (between != 4 * hidden) {
+    refuse_config(name, "'intermediate_size' is " + std::to_string(between) + " and 'hidden_size' " +
+                            std::to_string(hidden) + "; zrt's model has four times as many only");
+  }
   const auto architectures = config.find("architectures");
   for (const OrderedJson& each : architectures == config.end() ? OrderedJson::array() : *architectures) {
     if (each.is_string() && each.get<std::string>().ends_with("ForPreTraining")) model["sentence_order"] = true;
@@ -160,14 +186,11 @@ void parse_bert(const OrderedJson& config, const std::string& name, OrderedJson&
   }
 }
 
-// With a shared embedding the bias of the output has two names there, without one it has a copy that nothing reads. In
-// the first published files norms have a gamma and a beta.
+// In the first published files norms have a gamma and a beta.
 std::optional<std::string> bert_parameter_name(const OrderedJson& model, const std::string& tensor) {
   for (const char* order : {"bert.pooler.", "cls.seq_relationship."}) {
     if (tensor.starts_with(order) && !has_order(model)) return std::nullopt;
   }
-  const bool tied = model.at("tied");
-  if (tied ? tensor.starts_with("cls.predictions.decoder.") : tensor == "cls.predictions.bias") return std::nullopt;
   if (tensor.ends_with(".position_ids")) return std::nullopt;
   std::string name = tensor;
   for (const auto& [theirs, ours] :
@@ -177,11 +200,19 @@ std::optional<std::string> bert_parameter_name(const OrderedJson& model, const s
   return name;
 }
 
-const Section bert_sections[] = {{"model", "", Parser::own, nullptr, bert_keys}};
-
-std::string same_name(const std::string& parameter) {
-  return parameter;
+template <int64_t intermediate>
+HuggingFaceForm bert_form(std::vector<const char*> architectures, std::span<const SizeKey> sizes) {
+  return {.architectures = std::move(architectures),
+          .sizes = sizes,
+          .keys = bert_hf_keys,
+          .second_names = bert_second_names,
+          .write = write_bert,
+          .read = parse_bert<intermediate>,
+          .tensor_name = [](const std::string& parameter) { return parameter; },
+          .parameter_name = bert_parameter_name};
 }
+
+const Section bert_sections[] = {{"model", "", Parser::own, nullptr, bert_keys}};
 
 }  // namespace
 
@@ -195,7 +226,7 @@ const ModelSpec& bert_spec() {
                   published(sized("bert-base", 12, 768, 12, 512, 30522)),
                   published(sized("bert-large", 24, 1024, 16, 512, 30522))},
       .read = read_bert<false>,
-      .hugging_face = {"BertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name}};
+      .hugging_face = bert_form<3072>({"BertForMaskedLM", "BertForPreTraining"}, bert_hf_sizes)};
   return spec;
 }
 
@@ -208,7 +239,8 @@ const ModelSpec& megatron_bert_spec() {
       .presets = {sized("megatron-bert-tiny", 2, 64, 2, 32, 260), sized("megatron-bert-10m", 6, 384, 6, 256, 260),
                   published(sized("megatron-bert-1.3b", 24, 2048, 32, 512, 30592))},  // padded to a multiple of 128
       .read = read_bert<true>,
-      .hugging_face = {"MegatronBertForMaskedLM", write_bert, parse_bert, same_name, bert_parameter_name}};
+      .hugging_face =
+          bert_form<4096>({"MegatronBertForMaskedLM", "MegatronBertForPreTraining"}, megatron_bert_hf_sizes)};
   return spec;
 }
 

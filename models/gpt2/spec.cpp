@@ -28,28 +28,50 @@ std::vector<Preset> gpt2_presets() {
           sized("gpt2-774m", 36, 1280, 20, 1024, 50304), sized("gpt2-1.5b", 48, 1600, 25, 1024, 50304)};
 }
 
-constexpr NamePair gpt2_names[] = {{"layers", "n_layer"},
-                                   {"hidden", "n_embd"},
-                                   {"heads", "n_head"},
-                                   {"sequence", "n_positions"},
-                                   {"vocab", "vocab_size"}};
+// What the file may also call a size is the name that most types have.
+constexpr SizeKey gpt2_sizes[] = {{"layers", "n_layer", 12, false, "num_hidden_layers"},
+                                  {"hidden", "n_embd", 768, false, "hidden_size"},
+                                  {"heads", "n_head", 12, false, "num_attention_heads"},
+                                  {"sequence", "n_positions", 1024, false, "max_position_embeddings"},
+                                  {"vocab", "vocab_size", 50257}};
+constexpr ConfigKey gpt2_keys[] = {
+    {"activation_function", R"(["gelu_new", "gelu_pytorch_tanh"])"},  // two names of one function
+    {"attn_pdrop"},
+    {"embd_pdrop"},
+    {"layer_norm_epsilon", "[1e-5]"},
+    {"n_ctx"},
+    {"n_inner"},
+    {"position_embedding_type", R"(["absolute", null])"},
+    {"reorder_and_upcast_attn"},  // the order of two factors
+    {"resid_pdrop"},
+    {"scale_attn_by_inverse_layer_idx", "[false, null]"},
+    {"scale_attn_weights", "[true]"},
+    {"summary_activation"},
+    {"summary_first_dropout"},
+    {"summary_proj_to_labels"},
+    {"summary_type"},
+    {"summary_use_proj"},
+};
+constexpr SecondName gpt2_second_names[] = {{"lm_head.weight", "wte.weight", true}};
 constexpr std::string_view gpt2_prefix = "transformer.";
 
 void write_gpt2(const OrderedJson& model, OrderedJson& config) {
-  for (const NamePair& key : gpt2_names) config[key.theirs] = model.at(key.ours);
   config["activation_function"] = "gelu_new";
   config["layer_norm_epsilon"] = 1e-5;
   for (const char* key : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) config[key] = model.value("dropout", 0.0);
 }
 
+// Refuses another value of a key than what one of the sizes makes of it; left out and null mean that.
+void only_derived(const OrderedJson& config, const char* key, int64_t value, const char* of, const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null() || *found == value) return;
+  refuse_config(name, std::string("'") + key + "' is " + found->dump() + ", but '" + of + "' makes it " +
+                          std::to_string(value) + "; zrt has no other");
+}
+
 void parse_gpt2(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "activation_function", "gelu_new", name);
-  only(config, "n_inner", nullptr, name);
-  only(config, "scale_attn_by_inverse_layer_idx", false, name);
-  only(config, "reorder_and_upcast_attn", false, name);
-  only(config, "scale_attn_weights", true, name);
-  only(config, "layer_norm_epsilon", 1e-5, name);
-  for (const NamePair& key : gpt2_names) model[key.ours] = required_size(config, key.theirs, name);
+  only_derived(config, "n_inner", 4 * model.at("hidden").get<int64_t>(), "n_embd", name);
+  only_derived(config, "n_ctx", model.at("sequence"), "n_positions", name);  // of old files
 }
 
 std::string gpt2_tensor_name(const std::string& parameter) {
@@ -66,13 +88,19 @@ std::optional<std::string> gpt2_parameter_name(const OrderedJson&, const std::st
 }  // namespace
 
 const ModelSpec& gpt2_spec() {
-  static const ModelSpec spec{
-      .type = "gpt2",
-      .sections = {},
-      .tied = true,
-      .presets = gpt2_presets(),
-      .read = read_gpt2,
-      .hugging_face = {"GPT2LMHeadModel", write_gpt2, parse_gpt2, gpt2_tensor_name, gpt2_parameter_name}};
+  static const ModelSpec spec{.type = "gpt2",
+                              .sections = {},
+                              .tied = true,
+                              .presets = gpt2_presets(),
+                              .read = read_gpt2,
+                              .hugging_face = {.architectures = {"GPT2LMHeadModel", "GPT2Model"},
+                                               .sizes = gpt2_sizes,
+                                               .keys = gpt2_keys,
+                                               .second_names = gpt2_second_names,
+                                               .write = write_gpt2,
+                                               .read = parse_gpt2,
+                                               .tensor_name = gpt2_tensor_name,
+                                               .parameter_name = gpt2_parameter_name}};
   return spec;
 }
 

@@ -1,7 +1,5 @@
 #include "models/llama/sizes.h"
 
-#include "models/hugging_face.h"
-
 namespace zrt::models {
 namespace {
 
@@ -19,11 +17,6 @@ constexpr Key size_keys[] = {
     key("rms_norm_eps", t_real | t_null, "null", between(1e-12, 0.5), Effect::results,
         "What norms add to a mean square before they divide by its root; null: 1e-5, of Qwen3 1e-6."),
 };
-
-constexpr NamePair llama_names[] = {
-    {"layers", "num_hidden_layers"},         {"hidden", "hidden_size"}, {"heads", "num_attention_heads"},
-    {"kv_heads", "num_key_value_heads"},     {"head_dim", "head_dim"},  {"ffn", "intermediate_size"},
-    {"sequence", "max_position_embeddings"}, {"vocab", "vocab_size"}};
 
 }  // namespace
 
@@ -77,48 +70,6 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
                                          ", or set model.head_dim.");
   }
   return llama;
-}
-
-void write_llama_sizes(const OrderedJson& model, OrderedJson& config) {
-  for (const NamePair& key : llama_names) {
-    const bool given =
-        key.ours != std::string_view("head_dim") || model.contains(key.ours);  // not in older checkpoints
-    if (given) config[key.theirs] = model.at(key.ours);
-  }
-  config["rms_norm_eps"] = model.at("rms_norm_eps");
-  config["hidden_act"] = "silu";
-  config["rope_theta"] = model.at("rope_theta");
-}
-
-void parse_llama_sizes(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "hidden_act", "silu", name);
-  only(config, "attention_bias", false, name);
-  only(config, "mlp_bias", false, name);
-  for (const NamePair& key : llama_names) {
-    const bool missing = !config.contains(key.theirs);
-    if (missing && key.ours == std::string_view("kv_heads")) continue;
-    if (key.ours == std::string_view("head_dim") && (missing || config.at(key.theirs).is_null())) continue;
-    model[key.ours] = required_size(config, key.theirs, name);
-  }
-  model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
-  const OrderedJson scaling = rope_scaling_of(config);
-  model["rope_theta"] = number(scaling.contains("rope_theta") ? scaling : config, "rope_theta", 10000, name);
-}
-
-OrderedJson rope_scaling_of(const OrderedJson& config) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const auto found = config.find(key);
-    if (found != config.end() && found->is_object()) return *found;
-  }
-  return OrderedJson::object();
-}
-
-std::string rope_type_of(const OrderedJson& scaling, const std::string& name) {
-  return text(scaling, "rope_type", text(scaling, "type", "default", name), name);
-}
-
-std::optional<std::string> llama_parameter_name(const OrderedJson&, const std::string& tensor) {
-  return tensor.ends_with("rotary_emb.inv_freq") ? std::nullopt : std::optional(tensor);
 }
 
 }  // namespace zrt::models

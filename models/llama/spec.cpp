@@ -1,6 +1,6 @@
 #include "models/spec.h"
 
-#include "models/hugging_face.h"
+#include "models/llama/hugging_face.h"
 #include "models/llama/sizes.h"
 
 namespace zrt::models {
@@ -99,8 +99,27 @@ std::vector<Preset> llama_presets() {
   };
 }
 
+constexpr SizeKey llama_hf_sizes[] = {{"layers", "num_hidden_layers", 32},
+                                      {"hidden", "hidden_size", 4096},
+                                      {"heads", "num_attention_heads", 32},
+                                      {"kv_heads", "num_key_value_heads", 0, true},
+                                      {"head_dim", "head_dim", 0, true},
+                                      {"ffn", "intermediate_size", 11008},
+                                      {"sequence", "max_position_embeddings", 2048},
+                                      {"vocab", "vocab_size", 32000}};
+constexpr ConfigKey llama_hf_keys[] = {
+    {"attention_dropout", "[0, null]", ConfigKey::Otherwise::warn},
+    {"hidden_act", R"(["silu", "swish"])"},  // two names of one function
+    {"is_llama_config"},
+    {"pretraining_tp", "[1, null]"},
+    {"rms_norm_eps"},
+    {"rope_parameters"},
+    {"rope_scaling"},
+    {"rope_theta"},
+};
+
 void write_llama(const OrderedJson& model, OrderedJson& config) {
-  write_llama_sizes(model, config);
+  write_llama_keys(model, config);
   if (model.value("rope_scaling.rope_type", "default") != "llama3") return;
   for (const Key& key : rope_scaling_keys) {
     config["rope_scaling"][key.name] = model.at(std::string("rope_scaling.") + key.name);
@@ -108,15 +127,14 @@ void write_llama(const OrderedJson& model, OrderedJson& config) {
 }
 
 void parse_llama(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "pretraining_tp", 1, name);
-  parse_llama_sizes(config, name, model);
-  const OrderedJson scaling = rope_scaling_of(config);
-  const std::string type = rope_type_of(scaling, name);
-  if (type == "default") return;
-  if (type != "llama3") refuse_config(name, "'rope_scaling' is of type '" + type + "'; legal are default and llama3");
-  model["rope_scaling"]["rope_type"] = "llama3";
+  const Rope rope = read_llama_keys(config, name, model);
+  if (rope.type == "default") return;
+  if (rope.type != "llama3") refuse_rope_type(rope, "default and llama3", name);
+  model["rope_scaling"] = {{"rope_type", "llama3"}};
   for (const Key& key : rope_scaling_keys) {
-    if (scaling.contains(key.name)) model["rope_scaling"][key.name] = scaling[key.name];
+    if (const auto number = rope.stretch.find(key.name); number != rope.stretch.end()) {
+      model["rope_scaling"][key.name] = *number;
+    }
   }
 }
 
@@ -128,14 +146,13 @@ const ModelSpec& llama_spec() {
       {"model", "", Parser::own, nullptr, llama_keys},
       {"model.rope_scaling", "", Parser::own, nullptr, rope_scaling_keys},
   };
-  static const ModelSpec spec{
-      .type = "llama",
-      .sections = sections,
-      .tied = false,
-      .presets = llama_presets(),
-      .read = read_llama,
-      .hugging_face = {"LlamaForCausalLM", write_llama, parse_llama,
-                       [](const std::string& parameter) { return parameter; }, llama_parameter_name}};
+  static const ModelSpec spec{.type = "llama",
+                              .sections = sections,
+                              .tied = false,
+                              .presets = llama_presets(),
+                              .read = read_llama,
+                              .hugging_face = llama_form({"LlamaForCausalLM", "LLaMAForCausalLM"}, llama_hf_sizes,
+                                                         llama_hf_keys, write_llama, parse_llama)};
   return spec;
 }
 

@@ -1,6 +1,7 @@
 // Qwen3, dense (Qwen team, "Qwen3 Technical Report", 2025): Llama's layers with a norm of each head's queries and keys,
 // heads of 128 elements whatever the hidden size, and slow rotary positions.
 #include "models/hugging_face.h"
+#include "models/llama/hugging_face.h"
 #include "models/llama/sizes.h"
 
 namespace zrt::models {
@@ -47,23 +48,41 @@ std::vector<Preset> qwen3_presets() {
           sized("qwen3-8b", 36, 4096, 32, 12288, false)};
 }
 
+constexpr SizeKey qwen3_hf_sizes[] = {{"layers", "num_hidden_layers", 32},
+                                      {"hidden", "hidden_size", 4096},
+                                      {"heads", "num_attention_heads", 32},
+                                      {"kv_heads", "num_key_value_heads", 32, true},
+                                      {"head_dim", "head_dim", 128},
+                                      {"ffn", "intermediate_size", 22016},
+                                      {"sequence", "max_position_embeddings", 32768},
+                                      {"vocab", "vocab_size", 151936}};
+constexpr ConfigKey qwen3_hf_keys[] = {
+    {"attention_dropout", "[0, null]", ConfigKey::Otherwise::warn},
+    {"hidden_act", R"(["silu", "swish"])"},  // two names of one function
+    {"layer_types"},
+    {"max_window_layers"},  // of sliding windows, which are refused by the key below
+    {"rms_norm_eps"},
+    {"rope_parameters"},
+    {"rope_scaling"},
+    {"rope_theta"},
+    {"sliding_window"},
+    {"use_sliding_window", "[false, null]"},
+};
+
 void write_qwen3(const OrderedJson& model, OrderedJson& config) {
-  write_llama_sizes(model, config);
+  write_llama_keys(model, config);
   config["attention_bias"] = false;
   config["use_sliding_window"] = false;
 }
 
 void parse_qwen3(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  only(config, "use_sliding_window", false, name);
   const auto layers = config.find("layer_types");
   for (const OrderedJson& layer : layers == config.end() ? OrderedJson::array() : *layers) {
-    if (layer.dump() == R"("full_attention")") continue;
+    if (layer == "full_attention") continue;
     refuse_config(name, "'layer_types' has " + layer.dump() + "; legal is \"full_attention\"");
   }
-  const std::string rope = rope_type_of(rope_scaling_of(config), name);
-  if (rope != "default") refuse_config(name, "'rope_scaling' is of type '" + rope + "'; legal is default");
-  parse_llama_sizes(config, name, model);
-  if (!model.contains("head_dim")) model["head_dim"] = 128;  // transformers' default
+  const Rope rope = read_llama_keys(config, name, model);
+  if (rope.type != "default") refuse_rope_type(rope, "default", name);
 }
 
 }  // namespace
@@ -78,8 +97,7 @@ const ModelSpec& qwen3_spec() {
       .tied = false,
       .presets = qwen3_presets(),
       .read = read_qwen3,
-      .hugging_face = {"Qwen3ForCausalLM", write_qwen3, parse_qwen3,
-                       [](const std::string& parameter) { return parameter; }, llama_parameter_name}};
+      .hugging_face = llama_form({"Qwen3ForCausalLM"}, qwen3_hf_sizes, qwen3_hf_keys, write_qwen3, parse_qwen3)};
   return spec;
 }
 

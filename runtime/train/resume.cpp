@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <set>
+
 #include "core/error.h"
 #include "core/keys/text.h"
+#include "core/printable.h"
 #include "models/hugging_face.h"
 #include "runtime/ops/rank.h"
 #include "runtime/train/checkpoint/hugging_face.h"
@@ -87,11 +92,11 @@ void require_same_model(const Config& config, const Reader& reader) {
 void require_tensor(const checkpoint::TensorSet* set, const Reader& reader, const std::string& name,
                     const std::string& alias, const std::vector<int64_t>& shape) {
   if (set && set->has(name) && set->shape(name) == shape) return;
-  throw core::DataError(
+  throw core::DataError(core::printable(
       fmt::format("{}: the model needs tensor '{}'{} of shape [{}]; {}", reader.folder().string(), name,
                   alias == name ? "" : fmt::format(" ('{}' in the files)", alias), fmt::join(shape, ", "),
                   !set || !set->has(name) ? "there is no such tensor"
-                                          : fmt::format("it is [{}]", fmt::join(set->shape(name), ", "))));
+                                          : fmt::format("it is [{}]", fmt::join(set->shape(name), ", ")))));
 }
 
 // States of one optimizer may have the names of another's.
@@ -128,8 +133,9 @@ std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout
     if (config.run.load_module_only) warn("run.load_module_only has no effect: there is no checkpoint to load");
     return nullptr;
   }
-  auto reader = std::make_unique<Reader>(checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder)
-                                                                             : Reader(folder, false));
+  const std::function<void(const std::string&)> heard = transport.leads() ? warn : nullptr;  // one process speaks
+  auto reader = std::make_unique<Reader>(
+      checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder, heard) : Reader(folder, false));
 
   require_same_model(config, *reader);
   const std::string& made_with = reader->manifest().optimizer;
@@ -140,8 +146,34 @@ std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout
         "weights alone",
         optimizer_type(config), folder, made_with));
   }
-  for (const Layout& stage : stages) require_tensors(*reader, stage, states);
+  std::vector<const models::Model*> models;
+  for (const Layout& stage : stages) {
+    require_tensors(*reader, stage, states);
+    models.push_back(stage.model.get());
+  }
+  refuse_left_over(*reader, models);
   return reader;
+}
+
+void refuse_left_over(const Reader& reader, std::span<const models::Model* const> stages) {
+  std::set<std::string> wanted;
+  for (const models::Model* stage : stages) {
+    for (const auto& ref : stage->canonical_params()) wanted.insert(stage->blocks[ref.block]->params()[ref.index].name);
+  }
+  std::vector<std::string> left_over;
+  for (const std::string& name : reader.weights().names()) {
+    if (!wanted.contains(name)) left_over.push_back(reader.weights().name_in_file(name));
+  }
+  if (left_over.empty()) return;
+  constexpr size_t named = 3;
+  const size_t more = left_over.size() - std::min(left_over.size(), named);
+  left_over.resize(left_over.size() - more);
+  throw core::DataError(core::printable(fmt::format(
+      "{}: the files hold {} tensors and the model of {} layers has {}: it has no '{}'{}. {}", reader.folder().string(),
+      reader.weights().names().size(), reader.manifest().model.value("layers", Json()).dump(), wanted.size(),
+      fmt::join(left_over, "', '"), more == 0 ? "" : fmt::format(" and {} more", more),
+      reader.plain() ? "Correct config.json, or save the weights without what another model or head has"
+                     : "The checkpoint is of another model")));
 }
 
 void require_weights(const Reader& reader, const models::Model& model) {

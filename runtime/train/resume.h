@@ -24,6 +24,8 @@ std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, std::span<
 
 // Throws DataError unless every parameter of the model is there in the right shape.
 void require_weights(const checkpoint::Reader& reader, const models::Model& model);
+// Throws DataError where the files hold a weight that no stage has.
+void refuse_left_over(const checkpoint::Reader& reader, std::span<const models::Model* const> stages);
 // … unless every parameter of a stage (with `states`, every optimizer state too) is there in the right shape.
 void require_tensors(const checkpoint::Reader& reader, const Layout& layout, bool states);
 

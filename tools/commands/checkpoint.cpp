@@ -168,10 +168,14 @@ int import_from(const Args& args) {
   if (!values.count("out")) throw core::UsageError("--out is missing; it names the folder of the new run");
   const std::string from = values["DIR"].as<std::string>();
   const fs::path out = values["out"].as<std::string>();
-  const Reader model = open_hugging_face(from);
+  const Reader model =
+      open_hugging_face(from, [](const std::string& text) { std::cerr << "warning: " << text << "\n"; });
   runtime::Config config = runtime::hugging_face_config(model, config_settings(values));
   runtime::record_inferred(config, "run.out", out.string());
-  runtime::require_weights(model, config.model.make());
+  const models::Model made = config.model.make();
+  runtime::require_weights(model, made);
+  const models::Model* const whole = &made;
+  runtime::refuse_left_over(model, {&whole, 1});
   const ImportPlan plan = plan_import(model);
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),

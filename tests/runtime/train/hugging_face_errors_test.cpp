@@ -1,20 +1,12 @@
 // Folders of Hugging Face that lack something or hold something else: each is refused with what is wrong and where.
 #include <fmt/format.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 
 #include "catch.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "runtime/config/config.h"
 #include "runtime/train/checkpoint/exchange.h"
-#include "runtime/train/checkpoint/store.h"
-#include "runtime/train/resume.h"
-#include "temporary_folder.h"
-#include "tests/data_folder.h"
+#include "tests/runtime/train/hugging_face_copy.h"
 
 namespace zrt::hugging_face_errors_test {
 
@@ -23,43 +15,6 @@ using namespace zrt::runtime::checkpoint;
 namespace fs = std::filesystem;
 
 namespace {
-
-// A copy of one of transformers' folders, to be damaged.
-struct Copy {
-  explicit Copy(const std::string& name) : path(folder.path / name) {
-    fs::copy(fs::path(zrt::test::data_folder()) / "hugging_face" / name, path);
-  }
-  // What opening it and asking for every weight of its model says; "" for nothing.
-  std::string error() const {
-    try {
-      const Reader reader = open_hugging_face(path);
-      runtime::require_weights(reader, runtime::hugging_face_config(reader, {}).model.make());
-    } catch (const core::Error& error) {
-      return error.what();
-    }
-    return "";
-  }
-  void change_json(const char* file, const std::function<void(Json&)>& change) const {
-    Json json = Json::parse(core::read_text(path / file, 1 << 20));
-    change(json);
-    std::ofstream(path / file) << json.dump();
-  }
-  // Changes the header of a safetensors file; the data stay.
-  void change_header(const char* file, const std::function<void(Json&)>& change) const {
-    const std::string text = core::read_text(path / file, 1 << 20);
-    uint64_t length = 0;
-    std::memcpy(&length, text.data(), sizeof length);
-    Json json = Json::parse(text.substr(8, length));
-    change(json);
-    const std::string header = json.dump();
-    const uint64_t changed = header.size();
-    std::ofstream(path / file, std::ios::binary)
-        << std::string(reinterpret_cast<const char*>(&changed), sizeof changed) << header << text.substr(8 + length);
-  }
-
-  testing::TemporaryFolder folder;
-  fs::path path;
-};
 
 bool contains(const std::string& text, const std::string& part) {
   INFO(text << "\nlacks: " << part);
@@ -71,6 +26,8 @@ void rename_key(Json& json, const char* from, const char* to) {
   json[to] = json.at(from);
   json.erase(from);
 }
+
+using hugging_face_copy::Copy;
 
 constexpr const char* query = "model.layers.0.self_attn.q_proj.weight";
 
@@ -116,6 +73,136 @@ TEST_CASE("A tensor that is missing, has another shape or occurs twice is named"
   twice.change_header("model.safetensors",
                       [](Json& json) { rename_key(json, "transformer.ln_f.weight", "ln_f.bias"); });
   contains(twice.error(), "'ln_f.bias' and 'transformer.ln_f.bias' are both the tensor 'ln_f.bias'");
+}
+
+TEST_CASE("A folder with tensors that the model does not have is refused with their number and names") {
+  struct Fewer {
+    const char *folder, *key, *named;
+  };
+  for (const Fewer& fewer : {Fewer{"gpt2", "n_layer", "transformer.h.1.attn.c_attn.bias"},
+                             Fewer{"llama", "num_hidden_layers", "model.layers.1.input_layernorm.weight"},
+                             Fewer{"qwen3", "num_hidden_layers", "model.layers.1.input_layernorm.weight"},
+                             Fewer{"bert", "num_hidden_layers", "bert.encoder.layer.1.attention.output.dense.bias"},
+                             Fewer{"megatron_bert", "num_hidden_layers", "bert.encoder.layer.1.attention.ln.bias"}}) {
+    INFO(fewer.folder);
+    const Copy copy(fewer.folder);
+    CHECK(copy.error().empty());
+    copy.set(fewer.key, 1);
+    if (copy.has("layer_types")) copy.set("layer_types", {"full_attention"});
+    const std::string error = copy.error();
+    contains(error, "the model of 1 layers has");
+    contains(error, fewer.named);
+    contains(error, "more. Correct config.json");
+  }
+  // What other heads and adapters leave beside a model's own tensors.
+  for (const char* name : {"score.weight", "transformer.h.0.attn.lora_A.weight", "v_head.summary.weight"}) {
+    const Copy copy("gpt2");
+    copy.add_copy("transformer.ln_f.bias", name);
+    contains(copy.error(),
+             fmt::format("the files hold 29 tensors and the model of 2 layers has 28: it has no '{}'. ", name));
+  }
+  // What transformers leaves there without a use for it.
+  const Copy masks("gpt2");
+  masks.add_copy("transformer.ln_f.bias", "transformer.h.0.attn.bias");
+  masks.add_copy("transformer.ln_f.bias", "transformer.h.1.attn.masked_bias");
+  CHECK(masks.error().empty());
+}
+
+TEST_CASE("A tied matrix that files hold twice must be the same, else it is refused with both values") {
+  struct Twice {
+    const char *folder, *embedding, *head;
+  };
+  for (const Twice& twice :
+       {Twice{"gpt2", "transformer.wte.weight", "lm_head.weight"},
+        Twice{"llama_tied", "model.embed_tokens.weight", "lm_head.weight"},
+        Twice{"qwen3", "model.embed_tokens.weight", "lm_head.weight"},
+        Twice{"bert", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"},
+        Twice{"megatron_bert", "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"},
+        Twice{"bert_order", "cls.predictions.bias", "cls.predictions.decoder.bias"}}) {
+    INFO(twice.folder);
+    const Copy once(twice.folder), both(twice.folder), head(twice.folder);
+    both.add_copy(twice.embedding, twice.head);
+    CHECK(both.same_weights(once));
+    both.change_file("model.safetensors", [](Json&, std::string& data) { data[data.size() - 1] ^= 1; });
+    const std::string error = both.error();
+    contains(error, fmt::format("config.json says that '{}' is '{}' ('tie_word_embeddings'), but their elements ",
+                                twice.head, twice.embedding));
+    contains(error, "Where the two are meant to differ, set tie_word_embeddings to false");
+    // Values as they lie in the file.
+    float last[2];
+    both.change_file("model.safetensors", [&](Json& json, std::string& data) {
+      const size_t end = json.at(twice.embedding).at("data_offsets").at(1).get<size_t>();
+      std::memcpy(&last[0], data.data() + data.size() - 4, 4);
+      std::memcpy(&last[1], data.data() + end - 4, 4);
+    });
+    contains(error, fmt::format(" are {} and {}. ", last[0], last[1]));
+    // Stored under the head's name alone, it is the embedding.
+    head.change_header("model.safetensors", [&](Json& json) { rename_key(json, twice.embedding, twice.head); });
+    CHECK(head.same_weights(once));
+    // In another shape it is no copy.
+    const Copy flat(twice.folder);
+    flat.add_copy(twice.embedding, twice.head);
+    flat.change_header("model.safetensors", [&](Json& json) {
+      int64_t count = 1;
+      for (const Json& extent : json[twice.head]["shape"]) count *= extent.get<int64_t>();
+      json[twice.head]["shape"] = {1, count};
+    });
+    contains(flat.error(), "but their shapes are [1, ");
+  }
+}
+
+TEST_CASE(
+    "An untied BERT without the copy of its output's bias, as transformers 4 saves it, has the one that is there") {
+  const Copy both("bert_untied"), one("bert_untied"), other("bert_untied");
+  const char *bias = "cls.predictions.bias", *of_decoder = "cls.predictions.decoder.bias";
+  both.overwrite(of_decoder, bias);
+  one.overwrite(of_decoder, bias);
+  one.remove(of_decoder);
+  CHECK(one.same_weights(both));
+  // transformers 5 has two tensors there and computes with the decoder's.
+  other.remove(bias);
+  CHECK(other.same_weights(Copy("bert_untied")));
+  one.remove(bias);
+  contains(one.error(), "needs tensor 'cls.predictions.decoder.bias'");
+}
+
+TEST_CASE("A folder with weights in two places, or with an adapter, is refused rather than one of them chosen") {
+  const Copy copy("llama");
+  fs::copy(copy.path / "model-00001-of-00003.safetensors", copy.path / "model.safetensors");
+  contains(copy.error(), "holds model.safetensors and model.safetensors.index.json, which names other files");
+  const Copy adapted("llama_tied");
+  std::ofstream(adapted.path / "adapter_config.json") << "{}";
+  contains(adapted.error(), "has adapter_config.json");
+}
+
+TEST_CASE("Names of tensors cannot reach the terminal's controls or another folder") {
+  const char *shown = "a\\x1b]0;x\\x07b", *other = "../../etc/passwd";
+  const std::string name =
+      "a\x1b]0;x\x07"
+      "b";
+  for (const std::string& each : {name, std::string(other)}) {
+    const std::string printed = each == other ? each : shown;
+    const Copy more("gpt2");
+    more.add_copy("transformer.ln_f.bias", each);
+    contains(more.error(), "it has no '" + printed + "'");
+    const Copy type("gpt2");
+    type.add_copy("transformer.ln_f.bias", each);
+    type.change_header("model.safetensors", [&](Json& json) { json[each]["dtype"] = "I32"; });
+    contains(type.error(), "tensor '" + printed + "' has dtype I32");
+    const Copy shape("gpt2");
+    shape.change_header("model.safetensors", [&](Json& json) { json[each] = 5; });
+    contains(shape.error(), "tensor '" + printed + "' must have exactly");
+    const Copy gap("gpt2");
+    gap.change_header("model.safetensors", [&](Json& json) {
+      json[each] = {{"dtype", "F32"}, {"shape", {1}}, {"data_offsets", {1 << 20, (1 << 20) + 4}}};
+    });
+    contains(gap.error(), "tensor '" + printed + "' starts at byte");
+    const Copy index("llama");
+    index.change_json(index_name, [&](Json& json) { json["weight_map"][each] = "model-00001-of-00003.safetensors"; });
+    contains(index.error(), "none of the files holds tensor '" + printed + "'");
+    index.change_json(index_name, [&](Json& json) { json["weight_map"][each] = "none.safetensors"; });
+    contains(index.error(), "tensor '" + printed + "' lies in 'none.safetensors'");
+  }
 }
 
 TEST_CASE("A type that is no weight's is refused with the legal ones before anything is read") {

@@ -1,0 +1,54 @@
+// How config.json and the tensors of a type of model are called at Hugging Face: tables that its spec fills.
+#pragma once
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace zrt::models {
+
+// A file's own order of keys is kept.
+using OrderedJson = nlohmann::ordered_json;
+
+// A size in config.json.
+struct SizeKey {
+  const char *ours, *theirs;
+  int64_t fallback;                  // where the file leaves it out: transformers' default; 0: the type's own rule
+  bool null_is_left_out = false;     // null means the type's own rule, too
+  const char* other_name = nullptr;  // by which the file may call it as well
+};
+// Another key of config.json that the type knows.
+struct ConfigKey {
+  enum class Otherwise { refuse, warn };
+  const char* name;
+  // A JSON list of the values with which zrt computes the same as transformers. Empty: any value, since the type reads
+  // the key or it does not change what the model computes.
+  const char* legal = "";
+  Otherwise otherwise = Otherwise::refuse;
+};
+// Another name under which files hold a parameter, in tied or in untied models. Where files hold both, copies in tied
+// models must be equal; an untied one reads the parameter's own tensor.
+struct SecondName {
+  const char *name, *parameter;
+  bool tied;
+};
+
+// How the type's config.json and its tensors are called at Hugging Face. A type that it does not have leaves all empty.
+struct HuggingFaceForm {
+  std::vector<const char*> architectures;  // the classes whose weights the type can be; an export names the first
+  std::span<const SizeKey> sizes;
+  std::span<const ConfigKey> keys;  // beside the sizes and the keys of every type (models/hugging_face_keys.cpp)
+  std::span<const SecondName> second_names;
+  // What the type's other keys are in config.json; `model` has a resolved section, with keys as "rope_scaling.factor".
+  void (*write)(const OrderedJson& model, OrderedJson& config) = nullptr;
+  // The other keys of the section that config.json, the file `name`, describes; `model` has the sizes. Throws DataError
+  // for an option that the type does not have, naming the key and what is legal.
+  void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model) = nullptr;
+  std::string (*tensor_name)(const std::string& parameter) = nullptr;
+  // Nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a pooler.
+  std::optional<std::string> (*parameter_name)(const OrderedJson& model, const std::string& tensor) = nullptr;
+};
+
+}  // namespace zrt::models
