@@ -1,4 +1,4 @@
-// How config.json and the tensors of a type of model are called at Hugging Face: tables that its spec fills.
+// The names that a type of model has at Hugging Face, in config.json and of tensors: tables that its spec fills.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -35,15 +35,15 @@ struct SecondName {
   bool tied;
 };
 
-// How the type's config.json and its tensors are called at Hugging Face. A type that it does not have leaves all empty.
+// The type's names at Hugging Face. A type that it does not have leaves all empty.
 struct HuggingFaceForm {
   std::vector<const char*> architectures;  // the classes whose weights the type can be; an export names the first
   std::span<const SizeKey> sizes;
   std::span<const ConfigKey> keys;  // beside the sizes and the keys of every type (models/hugging_face_keys.cpp)
   std::span<const SecondName> second_names;
-  // What the type's other keys are in config.json; `model` has a resolved section, with keys as "rope_scaling.factor".
+  // Writes the type's other keys; `model` has a resolved section, with keys as "rope_scaling.factor".
   void (*write)(const OrderedJson& model, OrderedJson& config) = nullptr;
-  // The other keys of the section that config.json, the file `name`, describes; `model` has the sizes. Throws DataError
+  // Reads the other keys of config.json, the file `name`, into the section, which has the sizes. Throws DataError
   // for an option that the type does not have, naming the key and what is legal.
   void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model) = nullptr;
   std::string (*tensor_name)(const std::string& parameter) = nullptr;

@@ -28,7 +28,7 @@ std::vector<Preset> gpt2_presets() {
           sized("gpt2-774m", 36, 1280, 20, 1024, 50304), sized("gpt2-1.5b", 48, 1600, 25, 1024, 50304)};
 }
 
-// What the file may also call a size is the name that most types have.
+// A file may also call a size by the name that most types have for it.
 constexpr SizeKey gpt2_sizes[] = {{"layers", "n_layer", 12, false, "num_hidden_layers"},
                                   {"hidden", "n_embd", 768, false, "hidden_size"},
                                   {"heads", "n_head", 12, false, "num_attention_heads"},

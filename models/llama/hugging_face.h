@@ -1,4 +1,4 @@
-// What types of models made of LlamaLayers share at Hugging Face: names of tensors, and rotary positions.
+// The names at Hugging Face that types of models made of LlamaLayers share: tensors, and rotary positions.
 #pragma once
 #include "models/spec.h"
 

@@ -1,4 +1,4 @@
-// What the commands say of folders of Hugging Face and of checkpoints with odd names.
+// The commands' words about folders of Hugging Face, and about checkpoints with odd names.
 #include <vector>
 
 #include "runtime/train/checkpoint/shard.h"

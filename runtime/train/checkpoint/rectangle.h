@@ -17,8 +17,8 @@ struct Rectangle {
 std::vector<Rectangle> cut_run(std::span<const int64_t> shape, int64_t begin, int64_t end);
 size_t most_rectangles(size_t dimensions);
 
-// Whether two of them have an element in common. They are gone through along the dimension in which most of them begin
-// at places of their own, and each is compared with those that reach as far: of rows or columns with about one.
+// Tells whether two of them have an element in common. They are sorted along the dimension in which most of them begin
+// at places of their own, and each is compared with those that reach as far: for rows or columns that is about one.
 // `compared`, if there is one, counts comparisons.
 bool any_overlap(std::vector<const Rectangle*> rectangles, uint64_t* compared = nullptr);
 

@@ -37,8 +37,8 @@ double seconds_of(const std::function<void()>& work) {
   return thread_seconds() - begin;
 }
 
-// Whether `work` of a table of that many entries takes about ten times as long where there are ten times as many. Only
-// what never does, in all rounds, is found to be slower.
+// True when work of ten times as many entries takes about ten times as long in one of ten rounds; work that grows with
+// the square takes about a hundred times as long in all of them.
 bool grows_as_the_table(const std::function<std::function<void()>(size_t)>& work_of) {
   const std::function<void()> whole = work_of(entries), part = work_of(entries / parts);
   double ratio = 0;

@@ -1,7 +1,9 @@
-// What config.json says that zrt does not compute: refused by name, or, where it says two things, with both of them.
+// Options in config.json that zrt does not compute are refused by name, and contradictions with both values.
 #include <fmt/format.h>
 
 #include "catch.h"
+#include "models/hugging_face.h"
+#include "runtime/train/run_manifest.h"
 #include "tests/runtime/train/hugging_face_copy.h"
 
 namespace zrt::hugging_face_config_test {
@@ -26,7 +28,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// What each of the folders that are meant says with the key at the value.
+// Calls `check` with a copy of each folder that is meant, in which the key has the value.
 void for_each(const std::vector<Said>& all, const std::function<void(const Copy&, const Said&)>& check) {
   for (const Said& said : all) {
     for (const char* folder : folders) {
@@ -161,6 +163,52 @@ TEST_CASE(
     CHECK(copy.error() == "");
     contains(copy.warnings(), fmt::format("config.json: zrt does not know '{}' ({})", said.key, said.value.dump()));
   });
+}
+
+TEST_CASE("The config.json of published models is read without a word, into the sizes of zrt's presets") {
+  const std::vector<std::pair<const char*, const char*>> published{
+      {"bert-base",
+       R"({"architectures": ["BertForMaskedLM"], "attention_probs_dropout_prob": 0.1, "gradient_checkpointing": false,
+  "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "hidden_size": 768, "initializer_range": 0.02,
+  "intermediate_size": 3072, "layer_norm_eps": 1e-12, "max_position_embeddings": 512, "model_type": "bert",
+  "num_attention_heads": 12, "num_hidden_layers": 12, "pad_token_id": 0, "position_embedding_type": "absolute",
+  "transformers_version": "4.6.0.dev0", "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522})"},
+      {"tinyllama-1.1b",
+       R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 1, "eos_token_id": 2,
+  "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 5632,
+  "max_position_embeddings": 2048, "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 22,
+  "num_key_value_heads": 4, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 10000.0,
+  "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.35.0", "use_cache": true,
+  "vocab_size": 32000})"},
+      {"llama-3.2-1b",
+       R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "bos_token_id": 128000, "eos_token_id": [128001, 128008], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048,
+  "initializer_range": 0.02, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false,
+  "model_type": "llama", "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8,
+  "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 32.0, "high_freq_factor": 4.0,
+  "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}, "rope_theta": 500000.0,
+  "tie_word_embeddings": true, "torch_dtype": "bfloat16", "use_cache": true, "vocab_size": 128256})"},
+      {"qwen3-0.6b",
+       R"({"architectures": ["Qwen3ForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
+  "bos_token_id": 151643, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024,
+  "initializer_range": 0.02, "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28,
+  "model_type": "qwen3", "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8,
+  "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000, "sliding_window": null,
+  "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": true,
+  "use_sliding_window": false, "vocab_size": 151936})"},
+  };
+  for (const auto& [preset, text] : published) {
+    INFO(preset);
+    Json model =
+        models::from_hugging_face(Json::parse(text), "config.json", [](const std::string& said) { FAIL_CHECK(said); });
+    const Reader folder("folder", std::move(model), TensorSet("folder", {}));
+    Json read = runtime::model_json(runtime::hugging_face_config(folder, {}));
+    Json expected = runtime::model_json(runtime::parse_config(
+        fmt::format(R"({{"train_batch_size": 1, "model": {{"preset": "{}"}}}})", preset), "test", {}, 1));
+    // A preset has the sequences that the model was first trained on.
+    for (Json* section : {&read, &expected}) section->erase("sequence"), section->erase("preset");
+    CHECK(read == expected);
+  }
 }
 
 TEST_CASE("Two places that describe different rotary positions are refused with both values") {

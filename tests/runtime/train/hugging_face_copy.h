@@ -24,7 +24,7 @@ struct Copy {
   explicit Copy(const std::string& name) : path(folder.path / name) {
     fs::copy(fs::path(zrt::test::data_folder()) / "hugging_face" / name, path);
   }
-  // What opening it and asking for every weight of its model says; "" for nothing.
+  // The error of opening it and asking for every weight of its model; "" for none.
   std::string error() const {
     try {
       const Reader reader = open_hugging_face(path);
@@ -37,7 +37,7 @@ struct Copy {
     }
     return "";
   }
-  // What it warns of, put together.
+  // Its warnings, put together.
   std::string warnings() const {
     std::string said;
     open_hugging_face(path, [&](const std::string& text) { said += text + "\n"; });
@@ -99,7 +99,7 @@ struct Copy {
       }
     });
   }
-  // Whether both open without an error and hold the same tensors.
+  // True when both open without an error and hold the same tensors.
   bool same_weights(const Copy& other) const {
     if (error() + other.error() != "") return false;
     const Reader mine = open_hugging_face(path), theirs = open_hugging_face(other.path);

@@ -1,4 +1,4 @@
-// What zrt makes of keys that config.json leaves out, against what transformers' classes make of them
+// Keys that config.json leaves out mean to zrt what they mean to transformers' classes
 // (tests/data/make_hugging_face_defaults.py).
 #include <filesystem>
 #include <fstream>

@@ -94,14 +94,14 @@ TEST_CASE("A folder with tensors that the model does not have is refused with th
     contains(error, fewer.named);
     contains(error, "more. Correct config.json");
   }
-  // What other heads and adapters leave beside a model's own tensors.
+  // Other heads and adapters leave tensors beside a model's own.
   for (const char* name : {"score.weight", "transformer.h.0.attn.lora_A.weight", "v_head.summary.weight"}) {
     const Copy copy("gpt2");
     copy.add_copy("transformer.ln_f.bias", name);
     contains(copy.error(),
              fmt::format("the files hold 29 tensors and the model of 2 layers has 28: it has no '{}'. ", name));
   }
-  // What transformers leaves there without a use for it.
+  // transformers leaves masks there that nothing reads.
   const Copy masks("gpt2");
   masks.add_copy("transformer.ln_f.bias", "transformer.h.0.attn.bias");
   masks.add_copy("transformer.ln_f.bias", "transformer.h.1.attn.masked_bias");
