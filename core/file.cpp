@@ -109,9 +109,10 @@ void InputFile::read(uint64_t offset, void* target, uint64_t count) const {
     if (done == 0) {
       struct stat now {};
       const bool known = ::fstat(descriptor_, &now) == 0;
-      throw DataError(fmt::format("{}: ends at byte {}, before byte {} that must be read; it had {} bytes when it was "
-                                  "opened",
-                                  path_.string(), known ? static_cast<uint64_t>(now.st_size) : offset, offset, bytes_));
+      throw DataError(
+          fmt::format("{}: ends at byte {}, before byte {} that must be read; it had {} bytes when it was "
+                      "opened",
+                      path_.string(), known ? static_cast<uint64_t>(now.st_size) : offset, offset, bytes_));
     }
     at += done;
     offset += static_cast<uint64_t>(done);
