@@ -228,7 +228,7 @@ TEST_CASE("a page's bars are each op of each microbatch once, and its sentences 
         CHECK(std::is_sorted(curve.x.begin(), curve.x.end()));
         double most = 0;
         for (size_t i = 0; i < curve.x.size(); ++i) most = std::max(most, curve.total(i));
-        CHECK(most <= rank["tiers"][curve.tier]["live_peak_bytes"].get<double>());
+        CHECK(most <= rank["tiers"][curve.tier]["planned_peak_bytes"].get<double>());
         CHECK(most > 0);
       }
     }

@@ -21,7 +21,7 @@ std::set<size_t> layers_in(const std::string& text) {
   std::smatch found;
   if (!std::regex_search(text, found, std::regex("layers? ((\\d+(–\\d+)?(, )?)+)"))) return layers;
   std::stringstream list(found[1].str());
-  for (std::string part; std::getline(list, part, ',');) {
+  for (std::string part; std::getline(list, part, ',') && part.find_first_of("0123456789") != std::string::npos;) {
     const size_t dash = part.find("–");
     const size_t first = std::stoul(part), last = dash == std::string::npos ? first : std::stoul(part.substr(dash + 3));
     for (size_t layer = first; layer <= last; ++layer) layers.insert(layer);
