@@ -55,6 +55,16 @@ Json optimizers_json(std::span<const Layout> stages) {
   return groups;
 }
 
+// Products of another level round elsewhere, so the run does not end with the bits it would have had.
+std::string other_level(const checkpoint::Manifest& manifest) {
+  const std::string level(core::isa_name(core::best_isa()));
+  if (manifest.made_by.value("isa", Json(level)) == level) return "";
+  return fmt::format(
+      "this process computes at the level {} but the checkpoint was made at {}: from here on the bits are others. "
+      "ZRT_MAX_ISA sets a level that all machines at hand have.",
+      level, manifest.made_by["isa"].dump());
+}
+
 // Doubles are kept as their bits: a decimal detour would have to be proved exact in every reader.
 Json control_json(const Persistent& persistent, uint32_t members) {
   Json json = Json::object();

@@ -19,6 +19,9 @@ std::string optimizer_type(const Config& config);
 // Where several optimizers are side by side, the parameters of each by its name; else null.
 checkpoint::Json optimizers_json(std::span<const Layout> stages);
 
+// A warning where a checkpoint was made at another level of instruction sets; else "".
+std::string other_level(const checkpoint::Manifest& manifest);
+
 // `members`: of the run's optimizer.
 checkpoint::Json control_json(const Persistent& persistent, uint32_t members);
 Persistent parse_control(const checkpoint::Json& json, uint32_t members, const std::string& name);  // throws DataError

@@ -19,6 +19,7 @@
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "runtime/train/telemetry/records.h"
+#include "runtime/train/telemetry/run_summary.h"
 #include "runtime/train/telemetry/sample_log.h"
 #include "runtime/train/telemetry/step_trace.h"
 #include "runtime/train/train_data.h"
@@ -27,14 +28,6 @@ namespace zrt::runtime {
 namespace {
 
 namespace data = models::data;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  if (values.size() % 2 != 0) return *middle;
-  return (*std::max_element(values.begin(), middle) + *middle) / 2;
-}
 
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
@@ -58,7 +51,6 @@ class Training {
   TrainResult nothing_to_do();
   Evaluation evaluate_now(int64_t limit);
   void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
-  void warn_of_other_level(const checkpoint::Reader* resumed);
   void beat();
   void warn(const std::string& text) const {
     if (hooks_.warn) hooks_.warn(text);
@@ -110,7 +102,7 @@ void Training::start(const checkpoint::Reader* resumed) {
         fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
                     config_.run.seed, resumed->manifest().made_by["seed"].dump()));
   }
-  warn_of_other_level(resumed);
+  if (const std::string level = step_ > 0 ? other_level(resumed->manifest()) : ""; !level.empty()) warn(level);
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, model_, planned_samples_);
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
@@ -181,16 +173,6 @@ void Training::start(const checkpoint::Reader* resumed) {
     summary.save_stall_seconds += outcome.stall_seconds;
     if (hooks_.saved) hooks_.saved(outcome);
   });
-}
-
-// Products of another level round elsewhere, so the run does not end with the bits it would have had.
-void Training::warn_of_other_level(const checkpoint::Reader* resumed) {
-  const std::string level(core::isa_name(core::best_isa()));
-  if (step_ == 0 || resumed->manifest().made_by.value("isa", checkpoint::Json(level)) == level) return;
-  warn(
-      fmt::format("this process computes at the level {} but the checkpoint was made at {}: from here on the bits are "
-                  "others. ZRT_MAX_ISA sets a level that all machines at hand have.",
-                  level, resumed->manifest().made_by["isa"].dump()));
 }
 
 // Tells whoever watches the folder that the run lives, in long evaluations too.
@@ -292,19 +274,8 @@ void Training::finish() {
   if (validation_ && !stopped) summary.validation = evaluate_now(0);
   summary.steps = step_;
   summary.final_loss = result_.last.loss;
-  summary.state_xxh3 = session_->state_xxh3();
-  summary.kernel_table_xxh3 = models::kernel_table_hash();
-  if (!seconds_.empty()) {
-    summary.step_seconds = median(seconds_);
-    summary.tokens_per_second = static_cast<double>(result_.last.tokens) / summary.step_seconds;
-    summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
-  }
-  summary.comm = session_->executor(0).comm_volume();
-  summary.moved = session_->executor(0).moved_bytes();
-  for (const Compiled& stage : session_->stages()) {
-    summary.verify_seconds += stage.verify_seconds;
-    summary.packing_overhead = std::max(summary.packing_overhead, stage.plan.device().packing_overhead());
-  }
+  measure_run(*session_, seconds_, result_.last.tokens, summary);
+  summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
   result_.memory = measure_memory(*session_);
   if (!transport_.leads()) return;
   write_file(out_ / "memory.json", to_json(result_.memory));
