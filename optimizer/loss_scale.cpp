@@ -11,10 +11,10 @@ LossScale initial_loss_scale(const LossScaleParams& params) {
 }
 
 void throw_at_minimum(const LossScaleParams& params) {
-  throw core::NumericError(
-      fmt::format("the gradient is not finite and the loss scale is at its minimum, {}: it cannot fall further "
-                  "(fp16.min_loss_scale). Try bf16, a lower learning rate, a longer warm-up or gradient_clipping.",
-                  params.minimum));
+  throw core::NumericError(fmt::format(
+      "the loss or the gradient is not finite and the loss scale is at its minimum, {}: it cannot fall further "
+      "(fp16.min_loss_scale). Try bf16, a lower learning rate, a longer warm-up or gradient_clipping",
+      params.minimum));
 }
 
 }  // namespace zrt::optimizer

@@ -43,7 +43,7 @@ struct Decision {
   float bias_correction1 = 1;  // of Adam: 1 - beta1^t, or 1
   float bias_correction2 = 1;
   double statistics_beta = 0;  // of Adafactor: what its statistics keep
-  uint32_t skip = 0;           // 1: the gradient is not finite, nothing moves
+  uint32_t skip = 0;           // 1: loss or gradient are not finite, nothing moves
 };
 
 // The part of a unit that a call works on: elements [begin, begin + count), multiples of 64. All pointers but work and

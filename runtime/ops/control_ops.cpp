@@ -28,10 +28,11 @@ void throw_fault(const Rank& rank, const Control& control) {
   if (control.fault == Fault::loss_scale_at_minimum) optimizer::throw_at_minimum(rank.loss_scale);
   if (control.fault != Fault::updated_with_bad_gradient) return;
   throw core::NumericError(fmt::format(
-      "the gradient is not finite (its norm is {}), and with memory.update_when = \"as_ready\" weights had "
-      "been updated with it before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
-      "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps.",
-      control.grad_norm));
+      "the loss ({}) or the gradient (its norm is {}) is not finite, and with memory.update_when = \"as_ready\" "
+      "weights "
+      "had been updated before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
+      "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps",
+      control.mean_loss, control.grad_norm));
 }
 
 DecideRules decide_rules(const Rank& rank) {

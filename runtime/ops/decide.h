@@ -52,8 +52,8 @@ ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
   }
 }
 
-// Takes the candidate unless the gradient is not finite. The clip factor follows DeepSpeed: c = (norm + 1e-6) / clip,
-// applied when it is above 1.
+// Takes the candidate unless the loss or the gradient is not finite. The clip factor follows DeepSpeed:
+// c = (norm + 1e-6) / clip, applied when it is above 1.
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
   average_shares(shares, rules, control);
   optimizer::ExactSum sum;
@@ -63,7 +63,8 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
   control.loss_scale = scale;
   control.grad_norm = std::sqrt(squares) / scale;
-  const bool skip = !(std::fabs(control.grad_norm) <= std::numeric_limits<double>::max());
+  constexpr double most = std::numeric_limits<double>::max();
+  const bool skip = !(std::fabs(control.grad_norm) <= most && std::fabs(control.mean_loss) <= most);
   if (!update_loss_scale(rules.loss_scale, control.persistent.loss_scale, skip)) {
     control.fault = Fault::loss_scale_at_minimum;
   }

@@ -91,6 +91,27 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
   }
 }
 
+TEST_CASE("a loss that is not finite skips the step, however finite the gradient") {
+  for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    DecideRules rules{2, 1, 2, 2, {}, 0};
+    rules.loss_scale.dynamic = true;
+    rules.loss_scale.hysteresis = 1;
+    Visible<ControlShare> shares(2);
+    Visible<Control> control(1);
+    for (const int rank : {0, 1}) {
+      control[0] = summed(rank == 0 ? loss : 1, 10, 4, 0);
+      make_share(control.data(), shares.data() + rank);
+      test::settle();
+    }
+    decide(shares.data(), rules, control.data());
+    test::settle();
+    CHECK(control[0].decision[0].skip == 1);
+    CHECK(std::isfinite(control[0].grad_norm));
+    CHECK(control[0].persistent.progress[0].updates == 0);
+    CHECK(control[0].persistent.loss_scale.scale == 4);
+  }
+}
+
 TEST_CASE("a loss scale that cannot fall is a fault, which the host throws") {
   DecideRules rules{1, 1, 1, 1, {}, 0};
   rules.loss_scale.dynamic = true;
