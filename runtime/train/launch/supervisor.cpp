@@ -11,6 +11,7 @@
 #include "core/folder_lock.h"
 #include "runtime/train/launch/child.h"
 #include "runtime/train/launch/event_log.h"
+#include "runtime/train/launch/failure.h"
 #include "runtime/train/launch/hang_watch.h"
 #include "runtime/train/launch/progress.h"
 #include "runtime/train/launch/stop_signals.h"
@@ -77,10 +78,16 @@ class Supervisor {
   int run_children() {
     for (int fruitless = 0;;) {
       const int64_t step = progress_.highest_step(), checkpoint = progress_.checkpoint();
+      remove_failure(options_.out);
       const ProcessEnd end = run_child();
       const int code = end.exit_code();
       if (const std::string why = final_reason(end); !why.empty()) {
         result_.reason = why;
+        return code;
+      }
+      if (const std::string why = repeated_failure(); !why.empty()) {
+        result_.reason = why;
+        event("give_up", why);
         return code;
       }
       const bool moved = progress_.highest_step() > step || progress_.checkpoint() > checkpoint;
@@ -122,6 +129,19 @@ class Supervisor {
                          end.text());
     }
     return "";
+  }
+
+  // What a run says of its failure depends on its numbers alone: what came twice would come again. "": it did not.
+  std::string repeated_failure() {
+    const std::optional<RunFailure> failure = read_failure(options_.out);
+    if (!failure) return "";
+    const bool again = failure_ && failure_->same(*failure);
+    failure_ = failure;
+    if (!again) return "";
+    return fmt::format(
+        "failed twice in the same way at step {}; another start would repeat that. Nothing was deleted; mend the cause "
+        "and start again to go on from the newest checkpoint",
+        failure->step);
   }
 
   ProcessEnd run_child() {
@@ -185,6 +205,7 @@ class Supervisor {
   HangWatch watch_;
   StopSignals stops_;
   LaunchResult result_;
+  std::optional<RunFailure> failure_;  // the last one that a child left
   bool stopping_ = false, hung_ = false;
 };
 

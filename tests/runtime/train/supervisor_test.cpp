@@ -191,6 +191,27 @@ TEST_CASE("restarts that bring nothing end after max_restarts, with the run's co
   CHECK(run.events()[run.events().size() - 2] == "give_up");
 }
 
+TEST_CASE("a run that fails twice in the same way at the same step is not started a third time") {
+  // It was killed meanwhile, took steps anew and saved: it came to the same end.
+  const Run run("repeats", {"step:1 save:1 step:2 fail:2 exit:1", "step:2 kill:9", "step:3 save:3 step:4 fail:2 exit:1",
+                            "step:5 exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 1);
+  CHECK(run.starts() == 3);
+  CHECK(result.reason.find("failed twice in the same way at step 2") != std::string::npos);
+  CHECK(run.events()[run.events().size() - 2] == "give_up");
+  CHECK(fs::exists(run.path / "checkpoints/step_3"));
+}
+
+TEST_CASE("failures at different steps, and one that an earlier start left, are no repetition") {
+  const Run run("differs", {"step:1 fail:2 exit:1", "step:2 fail:3 exit:1", "step:3 exit:1", "step:4 exit:0"});
+  // Of a supervision that is over.
+  std::ofstream(run.path / "failure.json") << R"({"step": 2, "kind": "skipped steps", "message": "old"})";
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 0);
+  CHECK(run.starts() == 4);
+}
+
 TEST_CASE("a run that always hangs is given up too") {
   Run run("loop_hang", {"hang", "hang", "hang"});
   run.options.hang_timeout = run.options.start_timeout = Seconds(1);
