@@ -215,6 +215,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.keep_every = values.integer("run.keep_every");
   run.resume = optional_text(values, "run.resume");
   run.load_module_only = values.flag("run.load_module_only");
+  run.skip_limit = values.integer("run.skip_limit");
   run.timeout_seconds = values.integer("run.timeout_seconds");
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank"));
   values.check([&] { build_device(values, run); });

@@ -96,6 +96,7 @@ struct RunConfig {
   int64_t keep_last = 2, keep_every = 0;  // newest checkpoints kept; and those of every so many steps, 0: none
   std::string resume;                     // "": start from scratch; "auto"; or the folder of a run, checkpoint or model
   bool load_module_only = false;          // resume takes weights alone: step 0, fresh optimizer
+  int64_t skip_limit = 10;                // skipped steps in a row that end the run; 0: none do
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
   core::DeviceKind device = core::DeviceKind::cpu;

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "runtime/train/checkpoint/store.h"
+#include "runtime/train/not_finite.h"
 #include "runtime/train/share_text.h"
 
 namespace zrt::runtime {
@@ -88,15 +89,28 @@ void Checkpointer::write(size_t local, Flight& flight) {
   offload::ExtentReader* reader = in_file ? &*in_file : nullptr;
   const std::vector<Run> weights = this->weights(local, reader), states = this->states(local, reader);
 
+  // Disks may take longer than a collective, but not for ever.
+  const auto on_all = [&](const std::string& label, const std::function<std::string()>& work) {
+    return gather_results(group, work, session_.timeout() / 4, 10 * session_.timeout(), label);
+  };
+
+  const LookAt kept = options_.background ? LookAt::copies : LookAt::states;
+  std::optional<NotFinite> bad;
+  for (const std::string& text : on_all("values", [&] { return to_text(not_finite_on_rank(session_, local, kept)); })) {
+    take_first(bad, text);
+  }
+  if (bad) {
+    if (local != 0) return;
+    flight.outcome.not_finite = bad->text;
+    flight.outcome.error = bad->text;
+    return;
+  }
+
   // Room for all before anybody writes.
   const uint64_t own = checkpoint::shard_bytes(weights) + checkpoint::shard_bytes(states);
   uint64_t needed = 1 << 16;  // manifest, folders
   for (const std::string& bytes : gather_texts(group, std::to_string(own), "bytes to save"))
     needed += std::stoull(bytes);
-  // Disks may take longer than a collective, but not for ever.
-  const auto on_all = [&](const std::string& label, const std::function<std::string()>& work) {
-    return gather_results(group, work, session_.timeout() / 4, 10 * session_.timeout(), label);
-  };
   const auto from_first = [&](const std::string& label, const std::function<Json()>& work) {
     const auto text = [&] { return rank == 0 ? dump(work()) : ""; };
     return Json::parse(on_all(label, text).front());

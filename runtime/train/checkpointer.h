@@ -27,6 +27,7 @@ struct CheckpointOptions {
 struct SaveOutcome {
   int64_t step = 0;
   std::string folder, error;  // error: "" when it was committed
+  std::string not_finite;     // NotFinite::text, where that is the error
   uint64_t bytes = 0;
   double write_seconds = 0;  // from the copy to the commit
   double stall_seconds = 0;  // training stood still

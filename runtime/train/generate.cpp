@@ -10,6 +10,7 @@
 #include "core/philox.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
 
 namespace zrt::runtime {
@@ -19,7 +20,7 @@ namespace {
 int32_t sample(const float* logits, int64_t vocab, const GenerateOptions& options, uint64_t position) {
   if (!std::all_of(logits, logits + vocab, [](float x) { return std::isfinite(x); })) {
     throw core::DataError(
-        "the model's output is not a number: the weights hold values that are not numbers, or overflow. The run has "
+        "the model's output is not a number: the weights are finite, but the model overflows on this text. The run has "
         "diverged; train again with a lower optimizer.params.lr or with gradient_clipping.");
   }
   std::vector<int32_t> order(static_cast<size_t>(vocab));
@@ -76,6 +77,7 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
       {[&](int, uint32_t, int32_t* tokens, int32_t*) { tokens[0] = token; },
        [&](const std::string& tensor, int64_t begin, std::span<float> out) { file.read(tensor, begin, out); }});
   session.run("load", {});
+  require_finite_weights(session, checkpoint_folder);
   const std::string output = "decode output of " + model.blocks.back()->name();
   std::vector<int32_t> text;
   for (int64_t position = 0; position + 1 < config.model.sequence; ++position) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 
 #include "core/error.h"
@@ -16,6 +17,8 @@
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
+#include "runtime/train/launch/failure.h"
+#include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "runtime/train/telemetry/records.h"
@@ -73,11 +76,13 @@ class Training {
   int64_t planned_samples_ = 0;  // the data is laid out for
   std::unique_ptr<Session> session_;
   std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<NumericGuard> numbers_;
   std::optional<RunRecords> records_;  // where rank 0 lives
   std::optional<SampleLog> sample_log_;
   std::optional<StepTrace> trace_;
   int64_t saved_step_ = -1;
   std::string save_error_;  // of the last save
+  bool save_due_ = false;   // a periodic one, which waits for a step that is not skipped
   std::vector<double> seconds_;
   std::chrono::steady_clock::time_point last_beat_;  // of rank 0's loading lane
   TrainResult result_;
@@ -126,6 +131,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (hooks_.planned) hooks_.planned(compiled);
   if (transport_.leads()) {
     write_file(out_ / "config.resolved.json", resolved_json(config_));
+    remove_failure(out_);
     records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
   }
@@ -151,6 +157,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string(), load_host_bytes(*resumed));
   session_->run(phases.front(), {});
+  if (resumed) require_finite_weights(*session_, resumed->folder());
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
     const Persistent persistent =
         parse_control(resumed->manifest().control, config_.optimizer.algorithm->members(), resumed->folder().string());
@@ -168,11 +175,14 @@ void Training::start(const checkpoint::Reader* resumed) {
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step;
+    numbers_->saved(outcome);
     Summary& summary = result_.summary;
     ++(outcome.error.empty() ? summary.saves : summary.failed_saves);
     summary.save_stall_seconds += outcome.stall_seconds;
     if (hooks_.saved) hooks_.saved(outcome);
   });
+  numbers_.emplace(*session_, *checkpointer_, out_, SkipWatch(config_.run.skip_limit, options.loss_scale),
+                   [this](const std::string& text) { warn(text); });
 }
 
 // Tells whoever watches the folder that the run lives, in long evaluations too.
@@ -205,7 +215,7 @@ void Training::step() {
   if (hooks_.requests) inputs.requests = hooks_.requests();
   const auto begin = std::chrono::steady_clock::now();
   if (trace_) trace_->before_step(step_ + 1);
-  session_->run("step", inputs);
+  numbers_->take_step(step_ + 1, [&] { session_->run("step", inputs); });
   seconds_.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   ++step_;
   samples_ += batch_.step_samples();
@@ -219,6 +229,7 @@ void Training::step() {
     if (const std::string error = sample_log_->new_error(); !error.empty()) warn(error + "; training goes on");
   }
   if (hooks_.step) hooks_.step(result_.last);
+  numbers_->stepped(result_.last);
 }
 
 void Training::start_trace() {
@@ -238,7 +249,8 @@ bool Training::after_step() {
   checkpointer_->poll();
   const uint32_t requests = session_->executor(0).control().requests;
   const auto due = [&](int64_t interval) { return interval > 0 && step_ % interval == 0 && step_ < config_.run.steps; };
-  if ((requests & save_requested) != 0 || due(config_.run.checkpoint_interval)) save();
+  save_due_ = save_due_ || due(config_.run.checkpoint_interval);
+  if ((requests & save_requested) != 0 || (save_due_ && !numbers_->skipping())) save();
   if ((requests & stop_requested) != 0 && step_ < config_.run.steps) {
     result_.summary.exit_reason = "stopped by a signal";
     return false;
@@ -248,18 +260,23 @@ bool Training::after_step() {
 }
 
 void Training::save() {
+  save_due_ = false;
   checkpoint::Manifest manifest = run_manifest(config_, layouts_, session_->executor(0).control().persistent);
   manifest.step = step_;
   manifest.samples = samples_;
   manifest.made_by["data"] = data_;
   manifest.planned_samples = planned_samples_;
   checkpointer_->save(manifest);
+  numbers_->require_finite_saves();
 }
 
 Evaluation Training::evaluate_now(int64_t limit) {
   Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit);
   if (records_) records_->evaluated(step_, samples_, evaluation);
   if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
+  if (!std::isfinite(evaluation.loss)) {
+    warn(fmt::format("step {}: the held-out loss is not finite: the model overflows on data.validation", step_));
+  }
   return evaluation;
 }
 
@@ -271,8 +288,10 @@ void Training::finish() {
     if (saved_step_ != step_) save();
   }
   checkpointer_->wait();
+  numbers_->over(step_, saved_step_ == step_);
   if (validation_ && !stopped) summary.validation = evaluate_now(0);
   summary.steps = step_;
+  summary.skipped = step_ - static_cast<int64_t>(session_->executor(0).control().persistent.progress[0].updates);
   summary.final_loss = result_.last.loss;
   measure_run(*session_, seconds_, result_.last.tokens, summary);
   summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
@@ -287,6 +306,7 @@ TrainResult Training::nothing_to_do() {
   warn(fmt::format("nothing to train: the checkpoint is of step {} and run.steps is {}", step_, config_.run.steps));
   Summary& summary = result_.summary;
   summary.steps = step_;
+  summary.skipped = step_ - static_cast<int64_t>(session_->executor(0).control().persistent.progress[0].updates);
   summary.state_xxh3 = session_->state_xxh3();
   summary.kernel_table_xxh3 = models::kernel_table_hash();
   if (records_) summary.final_loss = records_->last_loss();

@@ -172,10 +172,21 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   };
   fill('\xFF');
   run_zrt("checkpoint import " + plain.string() + " --out " + copy.string());
-  const std::string message = run_zrt("eval " + copy.string() + " --data " + de, 1);
-  CHECK(message.find("step_0: the loss is") != std::string::npos);
   const std::string tokenizer = " --tokenizer " + (path / "t.model").string();
-  CHECK(run_zrt("generate " + copy.string() + tokenizer, 1).find("the model's output is not a number") !=
+  for (const std::string& command : {"eval " + copy.string() + " --data " + de, "generate " + copy.string() + tokenizer}) {
+    const std::string message = run_zrt(command, 1);
+    INFO(message);
+    CHECK(message.find("step_0: the weight 'wte.weight' of unit '") != std::string::npos);
+    CHECK(message.find("is NaN at element 0") != std::string::npos);
+  }
+  // Weights may be finite and what is computed with them not: 3.4e38.
+  fill('\x7F');
+  const fs::path large = path / "large";
+  run_zrt("checkpoint import " + plain.string() + " --out " + large.string());
+  const std::string loss = run_zrt("eval " + large.string() + " --data " + de, 1);
+  CHECK(loss.find("step_0: the loss is") != std::string::npos);
+  CHECK(loss.find("the weights are finite") != std::string::npos);
+  CHECK(run_zrt("generate " + large.string() + tokenizer, 1).find("the model's output is not a number: the weights are finite") !=
         std::string::npos);
   // Where all tokens are equally likely, the first is taken.
   fill('\0');

@@ -323,6 +323,32 @@ TEST_CASE("processes that disagree end with one message") {
   }
 }
 
+TEST_CASE("processes agree on the first value that is not finite, and leave the last good checkpoint") {
+  const Folder folder("skipped");
+  for (const char* more : {"--set zero_optimization.stage=3", "--set zero_optimization.stage=1 --set bf16.enabled=true",
+                           "--set parallel.pipeline=2 --set run.stress_seed=3"}) {
+    fs::remove_all(folder.path / "run");
+    const JobResult result =
+        run_shell(mpirun(2) + folder.train("--steps 30 --set run.skip_limit=4 --set run.checkpoint_interval=1 --set "
+                                           "optimizer.params.lr=1e6 --set optimizer.params.weight_decay=10 --set "
+                                           "gradient_clipping=0 " +
+                                           std::string(more)));
+    INFO(more << "\n" << result.text);
+    CHECK(result.code != 0);
+    CHECK(count_of(result.text, "zrt: error:") == 1);
+    CHECK(
+        result.text.find("4 steps in a row were skipped (run.skip_limit). The first value that is not finite: the ") !=
+        std::string::npos);
+    const nlohmann::json failure = folder.json("run/failure.json");
+    CHECK(failure["kind"] == "skipped steps");
+    const int64_t last = failure["step"];
+    CHECK(fs::exists(folder.path / "run/checkpoints" / ("step_" + std::to_string(last - 4))));
+    for (int64_t step = last - 3; step <= last; ++step) {
+      CHECK_FALSE(fs::exists(folder.path / "run/checkpoints" / ("step_" + std::to_string(step))));
+    }
+  }
+}
+
 // The process of rank `rank` of the job marked by `mark`, or 0.
 int find_rank(const std::string& mark, int rank) {
   for (const auto& entry : fs::directory_iterator("/proc")) {

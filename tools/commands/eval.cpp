@@ -9,6 +9,7 @@
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/data_identity.h"
+#include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
@@ -47,11 +48,12 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
        [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }},
       transport);
   session.run("load", {});
+  runtime::require_finite_weights(session, run.checkpoint);
   const runtime::Evaluation e = runtime::evaluate(session, data, filler);
   if (!transport.leads()) return 0;
   if (!std::isfinite(e.loss)) {
     throw core::DataError(fmt::format(
-        "{}: the loss is {}: the weights hold values that are not numbers, or overflow. The run has diverged; train "
+        "{}: the loss is {}: the weights are finite, but the model overflows on this data. The run has diverged; train "
         "again with a lower optimizer.params.lr or with gradient_clipping.",
         run.checkpoint.string(), e.loss));
   }

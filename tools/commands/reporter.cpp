@@ -74,9 +74,10 @@ void Reporter::step(const runtime::StepMetrics& m) {
   const double left =
       seconds_since(start_) / static_cast<double>(m.step - first_step_) * static_cast<double>(steps_ - m.step);
   std::cerr << fmt::format(
-                   "{}step {}/{}  loss {:.4f}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {} × {}  {} left{}",
-                   live_ ? "\r\033[K" : "", m.step, steps_, m.loss, m.grad_norm, m.lr, m.tokens_per_second(), ranks_,
-                   core::format_bytes(rank_bytes_), duration_text(left), live_ ? "" : "\n")
+                   "{}step {}/{}  loss {:.4f}  grad norm {:.3f}{}  lr {:.2e}  {:.0f} tokens/s  {} × {}  {} left{}",
+                   live_ ? "\r\033[K" : "", m.step, steps_, m.loss, m.grad_norm, m.skipped ? "  step skipped" : "",
+                   m.lr, m.tokens_per_second(), ranks_, core::format_bytes(rank_bytes_), duration_text(left),
+                   live_ ? "" : "\n")
             << std::flush;
   open_line_ = live_;
 }

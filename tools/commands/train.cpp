@@ -68,9 +68,10 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   }
   const runtime::Summary& summary = result.summary;
   std::cout << fmt::format(
-      "{} after {} steps; final loss {:.4f}, median step {:.3f} s, {:.0f} tokens/s, {:.1f} model GFLOP/s\n",
-      summary.exit_reason, summary.steps, summary.final_loss, summary.step_seconds, summary.tokens_per_second,
-      summary.model_flops_per_second / 1e9);
+      "{} after {} steps{}; final loss {:.4f}, median step {:.3f} s, {:.0f} tokens/s, {:.1f} model GFLOP/s\n",
+      summary.exit_reason, summary.steps,
+      summary.skipped > 0 ? fmt::format(", {} of them skipped", summary.skipped) : "", summary.final_loss,
+      summary.step_seconds, summary.tokens_per_second, summary.model_flops_per_second / 1e9);
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   if (!result.memory.ranks.empty()) std::cout << memory_table(result.memory);
   std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out << "\n";

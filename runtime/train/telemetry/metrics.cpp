@@ -53,11 +53,13 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   const Control& control = executor.control();
   StepMetrics m;
   m.step = step;
-  m.loss = control.mean_loss;
-  m.grad_norm = control.grad_norm;
+  // A NaN's sign means nothing, and would be printed.
+  m.loss = std::isnan(control.mean_loss) ? NAN : control.mean_loss;
+  m.grad_norm = std::isnan(control.grad_norm) ? NAN : control.grad_norm;
   // Adafactor may choose its own.
   m.lr = control.decision[0].skip ? control.inputs.rates.lr : control.decision[0].lr;
   m.loss_scale = control.loss_scale;
+  m.skipped = control.decision[0].skip != 0;
   m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
   m.exposed_comm_seconds = executor.exposed_comm_seconds();
@@ -123,10 +125,10 @@ std::string to_json(const StepMetrics& m) {
   // %.9g keeps every bit of an fp32 value. JSON has no NaN: a norm that overflowed is null.
   const auto number = [](double x) { return std::isfinite(x) ? fmt::format("{:.9g}", x) : std::string("null"); };
   return fmt::format(
-      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{:.9g},"loss_scale":{:.9g},"tokens":{},"step_seconds":{:.6g},)"
-      R"("tokens_per_second":{:.6g},"exposed_comm_seconds":{:.6g},"exposed_io_seconds":{:.6g}}})",
-      m.step, number(m.loss), number(m.grad_norm), m.lr, m.loss_scale, m.tokens, m.step_seconds, m.tokens_per_second(),
-      m.exposed_comm_seconds, m.exposed_io_seconds);
+      R"({{"step":{},"loss":{},"grad_norm":{},"lr":{:.9g},"loss_scale":{:.9g},"skipped":{},"tokens":{},)"
+      R"("step_seconds":{:.6g},"tokens_per_second":{:.6g},"exposed_comm_seconds":{:.6g},"exposed_io_seconds":{:.6g}}})",
+      m.step, number(m.loss), number(m.grad_norm), m.lr, m.loss_scale, m.skipped, m.tokens, m.step_seconds,
+      m.tokens_per_second(), m.exposed_comm_seconds, m.exposed_io_seconds);
 }
 
 std::string to_json(const MemoryReport& report) {
@@ -154,6 +156,7 @@ std::string to_json(const Summary& s) {
   for (const auto& [kind, volume] : s.comm) comm[std::string(op_kind_name(kind))] = volume.bytes;
   Json json{{"exit_reason", s.exit_reason},
             {"steps", s.steps},
+            {"skipped", s.skipped},
             {"final_loss", s.final_loss},
             {"state_xxh3", s.state_xxh3},
             {"kernel_table_xxh3", s.kernel_table_xxh3},

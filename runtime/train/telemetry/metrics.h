@@ -17,7 +17,8 @@ namespace zrt::runtime {
 struct StepMetrics {
   int64_t step = 0;  // from 1
   double loss = 0, grad_norm = 0, lr = 0, loss_scale = 1;
-  int64_t tokens = 0;  // of the global batch
+  bool skipped = false;  // loss or gradient were not finite, and no weight moved
+  int64_t tokens = 0;    // of the global batch
   double step_seconds = 0, exposed_comm_seconds = 0, exposed_io_seconds = 0;
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
 };
@@ -70,7 +71,7 @@ struct Summary {
   Moved moved;                        // by rank 0 between its tiers, all steps
   std::optional<Evaluation> validation;
   double verify_seconds = 0, packing_overhead = 0;  // of all stages, and of the one where it is largest
-  int64_t steps = 0;
+  int64_t steps = 0, skipped = 0;                   // of the run from its beginning; the first include the others
   int64_t saves = 0, failed_saves = 0;
   double save_stall_seconds = 0;  // training stood still for them
   std::string exit_reason;

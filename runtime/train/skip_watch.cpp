@@ -1,0 +1,37 @@
+#include "runtime/train/skip_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace zrt::runtime {
+
+// Whether a dynamic scale can still be lowered to some purpose: below the smallest fp16 number, a gradient of 1 is
+// lost.
+bool SkipWatch::finds_scale(double scale) const {
+  return scale_.dynamic && scale > std::max(scale_.minimum, 0x1p-24);
+}
+
+std::string SkipWatch::after(const StepMetrics& step) {
+  if (!step.skipped) {
+    row_ = 0;
+    return "";
+  }
+  const bool first = !warned_;
+  warned_ = true;
+  if (finds_scale(step.loss_scale)) {
+    if (!first) return "";
+    return fmt::format(
+        "step {} was skipped: its loss or gradient is not finite at the loss scale {}. The scale is lowered until they "
+        "are; such steps are marked and counted, and no more is said of them",
+        step.step, step.loss_scale);
+  }
+  if (++row_ > 1) return "";
+  const std::string limit = limit_ > 0
+                                ? fmt::format("After {} such steps in a row the run stops (run.skip_limit)", limit_)
+                                : std::string("The run goes on however many follow (run.skip_limit is 0)");
+  return fmt::format("step {} was skipped: its loss ({}) or gradient (norm {}) is not finite, so no weight moved. {}",
+                     step.step, step.loss, step.grad_norm, limit);
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,31 @@
+// Steps that were skipped because loss or gradient were not finite: which are worth a warning, and when there are too
+// many of them in a row.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "optimizer/loss_scale.h"
+#include "runtime/train/telemetry/metrics.h"
+
+namespace zrt::runtime {
+
+class SkipWatch {
+ public:
+  // `limit`: steps in a row; 0: none.
+  SkipWatch(int64_t limit, const optimizer::LossScaleParams& scale) : limit_(limit), scale_(scale) {}
+
+  // Takes note of a step. Returns a warning: of the run's first skipped step, and of the first of each row; else "".
+  std::string after(const StepMetrics& step);
+  // Steps skipped in a row up to the last one, without those by which a dynamic loss scale looks for its range.
+  int64_t in_row() const { return row_; }
+  bool too_many() const { return limit_ > 0 && row_ >= limit_; }
+
+ private:
+  bool finds_scale(double scale) const;
+  int64_t limit_;
+  optimizer::LossScaleParams scale_;
+  int64_t row_ = 0;
+  bool warned_ = false;
+};
+
+}  // namespace zrt::runtime
