@@ -83,6 +83,7 @@ Parts facts(const RunData& run) {
     if (!value.empty()) rows.push_back({name, value});
   };
   row("state", state_text(run));
+  row("failure", run.failure.is_object() ? text(run.failure.value("message", Json())) : "");
   row("model", model_text(run));
   row("precision", precision_text(run));
   row("ZeRO stage", text(run.key("zero_optimization", "stage")));

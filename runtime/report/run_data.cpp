@@ -72,9 +72,9 @@ void read_steps(RunData& run) {
       return;
     }
     append(run.steps, StepRow{step->get<int64_t>(), number(line, "loss"), number(line, "grad_norm"), number(line, "lr"),
-                              number(line, "loss_scale"), number(line, "tokens"), number(line, "step_seconds"),
-                              number(line, "tokens_per_second"), number(line, "exposed_comm_seconds"),
-                              number(line, "exposed_io_seconds")});
+                              number(line, "loss_scale"), number(line, "tokens"), line.value("skipped", Json()) == true,
+                              number(line, "step_seconds"), number(line, "tokens_per_second"),
+                              number(line, "exposed_comm_seconds"), number(line, "exposed_io_seconds")});
   });
   if (without_step > 0) {
     run.notes.push_back(fmt::format("metrics.jsonl: {} line(s) without a step were left out.", without_step));
@@ -92,9 +92,10 @@ void note_what_is_strange(RunData& run) {
     run.notes.push_back("metrics.jsonl holds no step: the run has not finished its first one.");
     return;
   }
-  int64_t bad = 0, first_bad = 0, missing = 0, first_missing = 0;
+  int64_t bad = 0, first_bad = 0, skipped = 0, first_skipped = 0, missing = 0, first_missing = 0;
   for (size_t i = 0; i < run.steps.size(); ++i) {
     if (!std::isfinite(run.steps[i].loss) && ++bad == 1) first_bad = run.steps[i].step;
+    if (run.steps[i].skipped && ++skipped == 1) first_skipped = run.steps[i].step;
     if (i > 0 && run.steps[i].step != run.steps[i - 1].step + 1) {
       missing += run.steps[i].step - run.steps[i - 1].step - 1;
       if (first_missing == 0) first_missing = run.steps[i - 1].step + 1;
@@ -106,6 +107,11 @@ void note_what_is_strange(RunData& run) {
                     "diverged: try "
                     "a lower optimizer.params.lr, or gradient_clipping.",
                     bad, bad == 1 ? "" : "s", first_bad));
+  }
+  if (skipped > 0) {
+    run.notes.push_back(
+        fmt::format("{} step{} skipped because loss or gradient were not finite, first step {}: no weight moved in {}.",
+                    skipped, skipped == 1 ? " was" : "s were", first_skipped, skipped == 1 ? "it" : "them"));
   }
   if (missing > 0) {
     run.notes.push_back(
@@ -155,6 +161,7 @@ RunData read_run(const fs::path& folder) {
   run.config = read_object(folder / "config.resolved.json", "settings are not shown", run.notes);
   read_steps(run);
   run.summary = read_object(folder / "summary.json", "", run.notes);
+  run.failure = read_object(folder / "failure.json", "", run.notes);
   run.memory = read_object(folder / "memory.json", "a run writes its memory when it ends", run.notes);
   run.events = Json::array();
   read_lines(folder / "events.jsonl", run.notes, [&](const Json& event) { run.events.push_back(event); });

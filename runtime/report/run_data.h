@@ -13,6 +13,7 @@ namespace zrt::runtime::report {
 struct StepRow {
   int64_t step = 0;
   double loss = NAN, grad_norm = NAN, lr = NAN, loss_scale = NAN, tokens = NAN;
+  bool skipped = false;
   double step_seconds = NAN, tokens_per_second = NAN, exposed_comm_seconds = NAN, exposed_io_seconds = NAN;
 };
 
@@ -23,12 +24,12 @@ struct EvaluationRow {
 
 struct RunData {
   std::filesystem::path folder;
-  nlohmann::json config, memory, summary;  // null where there is none, or none that can be read
-  std::vector<StepRow> steps;              // ascending
-  std::vector<EvaluationRow> evaluations;  // ascending
-  nlohmann::json events;                   // of a supervisor; a list
-  double heartbeat_age_seconds = NAN;      // since the run last showed that it lives
-  std::vector<std::string> notes;          // what is missing, damaged or strange, a sentence each
+  nlohmann::json config, memory, summary, failure;  // null where there is none, or none that can be read
+  std::vector<StepRow> steps;                       // ascending
+  std::vector<EvaluationRow> evaluations;           // ascending
+  nlohmann::json events;                            // of a supervisor; a list
+  double heartbeat_age_seconds = NAN;               // since the run last showed that it lives
+  std::vector<std::string> notes;                   // what is missing, damaged or strange, a sentence each
 
   // A key's value in config.resolved.json; null when there is none.
   nlohmann::json key(const std::string& section, const std::string& name) const;

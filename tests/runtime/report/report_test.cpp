@@ -101,6 +101,21 @@ TEST_CASE("The state of a run comes from its summary, or from its heartbeat") {
   CHECK(has(run.page(), "not ended by itself: 7 of 9 steps done"));
 }
 
+TEST_CASE("Skipped steps and the failure that they ended in are told") {
+  const Run run;
+  const auto skipped = [](int64_t step) {
+    std::string line = step_line(step, "null");
+    return line.replace(line.find("\"tokens\""), 0, "\"skipped\":true,");
+  };
+  run.write("metrics.jsonl", steps(1, 4) + skipped(5));
+  CHECK(has(run.page(), "1 step was skipped because loss or gradient were not finite, first step 5"));
+  run.write("metrics.jsonl", steps(1, 4) + skipped(5) + skipped(6));
+  CHECK(has(run.page(), "2 steps were skipped because loss or gradient were not finite, first step 5"));
+  CHECK_FALSE(has(run.page(), "<td>failure</td>"));
+  run.write("failure.json", R"({"step": 6, "kind": "skipped steps", "message": "step 6: too many & <none>"})");
+  CHECK(has(run.page(), "step 6: too many &amp; &lt;none&gt;"));
+}
+
 TEST_CASE("Losses that are no numbers leave a gap and a sentence") {
   const Run run;
   run.write("metrics.jsonl", steps(1, 4) + step_line(5, "null") + step_line(6, "null") + steps(7, 9));
