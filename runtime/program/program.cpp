@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <type_traits>
 
 #include "core/arena.h"
 #include "core/error.h"
@@ -97,34 +98,90 @@ GroupId ProgramSet::find_group(GroupKind kind) const {
   throw core::ProgramError("a program set lacks the group of ranks that one of its ops communicates in");
 }
 
+namespace {
+
+// Takes in every field of what makes up a program set. Each is bound by its place, so that a struct with one more does
+// not compile until that is taken in, too.
+class Fingerprint {
+ public:
+  std::string hex() { return hash_.hex(); }
+
+  template <class T>
+  void add(const T& value) requires std::is_integral_v<T> || std::is_enum_v<T> {
+    const auto number = static_cast<uint64_t>(value);
+    hash_.update(&number, sizeof number);
+  }
+  void add(const std::string& text) {
+    add(text.size());
+    hash_.update(text.data(), text.size());
+  }
+  template <class T>
+  void add(const std::vector<T>& list) {
+    add(list.size());
+    for (const T& one : list) add(one);
+  }
+  template <class T, size_t n>
+  void add(const std::array<T, n>& list) {
+    for (const T& one : list) add(one);
+  }
+  void add(const Index& index) {
+    const auto& [first, step] = index;
+    all(first, step);
+  }
+  void add(const models::Parts& parts) {
+    const auto& [first, end] = parts;
+    all(first, end);
+  }
+  void add(const Buffer& buffer) {
+    const auto& [name, category, life, bytes, slots, offset, tier, whole_blocks, slot_table] = buffer;
+    all(name, category, life, bytes, slots, offset, tier, whole_blocks, slot_table);
+  }
+  void add(const Access& access) {
+    const auto& [buffer, role, use, slot, port] = access;
+    all(buffer, role, use, slot, port);
+  }
+  void add(const Lane& lane) {
+    const auto& [kind, group] = lane;
+    all(kind, group);
+  }
+  void add(const Group& group) {
+    const auto& [kind, name, size, stride, first] = group;
+    all(kind, name, size, stride, first);
+  }
+  void add(const Op& op) {
+    const auto& [kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units,
+                 accumulate, shard_bytes, accesses, waits] = op;
+    all(kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units, accumulate,
+        shard_bytes, accesses, waits);
+  }
+  void add(const Segment& segment) {
+    const auto& [first, count, repeat] = segment;
+    all(first, count, repeat);
+  }
+  void add(const Program& program) {
+    const auto& [phase, ops, segments] = program;
+    all(phase, ops, segments);
+  }
+  void add(const ProgramSet& set) {
+    const auto& [buffers, lanes, groups, programs, arena_bytes] = set;
+    all(buffers, lanes, groups, programs, arena_bytes);
+  }
+
+ private:
+  template <class... Fields>
+  void all(const Fields&... fields) {
+    (add(fields), ...);
+  }
+
+  core::Hash hash_;
+};
+
+}  // namespace
+
 std::string ProgramSet::xxh3() const {
-  core::Hash hash;
-  const auto number = [&](uint64_t value) { hash.update(&value, sizeof value); };
-  const auto text = [&](const std::string& value) {
-    number(value.size());
-    hash.update(value.data(), value.size());
-  };
-  for (const Buffer& buffer : buffers) {
-    text(buffer.name), number(buffer.bytes), number(buffer.slots), number(uint64_t(buffer.tier));
-    for (uint32_t slot : buffer.slot_table) number(slot);
-  }
-  for (const Lane& lane : lanes) text(lane.name());
-  for (const Group& group : groups)
-    text(group.name), number(uint64_t(group.size)), number(uint64_t(group.stride)), number(uint64_t(group.first));
-  for (const Program& program : programs) {
-    text(program.phase);
-    for (const Segment& segment : program.segments) number(segment.count), number(segment.repeat);
-    for (const Op& op : program.ops) {
-      text(op.name);
-      for (uint64_t value : {uint64_t(op.kind), uint64_t(op.lane), uint64_t(op.group), uint64_t(op.first_owner),
-                             uint64_t(op.parts.first), uint64_t(op.parts.end), uint64_t(op.half), uint64_t(op.port)})
-        number(value);
-      for (OpId other : op.waits) number(other);
-      for (uint32_t unit : op.units) number(unit);
-      for (const Access& access : op.accesses) number(access.buffer), number(uint64_t(access.use));
-    }
-  }
-  return hash.hex();
+  Fingerprint fingerprint;
+  fingerprint.add(*this);
+  return fingerprint.hex();
 }
 
 }  // namespace zrt::runtime

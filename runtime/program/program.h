@@ -250,7 +250,7 @@ struct ProgramSet {
   uint8_t lane(LaneKind kind, std::string_view group = {});  // its number; made on first use
   GroupId find_group(GroupKind kind) const;                  // throws core::ProgramError when there is none
   const Group& group(const Op& op) const { return groups[op.group]; }
-  std::string xxh3() const;  // of everything that ranks running the same programs must agree on
+  std::string xxh3() const;  // of all that is in it: equal for equal sets alone
 };
 
 // Calls visit(op id, iteration) in program order, each segment at most `turns` times.
