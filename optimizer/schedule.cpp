@@ -27,11 +27,16 @@ double decay_factor(const Schedule& s, int64_t t, int64_t warmup) {
   return std::max(0.0, static_cast<double>(s.total_num_steps - t) / length);
 }
 
-// How far the cycle is from its minimum, 0 to 1, after `steps` steps of it.
-double cycle_height(const OneCycle& c, double steps) {
-  const double total = static_cast<double>(c.first_step_size) + static_cast<double>(c.second_step_size);
-  const double turn = static_cast<double>(c.first_step_size) / total;
-  const double x = 1 + steps / total - std::floor(1 + steps / total);
+// How far the cycle is from its minimum, 0 to 1, after `taken` steps of it.
+double cycle_height(const OneCycle& c, int64_t taken) {
+  const double first = static_cast<double>(c.first_step_size), second = static_cast<double>(c.second_step_size);
+  const double total = first + second, turn = first / total;
+  // Stairs are counted in whole steps: a height that is a hair below a stair would fall a whole one.
+  const double into = static_cast<double>(taken % (c.first_step_size + c.second_step_size));
+  const bool rising = into <= first;
+  const auto stairs = static_cast<double>(rising ? c.first_stair_count : c.second_stair_count);
+  if (stairs > 0) return std::floor(rising ? into * stairs / first : (total - into) * stairs / second) / stairs;
+  const double x = 1 + static_cast<double>(taken) / total - std::floor(1 + static_cast<double>(taken) / total);
   return x <= turn ? x / turn : (x - 1) / (turn - 1);
 }
 
@@ -40,7 +45,7 @@ Rates one_cycle_rates(const OneCycle& c, int64_t taken) {
   if (taken <= 0) return rates;
   const int64_t after = taken - c.first_step_size - c.second_step_size;
   if (after <= 0) {
-    const double height = cycle_height(c, static_cast<double>(taken));
+    const double height = cycle_height(c, taken);
     rates.lr = c.min_lr + (c.max_lr - c.min_lr) * height;
     rates.beta1 = c.max_mom - (c.max_mom - c.min_mom) * height;
     return rates;

@@ -22,11 +22,13 @@ struct Rates {
 
 // One cycle from min to max and back over first + second steps, then a decay below min. Momentum (beta1) moves the
 // other way, and beta2 is 0.99 all the time. Starts with min_lr and min_mom; then the law's value at t is that of
-// t + 1 steps into the cycle.
+// t + 1 steps into the cycle. With stairs a half moves in so many jumps of equal height, each at the end of its stair;
+// 0 stairs: with every step.
 // (Smith, "A disciplined approach to neural network hyper-parameters", 2018.)
 struct OneCycle {
   double min_lr = 0, max_lr = 0, decay_lr_rate = 0;
   int64_t first_step_size = 2000, second_step_size = 2000, decay_step_size = 0;
+  int64_t first_stair_count = 0, second_stair_count = 0;
   bool momentum = true;
   double min_mom = 0.8, max_mom = 0.9, decay_mom_rate = 0;
 };

@@ -98,6 +98,10 @@ void build_one_cycle(Values& values, const OptimizerConfig& optimizer, int64_t s
   schedule.type = ScheduleType::one_cycle;
   optimizer::OneCycle& cycle = schedule.one_cycle;
   values.check([&] { cycle.min_lr = cycle_rate(values, "cycle_min_lr"); });
+  cycle.first_stair_count = values.integer(schedule_params + "cycle_first_stair_count");
+  const std::string stairs = schedule_params + "cycle_second_stair_count";
+  if (values.is_null(stairs)) values.infer(stairs, cycle.first_stair_count);
+  cycle.second_stair_count = values.integer(stairs);
   values.check([&] { cycle.max_lr = cycle_rate(values, "cycle_max_lr"); });
   cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate");
   cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size");

@@ -1,12 +1,11 @@
-"""Writes optimizer_goldens.json: trajectories of optimizers, loss scales and schedules, for tests/optimizer.
+"""Writes optimizer_goldens.json: trajectories of optimizers and loss scales, for tests/optimizer.
 
     python make_optimizer_goldens.py > optimizer_goldens.json
 
 Trajectories run in fp64: torch.optim.SGD, transformers.optimization.Adafactor, and Lion by its paper's formula. Loss
-scales and schedules follow DeepSpeed's rules, written down again here as state machines that take one step at a time.
+scales follow DeepSpeed's rule, written down again here as a state machine that takes one step at a time.
 """
 import json
-import math
 
 import torch
 from transformers.optimization import Adafactor
@@ -97,55 +96,5 @@ loss_scales = [
     loss_scale("x....x..x.x.x.x.x", 2, 1, 3, True, 1),
 ]
 
-
-def one_cycle(steps, cycle_min_lr, cycle_max_lr, decay_lr_rate=0.0, cycle_first_step_size=2000,
-              cycle_second_step_size=None, decay_step_size=0, cycle_min_mom=0.8, cycle_max_mom=0.9, decay_mom_rate=0.0):
-    """(lr, beta1) in force at each optimizer step."""
-    first = float(cycle_first_step_size)
-    second = first if cycle_second_step_size is None else float(cycle_second_step_size)
-    total, ratio = first + second, first / (first + second)
-    current, last, result = (cycle_min_lr, cycle_min_mom), -1, []
-    for _ in range(steps):
-        result.append([current[0], current[1]])
-        last += 1
-        if last < total:
-            at = last + 1
-            x = 1.0 + at / total - math.floor(1 + at / total)
-            height = x / ratio if x <= ratio else (x - 1) / (ratio - 1)
-            current = (cycle_min_lr + (cycle_max_lr - cycle_min_lr) * height,
-                       cycle_max_mom - (cycle_max_mom - cycle_min_mom) * height)
-        else:
-            interval = (last - total + 1) / decay_step_size if decay_step_size else 0.0
-            current = (cycle_min_lr / (1 + decay_lr_rate * interval), cycle_max_mom * (1 + decay_mom_rate * interval))
-    return result
-
-
-def range_test(steps, lr_range_test_min_lr, lr_range_test_step_size, lr_range_test_step_rate, lr_range_test_staircase):
-    current, last, result = lr_range_test_min_lr, -1, []
-    for _ in range(steps):
-        result.append(current)
-        last += 1
-        interval = (last + 1) / lr_range_test_step_size
-        current = lr_range_test_min_lr * (
-            1 + lr_range_test_step_rate * (math.floor(interval) if lr_range_test_staircase else interval))
-    return result
-
-
-def schedule(law, steps, **params):
-    return {"type": law.__name__, "params": params, "values": law(steps, **params)}
-
-
-schedules = [
-    schedule(one_cycle, 14, cycle_min_lr=1e-4, cycle_max_lr=1e-3, cycle_first_step_size=4),
-    schedule(one_cycle, 20, cycle_min_lr=1e-4, cycle_max_lr=1e-3, cycle_first_step_size=3, cycle_second_step_size=6,
-             decay_lr_rate=0.5, decay_step_size=4, cycle_min_mom=0.7, cycle_max_mom=0.95, decay_mom_rate=0.01),
-    schedule(one_cycle, 8, cycle_min_lr=0.1, cycle_max_lr=0.3, cycle_first_step_size=5, cycle_second_step_size=0),
-    schedule(range_test, 9, lr_range_test_min_lr=1e-4, lr_range_test_step_size=3, lr_range_test_step_rate=2.0,
-             lr_range_test_staircase=False),
-    schedule(range_test, 9, lr_range_test_min_lr=1e-4, lr_range_test_step_size=3, lr_range_test_step_rate=2.0,
-             lr_range_test_staircase=True),
-]
-
 print(json.dumps({"shapes": SHAPES, "starts": [rounded(s) for s in starts],
-                  "grads": [[rounded(g) for g in step] for step in grads], "cases": cases, "loss_scales": loss_scales,
-                  "schedules": schedules}))
+                  "grads": [[rounded(g) for g in step] for step in grads], "cases": cases, "loss_scales": loss_scales}))

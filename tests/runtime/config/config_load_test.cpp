@@ -341,6 +341,14 @@ TEST_CASE("one cycle and the range test carry DeepSpeed's parameters") {
   CHECK(cycle.one_cycle.min_lr == 0.1);
   CHECK(cycle.one_cycle.max_lr == 0.2);
   CHECK(cycle.one_cycle.second_step_size == 7);
+  CHECK(cycle.one_cycle.first_stair_count == 0);
+  CHECK(cycle.one_cycle.second_stair_count == 0);
+  const auto stairs = config("Adam", "OneCycle", rates + R"(, "cycle_first_stair_count": 4)");
+  CHECK(stairs.schedule.one_cycle.first_stair_count == 4);
+  CHECK(stairs.schedule.one_cycle.second_stair_count == 4);
+  CHECK(stairs.warnings.empty());
+  const std::string both = rates + R"(, "cycle_first_stair_count": 4, "cycle_second_stair_count": 0)";
+  CHECK(config("Adam", "OneCycle", both).schedule.one_cycle.second_stair_count == 0);
   CHECK(cycle.one_cycle.momentum);
   CHECK(cycle.one_cycle.max_mom == 0.9);
   const Config sgd = config("SGD", "OneCycle", rates);
