@@ -44,11 +44,9 @@ BatchConfig resolve_batch(std::optional<int64_t> train, std::optional<int64_t> m
   for (const auto& number : {train, micro, accumulation}) {
     if (number && *number < 1) fail(given, given, "each number must be at least 1.");
   }
-  if (!train && !micro) {
-    fail(given, given, "give at least train_batch_size or train_micro_batch_size_per_gpu.");
-  }
+  if (!train && !micro) result.micro = 1;
   if (!accumulation) result.accumulation = train && micro ? *train / *micro / data_ranks : 1;
-  if (!micro) result.micro = *train / data_ranks / *result.accumulation;
+  if (!result.micro) result.micro = *train / data_ranks / *result.accumulation;
   const std::optional<int64_t> samples = product(result);
   if (!samples) fail(given, result, "the product does not fit 64 bits; use smaller numbers.");
   if (!train) result.train = samples;

@@ -12,8 +12,8 @@ struct BatchConfig {
 };
 
 // Infers what is missing: from two the third; from the train batch alone one microbatch; from the micro batch alone one
-// microbatch. Throws ConfigError, naming the four numbers, when less is given, when a number is not positive or when
-// the product is wrong.
+// microbatch. Where neither is given, a microbatch is one sample. Throws ConfigError, naming the four numbers, when a
+// number is not positive or when the product is wrong.
 BatchConfig resolve_batch(std::optional<int64_t> train, std::optional<int64_t> micro,
                           std::optional<int64_t> accumulation, int64_t data_ranks);
 

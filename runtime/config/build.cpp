@@ -56,6 +56,12 @@ void build_batch(Values& values, int data_ranks, BatchConfig& batch) {
     throw Refusal(error.what() + batch_places(values), batch_keys[0], line);
   }
   if (!train) values.infer("train_batch_size", batch.train);
+  if (!train && !micro) {
+    values.warnings.push_back(
+        "no batch size is given: train_micro_batch_size_per_gpu = 1 is used, so that a step has " +
+        std::to_string(batch.train) + (batch.train == 1 ? " sample" : " samples") + ". Set it or train_batch_size." +
+        batch_places(values));
+  }
   if (!micro) values.infer("train_micro_batch_size_per_gpu", batch.micro);
   if (!accumulation) values.infer("gradient_accumulation_steps", batch.accumulation);
 }

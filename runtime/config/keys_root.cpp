@@ -13,7 +13,8 @@ constexpr Key root_keys[] = {
     key("train_batch_size", t_int | t_null, "null", between(1, most), Effect::results,
         "Samples of a step, over all ranks; null: micro-batch × accumulation steps × ranks."),
     key("train_micro_batch_size_per_gpu", t_int | t_null, "null", between(1, most), Effect::results,
-        "Samples that one rank computes at a time; null: what the other batch keys leave."),
+        "Samples that one rank computes at a time; null: what the other batch keys leave, or 1 without "
+        "train_batch_size."),
     key("gradient_accumulation_steps", t_int | t_null, "null", between(1, most), Effect::results,
         "Microbatches of a rank in a step; null: what the other batch keys leave."),
     {"managed_gradient_accumulation", t_bool, "true", Handling::refused,

@@ -13,7 +13,7 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
   std::ifstream file(zrt::test::data_folder() + "/batch_triple.json");
   const json cases = json::parse(file)["cases"];
   REQUIRE(cases.size() == 56);
-  int good = 0;
+  int good = 0, unnamed = 0;
   for (const json& one : cases) {
     INFO(one.dump());
     json text = one["input"];
@@ -34,6 +34,18 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
       CHECK(outcome(text) == outcome(without));
       continue;
     }
+    // DeepSpeed refuses what names no batch at all; here a microbatch is one sample then.
+    const auto number = [&](const char* key) { return text.value(key, json()); };
+    if (number("train_batch_size").is_null() && number("train_micro_batch_size_per_gpu").is_null()) {
+      ++unnamed;
+      CHECK(!one["expect"]["ok"].get<bool>());
+      const BatchConfig batch = load().batch;
+      const json steps = number("gradient_accumulation_steps");
+      CHECK(batch.micro == 1);
+      CHECK(batch.accumulation == (steps.is_null() ? json(1) : steps));
+      CHECK(batch.train == batch.accumulation * one["dp_world"].get<int64_t>());
+      continue;
+    }
     if (!one["expect"]["ok"].get<bool>()) {
       const std::string error = error_of(load);
       CHECK(
@@ -47,6 +59,7 @@ TEST_CASE("the batch triple resolves as DeepSpeed resolves it") {
     CHECK(one["expect"]["gradient_accumulation_steps"] == config.batch.accumulation);
   }
   CHECK(good == 23);
+  CHECK(unnamed == 3);
 }
 
 TEST_CASE("a contradicting triple is refused with the four numbers and which were inferred") {
@@ -66,12 +79,33 @@ TEST_CASE("a triple never overflows or divides by zero") {
   CHECK_THROWS_AS(resolve_batch(1, 2, std::nullopt, 1), zrt::core::ConfigError);
 }
 
-TEST_CASE("auto in the batch triple counts as left out: it is inferred, or named as what is missing") {
-  const std::string error =
-      parse_error("\n\"train_batch_size\": \"auto\",\n\"train_micro_batch_size_per_gpu\": \"auto\",");
-  CHECK(has(error, "give at least train_batch_size or train_micro_batch_size_per_gpu."));
-  CHECK(has(error, "train_batch_size = \"auto\" (ds.json:2), which counts as left out"));
-  CHECK(has(error, "train_micro_batch_size_per_gpu = \"auto\" (ds.json:3)"));
+TEST_CASE("a configuration that names no batch has microbatches of one sample, and a warning") {
+  struct Unnamed {
+    const char* keys;
+    int64_t accumulation;
+  };
+  for (const auto& [keys, accumulation] : std::vector<Unnamed>{
+           {"", 1},
+           {R"("gradient_accumulation_steps": 6,)", 6},
+           {R"("train_batch_size": null, "gradient_accumulation_steps": null,)", 1},
+           {R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",)", 1},
+           {R"("train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",)", 1}}) {
+    INFO(keys);
+    const Config config = parse_config(with(keys), "ds.json", {}, 2);
+    CHECK(config.batch.micro == 1);
+    CHECK(config.batch.accumulation == accumulation);
+    CHECK(config.batch.train == 2 * accumulation);
+    CHECK(warned(config, "no batch size is given: train_micro_batch_size_per_gpu = 1 is used, so that a step has " +
+                             std::to_string(2 * accumulation) + " samples"));
+    CHECK(in_force(config, "train_batch_size") == 2 * accumulation);
+  }
+  CHECK(!warned(parsed(R"("train_batch_size": 4,)"), "no batch size"));
+  CHECK(!warned(parsed(R"("train_micro_batch_size_per_gpu": 4,)"), "no batch size"));
+}
+
+TEST_CASE("auto in the batch triple counts as left out") {
+  CHECK(warned(parse_config(with("\n\"train_batch_size\": \"auto\","), "ds.json", {}, 1),
+               "Seen: train_batch_size = \"auto\" (ds.json:2), which counts as left out"));
   const Config config = parsed(
       R"("train_batch_size": 12, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 3,)", {}, 2);
   CHECK(config.batch.micro == 2);

@@ -32,6 +32,12 @@ struct Accepted {
 
 const std::vector<Accepted> accepted{
     {"hf_zero2_offload_auto",
+     {},
+     {"no batch size is given: train_micro_batch_size_per_gpu = 1 is used, so that a step has 2 samples. Set it or "
+      "train_batch_size. Seen: train_batch_size = \"auto\" (FILE:27)",
+      "bf16.enabled = \"auto\" (FILE:6) and fp16.enabled = \"auto\" (FILE:3) count as left out",
+      "train_micro_batch_size_per_gpu = 1 (line 28)"}},
+    {"hf_zero2_offload_auto",
      {"train_micro_batch_size_per_gpu=4", "optimizer.params.lr=2e-5"},
      {"bf16.enabled = \"auto\" (FILE:6) and fp16.enabled = \"auto\" (FILE:3) count as left out: weights and "
       "activations "
@@ -67,6 +73,12 @@ const std::vector<Accepted> accepted{
     {"all_off", {}, {}},
     {"data_efficiency_empty", {}, {"data_efficiency.enabled = true (FILE:4) has no effect"}},
     {"remarks", {}, {}},
+    {"llama_factory_zero3",
+     {"bf16.enabled=true"},
+     {"no batch size is given", "zero_allow_untested_optimizer", "optimizer.type is not given",
+      "stage3_gather_16bit_weights_on_model_save", "gradient_accumulation_steps = 1 (line 4)"}},
+    {"accelerate_accumulation", {}, {"so that a step has 8 samples", "optimizer.type is not given"}},
+    {"zero_alone", {}, {"no batch size is given", "optimizer.type is not given"}},
     {"minimal", {}, {"optimizer.type is not given: AdamW is used, with optimizer.params.lr = 0.001 (default)"}},
 };
 
@@ -76,11 +88,7 @@ struct Refused {
 };
 
 const std::vector<Refused> refused{
-    {"hf_zero2_offload_auto",
-     {"give at least train_batch_size or train_micro_batch_size_per_gpu. Seen: train_batch_size = \"auto\" (FILE:27)"}},
-    {"one_cycle_auto",
-     {"Seen: train_batch_size = \"auto\" (FILE:2)", "cycle_min_lr is missing (\"auto\" in FILE:5 counts as left out)",
-      "cycle_max_lr is missing"}},
+    {"one_cycle_auto", {"cycle_min_lr is missing (\"auto\" in FILE:5 counts as left out)", "cycle_max_lr is missing"}},
     {"ignored_by_deepspeed",
      {"FILE:4: unknown key 'cuda_visible_devices'", "FILE:5: unknown key 'log'",
       "FILE:6: unknown key 'zero_optimisation' = {\"stage\":2}. The nearest known key is 'zero_optimization'"}},

@@ -274,8 +274,6 @@ TEST_CASE("keys that contradict each other are refused") {
       {R"("run": {}, "run": {},)", {"'run' appears twice"}},
   });
   CHECK(has(error_of([] { parsed("", {}, 0); }), "ranks = 0"));
-  CHECK(has(error_of([] { parse_config(R"({"model": {"preset": "gpt2-tiny"}})", "c", {}, 2); }),
-            "give at least train_batch_size"));
 }
 
 TEST_CASE("an override that is not of the form key=value is a usage error") {
