@@ -8,6 +8,11 @@
 
 namespace zrt::optimizer {
 
+// fp16.min_loss_scale = 0 stands for this: fp16's smallest normal number. With a smaller scale gradients vanish in
+// fp16, and a run whose every gradient is not finite would go on for ever without an update.
+inline constexpr int least_scale_power = -14;
+inline constexpr double least_loss_scale = 0x1p-14;
+
 // Named like the keys of the section fp16. fp32 and bf16 train with the static scale 1.
 struct LossScaleParams {
   bool dynamic = false;
@@ -15,7 +20,7 @@ struct LossScaleParams {
   int64_t window = 1000;     // clean steps after which the scale doubles
   int64_t hysteresis = 2;    // the overflow that halves the scale; those before it are only counted
   bool consecutive = false;  // any clean step forgives the counted overflows; else only doubling does
-  double minimum = 1;
+  double minimum = 1;        // at least least_loss_scale
 };
 
 // Part of what a checkpoint keeps.

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/keys/text.h"
 #include "optimizer/zero.h"
 
 namespace zrt::runtime::configuration {
@@ -55,30 +56,31 @@ void build_batch(Values& values, int data_ranks, BatchConfig& batch) {
     }
     throw Refusal(error.what() + batch_places(values), batch_keys[0], line);
   }
-  if (!train) values.infer("train_batch_size", batch.train);
   if (!train && !micro) {
     values.warnings.push_back(
         "no batch size is given: train_micro_batch_size_per_gpu = 1 is used, so that a step has " +
         std::to_string(batch.train) + (batch.train == 1 ? " sample" : " samples") + ". Set it or train_batch_size." +
         batch_places(values));
   }
+  if (!train) values.infer("train_batch_size", batch.train);
   if (!micro) values.infer("train_micro_batch_size_per_gpu", batch.micro);
   if (!accumulation) values.infer("gradient_accumulation_steps", batch.accumulation);
 }
 
-// A group of `key` ranks; `none` and 1 stand for no groups.
-int group_size(const Values& values, const char* key, int64_t none, int data_ranks) {
+// A group of `key` ranks. The values of `none` stand for no groups, which is 1.
+int group_size(const Values& values, const char* key, std::initializer_list<int> none, int data_ranks) {
   const int64_t size = values.integer(key);
-  if (size == none || size == 1) return 1;
+  if (std::find(none.begin(), none.end(), size) != none.end()) return 1;
   if (size < 1 || data_ranks % size != 0) {
-    std::string legal;
-    for (int divisor = 2, listed = 0; divisor <= data_ranks && listed < 16; ++divisor) {
-      if (data_ranks % divisor == 0) legal += (listed++ > 0 ? ", " : "") + std::to_string(divisor);
+    std::vector<std::string> legal;
+    for (const int value : none) legal.push_back(std::to_string(value));
+    for (int divisor = 2; divisor <= data_ranks && legal.size() < 16; ++divisor) {
+      if (data_ranks % divisor == 0) legal.push_back(std::to_string(divisor));
     }
-    refuse(values.at(key),
-           "must divide the " + std::to_string(data_ranks) + " data-parallel ranks. Legal are " +
-               (legal.empty() ? "no groups at all" : legal) +
-               ". Try the number of data-parallel ranks of a host: its ranks divided by parallel.tensor.");
+    refuse(values.at(key), "must divide the " + std::to_string(data_ranks) + " data-parallel ranks. Legal are " +
+                               join(legal) +
+                               ". Try the number of data-parallel ranks of a host: its ranks divided by "
+                               "parallel.tensor.");
   }
   return static_cast<int>(size);
 }
@@ -86,15 +88,14 @@ int group_size(const Values& values, const char* key, int64_t none, int data_ran
 void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parallel, int data_ranks) {
   constexpr const char *hpz = "zero_optimization.zero_hpz_partition_size", *mics = "zero_optimization.mics_shard_size",
                        *hierarchical = "parallel.hierarchical_ranks";
-  values.check([&] { zero.hpz_partition_size = group_size(values, hpz, 0, data_ranks); });
+  values.check([&] { zero.hpz_partition_size = group_size(values, hpz, {0, 1}, data_ranks); });
   values.check([&] {
-    zero.mics_shard_size = group_size(values, mics, -1, data_ranks);
-    if (zero.mics_shard_size != 1) return;
-    zero.mics_shard_size = 0;
-    if (values.at(mics).value == 1) refuse(values.at(mics), "would shard nothing; legal: -1 and 2 or more.");
+    if (values.at(mics).value == 1) refuse(values.at(mics), "would shard nothing; legal: -1, 0 and 2 or more.");
+    const int size = group_size(values, mics, {-1, 0}, data_ranks);
+    zero.mics_shard_size = size == 1 ? 0 : size;
   });
   if (zero.mics_shard_size == data_ranks) zero.mics_shard_size = 0;
-  values.check([&] { parallel.hierarchical_ranks = group_size(values, hierarchical, 1, data_ranks); });
+  values.check([&] { parallel.hierarchical_ranks = group_size(values, hierarchical, {1}, data_ranks); });
   for (const char* key : {hpz, mics}) {
     const bool set = key == hpz ? zero.hpz_partition_size > 1 : zero.mics_shard_size > 0;
     if (!set || values.wrong("zero_optimization.stage")) continue;

@@ -90,7 +90,7 @@ void refuse_keys_of_others(const Values& values, const std::string& type) {
     const bool own = std::find(types.begin(), types.end(), type) != types.end();
     if (own || !values.given(entry.first) || value.value == entry.second.fallback) continue;
     values.check([&] {
-      refuse(value, "belongs to model.type = \"" + types.front() + "\", but this model is of type \"" + type +
+      refuse(value, "belongs to model.type = \"" + join(types, "\" or \"") + "\", but this model is of type \"" + type +
                         "\". Remove the key, or change the type.");
     });
   }

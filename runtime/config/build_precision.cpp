@@ -22,15 +22,23 @@ std::optional<DType> optional_type(const Values& values, std::string_view path) 
 void build_loss_scale(const Values& values, optimizer::LossScaleParams& scale) {
   scale.initial = values.real("fp16.loss_scale");
   scale.dynamic = scale.initial == 0;
+  if (!scale.dynamic && scale.initial < optimizer::least_loss_scale) {
+    refuse(values.at("fp16.loss_scale"),
+           "is too small: gradients would vanish in fp16. Legal: 0, which lets it follow "
+           "overflows, and " +
+               printed(optimizer::least_loss_scale) + " to 2^127.");
+  }
   if (!scale.dynamic) return;
   scale.initial = std::ldexp(1.0, static_cast<int>(values.integer("fp16.initial_scale_power")));
   scale.window = values.integer("fp16.loss_scale_window");
   scale.hysteresis = values.integer("fp16.hysteresis");
   scale.consecutive = values.flag("fp16.consecutive_hysteresis");
-  scale.minimum = static_cast<double>(values.integer("fp16.min_loss_scale"));
+  const int64_t minimum = values.integer("fp16.min_loss_scale");
+  scale.minimum = minimum == 0 ? optimizer::least_loss_scale : static_cast<double>(minimum);
   if (scale.minimum > scale.initial) {
-    refuse(values.at("fp16.min_loss_scale"), "is above the first scale, 2^fp16.initial_scale_power = " +
-                                                 printed(scale.initial) + ". Choose a smaller minimum.");
+    refuse(values.at("fp16.min_loss_scale"),
+           "is above the first scale, 2^fp16.initial_scale_power = " + printed(scale.initial) +
+               ". Choose a smaller minimum; 0 is the least.");
   }
 }
 

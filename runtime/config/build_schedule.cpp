@@ -40,8 +40,8 @@ int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
   const std::string path = schedule_params + "total_num_steps";
   const Value* value = values.find(path);
   if (value == nullptr) {
-    values.missing(path, type + " needs it. Legal: at least 1; usually run.steps, here " + std::to_string(steps) +
-                             ", which \"auto\" stands for.");
+    values.missing(path, type + " needs it. Legal: a number of steps; usually run.steps, here " +
+                             std::to_string(steps) + ", which \"auto\" stands for.");
   }
   if (value->value == "auto") values.infer(path, steps);
   return values.integer(path);

@@ -1,4 +1,5 @@
 // Precision, activation checkpoints, files and the engine.
+#include "optimizer/loss_scale.h"
 #include "runtime/config/key_table.h"
 #include "runtime/config/mesh.h"
 
@@ -10,14 +11,15 @@ constexpr Key fp16_keys[] = {
     key("auto_cast", t_bool, "false", Effect::nothing, "Whether inputs are converted to fp16; token ids are not."),
     key("loss_scale", t_real, "0.0", between(0, 0x1p127), Effect::results,
         "The factor of the loss that keeps small gradients above 0; 0: it follows overflows."),
-    key("initial_scale_power", t_int, "16", between(0, 127), Effect::results,
+    key("initial_scale_power", t_int, "16", between(optimizer::least_scale_power, 127), Effect::results,
         "The first factor is 2 to this power, where it follows overflows."),
     key("loss_scale_window", t_int, "1000", at_least(1), Effect::results,
         "Steps without an overflow after which the factor doubles."),
     key("hysteresis", t_int, "2", at_least(1), Effect::results, "Overflows after which the factor halves."),
     key("consecutive_hysteresis", t_bool, "false", Effect::results,
         "Whether a step without an overflow makes the count of hysteresis begin anew."),
-    key("min_loss_scale", t_int, "1", between(1, 0x1p53), Effect::results, "The smallest factor."),
+    key("min_loss_scale", t_int, "1", between(0, 0x1p53), Effect::results,
+        "The smallest factor; an overflow there ends the run. 0: 2^-14, below which fp16 has no normal numbers."),
     key("fp16_master_weights_and_grads", t_bool, "false", Effect::nothing,
         "Whether optimizers work on fp16 copies; they work on fp32 ones."),
 };
@@ -96,7 +98,7 @@ constexpr Key pipeline_keys[] = {
 
 constexpr Key checkpoint_keys[] = {
     {"tag_validation", t_text, R"("WARN")", Handling::inert, "there are no checkpoint tags"},
-    {"load_universal", t_bool, "false", Handling::refused, "universal checkpoints are not read"},
+    {"load_universal", t_bool, "false", Handling::inert, "every checkpoint resumes on any number of ranks"},
     {"use_node_local_storage", t_bool, "false", Handling::refused, "weights are written once, by one rank"},
     {.name = "parallel_write",
      .types = t_object,

@@ -70,30 +70,33 @@ constexpr Key scheduler_params_warmuplr_keys[] = {
     key("warmup_min_lr", t_real | t_list, "0.0", rates, Effect::results, "The rate at which the warm-up begins."),
     key("warmup_max_lr", t_real | t_list | t_null | t_auto, "null", rates, Effect::results,
         "The rate at which the warm-up ends; null or auto: optimizer.params.lr."),
-    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("warmup_num_steps", t_int, "1000", between(0, most), Effect::results,
+        "Steps of the warm-up; 0 and 1 count as 2, as in DeepSpeed."),
     key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,
         "Whether the rate grows with the logarithm of the step or with the step."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupdecaylr_keys[] = {
-    key("total_num_steps", t_int | t_auto, nullptr, between(1, most), Effect::results,
+    key("total_num_steps", t_int | t_auto, nullptr, between(0, most), Effect::results,
         "The step at which the schedule ends; auto: run.steps."),
     key("warmup_min_lr", t_real | t_list, "0.0", rates, Effect::results, "The rate at which the warm-up begins."),
     key("warmup_max_lr", t_real | t_list | t_auto, "0.001", rates, Effect::results,
         "The rate at which the warm-up ends; auto: optimizer.params.lr."),
-    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("warmup_num_steps", t_int, "1000", between(0, most), Effect::results,
+        "Steps of the warm-up; 0 and 1 count as 2, as in DeepSpeed."),
     key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,
         "Whether the rate grows with the logarithm of the step or with the step."),
     {"last_batch_iteration", t_int, "-1", Handling::refused, from_the_start},
 };
 
 constexpr Key scheduler_params_warmupcosinelr_keys[] = {
-    key("total_num_steps", t_int | t_auto, nullptr, between(1, most), Effect::results,
+    key("total_num_steps", t_int | t_auto, nullptr, between(0, most), Effect::results,
         "The step at which the schedule ends; auto: run.steps."),
     key("warmup_min_ratio", t_real, "0.0", between(0, 1), Effect::results,
         "The share of optimizer.params.lr at which the warm-up begins."),
-    key("warmup_num_steps", t_int, "1000", between(1, most), Effect::results, "Steps of the warm-up."),
+    key("warmup_num_steps", t_int, "1000", between(0, most), Effect::results,
+        "Steps of the warm-up; 0 and 1 count as 2, as in DeepSpeed."),
     key("cos_min_ratio", t_real, "0.0001", between(0, 1), Effect::results,
         "The share of optimizer.params.lr at which the schedule ends."),
     key("warmup_type", t_text, R"("log")", one_of("log linear"), Effect::results,

@@ -90,7 +90,8 @@ constexpr Key zero_keys[] = {
     {"zero_quantized_gradients", t_bool, "false", Handling::refused, "quantized reductions are not supported"},
     {"zeropp_loco_param", t_object | t_null, "null", Handling::refused, "LoCo is not supported"},
     key("mics_shard_size", t_int, "-1", between(-1, Mesh::max_ranks), Effect::results,
-        "Ranks of a group that holds all states and repeats those of the other groups; -1: one group of all ranks."),
+        "Ranks of a group that holds all states and repeats those of the other groups; -1 or 0: one group of all "
+        "ranks."),
     {"mics_hierarchical_params_gather", t_bool, "false", Handling::inert,
      "inside a MiCS group every gather is one collective"},
     {"memory_efficient_linear", t_bool, "true", Handling::inert, "gradients are written by hand"},

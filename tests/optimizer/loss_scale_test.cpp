@@ -1,5 +1,7 @@
 #include "optimizer/loss_scale.h"
 
+#include <cmath>
+
 #include "catch.h"
 #include "core/error.h"
 #include "tests/optimizer/goldens.h"
@@ -35,6 +37,19 @@ TEST_CASE("a static loss scale never moves and never ends the run") {
   LossScale state = initial_loss_scale(params);
   for (int step = 0; step < 3000; ++step) REQUIRE(update_loss_scale(params, state, step % 3 == 0));
   CHECK(state.scale == 128);
+}
+
+TEST_CASE("the least loss scale is reached without an error, keeps factors finite and is never passed") {
+  const LossScaleParams params{true, 1, 1000, 1, false, least_loss_scale};
+  LossScale state = initial_loss_scale(params);
+  for (int power = -1; power >= least_scale_power; --power) {
+    REQUIRE(update_loss_scale(params, state, true));
+    CHECK(state.scale == std::ldexp(1.0, power));
+  }
+  for (int more = 0; more < 3; ++more) CHECK(!update_loss_scale(params, state, true));
+  CHECK(state.scale == least_loss_scale);
+  // fp16's smallest normal number.
+  CHECK(state.scale == 0x1p-14);
 }
 
 TEST_CASE("the error at the minimum names the scale, its key and what to try") {

@@ -79,6 +79,11 @@ const std::vector<Accepted> accepted{
       "stage3_gather_16bit_weights_on_model_save", "gradient_accumulation_steps = 1 (line 4)"}},
     {"accelerate_accumulation", {}, {"so that a step has 8 samples", "optimizer.type is not given"}},
     {"zero_alone", {}, {"no batch size is given", "optimizer.type is not given"}},
+    {"half_precision_edge",
+     {},
+     {"no batch size is given",
+      "checkpoint.load_universal = true (FILE:4) has no effect: every "
+      "checkpoint resumes on any number of ranks"}},
     {"minimal", {}, {"optimizer.type is not given: AdamW is used, with optimizer.params.lr = 0.001 (default)"}},
 };
 
@@ -95,8 +100,7 @@ const std::vector<Refused> refused{
     {"last_batch_iteration",
      {"last_batch_iteration = 40 (FILE:6) is refused: a run starts its schedule with its first"}},
     {"one_bit_adam",
-     {"optimizer.type = \"OneBitAdam\" (FILE:4) is not supported", "max_grad_norm = 1.0 (FILE:5) is never accepted",
-      "fp16.min_loss_scale = 0 (FILE:8) is out of range"}},
+     {"optimizer.type = \"OneBitAdam\" (FILE:4) is not supported", "max_grad_norm = 1.0 (FILE:5) is never accepted"}},
     {"lamb", {"optimizer.type = \"Lamb\" (FILE:3)", "scheduler.type = \"CosineAnnealingLR\" (FILE:4)"}},
     {"compression_on",
      {"compression_training.weight_quantization", "compression_training.row_pruning",

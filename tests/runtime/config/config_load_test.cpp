@@ -381,6 +381,10 @@ TEST_CASE("fp16 carries DeepSpeed's loss scale, dynamic unless one is given") {
   CHECK(other.loss_scale.hysteresis == 3);
   CHECK(other.loss_scale.consecutive);
   CHECK(other.loss_scale.minimum == 2);
+  // 0 is no scale: the least one stands for it.
+  CHECK(precision(R"(, "min_loss_scale": 0)").loss_scale.minimum == zrt::optimizer::least_loss_scale);
+  const auto small = precision(R"(, "min_loss_scale": 0, "initial_scale_power": -3)");
+  CHECK(small.loss_scale.initial == 0.125);
   const auto fixed = precision(R"(, "loss_scale": 128)");
   CHECK(!fixed.loss_scale.dynamic);
   CHECK(fixed.loss_scale.initial == 128);

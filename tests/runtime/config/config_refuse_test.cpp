@@ -85,8 +85,10 @@ TEST_CASE("a value out of range is refused with the range") {
       {R"("fp16": {"enabled": true, "loss_scale": -1},)", {"fp16.loss_scale = -1"}},
       {R"("fp16": {"enabled": true, "loss_scale_window": 0},)", {"fp16.loss_scale_window = 0", "at least 1"}},
       {R"("fp16": {"enabled": true, "hysteresis": 0},)", {"fp16.hysteresis = 0"}},
-      {R"("fp16": {"enabled": true, "min_loss_scale": 0},)", {"fp16.min_loss_scale = 0"}},
-      {R"("fp16": {"enabled": true, "initial_scale_power": 128},)", {"fp16.initial_scale_power = 128", "0 to 127"}},
+      {R"("fp16": {"enabled": true, "min_loss_scale": -1},)", {"fp16.min_loss_scale = -1", "0 to"}},
+      {R"("fp16": {"enabled": true, "loss_scale": 1e-40},)", {"fp16.loss_scale = 1e-40", "vanish", "6.103515625e-05"}},
+      {R"("fp16": {"enabled": true, "initial_scale_power": 128},)", {"fp16.initial_scale_power = 128", "-14 to 127"}},
+      {R"("fp16": {"enabled": true, "initial_scale_power": -3},)", {"min_loss_scale = 1", "0.125", "0 is the least"}},
       {R"("optimizer": {"type": "Lion", "params": {"betas": [0.9, 2]}},)", {"optimizer.params.betas = [0.9,2]"}},
       {R"("optimizer": {"type": "SGD", "params": {"momentum": -1}},)", {"optimizer.params.momentum = -1"}},
       {R"("optimizer": {"type": "Adafactor", "params": {"eps": [1e-30]}},)", {"optimizer.params.eps", "2 numbers"}},
@@ -161,6 +163,8 @@ TEST_CASE("model sizes that contradict are refused") {
                           R"("rms_norm_eps": 1e-5)", R"("rope_scaling": {"rope_type": "default"})"}) {
     CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
   }
+  // Of several types all are named.
+  CHECK(has(model_error(sizes(64, 4, 8, 9, R"("kv_heads": 2,)")), R"(model.type = "llama" or "qwen3", but)"));
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 
@@ -177,12 +181,13 @@ TEST_CASE("groups that the ranks or the stage do not allow are refused by key") 
   const auto refused = [](const std::string& keys, int ranks) { return parse_error(keys, {}, ranks); };
   const std::string stage3 = R"("zero_optimization": {"stage": 3, )";
   CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 3},)", 4), "zero_hpz_partition_size = 3"));
-  CHECK(
-      has(refused(stage3 + R"("mics_shard_size": 3},)", 4), "must divide the 4 data-parallel ranks. Legal are 2, 4."));
-  CHECK(has(refused(stage3 + R"("mics_shard_size": 1},)", 4), "legal: -1 and 2 or more"));
+  CHECK(has(refused(stage3 + R"("mics_shard_size": 3},)", 4),
+            "must divide the 4 data-parallel ranks. Legal are -1, 0, 2, 4."));
+  CHECK(has(refused(stage3 + R"("mics_shard_size": 1},)", 4), "legal: -1, 0 and 2 or more"));
+  CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 3},)", 4), "Legal are 0, 1, 2, 4."));
   CHECK(has(refused(R"("zero_optimization": {"stage": 2, "mics_shard_size": 2},)", 4), "belongs to"));
   CHECK(has(refused(stage3 + R"("mics_shard_size": 2, "zero_hpz_partition_size": 2},)", 4), "cannot be combined"));
-  CHECK(has(refused(R"("parallel": {"hierarchical_ranks": 3},)", 4), "parallel.hierarchical_ranks = 3"));
+  CHECK(has(refused(R"("parallel": {"hierarchical_ranks": 3},)", 4), "Legal are 1, 2, 4."));
   CHECK(has(refused(stage3 + R"("zero_hpz_partition_size": 2}, "parallel": {"hierarchical_ranks": 4},)", 8),
             "must equal parallel.hierarchical_ranks = 4"));
 }
