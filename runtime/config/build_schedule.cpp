@@ -13,13 +13,7 @@ const std::string schedule_params = "scheduler.params.";
 
 // DeepSpeed takes a list of rates, one per parameter group; there is one group here.
 double rate(Values& values, const std::string& path) {
-  const nlohmann::json& value = values.at(path).value;
-  if (value.is_array()) {
-    if (value.size() != 1 || !value[0].is_number()) {
-      refuse(values.at(path), "must be one number: there is one parameter group.");
-    }
-    values.infer(path, value[0]);
-  }
+  if (values.at(path).value.is_array()) refuse(values.at(path), "must be one number: there is one parameter group.");
   return values.real(path);
 }
 
@@ -98,16 +92,16 @@ void build_one_cycle(Values& values, const OptimizerConfig& optimizer, int64_t s
   schedule.type = ScheduleType::one_cycle;
   optimizer::OneCycle& cycle = schedule.one_cycle;
   values.check([&] { cycle.min_lr = cycle_rate(values, "cycle_min_lr"); });
-  cycle.first_stair_count = values.integer(schedule_params + "cycle_first_stair_count");
-  const std::string stairs = schedule_params + "cycle_second_stair_count";
-  if (values.is_null(stairs)) values.infer(stairs, cycle.first_stair_count);
-  cycle.second_stair_count = values.integer(stairs);
   values.check([&] { cycle.max_lr = cycle_rate(values, "cycle_max_lr"); });
   cycle.decay_lr_rate = values.real(schedule_params + "decay_lr_rate");
   cycle.first_step_size = values.integer(schedule_params + "cycle_first_step_size");
   const std::string second = schedule_params + "cycle_second_step_size";
   if (values.is_null(second)) values.infer(second, cycle.first_step_size);
   cycle.second_step_size = values.integer(second);
+  cycle.first_stair_count = values.integer(schedule_params + "cycle_first_stair_count");
+  const std::string stairs = schedule_params + "cycle_second_stair_count";
+  if (values.is_null(stairs)) values.infer(stairs, cycle.first_stair_count);
+  cycle.second_stair_count = values.integer(stairs);
   cycle.decay_step_size = values.integer(schedule_params + "decay_step_size");
   build_cycle_momentum(values, optimizer, steps, schedule);
 }

@@ -1,5 +1,7 @@
 #include "runtime/config/config.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "runtime/config/build.h"
 #include "runtime/config/resolve.h"
@@ -24,6 +26,16 @@ Config finish(Tree tree, const Settings& sets, int ranks, const std::string& run
   values.problems.raise(tree.document.name);
   config.file = tree.document.name;
   return config;
+}
+
+// Whether "auto" means something for a key. Where its value was inferred, that was given: it is inferred for nothing
+// else.
+bool knows_auto(const std::string& path) {
+  return std::any_of(sections().begin(), sections().end(), [&](const Section& section) {
+    return std::any_of(section.keys.begin(), section.keys.end(), [&](const Key& key) {
+      return (key.types & t_auto) != 0 && key_path(section, key.name) == path;
+    });
+  });
 }
 
 std::string run_name(const std::string& file) {
@@ -90,10 +102,13 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks) {
   tree.document.name = config.file;
   tree.document.root = json::object();
   for (const ResolvedKey& key : config.keys) {
-    if (key.from != from_name(From::file) && key.from != from_name(From::command_line)) continue;
+    // What was inferred is left out again, or "auto" as it was.
+    const bool given = key.from == from_name(From::file) || key.from == from_name(From::command_line);
+    const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
+    if (!given && !from_auto) continue;
     json* node = &tree.document.root;
     for (const std::string& part : split_path(key.path)) node = &(*node)[part];
-    *node = json::parse(key.value);
+    *node = given ? json::parse(key.value) : json("auto");
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
   }
   return finish(std::move(tree), sets, ranks, config.run.name);

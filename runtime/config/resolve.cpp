@@ -194,7 +194,9 @@ class Resolver {
       if (!told.quiet) result_.warnings.push_back(without_effect(value_at(path, value), key.note));
     }
     Value entry = value_at(path, value);
-    entry.value = *coerced;
+    // A list of the one number that is wanted.
+    const bool one = (types & t_real) != 0 && coerced->is_array() && coerced->size() == 1 && (*coerced)[0].is_number();
+    entry.value = one ? (*coerced)[0] : *coerced;
     given_[path] = std::move(entry);
   }
 

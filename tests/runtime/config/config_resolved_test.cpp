@@ -1,7 +1,10 @@
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "tests/data_folder.h"
 #include "tests/runtime/config/config_helpers.h"
 
 namespace zrt::config_resolved_test {
@@ -93,6 +96,93 @@ TEST_CASE("a Llama's configuration is re-created from its resolved file") {
     }
     std::filesystem::remove(file);
   }
+}
+
+namespace {
+
+// Every configuration of the table of effects, which has a line for each key, with that key set as the line says, or
+// "auto"; by what it was made of. Those that are refused are left out.
+std::map<std::string, Config> all_configurations(int ranks) {
+  std::ifstream file(zrt::test::data_folder() + "/key_effects.json");
+  std::map<std::string, Config> all;
+  for (const json& line : json::parse(file)) {
+    const std::string key = line["key"];
+    for (const json& value : {line["value"], json("auto"), json::array({line["value"]}), json()}) {
+      json config{{"model", {{"preset", "gpt2-tiny"}}}, {"data", {{"train", "corpus"}}}};
+      config.merge_patch(line.value("base", json::object()));
+      json* section = &config;
+      std::string path = key;
+      for (size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
+        section = &(*section)[path.substr(0, dot)];
+      }
+      (*section)[path] = value;
+      if (line.contains("also")) config.merge_patch(line["also"]);
+      try {
+        const std::string text = config.dump();
+        all.emplace(key + " = " + value.dump() + " in " + text, parse_config(text, "run.json", {}, ranks));
+      } catch (const zrt::core::ConfigError&) {
+      }
+    }
+  }
+  return all;
+}
+
+// The values in force.
+std::map<std::string, std::string> values_of(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const ResolvedKey& key : config.keys) values[key.path] = key.value;
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("whatever key is given or inferred, a run's configuration is re-created, also from its file and once more") {
+  const auto file = std::filesystem::path(ZRT_BINARY_DIR) / "config_resolved_keys.json";
+  std::set<std::string> inferred;
+  const auto all = all_configurations(4);
+  CHECK(all.size() > 300);
+  for (const auto& [what, config] : all) {
+    INFO(what);
+    for (const ResolvedKey& key : config.keys) {
+      if (key.from == "inferred") inferred.insert(key.path);
+    }
+    const auto expected = values_of(config);
+    CHECK(values_of(reconfigured(config, {}, 4)) == expected);
+    std::ofstream(file) << resolved_json(config);
+    const Config loaded = load_resolved(file);
+    CHECK(resolved_json(loaded) == resolved_json(config));
+    CHECK(values_of(reconfigured(loaded, {}, 4)) == expected);
+    // What generate and eval --ranks 1 make of it.
+    for (const Config* from : {&config, &loaded}) {
+      const Config one = data_parallel(*from, 1);
+      CHECK(one.mesh.world() == 1);
+      CHECK(one.batch.micro == config.batch.micro);
+      CHECK(one.model.sequence == config.model.sequence);
+    }
+  }
+  std::filesystem::remove(file);
+  // Not for nothing: among them are these.
+  for (const char* key :
+       {"train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization.overlap_comm", "model.hidden",
+        "run.log_interval", "parallel.reduce_every", "memory.nvme_path", "scheduler.params.total_num_steps",
+        "scheduler.params.warmup_max_lr", "scheduler.params.cycle_second_stair_count"}) {
+    INFO(key);
+    CHECK(inferred.count(key) == 1);
+  }
+}
+
+TEST_CASE("what auto stands for follows the changes of a configuration") {
+  const Config config = example();
+  CHECK(reconfigured(config, {"run.steps=80"}, 2).schedule.total_num_steps == 80);
+  const auto rates = [](const std::string& params) {
+    return parsed(
+        R"("optimizer": {"type": "AdamW", "params": {"lr": 0.5}}, "scheduler": {"type": "WarmupDecayLR", "params": {"total_num_steps": 9)" +
+        params + "}},");
+  };
+  // The default is another than what "auto" means.
+  CHECK(reconfigured(rates(R"(, "warmup_max_lr": "auto")"), {}, 1).schedule.warmup_max_lr == 0.5);
+  CHECK(reconfigured(rates(""), {}, 1).schedule.warmup_max_lr == 0.001);
+  CHECK(reconfigured(rates(R"(, "warmup_min_lr": [0.25])"), {}, 1).schedule.warmup_min_lr == 0.25);
 }
 
 TEST_CASE("a file that is no resolved configuration is refused") {

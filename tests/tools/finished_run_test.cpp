@@ -1,0 +1,276 @@
+// A finished run, read by every command that reads one: whatever its configuration left open, up to the last position
+// of its model, and gone on with by a configuration that says the same in other words.
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "comm/transport.h"
+#include "core/error.h"
+#include "program.h"
+#include "runtime/config/config.h"
+#include "runtime/config/key_table.h"
+#include "runtime/train/generate.h"
+#include "runtime/train/resume.h"
+#include "runtime/train/trainer.h"
+
+namespace zrt::finished_run_test {
+
+using namespace zrt::testing;
+using namespace zrt::runtime;
+using nlohmann::json;
+
+namespace {
+
+Result require(const std::string& arguments) {
+  const Result result = run_zrt(arguments);
+  INFO("zrt " << arguments << "\n" << result.text);
+  REQUIRE(result.code == 0);
+  return result;
+}
+
+json bits(const Folder& folder, const std::string& run) {
+  return read_json(folder / (run + "/summary.json"))["state_xxh3"];
+}
+
+json& member(json& config, std::string path) {
+  json* section = &config;
+  for (size_t dot; (dot = path.find('.')) != std::string::npos; path.erase(0, dot + 1)) {
+    section = &(*section)[path.substr(0, dot)];
+  }
+  return (*section)[path];
+}
+
+// The implemented keys that are no sections, for the usual optimizer and one type of scheduler.
+std::vector<std::string> keys_with(const std::string& scheduler) {
+  std::vector<std::string> paths;
+  for (const configuration::Section& section : configuration::sections()) {
+    const std::string variant = section.variant;
+    if (!variant.empty() && variant != "zrt" && variant != scheduler && variant != "adam, adamw") continue;
+    for (const configuration::Key& key : section.keys) {
+      const bool whole = (key.types & (configuration::t_object | configuration::t_old)) != 0;
+      if (key.handling == configuration::Handling::implemented && !whole)
+        paths.push_back(configuration::key_path(section, key.name));
+    }
+  }
+  return paths;
+}
+
+// `base` with "auto" at every key that takes it for left out, or gives it a meaning.
+json with_autos(const json& base, const std::vector<std::string>& keys, std::set<std::string>& open) {
+  json all = base;
+  for (const std::string& path : keys) {
+    json one = base;
+    if (path == "scheduler.type" || path == "run.out" || path == "data.train" || path == "data.validation") continue;
+    member(one, path) = "auto";
+    try {
+      parse_config(one.dump(), "auto.json", {}, 2);
+    } catch (const core::ConfigError&) {
+      continue;  // needed, or a text that is none of the legal ones
+    }
+    member(all, path) = "auto";
+    open.insert(path);
+  }
+  // What the test itself needs.
+  all["model"]["preset"] = base["model"]["preset"];
+  all["run"]["steps"] = base["run"]["steps"];
+  return all;
+}
+
+json base_config(const Folder& folder) {
+  json config = json::parse(folder.config());
+  config["run"]["steps"] = 2;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("every command reads a finished run, whatever key stood as auto or was inferred") {
+  const Folder folder("finished");
+  build_data(folder);
+  const std::map<std::string, json> required{
+      {"WarmupLR", json::object()},
+      {"WarmupDecayLR", {{"total_num_steps", 5}}},
+      {"WarmupCosineLR", {{"total_num_steps", 5}}},
+      {"OneCycle", {{"cycle_min_lr", json::array({1e-3})}, {"cycle_max_lr", 1e-2}, {"cycle_first_step_size", 3}}},
+      {"LRRangeTest", json::object()}};
+  std::set<std::string> open;
+  for (const auto& [type, params] : required) {
+    INFO(type);
+    json base = base_config(folder);
+    base["scheduler"] = {{"type", type}, {"params", params}};
+    folder.write("auto.json", with_autos(base, keys_with(type), open).dump(1));
+    const std::string config = folder / "auto.json", run = folder / type, out = " --out ";
+    require("train " + config + " --ranks 2" + out + run);
+    const json loss = json::parse(require("eval " + run + " --json 2>/dev/null").text)["loss"];
+    CHECK(loss == read_json(run + "/summary.json")["validation"]["loss"]);
+    const double alone = json::parse(require("eval " + run + " --ranks 1 --json 2>/dev/null").text)["loss"];
+    CHECK(alone == Approx(loss.get<double>()));
+    require("generate " + run + " --prompt li --tokens 2");
+    require("report " + run);
+    require("checkpoint list " + run);
+    require("checkpoint inspect " + run);
+    require("checkpoint verify " + run);
+    require("checkpoint export " + run + out + run + ".exported");
+    require("train " + config + " --ranks 2 --steps 3 --resume auto" + out + run);
+    require("launch " + config + " --ranks 2 --steps 4 --delay 0" + out + run);
+    CHECK(read_json(run + "/summary.json")["steps"] == 4);
+  }
+  for (const char* path :
+       {"train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "optimizer.params.lr",
+        "scheduler.params.total_num_steps", "scheduler.params.warmup_max_lr", "zero_optimization.overlap_comm",
+        "zero_optimization.stage3_prefetch_bucket_size", "gradient_clipping", "bf16.enabled", "parallel.reduce_every",
+        "memory.placement", "run.log_interval"}) {
+    INFO(path);
+    CHECK(open.count(path) == 1);
+  }
+}
+
+TEST_CASE("text fills the sequence of its model to the last position, and each token follows from those before it") {
+  const Folder folder("sequence");
+  build_data(folder);
+  folder.write("run.json", base_config(folder).dump());
+  require("train " + (folder / "run.json"));
+  const RunPaths run = find_run(folder / "run");
+  const Config config = load_resolved(run.config);
+  const int64_t sequence = config.model.sequence;
+  const auto text = [&](std::vector<int32_t> prompt, int64_t tokens, int64_t top_k = 40, double temperature = 0,
+                        uint64_t seed = 1) {
+    int64_t emitted = 0;
+    GenerateOptions options{std::move(prompt), tokens, temperature, top_k, seed, -1, [&](int32_t) { ++emitted; }};
+    const std::vector<int32_t> made = generate(config, run.checkpoint, options);
+    CHECK(emitted == static_cast<int64_t>(made.size()));
+    return made;
+  };
+  const auto prompt_of = [](int64_t length) {
+    std::vector<int32_t> prompt;
+    for (int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>('a' + i * 7 % 26));
+    return prompt;
+  };
+  for (const int64_t length : {int64_t{1}, int64_t{5}, sequence - 2, sequence - 1}) {
+    INFO("a prompt of " << length << " of " << sequence);
+    const std::vector<int32_t> prompt = prompt_of(length), whole = text(prompt, sequence - length);
+    CHECK(static_cast<int64_t>(whole.size()) == sequence - length);
+    CHECK(text(prompt, sequence - length + 1) == whole);
+    CHECK(text(prompt, sequence - length - 1) == std::vector<int32_t>(whole.begin(), whole.end() - 1));
+    // Each as the first one behind a prompt that holds those before it.
+    std::vector<int32_t> longer = prompt;
+    for (const int32_t token : whole) {
+      CHECK(text(longer, 1) == std::vector<int32_t>{token});
+      longer.push_back(token);
+    }
+  }
+  CHECK_THROWS_AS(text(prompt_of(sequence), 1), core::ConfigError);
+  CHECK_THROWS_AS(text({}, 1), core::ConfigError);
+
+  // One candidate is the likeliest token, whatever is drawn; as many as there are is no limit.
+  const std::vector<int32_t> prompt = prompt_of(3), greedy = text(prompt, 12);
+  std::set<std::vector<int32_t>> drawn;
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    CHECK(text(prompt, 12, 1, 1.5, seed) == greedy);
+    CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab, 1.5, seed));
+    CHECK(text(prompt, 12, 0, 1.5, seed) == text(prompt, 12, config.model.vocab + 1, 1.5, seed));
+    drawn.insert(text(prompt, 12, 0, 1.5, seed));
+    // Of two candidates both are taken, and no third one.
+    std::vector<int32_t> before = prompt;
+    for (const int32_t token : text(prompt, 12, 2, 1.5, seed)) {
+      const std::vector<int32_t> likely = text(before, 1);
+      std::set<int32_t> two{likely[0]};
+      for (uint64_t other = 1; other <= 12; ++other) two.insert(text(before, 1, 2, 50, other)[0]);
+      CHECK(two.size() == 2);
+      CHECK(two.count(token) == 1);
+      before.push_back(token);
+      if (before.size() > prompt.size() + 2) break;
+    }
+  }
+  CHECK(drawn.size() > 1);
+}
+
+TEST_CASE("a run is gone on with by a configuration that says the same in other words, and by no other") {
+  const Folder folder("reworded");
+  build_data(folder);
+  json base = base_config(folder);
+  base["run"]["steps"] = 4;
+  base["run"]["checkpoint_interval"] = 2;
+  base["sparse_attention"] = {{"block", 4}, {"num_local_blocks", 2}, {"different_layout_per_head", false}};
+  base["scheduler"] = {{"type", "WarmupDecayLR"}, {"params", {{"total_num_steps", 4}, {"warmup_num_steps", 2}}}};
+  folder.write("run.json", base.dump());
+  require("train " + (folder / "run.json"));
+  const std::string half = " --resume " + (folder / "run/checkpoints/step_2");
+  int number = 0;
+  const auto resume = [&](json config) {
+    config["run"]["out"] = folder / ("again_" + std::to_string(++number));
+    folder.write("again.json", config.dump());
+    return run_zrt("train " + (folder / "again.json") + half);
+  };
+  const std::vector<std::pair<std::string, json>> same{
+      {"sparse_attention.different_layout_per_head", true},  // of one layout
+      {"sparse_attention.mode", "fixed"},
+      {"model.preset", json()},  // with its sizes, below
+      {"model.type", "gpt2"},
+      {"optimizer.type", "adamw"},
+      {"optimizer.params.betas", {0.9, 0.999}},
+      {"scheduler.params.total_num_steps", "auto"},
+      {"scheduler.params.warmup_min_lr", json::array({0.0})},
+      {"zero_optimization", {{"stage", 1}}},
+      {"gradient_accumulation_steps", 2},
+      {"train_batch_size", json()}};
+  for (const auto& [key, value] : same) {
+    json config = base;
+    member(config, key) = value;
+    if (key == "model.preset") {
+      config["model"] = {{"type", "gpt2"}, {"layers", 2},    {"hidden", 64},
+                         {"heads", 2},     {"sequence", 32}, {"vocab", 257}};
+    }
+    if (key == "train_batch_size") config["gradient_accumulation_steps"] = 2;
+    const Result result = resume(config);
+    INFO(key << " = " << value << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    CHECK(bits(folder, "again_" + std::to_string(number)) == bits(folder, "run"));
+  }
+  const std::vector<std::pair<std::string, json>> other{{"sparse_attention.block", 8},
+                                                        {"sparse_attention", json()},
+                                                        {"sparse_attention.layers", "odd"},
+                                                        {"model.tied", false},
+                                                        {"optimizer.type", "Lion"}};
+  for (const auto& [key, value] : other) {
+    json config = base;
+    member(config, key) = value;
+    const Result result = resume(config);
+    INFO(key << " = " << value << "\n" << result.text);
+    CHECK(result.code != 0);
+  }
+}
+
+TEST_CASE("every hook of a run but warnings is called on the thread that called train") {
+  const Folder folder("hooks");
+  build_data(folder);
+  json base = base_config(folder);
+  base["run"].merge_patch({{"steps", 4}, {"eval_interval", 1}, {"checkpoint_interval", 1}});
+  const auto transport = comm::make_thread_transport(2);
+  std::map<std::string, std::set<std::thread::id>> threads;
+  std::mutex mutex;
+  const auto called = [&](const char* hook) {
+    const std::lock_guard lock(mutex);
+    threads[hook].insert(std::this_thread::get_id());
+  };
+  TrainHooks hooks;
+  hooks.planned = [&](std::span<const Compiled>) { called("planned"); };
+  hooks.step = [&](const StepMetrics&) { called("step"); };
+  hooks.evaluated = [&](int64_t, const Evaluation&) { called("evaluated"); };
+  hooks.resumed = [&](int64_t, const std::string&, uint64_t) { called("resumed"); };
+  hooks.saved = [&](const SaveOutcome&) { called("saved"); };
+  hooks.requests = [&] {
+    called("requests");
+    return uint32_t{0};
+  };
+  for (const char* steps : {"run.steps=2", "run.steps=4"}) {
+    train(parse_config(base.dump(), "hooks.json", {steps, "run.resume=auto"}, 2), hooks, *transport);
+  }
+  for (const char* hook : {"planned", "step", "evaluated", "resumed", "saved", "requests"}) {
+    INFO(hook);
+    CHECK(threads[hook] == std::set<std::thread::id>{std::this_thread::get_id()});
+  }
+}
+
+}  // namespace zrt::finished_run_test
