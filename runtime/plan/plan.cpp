@@ -43,12 +43,20 @@ Plan make_plan(const Config& config, const models::Model& model, std::vector<std
   const Cluster* known = cluster ? &*cluster : nullptr;
   plan.limits = memory_limits(config, known);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
-  FitRequest request{std::move(phases), plan.limits, memory_limits(config, nullptr), {}};
-  request.holds_copies = [&](const Compiled& compiled) { return plan.limits.hold(peak_bytes(compiled.plan)); };
-  Fitted fitted = fit(config, make_layouts(config, model), std::move(request));
+  FitRules rules;
+  rules.request = [&](const Config& of) {
+    const Limits limits = memory_limits(of, known);
+    FitRequest request{phases, limits, memory_limits(of, nullptr), {}};
+    request.holds_copies = [limits](const Compiled& compiled) { return limits.hold(peak_bytes(compiled.plan)); };
+    return request;
+  };
+  rules.holds = [&](const Config& of, const std::vector<Compiled>& stages) {
+    return memory_limits(of, known).hold(peak_bytes(stages));
+  };
+  Fitted fitted = fit(config, make_layouts(config, model), rules.request(config));
   if (saves) plan.saves = fitted.stages.front().set.has("save") ? "background" : "foreground";
-  plan.fits = plan.limits.hold(peak_bytes(fitted.stages));
-  if (!plan.fits) plan.suggestions = suggest_fits(config, model, fitted.phases, plan.limits, known);
+  plan.fits = rules.holds(config, fitted.stages);
+  if (!plan.fits) plan.suggestions = suggest_fits(config, model, fitted.phases, plan.limits, known, rules);
   std::vector<Simulation> steps;
   if (known) steps = simulate_step(fitted.stages, *known);
   for (Compiled& compiled : fitted.stages) {

@@ -226,18 +226,29 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
   core::require_device(device);
   use_kernel_table(config);
   core::set_threads(config.run.threads_per_rank);
-  const auto ranks = static_cast<uint64_t>(host_ranks > 0 ? host_ranks : config.mesh.world());
-  const Limits known = memory_limits(config, nullptr);
-  Limits budgets = known;
-  if (!budgets.of(core::Tier::device) && device == core::DeviceKind::cuda) {
-    budgets.of(core::Tier::device) = gpu_limits(ranks).of(core::Tier::device);
-  }
-  FitRequest request{std::move(phases), budgets, budgets, {}};
-  request.holds_copies = [&](const Compiled& compiled) {
-    const TierBytes peaks = peak_bytes(compiled.plan);
-    return known.hold(peaks) && machine_limits(compiled, device, ranks).hold(peaks);
+  // Of a changed configuration: as many more as the run would have.
+  const auto ranks_of = [&](const Config& of) {
+    const int world = config.mesh.world(), here = host_ranks > 0 ? host_ranks : world;
+    return static_cast<uint64_t>(here == world ? of.mesh.world() : here);
   };
-  Fitted fitted = fit(config, make_layouts(config, model), std::move(request));
+  const auto holds = [&](const Config& of, const Compiled& stage) {
+    const TierBytes peaks = peak_bytes(stage.plan);
+    return memory_limits(of, nullptr).hold(peaks) && machine_limits(stage, device, ranks_of(of)).hold(peaks);
+  };
+  FitRules rules;
+  rules.request = [&](const Config& of) {
+    Limits budgets = memory_limits(of, nullptr);
+    if (!budgets.of(core::Tier::device) && device == core::DeviceKind::cuda) {
+      budgets.of(core::Tier::device) = gpu_limits(ranks_of(of)).of(core::Tier::device);
+    }
+    FitRequest request{phases, budgets, budgets, {}};
+    request.holds_copies = [&holds, &of](const Compiled& compiled) { return holds(of, compiled); };
+    return request;
+  };
+  rules.holds = [&](const Config& of, const std::vector<Compiled>& stages) {
+    return std::all_of(stages.begin(), stages.end(), [&](const Compiled& stage) { return holds(of, stage); });
+  };
+  Fitted fitted = fit(config, make_layouts(config, model), rules.request(config));
   for (const Compiled& stage : fitted.stages) {
     if (stage.layout.placement.uses(core::Tier::nvme) && !std::filesystem::is_directory(config.memory.nvme_path)) {
       throw core::ConfigError(
@@ -245,7 +256,7 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
                       "on the drive that is to hold what memory does not. Make it, or name another.",
                       config.memory.nvme_path));
     }
-    for (const Limits& limits : {known, machine_limits(stage, device, ranks)}) {
+    for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(stage, device, ranks_of(config))}) {
       if (limits.hold(peak_bytes(stage.plan))) continue;
       // Text is generated on one rank whatever the configuration says: nothing in it would help.
       const bool fixed = stage.set.has("decode");
@@ -254,7 +265,7 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
                       stage.layout.stage.pipelined() ? fmt::format("stage {}: ", stage.layout.stage.index) : "",
                       shortage_text(stage.plan, limits),
                       fixed ? "Use a smaller model, or more memory."
-                            : suggestions_text(suggest_fits(config, model, fitted.phases, limits, nullptr)),
+                            : suggestions_text(suggest_fits(config, model, fitted.phases, limits, nullptr, rules)),
                       core::format_ledger(stage.plan.ledger, 12)));
     }
   }

@@ -1,4 +1,4 @@
-// The search for changes that make a run fit: every candidate is a configuration of its own, compiled as the run is.
+// The search for changes that make a run fit: every candidate is a configuration of its own.
 #include "runtime/plan/suggest.h"
 
 #include <fmt/format.h>
@@ -17,6 +17,8 @@
 
 namespace zrt::runtime {
 namespace {
+
+using Changes = std::vector<std::pair<std::string, std::string>>;
 
 // What a candidate may change; what is left as it is stays out of its changes.
 struct Knobs {
@@ -39,12 +41,13 @@ using Ladder = std::vector<Knobs>;
 class SuggestionSearch {
  public:
   SuggestionSearch(const Config& config, const models::Model& model, const std::vector<std::string>& phases,
-                   const Limits& limits, const Cluster* cluster)
+                   const Limits& limits, const Cluster* cluster, const FitRules& rules)
       : config_(config),
         model_(model),
         phases_(phases),
         limits_(limits),
         cluster_(cluster),
+        rules_(rules),
         base_(knobs_of(config)),
         given_every_(is_given("parallel.reduce_every")) {}
 
@@ -64,30 +67,56 @@ class SuggestionSearch {
     if (found.empty() && fits(all)) found.push_back(relaxed(all));
     if (!take(more_ranks(base_)) && found.empty() && take_ranks(all)) found.push_back(relaxed(all));
     std::vector<Suggestion> suggestions;
-    if (const auto moved = placed()) suggestions.push_back(*moved);
-    for (const Knobs& knobs : found) suggestions.push_back(attempt(knobs)->suggestion);
+    const auto add = [&](const std::optional<Suggestion>& suggestion) {
+      if (suggestion) suggestions.push_back(*suggestion);
+    };
+    add(placed());
+    for (const Knobs& knobs : found) add(fitted(changes_of(knobs), knobs.ranks));
     std::stable_sort(suggestions.begin(), suggestions.end(),
                      [](const Suggestion& a, const Suggestion& b) { return a.cost < b.cost; });
     return suggestions;
   }
 
  private:
-  // Where the configuration says what lives where: what would fit if it did not.
+  // Where the configuration says what lives where: what would fit if it did not. Only a cluster prices that.
   std::optional<Suggestion> placed() const {
     if (config_.memory.open_placement || phases_.empty()) return std::nullopt;
-    Suggestion suggestion;
-    suggestion.changes = {{"memory.placement", "auto"}};
+    std::optional<Suggestion> moved = fitted({{"memory.placement", "auto"}}, base_.ranks);
+    if (moved && !moved->seconds_per_step) moved->cost = 0;
+    return moved;
+  }
+
+  Config changed(const Changes& changes, int ranks) const {
+    std::vector<std::string> sets;
+    for (const auto& [key, value] : changes) {
+      if (key != "ranks") sets.push_back(key + "=" + value);
+    }
+    return reconfigured(config_, sets, ranks);
+  }
+
+  // What becomes of the changes where somebody follows them; none where they are refused or do not hold.
+  std::optional<Suggestion> fitted(Changes changes, int ranks) const {
+    Suggestion result;
+    result.changes = std::move(changes);
     try {
-      const Config config = reconfigured(config_, {"memory.placement=auto"}, config_.mesh.world());
-      const std::vector<Compiled> stages =
-          fit(config, make_layouts(config, model_), {phases_, limits_, limits_, {}, false, false}).stages;
-      suggestion.peaks = peak_bytes(stages);
-      if (!limits_.hold(suggestion.peaks)) return std::nullopt;
-      suggestion.comm_bytes = comm_bytes(stages);
+      const Config config = changed(result.changes, ranks);
+      FitRequest request = rules_.request(config);
+      request.check = false;
+      const std::vector<Compiled> stages = fit(config, make_layouts(config, model_), std::move(request)).stages;
+      if (!rules_.holds(config, stages)) return std::nullopt;
+      result.peaks = peak_bytes(stages);
+      if (!stages.front().set.has("step")) return result;
+      result.comm_bytes = comm_bytes(stages);
+      result.cost = static_cast<double>(result.comm_bytes);
+      if (cluster_) {
+        result.seconds_per_step = simulate_step(stages, *cluster_).front().seconds;
+        result.cost = *result.seconds_per_step;
+      }
+      result.cost *= static_cast<double>(ranks) / static_cast<double>(config.batch.train * model_.sequence);
     } catch (const core::ConfigError&) {
       return std::nullopt;
     }
-    return suggestion;
+    return result;
   }
 
   // Received by a rank of the stage that receives most, in a step.
@@ -101,7 +130,6 @@ class SuggestionSearch {
   }
 
   struct Tried {
-    Suggestion suggestion;
     bool fits = false;
     double excess = 0;  // bytes of all tiers above their limits
   };
@@ -219,10 +247,8 @@ class SuggestionSearch {
     return found->second ? &*found->second : nullptr;
   }
 
-  Tried compiled(const Knobs& knobs) const {
-    Tried tried;
-    Suggestion& result = tried.suggestion;
-    auto& changes = result.changes;
+  Changes changes_of(const Knobs& knobs) const {
+    Changes changes;
     const auto set = [&](const char* key, auto value) { changes.emplace_back(key, fmt::format("{}", value)); };
     const int64_t times = knobs.ranks / base_.ranks;
     int64_t accumulation = config_.batch.accumulation * (base_.micro / knobs.micro);
@@ -238,32 +264,23 @@ class SuggestionSearch {
     if (knobs.every != base_.every) set("parallel.reduce_every", knobs.every);
     if (knobs.unit_bytes != base_.unit_bytes) set("memory.unit_bytes", knobs.unit_bytes);
     if (knobs.overlap != base_.overlap) set("zero_optimization.overlap_comm", knobs.overlap);
+    return changes;
+  }
 
-    std::vector<std::string> sets;
-    for (const auto& [key, value] : changes) {
-      if (key != "ranks") sets.push_back(key + "=" + value);
-    }
-    const Config config = reconfigured(config_, sets, knobs.ranks);
+  // By the placement that needs the least memory, whatever it costs a step.
+  Tried compiled(const Knobs& knobs) const {
+    Tried tried;
+    const Config config = changed(changes_of(knobs), knobs.ranks);
     // What a host gives each of its ranks depends on their number.
     const Limits limits = cluster_ ? memory_limits(config, cluster_) : limits_;
-    const std::vector<Compiled> stages =
+    const TierBytes peaks = peak_bytes(
         fit(config, make_layouts(config, model_), {phases_, limits, memory_limits(config, nullptr), {}, false, false})
-            .stages;
-    result.peaks = peak_bytes(stages);
+            .stages);
     for (size_t t = 0; t < core::tier_count; ++t) {
       if (!limits.tiers[t]) continue;
-      tried.excess += std::max(0.0, static_cast<double>(result.peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
+      tried.excess += std::max(0.0, static_cast<double>(peaks[t]) - static_cast<double>(limits.tiers[t]->bytes));
     }
     tried.fits = tried.excess == 0;
-    if (!tried.fits) return tried;
-    if (!stages.front().set.has("step")) return tried;
-    result.comm_bytes = comm_bytes(stages);
-    result.cost = static_cast<double>(result.comm_bytes);
-    if (cluster_) {
-      result.seconds_per_step = simulate_step(stages, *cluster_).front().seconds;
-      result.cost = *result.seconds_per_step;
-    }
-    result.cost *= static_cast<double>(knobs.ranks) / static_cast<double>(config.batch.train * model_.sequence);
     return tried;
   }
 
@@ -272,6 +289,7 @@ class SuggestionSearch {
   const std::vector<std::string>& phases_;
   const Limits& limits_;
   const Cluster* cluster_;
+  const FitRules& rules_;
   const Knobs base_;
   const bool given_every_;
   std::map<std::tuple<int, int, int64_t, int64_t, int64_t, bool>, std::optional<Tried>> tried_;
@@ -281,8 +299,8 @@ class SuggestionSearch {
 
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,
-                                     const Cluster* cluster) {
-  return SuggestionSearch(config, model, phases, limits, cluster).run();
+                                     const Cluster* cluster, const FitRules& rules) {
+  return SuggestionSearch(config, model, phases, limits, cluster, rules).run();
 }
 
 }  // namespace zrt::runtime

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/model.h"
-#include "runtime/plan/limits.h"
+#include "runtime/plan/fit.h"
 
 namespace zrt::runtime {
 
@@ -20,13 +20,20 @@ struct Suggestion {
   std::string options() const;             // "--set zero_optimization.stage=3", for a command line
 };
 
+// How the caller fits a configuration, and whether it takes the outcome. What a suggestion says of its changes comes
+// from here, so that it is what who follows it will be told.
+struct FitRules {
+  std::function<FitRequest(const Config& config)> request;
+  std::function<bool(const Config& config, const std::vector<Compiled>& stages)> holds;
+};
+
 // The smallest changes that make the run fit, the cheapest first: each alone where one is enough, else with a higher
 // stage, else all together. Candidates are stages, microbatches with more accumulation, windows of reduce_every,
-// units, overlap and the number of ranks. Each is compiled as the run itself. `model` stays.
-// Empty when none of them is enough. `cluster` may be null.
+// units, overlap and the number of ranks. They are sought within `limits`, by `phases`, and those found are fitted by
+// the rules. `model` stays. Empty when none of them is enough. `cluster` may be null.
 std::vector<Suggestion> suggest_fits(const Config& config, const models::Model& model,
                                      const std::vector<std::string>& phases, const Limits& limits,
-                                     const Cluster* cluster);
+                                     const Cluster* cluster, const FitRules& rules);
 // A line each, or what to do when there are none.
 std::string suggestions_text(const std::vector<Suggestion>& suggestions);
 
