@@ -58,7 +58,7 @@ class Transport {
   virtual void fail(const std::exception& error, const std::function<void()>& print, int code) = 0;
 };
 
-// All ranks are threads of this process.
+// All ranks are threads of this process, 1,024 at most: UsageError.
 std::unique_ptr<Transport> make_thread_transport(int world);
 
 // One rank per process, started by mpirun or srun. At most one in a process's life; its end is a rendezvous of all

@@ -8,6 +8,8 @@
 namespace zrt::comm {
 namespace {
 
+constexpr int most_ranks = 1024;  // threads of one process
+
 class ThreadTransport final : public Transport {
  public:
   explicit ThreadTransport(int world) : world_(world) {}
@@ -35,7 +37,12 @@ class ThreadTransport final : public Transport {
 }  // namespace
 
 std::unique_ptr<Transport> make_thread_transport(int world) {
-  if (world < 1) throw core::UsageError(fmt::format("a run cannot have {} ranks; legal is 1 or more", world));
+  if (world < 1 || world > most_ranks) {
+    throw core::UsageError(
+        fmt::format("a run cannot have {} ranks as threads of one process; legal are 1 to {}. With mpirun or srun each "
+                    "process is a rank, and there may be more.",
+                    world, most_ranks));
+  }
   return std::make_unique<ThreadTransport>(world);
 }
 

@@ -36,7 +36,6 @@ void check_sizes(const Config& config) {
 
 void check_run(const Config& config) {
   check_sizes(config);
-  check("--ranks (threads of one process)", config.mesh.world(), 1024);
   check("run.steps", config.run.steps, (int64_t{1} << 31) / config.batch.train);
 }
 

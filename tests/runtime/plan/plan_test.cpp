@@ -419,8 +419,9 @@ TEST_CASE("a million ranks are planned, all of them reported") {
   CHECK(p->plan.stages[0].first == 0);
   CHECK(p->plan.stages[0].last == (1 << 20) - 1);
   CHECK(plan_text(p->plan).find("ranks 0–1048575, all alike") != std::string::npos);
-  // A run of as many threads is still refused.
-  CHECK_THROWS_AS(check_run(p->config), core::ConfigError);
+  // Processes may be as many, threads of one may not.
+  CHECK_NOTHROW(check_run(planned({"run.steps=1", "train_batch_size=null"}, 4096)->config));
+  CHECK_THROWS_AS(comm::make_thread_transport(1 << 20), core::UsageError);
 }
 
 TEST_CASE("memory over the time of a serialized step has the planned peak, at its op") {
