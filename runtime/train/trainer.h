@@ -15,7 +15,9 @@
 
 namespace zrt::runtime {
 
-// What a caller may watch. All are called on the thread that called train().
+// What a caller may watch. All but `warn` are called on the thread that called train(). `warn` may come from any thread
+// of the run, one call at a time, while that thread waits for a phase or reports something itself: it must not touch
+// what the other hooks use without a lock.
 struct TrainHooks {
   std::function<void(std::span<const Compiled> stages)> planned;
   std::function<void(const StepMetrics& metrics)> step;
