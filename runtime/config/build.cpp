@@ -1,6 +1,7 @@
 #include "runtime/config/build.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "core/error.h"
@@ -174,6 +175,14 @@ int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrd
 }
 
 MonitorConfig build_monitor(const Values& values, const std::string& section) {
+  values.check([&] {
+    const std::filesystem::path name = values.text(section + ".job_name");
+    const bool climbs = std::find(name.begin(), name.end(), "..") != name.end();
+    if (!climbs && !name.is_absolute()) return;
+    refuse(values.at(section + ".job_name"),
+           "leaves output_path: it must name a folder in it, without '..' and not from the root. Try " + section +
+               ".output_path for another place.");
+  });
   return {values.flag(section + ".enabled"), values.text(section + ".output_path"), values.text(section + ".job_name")};
 }
 

@@ -20,7 +20,7 @@ constexpr Key tensorboard_keys[] = {
         "Write the numbers of each step for TensorBoard too (docs/report.md)."),
     key("output_path", t_text, R"("")", Effect::reports,
         "Folder of the files; a relative one lies below the working folder."),
-    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it, without '..'."),
 };
 
 constexpr Key csv_monitor_keys[] = {
@@ -28,7 +28,7 @@ constexpr Key csv_monitor_keys[] = {
         "Write the numbers of each step for spreadsheets, as CSV, too (docs/report.md)."),
     key("output_path", t_text, R"("")", Effect::reports,
         "Folder of the files; a relative one lies below the working folder."),
-    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it, without '..'."),
 };
 
 constexpr Key wandb_keys[] = {

@@ -49,6 +49,23 @@ TEST_CASE("an unknown key is refused with its place and the nearest spelling") {
   CHECK(has(error, "--set zero_optimization.stag: unknown key 'zero_optimization.stag'"));
 }
 
+TEST_CASE("a name that leaves the folder which it names a place in is refused") {
+  for (const std::string section : {"tensorboard", "csv_monitor"}) {
+    for (const char* name : {"../x", "..", "a/../../x", "/x"}) {
+      const std::string error = parse_error("\"" + section + R"(": {"enabled": true, "job_name": ")" + name + "\"},");
+      CHECK(has(error, section + ".job_name = \"" + name + "\" (ds.json:1)"));
+      CHECK(has(error, "leaves output_path"));
+      CHECK(has(error, "Try " + section + ".output_path"));
+    }
+    for (const char* name : {"x", "team/x", "..x", "x..", ""}) {
+      CHECK_NOTHROW(parsed("\"" + section + R"(": {"enabled": true, "job_name": ")" + name + "\"},"));
+    }
+  }
+  for (const char* name : {"../x", "a/b", ""}) {
+    CHECK(has(parse_error(R"("run": {"name": ")" + std::string(name) + "\"},"), "must be a file name"));
+  }
+}
+
 TEST_CASE("a value of the wrong type is refused with the type that is legal") {
   check_all({
       {R"("zero_optimization": {"stage": "three"},)",
