@@ -15,7 +15,7 @@ inline constexpr uint64_t piece_bytes = 1 << 20;   // of one transfer and one ha
 
 struct BlockFileOptions {
   std::filesystem::path folder;  // exists
-  int rank = 0;                  // names the file: "rank-<n>.zrt", 0600
+  int rank = 0;                  // names the file in messages: "rank-<n>.zrt"
   uint64_t bytes = 0;            // of the whole file
   unsigned depth = 32;           // transfers in flight
   uint64_t piece = piece_bytes;  // a multiple of block_alignment up to 1 GiB
@@ -25,11 +25,11 @@ struct BlockFileOptions {
 
 class BlockFile {
  public:
-  // Takes the space at once, and replaces what a dead run left under this name. Throws core::DataError naming the
-  // folder when there is too little room, and naming the file when it is that of a run that is still alive. Warns and
-  // works without where the file system has no direct I/O, or the system does not permit io_uring.
+  // Takes the space at once; it is free again when the process ends, however it ends. Throws core::DataError naming the
+  // folder when there is too little room. Warns and works without where the file system has no direct I/O, or the
+  // system does not permit io_uring.
   explicit BlockFile(const BlockFileOptions& options);
-  ~BlockFile();  // removes the file; a process that is killed leaves it, for the next one to replace
+  ~BlockFile();
   BlockFile(const BlockFile&) = delete;
   BlockFile& operator=(const BlockFile&) = delete;
 
@@ -40,7 +40,7 @@ class BlockFile {
   // An extent of `bytes` at `offset`, both and the address multiples of block_alignment. Blocks until it is done. An
   // extent is read as it was written: same offset, same size; one whose write failed counts as never written. One
   // thread at a time. Throws core::DataError naming the file, the offset and what is wrong: an error of the system, a
-  // file that was deleted or cut short, a piece with another hash, an extent that was not written; `to` then holds
+  // file that was cut short, a piece with another hash, an extent that was not written; `to` then holds
   // anything.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
@@ -52,7 +52,7 @@ class BlockFile {
   uint64_t highest_written() const;  // one past the last byte
   uint64_t bytes_read() const;
   uint64_t bytes_written() const;
-  const std::filesystem::path& path() const;
+  const std::filesystem::path& path() const;  // in messages
 
  private:
   struct State;

@@ -2,11 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -34,66 +34,40 @@ std::string in_bytes(uint64_t bytes) {
 
 ScratchFile::ScratchFile(std::filesystem::path path, uint64_t bytes, const Warn& warn)
     : path_(std::move(path)), bytes_(bytes) {
-  claim();
+  open_nameless();
   try {
     open_direct(warn);
     take_space(warn);
   } catch (...) {
-    remove();
+    ::close(descriptor_);
     throw;
   }
 }
 
 ScratchFile::~ScratchFile() {
-  remove();
+  ::close(descriptor_);
 }
 
 void ScratchFile::fail(const std::string& what) const {
   throw core::DataError(fmt::format("{}: {}", path_.string(), what));
 }
 
-// The lock lives as long as the process, so it tells a live owner from a dead one. Between the making of a file and its
-// lock another process may take it for a leftover; then both begin again.
-void ScratchFile::claim() {
-  for (int turn = 0; turn < 100; ++turn) {
-    descriptor_ = uninterrupted(
-        [&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR); });
-    if (descriptor_ < 0 && errno == EEXIST && replace_leftover()) continue;
-    if (descriptor_ < 0) fail(fmt::format("cannot be created: {}", std::strerror(errno)));
-    struct stat status {};
-    if (::fstat(descriptor_, &status) == 0) device_ = status.st_dev, inode_ = status.st_ino;
-    const int error = uninterrupted([&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); }) == 0 ? 0 : errno;
-    if (error == 0 && has_its_name()) return;
-    if (error != 0 && error != EWOULDBLOCK) {
-      remove();
-      fail(fmt::format("cannot be locked: {}; choose a folder on a local disk", std::strerror(error)));
-    }
-    ::close(std::exchange(descriptor_, -1));
+// The name is gone before the file has any space, so that nothing is left however the process ends.
+void ScratchFile::open_nameless() {
+  std::string name;
+  descriptor_ = uninterrupted([&] {
+    name = path_.string() + ".XXXXXX";
+    return ::mkostemp(name.data(), O_CLOEXEC);
+  });
+  if (descriptor_ < 0) fail(fmt::format("cannot be created: {}", std::strerror(errno)));
+  struct stat status {};
+  const bool known = ::unlink(name.c_str()) == 0 && ::fstat(descriptor_, &status) == 0;
+  if (!known) {
+    const int error = errno;
+    ::close(descriptor_);
+    fail(fmt::format("its name cannot be removed: {}", std::strerror(error)));
   }
-  fail("several runs take this file from each other; give each a folder of its own");
-}
-
-// Removes a file that no process holds; throws when one does. True: try again.
-bool ScratchFile::replace_leftover() {
-  const int old = uninterrupted([&] { return ::open(path_.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
-  if (old < 0 && errno == ENOENT) return true;  // its owner has just removed it
-  if (old < 0) fail(fmt::format("is in the way and cannot be opened: {}; remove it", std::strerror(errno)));
-  struct stat status {
-  }, named{};
-  const bool regular = ::fstat(old, &status) == 0 && S_ISREG(status.st_mode);
-  const int error = !regular ? EINVAL : uninterrupted([&] { return ::flock(old, LOCK_EX | LOCK_NB); }) == 0 ? 0 : errno;
-  // The name may mean the file of a third process by now; whoever holds the lock of the named file may remove it.
-  if (error == 0 && ::lstat(path_.c_str(), &named) == 0 && named.st_ino == status.st_ino &&
-      named.st_dev == status.st_dev) {
-    ::unlink(path_.c_str());
-  }
-  ::close(old);
-  if (!regular) fail("is in the way and is not a regular file; remove it");
-  if (error == EWOULDBLOCK) {
-    fail("another run that is still alive keeps its states in this file; give each run a folder of its own, or wait");
-  }
-  if (error != 0) fail(fmt::format("is in the way and cannot be locked: {}; remove it", std::strerror(error)));
-  return true;
+  device_ = status.st_dev, inode_ = status.st_ino;
 }
 
 void ScratchFile::open_direct(const Warn& warn) {
@@ -133,23 +107,11 @@ void ScratchFile::check() const {
   const bool known = ::fstat(descriptor_, &status) == 0;
   if (!known && errno != EBADF) fail(fmt::format("cannot be examined: {}", io_reason(errno)));
   if (!known || status.st_ino != inode_ || status.st_dev != device_) fail(io_reason(EBADF));
-  if (status.st_nlink == 0) fail("was deleted while this run kept states in it; resume from a checkpoint");
   const auto size = static_cast<uint64_t>(status.st_size);
   if (size < bytes_) {
     fail(fmt::format("was truncated: it ends at byte {}, and this run had taken {}; resume from a checkpoint", size,
                      in_bytes(bytes_)));
   }
-}
-
-bool ScratchFile::has_its_name() const {
-  struct stat named {};
-  return ::lstat(path_.c_str(), &named) == 0 && named.st_ino == inode_ && named.st_dev == device_;
-}
-
-void ScratchFile::remove() {
-  if (descriptor_ < 0) return;
-  if (has_its_name()) ::unlink(path_.c_str());
-  ::close(std::exchange(descriptor_, -1));
 }
 
 }  // namespace zrt::offload

@@ -1,5 +1,5 @@
-// A file that belongs to one live process: taken with all its space, removed when it is no longer needed. What a dead
-// process left under the same name is replaced, a live one's is refused.
+// A file of one process: taken with all its space, and without a name from the start, so that its space is free again
+// when the process ends, however it ends.
 #pragma once
 #include <sys/types.h>
 
@@ -14,14 +14,15 @@ using Warn = std::function<void(const std::string&)>;
 
 class ScratchFile {
  public:
-  // 0600, opened past the page cache where the file system can, else with a warning. Throws DataError with the needed
-  // and free bytes when there is too little room, and with the system's reason.
+  // In the folder of `path`, which names the file in messages alone. 0600, opened past the page cache where the file
+  // system can, else with a warning. Throws DataError with the needed and free bytes when there is too little room, and
+  // with the system's reason.
   ScratchFile(std::filesystem::path path, uint64_t bytes, const Warn& warn);
-  ~ScratchFile();  // removes the file, if its name still means this file
+  ~ScratchFile();
   ScratchFile(const ScratchFile&) = delete;
   ScratchFile& operator=(const ScratchFile&) = delete;
 
-  // Throws DataError when the file was deleted, shortened or closed since.
+  // Throws DataError when the file was shortened or closed since.
   void check() const;
 
   int descriptor() const { return descriptor_; }
@@ -29,12 +30,9 @@ class ScratchFile {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  void claim();
-  bool replace_leftover();
+  void open_nameless();
   void open_direct(const Warn& warn);
   void take_space(const Warn& warn);
-  bool has_its_name() const;
-  void remove();
   [[noreturn]] void fail(const std::string& what) const;
 
   std::filesystem::path path_;

@@ -13,6 +13,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "core/philox.h"
+#include "nameless_file.h"
 #include "offload/block_file.h"
 #include "temporary_folder.h"
 

@@ -4,9 +4,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include <atomic>
 #include <fstream>
-#include <thread>
 
 #include "offload/block_file_fixture.h"
 #include "offload/refused.h"
@@ -28,85 +26,54 @@ void no_warning(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("the file is the owner's alone, has all its space, and is removed at the end") {
+TEST_CASE("the file is the owner's alone, has all its space, and has no name") {
   const TemporaryFolder folder;
   const auto path = folder.path / "file";
   const mode_t mask = umask(0);
-  {
-    const ScratchFile file(path, 8 * mib, no_warning);
-    struct stat status {};
-    REQUIRE(::stat(path.c_str(), &status) == 0);
-    CHECK((status.st_mode & 07777) == 0600);
-    CHECK(status.st_size == 8 * mib);
-    CHECK(static_cast<uint64_t>(status.st_blocks) * 512 >= 8 * mib);
-    CHECK((::fcntl(file.descriptor(), F_GETFL) & O_DIRECT) != 0);
-  }
+  const ScratchFile file(path, 8 * mib, no_warning);
   umask(mask);
+  struct stat status {};
+  REQUIRE(::fstat(file.descriptor(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(status.st_nlink == 0);
+  CHECK(status.st_size == 8 * mib);
+  CHECK(static_cast<uint64_t>(status.st_blocks) * 512 >= 8 * mib);
+  CHECK((::fcntl(file.descriptor(), F_GETFL) & O_DIRECT) != 0);
   CHECK(std::filesystem::is_empty(folder.path));
 }
 
-TEST_CASE("a file of a run that lives is refused and stays as it is") {
+TEST_CASE("runs that live at once have files of their own in one folder") {
   const TemporaryFolder folder;
   const auto path = folder.path / "file";
-  const ScratchFile file(path, mib, no_warning);
-  const std::string text = making(path);
-  INFO(text);
-  CHECK(contains(text, path.string() + ": another run that is still alive"));
-  file.check();
+  const ScratchFile first(path, 4 * kib, no_warning), second(path, 4 * kib, no_warning);
+  const char one = 1, two = 2;
+  char read = 0;
+  ::fcntl(first.descriptor(), F_SETFL, 0);  // a byte at a time
+  ::fcntl(second.descriptor(), F_SETFL, 0);
+  REQUIRE(::pwrite(first.descriptor(), &one, 1, 0) == 1);
+  REQUIRE(::pwrite(second.descriptor(), &two, 1, 0) == 1);
+  REQUIRE(::pread(first.descriptor(), &read, 1, 0) == 1);
+  CHECK(read == one);
 }
 
-TEST_CASE("what a killed run left is replaced") {
+TEST_CASE("a killed run leaves nothing, and its space is free again") {
   const TemporaryFolder folder;
-  const auto path = folder.path / "file";
   int ready[2];
   REQUIRE(::pipe(ready) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const ScratchFile file(path, mib, [](const std::string&) {});
+    const ScratchFile file(folder.path / "file", mib, [](const std::string&) {});
     const bool written = ::write(ready[1], "x", 1) == 1;
     if (written) ::pause();
     ::_exit(1);
   }
   char byte = 0;
   REQUIRE(::read(ready[0], &byte, 1) == 1);
-  CHECK(contains(making(path), "still alive"));
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  REQUIRE(std::filesystem::file_size(path) == mib);
-  {
-    const ScratchFile file(path, 2 * mib, no_warning);
-    CHECK(std::filesystem::file_size(path) == 2 * mib);
-    file.check();
-  }
   CHECK(std::filesystem::is_empty(folder.path));
   ::close(ready[0]);
   ::close(ready[1]);
-}
-
-TEST_CASE("of many that want the same file at once, one has it at any time") {
-  const TemporaryFolder folder;
-  const auto path = folder.path / "file";
-  std::atomic<int> owners{0}, had{0}, wrong{0};
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 8; ++t) {
-    threads.emplace_back([&] {
-      for (int turn = 0; turn < 200; ++turn) {
-        try {
-          const ScratchFile file(path, 4 * kib, [](const std::string&) {});
-          wrong += ++owners != 1;
-          file.check();
-          ++had;
-          --owners;
-        } catch (const zrt::core::DataError& error) {
-          wrong += !contains(error.what(), "still alive");
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(wrong == 0);
-  CHECK(had > 0);
-  CHECK(std::filesystem::is_empty(folder.path));
 }
 
 TEST_CASE("a disk without room is told before anything is taken, with what is needed and free") {
@@ -155,33 +122,18 @@ TEST_CASE("a folder that is not there or must not be written is told") {
                [&] { CHECK(contains(making(folder.path / "file"), "cannot be created: Read-only file system")); });
 }
 
-TEST_CASE("a file system without locks is refused, for nobody could tell whose a file is") {
+TEST_CASE("what has the file's name in messages is left alone") {
   const TemporaryFolder folder;
-  with_refused({SYS_flock, ENOLCK}, [&] {
-    CHECK(contains(making(folder.path / "file"), "cannot be locked: No locks available"));
-    CHECK(std::filesystem::is_empty(folder.path));
-    std::ofstream(folder.path / "file") << "of somebody";
-    CHECK(contains(making(folder.path / "file"), "is in the way and cannot be locked"));
-    CHECK(std::filesystem::file_size(folder.path / "file") == 11);
-  });
+  std::ofstream(folder.path / "file") << "precious";
+  { const ScratchFile file(folder.path / "file", mib, no_warning); }
+  CHECK(std::filesystem::file_size(folder.path / "file") == 8);
 }
 
-TEST_CASE("what is no regular file is left alone, and so is a file that took the name") {
+TEST_CASE("a name that cannot be removed is an error: the file would stay behind") {
   const TemporaryFolder folder;
-  const auto path = folder.path / "file";
-  std::ofstream(folder.path / "target") << "precious";
-  std::filesystem::create_symlink("target", path);
-  CHECK(contains(making(path), "is in the way"));
-  std::filesystem::remove(path);
-  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(contains(making(path), "is in the way and is not a regular file"));
-  std::filesystem::remove(path);
-  {
-    const ScratchFile file(path, mib, no_warning);
-    std::filesystem::rename(folder.path / "target", path);
-    CHECK(contains(message_of([&] { file.check(); }), "was deleted"));
-  }
-  CHECK(std::filesystem::file_size(path) == 8);
+  with_refused({SYS_unlink, EROFS}, [&] {
+    CHECK(contains(making(folder.path / "file"), "its name cannot be removed: Read-only file system"));
+  });
 }
 
 }  // namespace zrt::scratch_file_test

@@ -178,7 +178,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.seed = s.seed;
   options.timeout = s.timeout;
   options.executor = {s.threads, s.serialize, s.stress_seed};
-  static const TemporaryFolder scratch;  // programs that run at once may not share it
+  static const TemporaryFolder scratch;
   options.nvme_path = scratch.path.string();
   options.nvme_bytes_per_second = s.nvme_bytes_per_second;
   return options;
