@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "comm/mpi/library.h"
+#include "comm/mpi/shared_files.h"
 #include "comm/process/rendezvous.h"
 #include "core/error.h"
 
@@ -61,6 +62,7 @@ class MpiTransport final : public Transport {
   std::vector<int> pids_;      // of all ranks
   std::vector<int> here_;      // ranks of this machine
   bool several_machines_ = false;
+  SharedFiles shared_files_;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
   mutable std::mutex mutex_;  // guards rendezvous_
@@ -86,6 +88,7 @@ MpiTransport::MpiTransport(const std::string& launcher, int announced) {
     if (machine == own) here_.push_back(static_cast<int>(r));
     several_machines_ = several_machines_ || machine != first;
   }
+  shared_files_.unlink(start_timeout);
   job_ = make_segment("start", start_timeout);
 }
 
@@ -98,6 +101,7 @@ MpiTransport::~MpiTransport() {
     std::cerr << "zrt: error: at the end of the run: " << error.what() << std::endl;
     abort_mpi(1);
   }
+  shared_files_.restore();
   finish_mpi();
 }
 
