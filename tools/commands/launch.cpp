@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/printable.h"
 #include "runtime/config/config.h"
 #include "runtime/train/launch/supervisor.h"
 #include "tools/commands/arguments.h"
@@ -124,7 +125,7 @@ int launch_command(const Args& all) {
   if (mpi && !result.began && result.exit_code != 0 && could_run) std::cerr << root_hint(launch.command);
   std::cerr << fmt::format(
       "launch: {}; step {}, {} restart{}, {} step{} lost; goodput {:.1f} % ({:.1f} s of steps in {:.1f} s)\n",
-      result.reason, result.step, result.restarts, result.restarts == 1 ? "" : "s", result.lost_steps,
+      core::printable(result.reason), result.step, result.restarts, result.restarts == 1 ? "" : "s", result.lost_steps,
       result.lost_steps == 1 ? "" : "s", 100 * result.goodput(), result.productive_seconds, result.wall_seconds);
   return result.exit_code;
 }

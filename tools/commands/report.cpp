@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include "core/file.h"
+#include "core/printable.h"
 #include "runtime/report/curve_line.h"
 #include "tools/commands/arguments.h"
 
@@ -22,7 +23,7 @@ int report_command(const Args& args) {
   if (const std::string curve = runtime::report::curve_line(runtime::report::read_run(run)); !curve.empty()) {
     std::cerr << curve << "\n";
   }
-  std::cout << out.string() << "\n";
+  std::cout << core::printable(out.string()) << "\n";
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/log.h"
+#include "core/printable.h"
 
 namespace zrt::tools {
 
@@ -89,8 +90,8 @@ void Reporter::evaluated(int64_t step, const runtime::Evaluation& evaluation) {
 
 void Reporter::resumed(int64_t step, const std::string& folder, uint64_t host_bytes) {
   first_step_ = step;
-  std::cerr << (step > 0 ? fmt::format("going on after step {} from {}", step, folder)
-                         : fmt::format("starting with the weights of {}", folder))
+  std::cerr << (step > 0 ? fmt::format("going on after step {} from {}", step, core::printable(folder))
+                         : fmt::format("starting with the weights of {}", core::printable(folder)))
             << fmt::format("; to load them a rank holds at most {} of host memory\n", core::format_bytes(host_bytes));
 }
 
@@ -101,7 +102,7 @@ void Reporter::saved(const runtime::SaveOutcome& outcome) {
     return;
   }
   std::cerr << fmt::format("step {}: saved {} ({}, {:.2f} s in all, training waited {:.2f} s)\n", outcome.step,
-                           outcome.folder, core::format_bytes(outcome.bytes), outcome.write_seconds,
+                           core::printable(outcome.folder), core::format_bytes(outcome.bytes), outcome.write_seconds,
                            outcome.stall_seconds);
 }
 
@@ -180,7 +181,7 @@ std::string evaluation_text(const runtime::Evaluation& e) {
   text += fmt::format("\n{:<{}}  {:>10}  {:>10}  {:>8}  {:>13}", "language", width, "tokens", "bytes", "loss",
                       "bits per byte");
   const auto row = [&](const std::string& label, const runtime::Evaluation& one) {
-    text += fmt::format("\n{:<{}}  {:>10}  {:>10}  {:>8.4f}  {:>13}", label, width, one.tokens,
+    text += fmt::format("\n{:<{}}  {:>10}  {:>10}  {:>8.4f}  {:>13}", core::printable(label), width, one.tokens,
                         one.bytes ? std::to_string(*one.bytes) : "-", one.loss,
                         one.bits_per_byte ? fmt::format("{:.4f}", *one.bits_per_byte) : "-");
   };

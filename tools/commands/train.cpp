@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "core/log.h"
+#include "core/printable.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
@@ -74,7 +75,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
       summary.step_seconds, summary.tokens_per_second, summary.model_flops_per_second / 1e9);
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   if (!result.memory.ranks.empty()) std::cout << memory_table(result.memory);
-  std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in " << config.run.out << "\n";
+  std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in " << core::printable(config.run.out) << "\n";
   return exit_code(result);
 }
 
