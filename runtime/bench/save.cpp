@@ -49,7 +49,7 @@ SaveBench bench_save(const Config& config, int rounds, const std::string& folder
     Session session(std::move(compiled), session_options(config), SessionHooks{random_batches(layout, step), {}});
     session.run("init", {});
     SaveOutcome outcome;
-    Checkpointer checkpointer(session, {store, 2, 0, session.stage(0).set.has("save")},
+    Checkpointer checkpointer(session, {[&] { return store; }, 2, 0, session.stage(0).set.has("save")},
                               [&](const SaveOutcome& o) { outcome = o; });
     const auto one_step = [&] {
       StepInputs inputs;

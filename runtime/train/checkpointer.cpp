@@ -118,20 +118,21 @@ void Checkpointer::write(size_t local, Flight& flight) {
   Json verdict = from_first("room", [&] {
     fs::path folder;
     const std::string error = error_of([&] {
-      core::make_folder(options_.store);
-      const uint64_t free = core::free_bytes(options_.store);
+      const fs::path store = options_.store();
+      checkpoint::make_store(store);
+      const uint64_t free = core::free_bytes(store);
       if (free < needed) {
         throw core::DataError(
             fmt::format("{} needs {} bytes ({}) but {} ({}) are free; make room, or lower "
                         "run.keep_last",
-                        options_.store.string(), needed, core::format_bytes(needed), free, core::format_bytes(free)));
+                        store.string(), needed, core::format_bytes(needed), free, core::format_bytes(free)));
       }
-      folder = checkpoint::begin_checkpoint(options_.store, flight.manifest.step);
+      folder = checkpoint::begin_checkpoint(store, flight.manifest.step);
     });
     return Json{{"error", error}, {"folder", folder.string()}};
   });
   std::string error = verdict["error"].get<std::string>();
-  const fs::path folder = verdict["folder"].get<std::string>();
+  fs::path folder = verdict["folder"].get<std::string>();
 
   const auto write_files = [&] {
     Json files = Json::object();
@@ -157,25 +158,28 @@ void Checkpointer::write(size_t local, Flight& flight) {
     }
   }
 
-  const fs::path target = options_.store / fmt::format("step_{}", flight.manifest.step);
   verdict = from_first("commit", [&] {
+    fs::path target;
     if (error.empty()) {
       error = error_of([&] {
-        checkpoint::commit_checkpoint(options_.store, folder, flight.manifest);
+        const fs::path store = options_.store();
+        folder = store / folder.filename();
+        target = store / fmt::format("step_{}", flight.manifest.step);
+        checkpoint::commit_checkpoint(store, folder, flight.manifest);
         checkpoint::verify_checkpoint(target);
-        checkpoint::prune_checkpoints(options_.store, flight.manifest.step, options_.keep_last, options_.keep_every);
+        checkpoint::prune_checkpoints(store, flight.manifest.step, options_.keep_last, options_.keep_every);
       });
     }
     uint64_t written = 0;
     for (const auto& [name, file] : flight.manifest.files) written += file.bytes;
     std::error_code ignored;
     if (!error.empty() && !folder.empty()) fs::remove_all(folder, ignored);
-    return Json{{"error", error}, {"bytes", written}};
+    return Json{{"error", error}, {"folder", target.string()}, {"bytes", written}};
   });
   if (local != 0) return;
   flight.outcome.error = verdict["error"].get<std::string>();
   flight.outcome.bytes = verdict["bytes"].get<uint64_t>();
-  flight.outcome.folder = target.string();
+  flight.outcome.folder = verdict["folder"].get<std::string>();
   flight.outcome.write_seconds = now_seconds() - flight.start;
 }
 

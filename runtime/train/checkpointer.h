@@ -16,7 +16,7 @@
 namespace zrt::runtime {
 
 struct CheckpointOptions {
-  std::filesystem::path store;  // RUN/checkpoints
+  std::function<std::filesystem::path()> store;  // RUN/checkpoints, where it lies when a save begins or ends
   int64_t keep_last = 2, keep_every = 0;
   // Write from copies in the host tier while training goes on (the session needs the program "save"). Otherwise save()
   // returns when the checkpoint is on disk.

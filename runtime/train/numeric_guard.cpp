@@ -8,13 +8,9 @@
 
 namespace zrt::runtime {
 
-NumericGuard::NumericGuard(Session& session, Checkpointer& checkpointer, std::filesystem::path out, SkipWatch skips,
+NumericGuard::NumericGuard(Session& session, Checkpointer& checkpointer, const core::HeldFolder& out, SkipWatch skips,
                            std::function<void(const std::string&)> warn)
-    : session_(session),
-      checkpointer_(checkpointer),
-      out_(std::move(out)),
-      skips_(std::move(skips)),
-      warn_(std::move(warn)) {}
+    : session_(session), checkpointer_(checkpointer), out_(out), skips_(std::move(skips)), warn_(std::move(warn)) {}
 
 void NumericGuard::take_step(int64_t step, const std::function<void()>& run) {
   std::string error;

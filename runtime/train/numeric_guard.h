@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/held_folder.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/skip_watch.h"
 
@@ -13,8 +14,8 @@ namespace zrt::runtime {
 
 class NumericGuard {
  public:
-  // Session and checkpointer must outlive it; `out` is the run's folder. `warn` hears of skipped steps.
-  NumericGuard(Session& session, Checkpointer& checkpointer, std::filesystem::path out, SkipWatch skips,
+  // Session, checkpointer and the run's folder `out` must outlive it. `warn` hears of skipped steps.
+  NumericGuard(Session& session, Checkpointer& checkpointer, const core::HeldFolder& out, SkipWatch skips,
                std::function<void(const std::string&)> warn);
 
   // The members below end the run when they must: they name the first value that is not finite, leave
@@ -33,7 +34,7 @@ class NumericGuard {
   [[noreturn]] void fail(int64_t step, const std::string& kind, const std::string& why, std::string value = "");
   Session& session_;
   Checkpointer& checkpointer_;
-  const std::filesystem::path out_;
+  const core::HeldFolder& out_;
   SkipWatch skips_;
   std::function<void(const std::string&)> warn_;
   SaveOutcome bad_save_;  // the first whose values were not finite

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -20,6 +19,7 @@
 #include "runtime/train/launch/failure.h"
 #include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
+#include "runtime/train/run_folder.h"
 #include "runtime/train/run_manifest.h"
 #include "runtime/train/telemetry/records.h"
 #include "runtime/train/telemetry/run_summary.h"
@@ -65,7 +65,7 @@ class Training {
   const models::Model& model_;
   const std::vector<Layout> layouts_;  // of the stages, before the fit
   const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
-  const std::filesystem::path out_ = config_.run.out;
+  core::HeldFolder out_{config_.run.out};
   std::optional<core::FolderLock> lock_;  // of `out_`, where rank 0 lives; let go after all that writes there
   std::shared_ptr<const data::SampleSource> source_;
   std::optional<EvalData> validation_;
@@ -129,8 +129,9 @@ void Training::start(const checkpoint::Reader* resumed) {
   for (const Compiled& stage : compiled) programs += stage.set.xxh3();
   comm::require_equal(transport_, "the programs", programs, options.timeout);
   if (hooks_.planned) hooks_.planned(compiled);
+  require_savable(out_, config_, transport_);
   if (transport_.leads()) {
-    write_file(out_ / "config.resolved.json", resolved_json(config_));
+    out_.write("config.resolved.json", resolved_json(config_));
     remove_failure(out_);
     records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
@@ -171,7 +172,8 @@ void Training::start(const checkpoint::Reader* resumed) {
         "training stands still while checkpoints are written: memory does not hold copies of what they need beside "
         "it (memory.host_budget_bytes, or the machine's)");
   }
-  CheckpointOptions checkpoints{out_ / "checkpoints", config_.run.keep_last, config_.run.keep_every, copies};
+  CheckpointOptions checkpoints{[this] { return out_ / "checkpoints"; }, config_.run.keep_last, config_.run.keep_every,
+                                copies};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
     if (outcome.error.empty()) saved_step_ = outcome.step;
@@ -190,7 +192,7 @@ void Training::beat() {
   const auto now = std::chrono::steady_clock::now();
   if (now - last_beat_ < std::chrono::seconds(1)) return;
   last_beat_ = now;
-  std::ofstream(out_ / "heartbeat");
+  out_.touch("heartbeat");
 }
 
 // Both ends of a pipeline read a batch, of which the first tells.
@@ -220,6 +222,7 @@ void Training::step() {
   ++step_;
   samples_ += batch_.step_samples();
   result_.last = read_metrics(*session_, step_, seconds_.back());
+  if (const std::string renamed = out_.renamed(); !renamed.empty()) warn(renamed);
   if (records_) {
     records_->step(result_.last, samples_);
     if (const std::string error = records_->new_error(); !error.empty()) warn(error + "; training goes on");
@@ -241,7 +244,7 @@ void Training::start_trace() {
     return;
   }
   const StepRange range{std::max(first, step_ + 1), std::min(last, config_.run.steps)};
-  trace_.emplace(*session_, out_ / "trace.json", range);
+  trace_.emplace(*session_, out_, range);
   if (!trace_->note().empty()) warn(trace_->note());
 }
 
@@ -297,8 +300,8 @@ void Training::finish() {
   summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
   result_.memory = measure_memory(*session_);
   if (!transport_.leads()) return;
-  write_file(out_ / "memory.json", to_json(result_.memory));
-  write_file(out_ / "summary.json", to_json(summary));
+  out_.write("memory.json", to_json(result_.memory));
+  out_.write("summary.json", to_json(summary));
 }
 
 // The checkpoint is of the last step or later. The files that the run left, if it came so far, stay.
@@ -313,7 +316,7 @@ TrainResult Training::nothing_to_do() {
   records_.reset();  // holds the evaluation of this step
   if (validation_) summary.validation = evaluate_now(0);
   if (!transport_.leads()) return result_;
-  if (!std::filesystem::exists(out_ / "summary.json")) write_file(out_ / "summary.json", to_json(summary));
+  if (!std::filesystem::exists(out_ / "summary.json")) out_.write("summary.json", to_json(summary));
   return result_;
 }
 
@@ -321,6 +324,7 @@ TrainResult Training::nothing_to_do() {
 void Training::lock_folder() {
   if (!transport_.leads()) return;
   lock_.emplace(out_);
+  hold_run_folder(out_);
   if (lock_->held()) return;
   warn(
       fmt::format("{}: this file system knows no locks, so nothing keeps a second run out of this folder; see to it "

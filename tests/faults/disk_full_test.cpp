@@ -74,4 +74,19 @@ TEST_CASE("a disk without room for a second checkpoint keeps the first, and trai
   run.check_clean();
 }
 
+TEST_CASE("an event that a full disk does not take is written with a later one, whole") {
+  const RepeatedRun run("full_events");
+  fs::create_directories(run / "run");
+  const Result result = run_command(with_fault(run / "run", {"ENOSPC", 1, "run/events.jsonl", "write"}) + run.launch());
+  INFO(result.text);
+  CHECK(result.code == 0);
+  CHECK(contains(result.text, "events.jsonl: cannot be written: No space left on device; events go to this log"));
+  std::vector<std::string> events;
+  for (const std::string& line : read_lines(run.path / "run/events.jsonl")) {
+    events.push_back(nlohmann::json::parse(line)["event"]);
+  }
+  CHECK(events == std::vector<std::string>{"start", "exit", "end"});
+  run.check_end();
+}
+
 }  // namespace zrt::disk_full_test

@@ -160,6 +160,7 @@ fs::path import_hugging_face(const Reader& from, const Json& model, const fs::pa
   require_room(store, missing, plan_of(from, files).disk_bytes);
   fs::path folder;
   try {
+    core::make_folder(store);
     folder = begin_checkpoint(store, 0);
     Manifest manifest;
     manifest.model = model;

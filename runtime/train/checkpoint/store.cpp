@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/held_folder.h"
 
 namespace zrt::runtime::checkpoint {
 namespace {
@@ -28,6 +33,12 @@ int64_t step_of(const std::string& name) {
   if (name.rfind("step_", 0) != 0) return -1;
   const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
   return error == std::errc() && step >= 0 && step_name(step) == name ? step : -1;
+}
+
+// A folder that is not there yet: a link that somebody put in its place is not followed.
+void make_new_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0777) == 0) return;
+  throw core::DataError(fmt::format("{}: cannot be made: {}", path.string(), std::strerror(errno)));
 }
 
 // Exchanges two folders at once, so that no moment is without either. False where the file system cannot.
@@ -56,6 +67,12 @@ std::vector<Stored> list_checkpoints(const fs::path& store) {
 Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
   const fs::path manifest_path = checkpoint / manifest_name;
   Manifest manifest = parse_manifest(core::read_text(manifest_path, max_manifest_bytes), manifest_path.string());
+  const fs::path whole = (fs::absolute(checkpoint) / "").lexically_normal().parent_path();
+  const int64_t named = step_of(whole.filename().string());
+  if (named >= 0 && named != manifest.step) {
+    throw core::DataError(fmt::format("{}: its manifest is of step {}; give the folder its own name back, {}",
+                                      checkpoint.string(), manifest.step, step_name(manifest.step)));
+  }
   for (const auto& [name, record] : manifest.files) {
     const fs::path path = checkpoint / name;
     const core::InputFile file(path);
@@ -75,13 +92,21 @@ Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
 }
 
 std::optional<Stored> newest_valid(const fs::path& store, const std::function<void(const std::string&)>& skipped) {
-  for (const Stored& candidate : list_checkpoints(store)) {
-    try {
-      const Manifest manifest = verify_checkpoint(candidate.folder);
-      if (manifest.step == candidate.step) return candidate;
-      skipped(fmt::format("{}: its manifest is of step {}", candidate.folder.string(), manifest.step));
-    } catch (const core::DataError& error) {
-      skipped(error.what());
+  std::set<fs::path> broken;
+  for (bool gone = true; gone;) {
+    gone = false;
+    for (const Stored& candidate : list_checkpoints(store)) {
+      if (broken.count(candidate.folder)) continue;
+      try {
+        verify_checkpoint(candidate.folder);
+        return candidate;
+      } catch (const core::DataError& error) {
+        // A run removes old checkpoints when it has saved newer ones, which are in the next list.
+        gone = !fs::exists(candidate.folder);
+        if (gone) break;
+        broken.insert(candidate.folder);
+        skipped(error.what());
+      }
     }
   }
   return std::nullopt;
@@ -103,13 +128,21 @@ fs::path find_checkpoint(const fs::path& path) {
                       : " that is whole:" + reasons));
 }
 
+void make_store(const fs::path& store) {
+  core::refuse_special(store);
+  std::error_code error;
+  if (fs::is_directory(store, error)) return;
+  make_new_folder(store);
+  core::sync_folder(store.parent_path());
+}
+
 fs::path begin_checkpoint(const fs::path& store, int64_t step) {
   const fs::path folder = store / fmt::format(".{}.tmp", step_name(step));
   std::error_code error;
   fs::remove_all(folder, error);
-  core::make_folder(store);
-  fs::create_directories(folder / "optimizer", error);  // the commit brings both to disk
-  if (error) throw core::DataError(fmt::format("{}: cannot be made: {}", folder.string(), error.message()));
+  make_store(store);
+  make_new_folder(folder);  // the commit brings both to disk
+  make_new_folder(folder / "optimizer");
   return folder;
 }
 
@@ -164,7 +197,8 @@ void remove_leftovers(const fs::path& store) {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(store, error)) {
     const std::string name = entry.path().filename().string();
-    const bool ours = name == "latest.tmp" || (name.rfind(".step_", 0) == 0 && name.ends_with(".tmp"));
+    const bool unfinished = name.starts_with(".step_") || name.starts_with(".probe-");
+    const bool ours = name == "latest.tmp" || (unfinished && name.ends_with(".tmp"));
     if (ours) leftovers.push_back(entry.path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path, error);

@@ -21,10 +21,12 @@ struct Stored {
 // step_<N> folders, newest first, not checked. None when `store` does not exist; DataError when it cannot be read.
 std::vector<Stored> list_checkpoints(const std::filesystem::path& store);
 
-// Reads the manifest; with `hashes` all files too, else only their sizes. Throws DataError naming the file.
+// Reads the manifest; with `hashes` all files too, else only their sizes. Throws DataError naming the file; also for a
+// folder step_<N> whose manifest is of another step.
 Manifest verify_checkpoint(const std::filesystem::path& checkpoint, bool hashes = true);
 
-// The newest checkpoint that verifies; `skipped` hears why newer ones do not.
+// The newest checkpoint that verifies; `skipped` hears why newer ones do not. One that a run removes meanwhile counts
+// as if it had never been there.
 std::optional<Stored> newest_valid(const std::filesystem::path& store,
                                    const std::function<void(const std::string& why)>& skipped);
 
@@ -32,6 +34,8 @@ std::optional<Stored> newest_valid(const std::filesystem::path& store,
 // DataError.
 std::filesystem::path find_checkpoint(const std::filesystem::path& path);
 
+// Makes the folder `store` in one that exists: what is gone is not made again. It may be there. Throws DataError.
+void make_store(const std::filesystem::path& store);
 // Makes the folder to write into, and `optimizer` in it. Removes what an earlier try left there.
 std::filesystem::path begin_checkpoint(const std::filesystem::path& store, int64_t step);
 // Writes the manifest and moves the folder into place. Afterwards the checkpoint survives a power cut.

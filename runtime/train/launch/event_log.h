@@ -3,7 +3,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+
+#include "runtime/train/telemetry/append_file.h"
 
 namespace zrt::runtime {
 
@@ -17,12 +20,13 @@ struct Event {
 class EventLog {
  public:
   // Appends to `file`, whose folder must exist. A file that cannot be written is reported once and costs nothing else:
-  // a full disk must not end a run that could go on.
+  // a full disk must not end a run that could go on. What it does not take is written with a later event.
   explicit EventLog(std::filesystem::path file) : file_(std::move(file)) {}
   void add(const Event& event);
 
  private:
   std::filesystem::path file_;
+  std::optional<AppendFile> lines_;  // stays open: the folder may be renamed
   bool complained_ = false;
 };
 

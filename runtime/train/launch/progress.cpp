@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/error.h"
 #include "core/hash.h"
 
 namespace zrt::runtime {
@@ -23,13 +24,27 @@ int64_t checkpoint_step(const std::string& name) {
 
 }  // namespace
 
-RunProgress::RunProgress(fs::path out) : out_(std::move(out)) {
+RunProgress::RunProgress(const fs::path& out) : folder_(out), out_(out) {
+  folder_.hold();
   poll();
   highest_ = lost_ = 0;
   productive_ = longest_ = 0;
 }
 
+std::string RunProgress::gone() {
+  try {
+    return folder_.renamed();
+  } catch (const core::DataError& error) {
+    return error.what();
+  }
+}
+
 bool RunProgress::poll() {
+  try {
+    out_ = folder_.now();
+  } catch (const core::DataError&) {
+    return false;
+  }
   const bool steps = poll_metrics();
   const bool files = poll_files();
   return steps || files;

@@ -5,6 +5,8 @@
 #include <string>
 #include <unordered_set>
 
+#include "core/held_folder.h"
+
 namespace zrt::runtime {
 
 // Reads steps from metrics.jsonl, however a restarted run treats that file: it may go on at its end, cut it to the
@@ -12,8 +14,10 @@ namespace zrt::runtime {
 // `heartbeat` and of everything under checkpoints/. What the folder holds at construction counts as old.
 class RunProgress {
  public:
-  explicit RunProgress(std::filesystem::path out);
-  bool poll();  // whether anything moved since the last call
+  explicit RunProgress(const std::filesystem::path& out);  // exists; throws DataError
+  bool poll();                                             // whether anything moved since the last call
+  // Why a start under the folder's name would not go on in it: it was renamed or removed. "" while it is there.
+  std::string gone();
 
   int64_t step() const { return step_; }                     // of the newest line; 0: none
   int64_t highest_step() const { return highest_; }          // of those run since construction
@@ -27,7 +31,8 @@ class RunProgress {
   bool poll_files();
   void add(int64_t step, double seconds);
 
-  std::filesystem::path out_;
+  core::HeldFolder folder_;
+  std::filesystem::path out_;          // where the folder lies
   std::unordered_set<uint64_t> seen_;  // hashes of lines; those of a step that ran twice differ in their times
   uint64_t offset_ = 0;                // of the first byte not read yet
   std::string last_line_;              // ends at offset_

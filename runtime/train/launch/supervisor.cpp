@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/folder_lock.h"
+#include "core/held_folder.h"
 #include "runtime/train/launch/child.h"
 #include "runtime/train/launch/event_log.h"
 #include "runtime/train/launch/failure.h"
@@ -112,7 +113,7 @@ class Supervisor {
   }
 
   // Why nothing is started after this end; "" when something is.
-  std::string final_reason(const ProcessEnd& end) const {
+  std::string final_reason(const ProcessEnd& end) {
     if (end.signal == 0 && end.code == exit_done) return "done";
     if (stopping_) return fmt::format("stopped as asked, with {}", end.text());
     if (end.signal == 0 && end.code == exit_preempted) return "stopped with a checkpoint saved";
@@ -121,6 +122,9 @@ class Supervisor {
     }
     if (end.signal == 0 && (end.code == exit_not_runnable || end.code == exit_not_found)) {
       return fmt::format("{} cannot be run", options_.command[0]);
+    }
+    if (const std::string gone = progress_.gone(); !gone.empty()) {
+      return fmt::format("ended with {}, and a restart would not find it: {}", end.text(), gone);
     }
     // What ends by itself before any rank has begun would do so again; its own message says why. One that hung was
     // killed from here, and another's fault may have held it up.
@@ -215,6 +219,7 @@ LaunchResult supervise(const LaunchOptions& options) {
   core::make_folder(options.out);
   // Steps of a run that is not the supervisor's must not count as its own. The child locks the folder for itself.
   { const core::FolderLock free(options.out); }
+  core::refuse_special(options.out / "events.jsonl");
   return Supervisor(options).run();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,7 +13,7 @@
 namespace zrt::runtime {
 
 AppendFile::AppendFile(std::filesystem::path file, int64_t written) : file_(std::move(file)), written_(written) {
-  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  descriptor_ = ::open(file_.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor_ < 0) {
     throw core::DataError(fmt::format("{}: cannot be opened: {}", file_.string(), std::strerror(errno)));
   }
@@ -31,7 +32,9 @@ void AppendFile::add(const std::string& record) {
   if (done == static_cast<ssize_t>(kept_.size())) {
     written_ += done;
     kept_.clear();
-    error_.clear();
+    struct stat status {};
+    const bool removed = ::fstat(descriptor_, &status) == 0 && status.st_nlink == 0;
+    error_ = removed ? fmt::format("{}: was removed, so its records are lost", file_.string()) : "";
     return;
   }
   error_ = fmt::format("{}: cannot be written: {}", file_.string(), std::strerror(done < 0 ? errno : ENOSPC));

@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "runtime/train/telemetry/chrome_trace.h"
 
 namespace zrt::runtime {
@@ -29,8 +28,8 @@ uint64_t executions(const Program& program) {
 
 }  // namespace
 
-StepTrace::StepTrace(Session& session, std::filesystem::path file, StepRange range)
-    : session_(session), file_(std::move(file)), range_(range) {
+StepTrace::StepTrace(Session& session, const core::HeldFolder& out, StepRange range)
+    : session_(session), out_(out), range_(range) {
   uint64_t per_step = 0;
   for (const Compiled& stage : session.stages()) {
     per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.stage_ranks());
@@ -81,7 +80,7 @@ std::string StepTrace::write() {
   const std::vector<std::string> all = session_.transport().exchange(own, session_.timeout());
   if (!session_.transport().leads()) return "";
   try {
-    core::write_durably(file_, chrome_trace(all) + "\n");
+    out_.write("trace.json", chrome_trace(all));
   } catch (const core::DataError& error) {
     return fmt::format("the trace is lost: {}", error.what());
   }

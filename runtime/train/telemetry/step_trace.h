@@ -1,10 +1,10 @@
 // trace.json of a run: which steps are traced, and the file of all ranks. All processes of a run call it alike.
 #pragma once
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 
+#include "core/held_folder.h"
 #include "runtime/engine/session.h"
 
 namespace zrt::runtime {
@@ -20,8 +20,8 @@ class StepTrace {
   // MB. A single step is always traced whole.
   static constexpr uint64_t most_events = 200000;
 
-  // `session` must outlive it. `range` is cut to what may be traced.
-  StepTrace(Session& session, std::filesystem::path file, StepRange range);
+  // `session` and the run's folder `out` must outlive it. `range` is cut to what may be traced.
+  StepTrace(Session& session, const core::HeldFolder& out, StepRange range);
   // Says that the range was cut, or "".
   const std::string& note() const { return note_; }
 
@@ -33,7 +33,7 @@ class StepTrace {
  private:
   std::string write();
   Session& session_;
-  const std::filesystem::path file_;
+  const core::HeldFolder& out_;
   StepRange range_;
   std::string note_;
   bool tracing_ = false;

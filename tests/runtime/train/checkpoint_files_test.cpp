@@ -280,6 +280,35 @@ TEST_CASE("The newest checkpoint that is whole is chosen, and why newer ones are
   CHECK(message([&] { find_checkpoint(folder.path); }).find("truncated") != std::string::npos);
 }
 
+TEST_CASE("A checkpoint that vanishes while others are read is not told as broken, and newer ones are found") {
+  const testing::TemporaryFolder folder;
+  for (const int64_t step : {10, 20, 30}) make_checkpoint(folder.path, step, 1);
+  fs::resize_file(weight_files(folder.path / "step_30").front(), 100);
+  std::vector<std::string> why;
+  const auto newest = newest_valid(folder.path, [&](const std::string& text) {
+    why.push_back(text);
+    if (why.size() > 1) return;
+    fs::remove_all(folder.path / "step_20");
+    fs::remove_all(folder.path / "step_10");
+    make_checkpoint(folder.path, 40, 1);
+  });
+  REQUIRE(newest);
+  CHECK(newest->step == 40);
+  REQUIRE(why.size() == 1);
+  CHECK(why[0].find("step_30") != std::string::npos);
+}
+
+TEST_CASE("A checkpoint is not made in a folder that is gone, nor through a link") {
+  const testing::TemporaryFolder folder;
+  CHECK(message([&] { begin_checkpoint(folder.path / "gone/checkpoints", 1); }).find("cannot be made") !=
+        std::string::npos);
+  CHECK(fs::is_empty(folder.path));
+  fs::create_directories(folder.path / "elsewhere");
+  fs::create_directory_symlink("elsewhere", folder.path / "store");
+  CHECK(message([&] { begin_checkpoint(folder.path / "store", 1); }).find("is a symbolic link") != std::string::npos);
+  CHECK(fs::is_empty(folder.path / "elsewhere"));
+}
+
 TEST_CASE("A checkpoint that is named is read whole before it is taken: one changed bit is refused with the file") {
   const testing::TemporaryFolder folder;
   const fs::path checkpoint = make_checkpoint(folder.path, 10, 2);

@@ -35,7 +35,7 @@ class SavingRun {
       for (const runtime::Layout& each : pipeline_.layouts) runtime::require_tensors(*from, each, true);
     }
     runtime::SessionOptions options = session_options(s);
-    options.nvme_path = scratch_.path.string();  // runs that live at once may not share it
+    options.nvme_path = scratch_.path.string();
     session_ = std::make_unique<runtime::Session>(pipeline_.compile(phases), std::move(options), hooks);
     session_->run(phases.front(), {});
     if (from) {
@@ -44,9 +44,9 @@ class SavingRun {
           runtime::parse_control(from->manifest().control, layout().optimizer->members(), "test");
       for (int r = 0; r < session_->local_count(); ++r) session_->executor(r).control().persistent = persistent;
     }
-    checkpointer_ =
-        std::make_unique<runtime::Checkpointer>(*session_, runtime::CheckpointOptions{store, 1000, 0, background},
-                                                [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
+    checkpointer_ = std::make_unique<runtime::Checkpointer>(
+        *session_, runtime::CheckpointOptions{[store] { return store; }, 1000, 0, background},
+        [this](const runtime::SaveOutcome& outcome) { outcome_ = outcome; });
   }
   void steps(int count) {
     for (int i = 0; i < count; ++i, ++step_) session_->run("step", {setting_.seed, step_, 0, {setting_.rate}});

@@ -148,7 +148,8 @@ TEST_CASE("The file holds every op of every rank once, on its lane, with names, 
   const TemporaryFolder folder;
   const models::Model model = toy();
   Running running(model, setting(3));
-  StepTrace trace(running.session, folder.path / "trace.json", {2, 3});
+  const core::HeldFolder out(folder.path);
+  StepTrace trace(running.session, out, {2, 3});
   CHECK(trace.note().empty());
   for (int64_t step = 1; step <= 4; ++step) {
     trace.before_step(step);
@@ -220,7 +221,8 @@ TEST_CASE("A run that is stopped early leaves the steps traced so far") {
   const TemporaryFolder folder;
   const models::Model model = toy();
   Running running(model, setting(2));
-  StepTrace trace(running.session, folder.path / "trace.json", {2, 100});
+  const core::HeldFolder out(folder.path);
+  StepTrace trace(running.session, out, {2, 100});
   for (int64_t step = 1; step <= 3; ++step) {
     trace.before_step(step);
     running.step(static_cast<uint32_t>(step - 1));
@@ -237,7 +239,8 @@ TEST_CASE("A trace is cut where it would grow too large, and says so") {
   const TemporaryFolder folder;
   const models::Model model = toy();
   Running running(model, setting(3));
-  StepTrace trace(running.session, folder.path / "trace.json", {1, 1000000});
+  const core::HeldFolder out(folder.path);
+  StepTrace trace(running.session, out, {1, 1000000});
   INFO(trace.note());
   CHECK(trace.note().find("of the 1000000 steps asked for") != std::string::npos);
   size_t executions = 0;
@@ -249,7 +252,8 @@ TEST_CASE("A trace is cut where it would grow too large, and says so") {
 TEST_CASE("A trace that cannot be written is told and ends nothing") {
   const models::Model model = toy();
   Running running(model, setting(0));
-  StepTrace trace(running.session, "/proc/nothing/trace.json", {1, 1});
+  const core::HeldFolder out("/proc/nothing");
+  StepTrace trace(running.session, out, {1, 1});
   trace.before_step(1);
   running.step(0);
   CHECK(trace.after_step(1, false).find("the trace is lost: /proc/nothing") == 0);
