@@ -2,7 +2,9 @@
 // $ZRT_FAULT_AT (from 1) meets the fault. Nothing of zrt is linked here.
 //
 //   ZRT_FAULT_PREFIX  absolute folder              ZRT_FAULT_MATCH  part of the path; "!part": paths without it
-//   ZRT_FAULT_OPS     only these, comma-separated: open write fsync rename truncate unlink mkdir
+//   ZRT_FAULT_OPS     only these, comma-separated: open write fsync rename truncate unlink mkdir; and read, an open
+//   that
+//                     changes nothing, which counts only where it is named here
 //   ZRT_FAULT_KIND    kill, stop, hang, short or an error: EIO ENOSPC EINTR EINVAL EFBIG; none: count only
 //   ZRT_FAULT_AT      number of the call           ZRT_FAULT_STICKY all later calls fail, too
 //   ZRT_FAULT_ONCE    a file that the first fault makes; while it exists there is no other, in any process
@@ -148,8 +150,11 @@ mode_t mode_of(int flags, va_list list) {
 
 template <class Real>
 int guard_open(int folder, const char* path, int flags, Real real) {
-  if ((flags & O_ACCMODE) == O_RDONLY) return real(0);
   const std::string file = absolute(folder, path);
+  if ((flags & O_ACCMODE) == O_RDONLY) {
+    static const bool counts = ("," + setting("ZRT_FAULT_OPS") + ",").find(",read,") != std::string::npos;
+    return counts ? guard("read", file, real, [](int) {}) : real(0);
+  }
   const bool made = access(file.c_str(), F_OK) != 0;
   return guard("open", file, real, [&](int) {
     if (made) note("create\t" + file);

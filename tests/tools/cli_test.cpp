@@ -520,4 +520,34 @@ TEST_CASE("Bench io measures a folder's disk and leaves nothing there") {
   CHECK(fs::is_empty(path));
 }
 
+TEST_CASE("Names with bytes that a terminal obeys are printed with these escaped, whatever the command") {
+  const Folder folder("names");
+  build_data(folder);
+  folder.write("c.json", folder.config());
+  const std::string name = folder / "r\x1b[31mun", quoted = " '" + name + "'";
+  const auto run = [&](const std::string& command, int code, const std::string& shown = "r\\x1b[31mun") {
+    const Result result = run_zrt(command);
+    INFO(command << "\n" << result.text);
+    CHECK(result.code == code);
+    CHECK(result.text.find('\x1b') == std::string::npos);
+    CHECK(result.text.find('\xff') == std::string::npos);
+    CHECK(result.text.find(shown) != std::string::npos);
+  };
+  const std::string train = "train " + (folder / "c.json") + " --set data.validation=null --out" + quoted;
+  run(train + " --steps 2", 0);
+  run(train + " --steps 2", 2);  // it holds checkpoints
+  run(train + " --steps 3 --resume auto", 0);
+  const std::string other = folder / "r\x1b[31mun\xff";
+  fs::rename(name, other);
+  const std::string moved = " '" + other + "'", shown = "r\\x1b[31mun\\xff";
+  for (const char* verb : {"list", "inspect", "verify"}) run(std::string("checkpoint ") + verb + moved, 0, shown);
+  run("report" + moved, 0, shown);
+  run("checkpoint list" + moved + "/none", 1, shown);
+  fs::resize_file(fs::path(other) / "checkpoints/step_2/manifest.json", 10);
+  run("checkpoint list" + moved, 0, shown);
+  run("checkpoint verify" + moved, 1, shown);
+  const Result json = run_command(std::string(ZRT_BINARY_DIR) + "/zrt checkpoint list --json" + moved + " 2>/dev/null");
+  CHECK(nlohmann::json::parse(json.text).size() == 2);
+}
+
 }  // namespace zrt::cli_test

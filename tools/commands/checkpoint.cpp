@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
+#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -29,8 +32,28 @@ uint64_t bytes_of(const Manifest& manifest) {
   return bytes;
 }
 
+// Names of folders and files, and what files hold, may be anything.
+void print(const std::string& line) {
+  std::cout << core::printable(line) << "\n";
+}
+void print_json(const Json& json) {
+  std::cout << json.dump(1, ' ', true, Json::error_handler_t::replace) << "\n";
+}
+
 fs::path store_of(const fs::path& run) {
   return fs::is_directory(run / "checkpoints") ? run / "checkpoints" : run;
+}
+
+// Shows `look` every checkpoint, newest first. Where it says that one is gone, because its run removed it meanwhile,
+// the newer ones that the run has saved for it follow.
+void visit(const fs::path& store, const std::function<bool(const Stored&)>& look) {
+  std::set<fs::path> seen;
+  for (bool gone = true; gone;) {
+    gone = false;
+    for (const Stored& stored : list_checkpoints(store)) {
+      if (seen.insert(stored.folder).second && !look(stored)) gone = true;
+    }
+  }
 }
 
 int list(const Args& args) {
@@ -41,7 +64,7 @@ int list(const Args& args) {
   const fs::path store = store_of(values["RUN"].as<std::string>());
   if (!fs::is_directory(store)) throw core::DataError(fmt::format("{}: is no folder", store.string()));
   Json rows = Json::array();
-  for (const Stored& stored : list_checkpoints(store)) {
+  visit(store, [&](const Stored& stored) {
     Json row{{"step", stored.step}, {"folder", stored.folder.string()}};
     try {
       const Manifest manifest = verify_checkpoint(stored.folder, false);
@@ -50,13 +73,16 @@ int list(const Args& args) {
       row["made_by"] = manifest.made_by;
       row["whole"] = true;
     } catch (const core::DataError& error) {
+      if (!fs::exists(stored.folder)) return false;
       row["whole"] = false;
       row["error"] = error.what();
     }
     rows.push_back(std::move(row));
-  }
+    return true;
+  });
+  std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) { return a["step"] > b["step"]; });
   if (values.count("json")) {
-    std::cout << rows.dump(1, ' ', true) << "\n";
+    print_json(rows);
     return 0;
   }
   if (rows.empty()) throw core::DataError(fmt::format("{}: holds no checkpoints", store.string()));
@@ -65,7 +91,7 @@ int list(const Args& args) {
                                  ? fmt::format("{:>12}  {} files", core::format_bytes(row["bytes"].get<uint64_t>()),
                                                row["files"].get<size_t>())
                                  : "broken: " + row["error"].get<std::string>();
-    std::cout << fmt::format("{:<40} {}\n", row["folder"].get<std::string>(), what);
+    print(fmt::format("{:<40} {}", row["folder"].get<std::string>(), what));
   }
   return 0;
 }
@@ -75,7 +101,7 @@ int inspect(const Args& args) {
   options.add_options()("json", "print as JSON");
   po::variables_map values;
   if (!parse(args, "zrt checkpoint inspect RUN|CHECKPOINT", options, {"PATH"}, values)) return 0;
-  const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
+  const Reader reader = open_checkpoint(values["PATH"].as<std::string>());
   const Manifest& manifest = reader.manifest();
   Json tensors = Json::object();
   for (const TensorSet* set : {&reader.weights(), reader.states()}) {
@@ -87,18 +113,17 @@ int inspect(const Args& args) {
     Json json{{"folder", reader.folder().string()}, {"step", manifest.step},       {"samples", manifest.samples},
               {"optimizer", manifest.optimizer},    {"model", manifest.model},     {"control", manifest.control},
               {"made_by", manifest.made_by},        {"bytes", bytes_of(manifest)}, {"tensors", tensors}};
-    std::cout << json.dump(1, ' ', true) << "\n";
+    print_json(json);
     return 0;
   }
-  std::cout << fmt::format("{}\nstep {}, {} samples consumed, {} in {} files\nmodel {}\noptimizer {}\nmade by {}\n",
-                           core::printable(reader.folder().string()), manifest.step, manifest.samples,
-                           core::format_bytes(bytes_of(manifest)), manifest.files.size(),
-                           core::printable(manifest.model.dump()),
-                           manifest.optimizer.empty() ? "none: weights alone" : core::printable(manifest.optimizer),
-                           core::printable(manifest.made_by.dump()));
+  print(reader.folder().string());
+  print(fmt::format("step {}, {} samples consumed, {} in {} files", manifest.step, manifest.samples,
+                    core::format_bytes(bytes_of(manifest)), manifest.files.size()));
+  print("model " + manifest.model.dump());
+  print("optimizer " + (manifest.optimizer.empty() ? "none: weights alone" : manifest.optimizer));
+  print("made by " + manifest.made_by.dump());
   for (const auto& [name, tensor] : tensors.items()) {
-    std::cout << fmt::format("{:<60} {} {}\n", core::printable(name), tensor["dtype"].get<std::string>(),
-                             tensor["shape"].dump());
+    print(fmt::format("{:<60} {} {}", name, tensor["dtype"].get<std::string>(), tensor["shape"].dump()));
   }
   return 0;
 }
@@ -108,25 +133,28 @@ int verify(const Args& args) {
   po::variables_map values;
   if (!parse(args, "zrt checkpoint verify RUN|CHECKPOINT", options, {"PATH"}, values)) return 0;
   const fs::path path = values["PATH"].as<std::string>();
-  std::vector<fs::path> folders;
-  if (fs::exists(path / manifest_name)) {
-    folders.push_back(path);
-  } else {
-    for (const Stored& stored : list_checkpoints(store_of(path))) folders.push_back(stored.folder);
-  }
-  if (folders.empty()) throw core::DataError(fmt::format("{}: holds no checkpoints", path.string()));
-  size_t broken = 0;
-  for (const fs::path& folder : folders) {
+  size_t broken = 0, read = 0;
+  // Whether it is there at all.
+  const auto check = [&](const fs::path& folder) {
     try {
       const Reader reader(folder, true);
-      std::cout << fmt::format("{}: whole, {} in {} files\n", folder.string(),
-                               core::format_bytes(bytes_of(reader.manifest())), reader.manifest().files.size());
+      print(fmt::format("{}: whole, {} in {} files", folder.string(), core::format_bytes(bytes_of(reader.manifest())),
+                        reader.manifest().files.size()));
     } catch (const core::DataError& error) {
-      std::cout << fmt::format("{}: broken: {}\n", folder.string(), error.what());
+      if (!fs::exists(folder)) return false;
+      print(fmt::format("{}: broken: {}", folder.string(), error.what()));
       ++broken;
     }
+    ++read;
+    return true;
+  };
+  if (fs::exists(path / manifest_name)) {
+    check(path);
+  } else {
+    visit(store_of(path), [&](const Stored& stored) { return check(stored.folder); });
   }
-  if (broken > 0) throw core::DataError(fmt::format("{} of {} checkpoints are broken", broken, folders.size()));
+  if (read == 0) throw core::DataError(fmt::format("{}: holds no checkpoints", path.string()));
+  if (broken > 0) throw core::DataError(fmt::format("{} of {} checkpoints are broken", broken, read));
   return 0;
 }
 
@@ -148,13 +176,13 @@ int export_to(const Args& args) {
   if (to.shard_bytes < 1 || to.shard_bytes > (uint64_t{1} << 62)) {
     throw core::UsageError(fmt::format("--shard-bytes is {}; legal are 1 to 2^62", to.shard_bytes));
   }
-  const Reader reader(find_checkpoint(values["PATH"].as<std::string>()), false);
+  const Reader reader = open_checkpoint(values["PATH"].as<std::string>());
   const fs::path out = values["out"].as<std::string>();
   if (reader.manifest().model.contains("sparse_attention")) {
     std::cerr << "warning: layers of this model have sparse attention, which config.json keeps for zrt; other programs "
                  "compute dense attention with these weights\n";
   }
-  for (const std::string& name : export_hugging_face(reader, out, to)) std::cout << (out / name).string() << "\n";
+  for (const std::string& name : export_hugging_face(reader, out, to)) print((out / name).string());
   return 0;
 }
 
@@ -183,7 +211,7 @@ int import_from(const Args& args) {
   const core::FolderLock lock(out);
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
-  std::cout << checkpoint.string() << "\n";
+  print(checkpoint.string());
   return 0;
 }
 

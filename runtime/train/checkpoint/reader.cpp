@@ -1,5 +1,6 @@
 #include "runtime/train/checkpoint/reader.h"
 
+#include "core/error.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -38,6 +39,17 @@ uint64_t Reader::table_bytes() const {
 void Reader::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const bool state = !weights_.has(tensor) && states_ && states_->has(tensor);
   (state ? *states_ : weights_).read(tensor, begin, out);
+}
+
+Reader open_checkpoint(const std::filesystem::path& path) {
+  while (true) {
+    const std::filesystem::path folder = find_checkpoint(path);
+    try {
+      return Reader(folder, false);
+    } catch (const core::DataError&) {
+      if (std::filesystem::exists(folder)) throw;
+    }
+  }
 }
 
 }  // namespace zrt::runtime::checkpoint

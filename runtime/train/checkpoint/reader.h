@@ -35,4 +35,8 @@ class Reader {
   std::optional<TensorSet> states_;
 };
 
+// Opens the checkpoint that PATH means (find_checkpoint). One that its run removes meanwhile gives way to the newest
+// then. Throws DataError.
+Reader open_checkpoint(const std::filesystem::path& path);
+
 }  // namespace zrt::runtime::checkpoint
