@@ -15,9 +15,10 @@ namespace zrt::test {
 // So each of n = K / 16 steps loses less than a unit, 2^-23, of the sum so far: together at most 2^-23 · the sum of
 // sqrt(j / n), which is 2/3 n. The 16 products of a step lose less than a unit each, towards zero and so with random
 // signs: together the root of 16 n / 2 · 1/3 units, 1.7 sqrt(n). From n = 24 on both are less than n units; below, they
-// are less than the bound of sums that round (the CPU's, or fp32 on either): there each of K additions costs 0.39 · 2^-24
-// of a partial sum, which has sqrt(k / K) of the result's norm, so that all cost sqrt(K / 2) times that together, 1.1e-6 up
-// to K = 4096, in whatever order (tests here have K up to 1100: 5.5e-7; see rounded_path.h for the 0.39).
+// are less than the bound of sums that round (the CPU's, or fp32 on either): there each of K additions costs 0.39 ·
+// 2^-24 of a partial sum, which has sqrt(k / K) of the result's norm, so that all cost sqrt(K / 2) times that
+// together, 1.1e-6 up to K = 4096, in whatever order (tests here have K up to 1100: 5.5e-7; see rounded_path.h for the
+// 0.39).
 inline double product_error(core::DType type, int64_t K) {
   constexpr double rounded = 2e-6;
   if (test_device() == core::DeviceKind::cpu || type == core::DType::f32) return rounded;

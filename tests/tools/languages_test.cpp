@@ -173,7 +173,8 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   fill('\xFF');
   run_zrt("checkpoint import " + plain.string() + " --out " + copy.string());
   const std::string tokenizer = " --tokenizer " + (path / "t.model").string();
-  for (const std::string& command : {"eval " + copy.string() + " --data " + de, "generate " + copy.string() + tokenizer}) {
+  for (const std::string& command :
+       {"eval " + copy.string() + " --data " + de, "generate " + copy.string() + tokenizer}) {
     const std::string message = run_zrt(command, 1);
     INFO(message);
     CHECK(message.find("step_0: the weight 'wte.weight' of unit '") != std::string::npos);
@@ -186,8 +187,8 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
   const std::string loss = run_zrt("eval " + large.string() + " --data " + de, 1);
   CHECK(loss.find("step_0: the loss is") != std::string::npos);
   CHECK(loss.find("the weights are finite") != std::string::npos);
-  CHECK(run_zrt("generate " + large.string() + tokenizer, 1).find("the model's output is not a number: the weights are finite") !=
-        std::string::npos);
+  CHECK(run_zrt("generate " + large.string() + tokenizer, 1)
+            .find("the model's output is not a number: the weights are finite") != std::string::npos);
   // Where all tokens are equally likely, the first is taken.
   fill('\0');
   run_zrt("checkpoint import " + plain.string() + " --out " + (path / "equal").string());

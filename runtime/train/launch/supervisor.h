@@ -41,11 +41,11 @@ struct LaunchResult {
 inline constexpr int exit_done = 0, exit_refused = 2, exit_preempted = 3, exit_not_runnable = 126, exit_not_found = 127;
 
 // Runs the command until it is done. A child that ends before any rank has given a sign of life is not started again,
-// nor is one with the codes above, nor one that left the same RunFailure as one before it. SIGTERM, SIGINT and SIGHUP to
-// the caller ask the child to stop, whose end is then waited for; a second one, two seconds later or more, kills it.
-// SIGUSR1 is passed on. Call it from a thread that lives as long as the process, in a process without other children and
-// with the signals unhandled by others. Throws DataError when `out` cannot be made, and ConfigError when another run uses
-// it.
+// nor is one with the codes above, nor one that left the same RunFailure as one before it. SIGTERM, SIGINT and SIGHUP
+// to the caller ask the child to stop, whose end is then waited for; a second one, two seconds later or more, kills it.
+// SIGUSR1 is passed on. Call it from a thread that lives as long as the process, in a process without other children
+// and with the signals unhandled by others. Throws DataError when `out` cannot be made, and ConfigError when another
+// run uses it.
 LaunchResult supervise(const LaunchOptions& options);
 
 }  // namespace zrt::runtime
