@@ -63,7 +63,7 @@ class Loaded {
   }
   runtime::SaveOutcome save(const std::filesystem::path& store, bool background) {
     runtime::SaveOutcome outcome;
-    runtime::Checkpointer checkpointer(*session_, {store, 1000, 0, background},
+    runtime::Checkpointer checkpointer(*session_, {[store] { return store; }, 1000, 0, background},
                                        [&](const runtime::SaveOutcome& o) { outcome = o; });
     runtime::checkpoint::Manifest manifest;
     manifest.step = 1;
