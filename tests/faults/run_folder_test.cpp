@@ -21,7 +21,7 @@ Result changed_at_line(const RepeatedRun& run, size_t line, const std::function<
   REQUIRE(WIFSTOPPED(status));
   change();
   process.send(SIGCONT);
-  const int code = process.wait(200);
+  const int code = process.wait();
   return {code, process.text()};
 }
 
@@ -124,7 +124,7 @@ TEST_CASE("a folder renamed in the middle of a save costs that checkpoint at mos
   REQUIRE(WIFSTOPPED(status));
   fs::rename(run / "run", run / "elsewhere");
   process.send(SIGCONT);
-  const int code = process.wait(200);
+  const int code = process.wait();
   INFO(process.text());
   CHECK(code == 0);
   CHECK(contains(process.text(), "checkpoint of step 12 was not saved"));
@@ -164,7 +164,7 @@ TEST_CASE("zrt launch does not start a renamed run anew under its old name") {
   REQUIRE(stopped());
   fs::rename(run / "run", run / "elsewhere");
   kill(process.ranks().at(0), SIGKILL);
-  const int code = process.wait(200);
+  const int code = process.wait();
   INFO(process.text());
   CHECK(code == 137);
   CHECK(contains(process.text(), "a restart would not find it"));
@@ -240,7 +240,7 @@ TEST_CASE("a killed run leaves no file of its NVMe tier") {
   }
   CHECK(open == 2);
   process.send(SIGKILL);
-  CHECK(process.wait(200) == 137);
+  CHECK(process.wait() == 137);
   CHECK(fs::is_empty(disk.path));
 }
 
@@ -254,12 +254,12 @@ TEST_CASE("a killed run of processes leaves no shared memory, nor does one that 
     const auto ranks = process.ranks();
     process.send(SIGKILL);  // mpirun, which would remove what its processes leave
     for (const pid_t rank : ranks) kill(rank, SIGKILL);
-    CHECK(process.wait(200) == 137);
+    CHECK(process.wait() == 137);
     CHECK(fs::is_empty(run.path / "shm"));
   }
   run.reset();
   Process process(run.train_mpi(), run.log());
-  const int code = process.wait(200);
+  const int code = process.wait();
   INFO(process.text());
   CHECK(code == 0);
   CHECK_FALSE(contains(process.text(), "A system call failed"));

@@ -22,7 +22,7 @@ Result vanishing(
   fs::remove_all(store / ".step_2.old.tmp");
   meanwhile();
   process.send(SIGCONT);
-  const int code = process.wait(200);
+  const int code = process.wait();
   return {code, process.text()};
 }
 

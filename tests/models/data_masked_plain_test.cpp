@@ -48,6 +48,7 @@ class AnyText : public SampleSource {
     for (int64_t i = 0; i < sequence_; ++i) tokens[i] = at(sample, i), targets[i] = at(sample, i + 1);
   }
   SampleOrigin origin(int64_t sample) const override { return {0, 0, sample}; }
+  std::vector<DatasetFacts> datasets() const override { return {}; }
   int32_t at(int64_t sample, int64_t i) const {
     const uint32_t word = core::random_word({3, 0, 0}, static_cast<uint64_t>(sample * 1000 + i));
     if (word % 23 == 0) return end_;
