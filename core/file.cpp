@@ -131,6 +131,13 @@ std::string InputFile::xxh3() const {
   return hash.hex();
 }
 
+bool names_open(const std::filesystem::path& path, int descriptor) {
+  struct stat open {
+  }, named{};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev &&
+         open.st_ino == named.st_ino;
+}
+
 void make_folder(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> made;  // the outermost last
   std::error_code error;

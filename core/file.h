@@ -53,6 +53,9 @@ class InputFile {
   int descriptor_ = -1;
 };
 
+// Whether `path` names the file or folder that is open.
+bool names_open(const std::filesystem::path& path, int descriptor);
+
 // All throw DataError with the path and the system's reason.
 void make_folder(const std::filesystem::path& path);  // with its parents; may exist; stays after a power cut
 void sync_folder(const std::filesystem::path& path);  // brings its entries (new names, renames) to disk

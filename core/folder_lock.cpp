@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +18,8 @@ namespace zrt::core {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* lock_name = "lock";
 
 // "process 4711 on node7 since 2026-11-26 12:41:17 UTC"
 std::string own_name() {
@@ -52,9 +53,15 @@ std::vector<fs::path> missing_folders(const fs::path& folder) {
 }  // namespace
 
 FolderLock::FolderLock(const fs::path& folder)
-    : folder_(folder), file_(folder / "lock"), made_(missing_folders(folder)) {
+    : folder_(folder), file_(folder / lock_name), made_(missing_folders(folder)) {
   make_folder(folder);
-  take();
+  place_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  try {
+    take();
+  } catch (...) {
+    ::close(place_);
+    throw;
+  }
   const std::string name = own_name() + "\n";
   // A name that cannot be written, on a full disk for example, is missing from a message and nowhere else.
   [[maybe_unused]] const bool named =
@@ -81,20 +88,19 @@ void FolderLock::take() {
     }
     held_ = result == 0;
     // The last holder may have removed the file between the two calls above; then nobody else would meet this lock.
-    struct stat mine {
-    }, there{};
-    if (!held_ || (fstat(descriptor_, &mine) == 0 && stat(file_.c_str(), &there) == 0 && mine.st_ino == there.st_ino &&
-                   mine.st_dev == there.st_dev)) {
-      return;
-    }
+    if (!held_ || names_open(file_, descriptor_)) return;
     ::close(std::exchange(descriptor_, -1));
   }
 }
 
+// Others may have renamed the folder meanwhile and made one of that name: nothing of theirs is touched.
 FolderLock::~FolderLock() {
   if (descriptor_ < 0) return;
-  if (held_) ::unlink(file_.c_str());  // nobody else's
+  const bool here = names_open(folder_, place_);
+  if (held_) ::unlinkat(place_, lock_name, 0);  // nobody else's
   ::close(descriptor_);
+  ::close(place_);
+  if (!here) return;
   for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) ::rmdir(folder->c_str());  // if it is empty
 }
 

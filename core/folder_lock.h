@@ -22,7 +22,7 @@ class FolderLock {
   void take();
   std::filesystem::path folder_, file_;
   std::vector<std::filesystem::path> made_;  // folders, the outermost first
-  int descriptor_ = -1;
+  int place_ = -1, descriptor_ = -1;         // the folder, which may get another name; the file
   bool held_ = false;
 };
 

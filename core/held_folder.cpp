@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,17 +11,6 @@
 #include "core/file.h"
 
 namespace zrt::core {
-namespace {
-
-bool is_folder(int descriptor, const std::filesystem::path& path) {
-  struct stat held {
-  }, named{};
-  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &named) == 0 && held.st_dev == named.st_dev &&
-         held.st_ino == named.st_ino;
-}
-
-}  // namespace
-
 HeldFolder::~HeldFolder() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
@@ -34,11 +22,11 @@ void HeldFolder::hold() {
 }
 
 std::filesystem::path HeldFolder::now() const {
-  if (descriptor_ < 0 || is_folder(descriptor_, path_)) return path_;
+  if (descriptor_ < 0 || names_open(path_, descriptor_)) return path_;
   // The system knows its present name; one that ends in " (deleted)" leads nowhere.
   std::error_code error;
   const auto link = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", descriptor_), error);
-  if (!error && is_folder(descriptor_, link)) return link;
+  if (!error && names_open(link, descriptor_)) return link;
   throw DataError(
       fmt::format("{}: the folder was removed, or moved to another file system, while this run wrote into it; what the "
                   "run computes from here on cannot be kept. Resume from a checkpoint that was saved or moved",

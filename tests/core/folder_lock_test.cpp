@@ -96,6 +96,18 @@ TEST_CASE("Of many that want a folder at once one has it at a time, and a folder
   CHECK(fs::exists(folder.path / "used/file"));
 }
 
+TEST_CASE("A lock of a folder that was renamed leaves no file in it and touches nothing of the name's new owner") {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path / "run", renamed = folder.path / "renamed";
+  {
+    const FolderLock lock(run);
+    fs::rename(run, renamed);
+    fs::create_directories(run);
+  }
+  CHECK(fs::is_directory(run));
+  CHECK(fs::is_empty(renamed));
+}
+
 TEST_CASE("What a lock's file says reaches a message as one line of text") {
   const testing::TemporaryFolder folder;
   const FolderLock lock(folder.path);
