@@ -174,8 +174,8 @@ TEST_CASE("what is loaded with a NaN is refused by name, to train, to evaluate a
   CHECK(run.checkpoints("other").empty());
 
   REQUIRE(run_zrt("checkpoint import " + (run / "plain") + " --out " + (run / "imported")).code == 0);
-  for (const std::string& command :
-       {"generate " + (run / "imported"), "eval " + (run / "imported") + " --data " + (run / "corpus/validation")}) {
+  for (const std::string& command : {"generate " + (run / "imported") + " --tokenizer bytes",
+                                     "eval " + (run / "imported") + " --data " + (run / "corpus/validation")}) {
     const Result result = run_zrt(command);
     INFO(command << "\n" << result.text);
     CHECK(result.code == 1);
