@@ -34,6 +34,8 @@ Knobs knobs_of(const Config& config) {
 }
 
 constexpr int64_t smallest_unit_bytes = 1 << 20;
+// With more of them in a step a placement takes minutes to settle: it is sought where nothing else fits.
+constexpr int64_t quick_microbatches = 256;
 
 // Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
 using Ladder = std::vector<Knobs>;
@@ -70,8 +72,8 @@ class SuggestionSearch {
     const auto add = [&](const std::optional<Suggestion>& suggestion) {
       if (suggestion) suggestions.push_back(*suggestion);
     };
-    add(placed());
     for (const Knobs& knobs : found) add(fitted(changes_of(knobs), knobs.ranks));
+    if (suggestions.empty() || config_.batch.accumulation <= quick_microbatches) add(placed());
     std::stable_sort(suggestions.begin(), suggestions.end(),
                      [](const Suggestion& a, const Suggestion& b) { return a.cost < b.cost; });
     return suggestions;

@@ -95,14 +95,23 @@ void Checkpointer::write(size_t local, Flight& flight) {
   };
 
   const LookAt kept = options_.background ? LookAt::copies : LookAt::states;
+  const auto look = [&] {
+    std::string found;
+    std::string failure = error_of([&] { found = to_text(not_finite_on_rank(session_, local, kept)); });
+    if (!failure.empty()) failure = fmt::format("rank {}: {}", rank, failure);
+    return dump(Json{{"error", failure}, {"found", found}});
+  };
   std::optional<NotFinite> bad;
-  for (const std::string& text : on_all("values", [&] { return to_text(not_finite_on_rank(session_, local, kept)); })) {
-    take_first(bad, text);
+  std::string unread;
+  for (const std::string& text : on_all("values", look)) {
+    const Json json = Json::parse(text);
+    if (unread.empty()) unread = json["error"].get<std::string>();
+    take_first(bad, json["found"].get<std::string>());
   }
-  if (bad) {
+  if (bad || !unread.empty()) {
     if (local != 0) return;
-    flight.outcome.not_finite = bad->text;
-    flight.outcome.error = bad->text;
+    if (bad) flight.outcome.not_finite = bad->text;
+    flight.outcome.error = bad ? bad->text : unread;
     return;
   }
 

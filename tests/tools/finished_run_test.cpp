@@ -212,7 +212,7 @@ TEST_CASE("a run is gone on with by a configuration that says the same in other 
       {"optimizer.params.betas", {0.9, 0.999}},
       {"scheduler.params.total_num_steps", "auto"},
       {"scheduler.params.warmup_min_lr", json::array({0.0})},
-      {"zero_optimization", {{"stage", 1}}},
+      {"zero_optimization", {{"stage", 2}}},
       {"gradient_accumulation_steps", 2},
       {"train_batch_size", json()}};
   for (const auto& [key, value] : same) {

@@ -317,7 +317,7 @@ TEST_CASE("an override that is not of the form key=value is a usage error") {
 
 TEST_CASE("everything that is wrong is told at once, in the order of the file, what is missing last") {
   const std::string error = error_of([] {
-    parse_config(R"({"train_batch_size": "auto",
+    parse_config(R"({"train_batch_size": 5, "train_micro_batch_size_per_gpu": 2,
  "gradient_clipping": -1,
  "zero_optimization": {"stage": 7, "stge": 1,
   "offload_optimizer": "cpu"},
@@ -337,7 +337,7 @@ TEST_CASE("everything that is wrong is told at once, in the order of the file, w
   }
   const std::vector<const char*> expected{
       "20 things are wrong with the configuration ds.json:",
-      "train_batch_size = not given",
+      "train_batch_size = 5",
       "gradient_clipping = -1.0 (ds.json:2) is out of range",
       "unknown key 'zero_optimization.stge'",
       "zero_optimization.stage = 7 (ds.json:3)",
@@ -364,7 +364,7 @@ TEST_CASE("everything that is wrong is told at once, in the order of the file, w
   for (size_t i = 0; i + 2 < expected.size(); ++i) {
     if (i < 3) CHECK(has(lines[i], expected[i]));
   }
-  CHECK(has(lines[1], "train_batch_size = \"auto\" (ds.json:1), which counts as left out"));
+  CHECK(has(lines[1], "Seen: train_batch_size (ds.json:1), train_micro_batch_size_per_gpu (ds.json:1)."));
 }
 
 TEST_CASE("a verdict that would rest on a wrong value is not given beside it") {

@@ -108,7 +108,8 @@ std::map<std::string, Config> all_configurations(int ranks) {
   for (const json& line : json::parse(file)) {
     const std::string key = line["key"];
     for (const json& value : {line["value"], json("auto"), json::array({line["value"]}), json()}) {
-      json config{{"model", {{"preset", "gpt2-tiny"}}}, {"data", {{"train", "corpus"}}}};
+      json config{
+          {"model", {{"preset", "gpt2-tiny"}}}, {"data", {{"train", "corpus"}}}, {"zero_optimization", {{"stage", 3}}}};
       config.merge_patch(line.value("base", json::object()));
       json* section = &config;
       std::string path = key;
@@ -118,8 +119,8 @@ std::map<std::string, Config> all_configurations(int ranks) {
       (*section)[path] = value;
       if (line.contains("also")) config.merge_patch(line["also"]);
       try {
-        const std::string text = config.dump();
-        all.emplace(key + " = " + value.dump() + " in " + text, parse_config(text, "run.json", {}, ranks));
+        const std::string whole = config.dump();
+        all.emplace(key + " = " + value.dump() + " in " + whole, parse_config(whole, "run.json", {}, ranks));
       } catch (const zrt::core::ConfigError&) {
       }
     }
@@ -128,9 +129,9 @@ std::map<std::string, Config> all_configurations(int ranks) {
 }
 
 // The values in force.
-std::map<std::string, std::string> values_of(const Config& config) {
-  std::map<std::string, std::string> values;
-  for (const ResolvedKey& key : config.keys) values[key.path] = key.value;
+std::map<std::string, json> values_of(const Config& config) {
+  std::map<std::string, json> values;
+  for (const ResolvedKey& key : config.keys) values[key.path] = json::parse(key.value);
   return values;
 }
 
@@ -150,7 +151,7 @@ TEST_CASE("whatever key is given or inferred, a run's configuration is re-create
     CHECK(values_of(reconfigured(config, {}, 4)) == expected);
     std::ofstream(file) << resolved_json(config);
     const Config loaded = load_resolved(file);
-    CHECK(resolved_json(loaded) == resolved_json(config));
+    CHECK(json::parse(resolved_json(loaded)) == json::parse(resolved_json(config)));
     CHECK(values_of(reconfigured(loaded, {}, 4)) == expected);
     // What generate and eval --ranks 1 make of it.
     for (const Config* from : {&config, &loaded}) {
