@@ -20,10 +20,9 @@ int report_command(const Args& args) {
       values.count("out") ? std::filesystem::path(values["out"].as<std::string>()) : run / "report.html";
   core::write_durably(out, runtime::report::report_page(run));
   // The page's path alone is the result, for scripts.
-  if (const std::string curve = runtime::report::curve_line(runtime::report::read_run(run)); !curve.empty()) {
-    std::cerr << curve << "\n";
-  }
-  std::cout << core::printable(out.string()) << "\n";
+  std::cout << core::printable(out.string()) << std::endl;
+  const std::string curve = runtime::report::curve_line(runtime::report::read_run(run));
+  if (!curve.empty()) std::cerr << curve << "\n";
   return 0;
 }
 
