@@ -67,7 +67,7 @@ TEST_CASE("The death of the process that holds a folder lets go of it") {
 TEST_CASE("Of many that want a folder at once one has it at a time, and a folder that was made and not used goes") {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path / "deep/run", inside = run / "inside";
-  constexpr int users = 4, turns = 200;
+  constexpr int users = 4, turns = 100;
   for (int user = 0; user < users; ++user) {
     if (fork() > 0) continue;
     for (int had = 0; had < turns;) {

@@ -169,12 +169,12 @@ struct RepeatedRun : Folder {
   size_t steps() const { return read_lines(path / "run/metrics.jsonl").size(); }
 
   // Returns at a random moment of the first two thirds of the run.
-  void await_moment(const Process& process, Moments& moments) const {
+  void await_moment(Process& process, Moments& moments) const {
     await_step(process, 1 + moments.below(last * 2 / 3));
     sleep_for(moments.between(0, 0.005));
   }
-  void await_step(const Process& process, size_t step) const {
-    const bool there = await([&] { return steps() >= step; });
+  void await_step(Process& process, size_t step) const {
+    const bool there = await([&] { return steps() >= step || process.ended(); }) && steps() >= step;
     INFO(process.text());
     REQUIRE(there);
   }

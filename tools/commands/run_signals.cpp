@@ -22,7 +22,9 @@ runtime::StopSignals stops;
 std::atomic<bool> one_process{true};
 
 constexpr std::string_view stopping =
-    "zrt: asked to stop: the run saves after this step and ends. Another signal ends it at once, with nothing saved\n";
+    "zrt: asked to stop: the run saves after this step and ends; another signal, two seconds from now or later, ends "
+    "it "
+    "at once\n";
 constexpr std::string_view at_once = "zrt: a second signal: the run ends at once; what was not saved is lost\n";
 
 // Not through a stream, whose lock another thread may hold.
