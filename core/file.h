@@ -53,7 +53,7 @@ class InputFile {
   int descriptor_ = -1;
 };
 
-// Whether `path` names the file or folder that is open.
+// Tells whether `path` names the open file or folder.
 bool names_open(const std::filesystem::path& path, int descriptor);
 
 // All throw DataError with the path and the system's reason.

@@ -31,7 +31,7 @@ std::string own_name() {
   return fmt::format("process {} on {} since {}", getpid(), host, moment);
 }
 
-// What the holder wrote, or "" before it has: one printable line.
+// Reads the line that the holder wrote, without control characters; "" before it has written.
 std::string read_name(int descriptor) {
   char text[400];
   const ssize_t count = pread(descriptor, text, sizeof text, 0);

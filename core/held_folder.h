@@ -16,7 +16,7 @@ class HeldFolder {
   // From now on the folder at the path, which exists, is meant, whatever its name becomes. Throws DataError.
   void hold();
 
-  // Where the folder lies; before hold() the path it was given. Any thread. Throws DataError when it was removed.
+  // The folder's present path; before hold() the path it was given. Any thread. Throws DataError when it was removed.
   std::filesystem::path now() const;
   std::filesystem::path operator/(const std::string& name) const { return now() / name; }
   operator std::filesystem::path() const { return now(); }

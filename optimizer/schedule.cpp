@@ -27,7 +27,7 @@ double decay_factor(const Schedule& s, int64_t t, int64_t warmup) {
   return std::max(0.0, static_cast<double>(s.total_num_steps - t) / length);
 }
 
-// How far the cycle is from its minimum, 0 to 1, after `taken` steps of it.
+// Returns the cycle's distance from its minimum, 0 to 1, after `taken` steps.
 double cycle_height(const OneCycle& c, int64_t taken) {
   const double first = static_cast<double>(c.first_step_size), second = static_cast<double>(c.second_step_size);
   const double total = first + second, turn = first / total;

@@ -13,7 +13,7 @@ struct SampleOrigin {
   int64_t offset = 0;    // in tokens, inside the document
 };
 
-// What tells a dataset from another, but for tokens of the same documents' lengths.
+// Facts that tell two datasets apart, unless all their documents have the same lengths.
 struct DatasetFacts {
   std::string prefix;  // as the configuration names it
   int64_t documents = 0, tokens = 0;

@@ -126,7 +126,7 @@ void TextCheck::add(std::string_view piece) {
   check(joined, false);
 }
 
-// Of a text that is not whole, a character that may go on stays for later.
+// A text that is not whole may end inside a character, which is then kept for the next call.
 void TextCheck::check(std::string_view text, bool whole) {
   size_t at = 0;
   while (at < text.size()) {

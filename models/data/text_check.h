@@ -1,4 +1,4 @@
-// Whether the bytes of a file are UTF-8 text: a tokenizer would learn the bytes of whatever else it is given.
+// Refuses files that are not UTF-8 text: a tokenizer would learn whatever bytes it is given.
 #pragma once
 #include <cstdint>
 #include <string>

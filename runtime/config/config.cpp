@@ -28,8 +28,8 @@ Config finish(Tree tree, const Settings& sets, int ranks, const std::string& run
   return config;
 }
 
-// Whether "auto" means something for a key. Where its value was inferred, that was given: it is inferred for nothing
-// else.
+// Tells whether a key accepts "auto". A value of such a key that was inferred was given as "auto", because nothing else
+// is inferred for it.
 bool knows_auto(const std::string& path) {
   return std::any_of(sections().begin(), sections().end(), [&](const Section& section) {
     return std::any_of(section.keys.begin(), section.keys.end(), [&](const Key& key) {
@@ -102,7 +102,7 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks) {
   tree.document.name = config.file;
   tree.document.root = json::object();
   for (const ResolvedKey& key : config.keys) {
-    // What was inferred is left out again, or "auto" as it was.
+    // Inferred values are left out again, or become "auto" again where the file said so.
     const bool given = key.from == from_name(From::file) || key.from == from_name(From::command_line);
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
     if (!given && !from_auto) continue;

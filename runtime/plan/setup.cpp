@@ -225,7 +225,7 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
   core::require_device(device);
   use_kernel_table(config);
   core::set_threads(config.run.threads_per_rank);
-  // Of a changed configuration: as many more as the run would have.
+  // A host that holds the whole run would hold all ranks of the changed configuration; another keeps its number.
   const auto ranks_of = [&](const Config& of) {
     const int world = config.mesh.world(), here = host_ranks > 0 ? host_ranks : world;
     return static_cast<uint64_t>(here == world ? of.mesh.world() : here);

@@ -34,7 +34,7 @@ Knobs knobs_of(const Config& config) {
 }
 
 constexpr int64_t smallest_unit_bytes = 1 << 20;
-// With more of them in a step a placement takes minutes to settle: it is sought where nothing else fits.
+// A placement of more microbatches takes minutes to settle, so it is sought only when nothing else fits.
 constexpr int64_t quick_microbatches = 256;
 
 // Along one of the knobs, from the mildest change to the strongest. The stronger, the less memory.
@@ -80,7 +80,7 @@ class SuggestionSearch {
   }
 
  private:
-  // Where the configuration says what lives where: what would fit if it did not. Only a cluster prices that.
+  // Suggests an automatic placement instead of the configuration's own. Only a cluster gives it a price.
   std::optional<Suggestion> placed() const {
     if (config_.memory.open_placement || phases_.empty()) return std::nullopt;
     std::optional<Suggestion> moved = fitted({{"memory.placement", "auto"}}, base_.ranks);
@@ -96,7 +96,7 @@ class SuggestionSearch {
     return reconfigured(config_, sets, ranks);
   }
 
-  // What becomes of the changes where somebody follows them; none where they are refused or do not hold.
+  // Plans the changed configuration as its user will; none when it is refused or does not fit.
   std::optional<Suggestion> fitted(Changes changes, int ranks) const {
     Suggestion result;
     result.changes = std::move(changes);

@@ -20,8 +20,8 @@ struct Suggestion {
   std::string options() const;             // "--set zero_optimization.stage=3", for a command line
 };
 
-// How the caller fits a configuration, and whether it takes the outcome. What a suggestion says of its changes comes
-// from here, so that it is what who follows it will be told.
+// The caller's way to fit a configuration and to judge the outcome. Suggestions take their figures from it, so that a
+// user who follows one sees the same figures again.
 struct FitRules {
   std::function<FitRequest(const Config& config)> request;
   std::function<bool(const Config& config, const std::vector<Compiled>& stages)> holds;

@@ -38,8 +38,8 @@ const Json* with_same(const Json& list, const Json& wanted, const char* key) {
   return found == list.end() ? nullptr : &*found;
 }
 
-// What `dataset`, number `i` of its list, was or will be in `other`: of the same prefix, else of the same index, else
-// in the same place, unless that has a counterpart of its own.
+// Finds the counterpart in `other` of `dataset`, number `i` of its list: the one with the same prefix, else with the
+// same index, else at the same place unless that one has a counterpart of its own.
 const Json* counterpart(const Json& dataset, size_t i, const Json& list, const Json& other) {
   if (const Json* same = with_same(other, dataset, "prefix")) return same;
   const Json* moved = with_same(other, dataset, "xxh3");
