@@ -108,6 +108,23 @@ TEST_CASE("A lock of a folder that was renamed leaves no file in it and touches 
   CHECK(fs::is_empty(renamed));
 }
 
+TEST_CASE("A lock's file that is a link is refused, and what it leads to stays as it was") {
+  const testing::TemporaryFolder folder;
+  const fs::path target = folder.path / "precious", run = folder.path / "run";
+  std::ofstream(target) << "kept";
+  fs::create_directories(run);
+  for (const fs::path& to : {target, folder.path / "nowhere"}) {
+    fs::create_symlink(to, run / "lock");
+    CHECK_THROWS_WITH(FolderLock(run), Contains("cannot be opened"));
+    CHECK(fs::is_symlink(run / "lock"));
+    fs::remove(run / "lock");
+  }
+  CHECK_FALSE(fs::exists(folder.path / "nowhere"));
+  std::string text;
+  std::ifstream(target) >> text;
+  CHECK(text == "kept");
+}
+
 TEST_CASE("What a lock's file says reaches a message as one line of text") {
   const testing::TemporaryFolder folder;
   const FolderLock lock(folder.path);

@@ -126,6 +126,24 @@ TEST_CASE("every command reads a finished run, whatever key stood as auto or was
   }
 }
 
+TEST_CASE("every command reads a finished run whose gradients were reduced every two microbatches") {
+  const Folder folder("reduced");
+  build_data(folder);
+  json config = base_config(folder);
+  config["train_batch_size"] = 8, config["train_micro_batch_size_per_gpu"] = 1;
+  config["parallel"]["reduce_every"] = 2;
+  folder.write("reduced.json", config.dump());
+  const std::string run = folder / "reduced";
+  require("train " + (folder / "reduced.json") + " --ranks 2 --out " + run);
+  const json loss = json::parse(require("eval " + run + " --json 2>/dev/null").text)["loss"];
+  for (const char* ranks : {"1", "4"}) {
+    const json other = json::parse(require("eval " + run + " --ranks " + ranks + " --json 2>/dev/null").text)["loss"];
+    CHECK(other.get<double>() == Approx(loss.get<double>()));
+  }
+  require("generate " + run + " --prompt li --tokens 2");
+  require("checkpoint export " + run + " --out " + run + ".exported");
+}
+
 TEST_CASE("text fills the sequence of its model to the last position, and each token follows from those before it") {
   const Folder folder("sequence");
   build_data(folder);

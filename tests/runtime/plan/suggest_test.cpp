@@ -27,7 +27,9 @@ const std::vector<Subject> subjects{
     // Copies for checkpoints are worth no state's place, so that they come and go with other changes.
     {R"({"type": "gpt2", "layers": 4, "hidden": 128, "heads": 4, "sequence": 64, "vocab": 512})",
      R"("run": {"checkpoint_interval": 5}, "bf16": {"enabled": true},)", 2},
-    {R"({"preset": "llama-tiny"})", R"("run": {"checkpoint_interval": 5}, "parallel": {"pipeline": 2},)", 4},
+    // The second stage has more of the model, and receives more.
+    {R"({"preset": "llama-tiny"})",
+     R"("run": {"checkpoint_interval": 5}, "parallel": {"pipeline": 2, "partition": [1, 3]},)", 4},
     {R"({"type": "llama", "layers": 3, "hidden": 96, "heads": 4, "sequence": 64, "vocab": 512})",
      R"("zero_optimization": {"offload_optimizer": {"device": "cpu"}}, "scheduler": {"type": "WarmupDecayLR",
         "params": {"total_num_steps": "auto", "warmup_max_lr": "auto", "warmup_num_steps": 5}},)",

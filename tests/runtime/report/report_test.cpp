@@ -215,6 +215,8 @@ TEST_CASE("A run's curve on one line has a bar for each stretch of steps, and a 
   run.evaluations.push_back({8, 6.25, NAN, 100});
   run.evaluations.push_back({16, 5.125, 1.75, 100});
   CHECK(curve_line(run, 8) == "loss 8 █▇ ▅▄▃▂▁ 4.5 over steps 1 to 16; held out 5.125, 1.75 bits per byte");
+  run.steps[2].loss = NAN;  // the fourth step stands for the stretch
+  CHECK(curve_line(run, 8) == "loss 8 █▇ ▅▄▃▂▁ 4.5 over steps 1 to 16; held out 5.125, 1.75 bits per byte");
   run.steps.resize(1);
   CHECK(curve_line(run, 8) == "loss 8 ▁ 8 over steps 1 to 1; held out 5.125, 1.75 bits per byte");
 }

@@ -136,6 +136,21 @@ TEST_CASE("the first weight that is not finite is named with unit, element and r
   }
 }
 
+TEST_CASE("a value deep inside a large tensor is named by its place in the whole of it") {
+  const models::Model large = make_toy(2, 300, 17, 5, false, false);
+  for (const int64_t element : {65535, 65536, 70001, 89999}) {
+    for (const int ranks : {1, 2}) {
+      Setting s = setting(0, ranks == 1 ? 0 : 3);
+      s.ranks = ranks, s.unit_elements = 100000;
+      CAPTURE(element, ranks);
+      const auto found = Loaded(large, s, {{"linear.1.weight", element, nan}}).find(LookAt::states);
+      REQUIRE(found);
+      CHECK(found->element == element);
+      CHECK(has(found->text, "is NaN at element " + std::to_string(element)));
+    }
+  }
+}
+
 TEST_CASE("where groups of ranks repeat the states, each looks at the part that it would save") {
   for (const int stage : {1, 2, 3}) {
     for (const core::DType type : {core::DType::f32, core::DType::bf16}) {
