@@ -16,6 +16,7 @@ struct Schedule {
   // Interleaved only: chunks of a stage, and how many microbatches in a row go through a chunk before the next one.
   int32_t chunks = 1;
   int32_t group = 1;
+  bool operator==(const Schedule&) const = default;
 };
 
 // Throws ConfigError for numbers below 1, for chunks without interleaving, and for groups of an interleaved schedule

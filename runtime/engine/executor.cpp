@@ -47,23 +47,13 @@ Executor::Executor(Rank rank, const ProgramSet& set, const core::Arenas& arenas,
   for (const Lane& lane : set.lanes) {
     const std::string name = fmt::format("{}/{}", rank_.number, lane.name());
     streams_.push_back(core::make_stream(device_of(lane), name, threads_of(lane)));
-    links_.push_back(on_gpu() && meets_neighbours(lane) ? core::make_stream(device_, name) : nullptr);
   }
 }
 
 Executor::~Executor() = default;
 
 core::DeviceKind Executor::device_of(const Lane& lane) const {
-  const bool on_host = lane.kind == LaneKind::io || lane.kind == LaneKind::host || meets_neighbours(lane);
-  return on_host ? core::DeviceKind::cpu : device_;
-}
-
-// Of messages between stages: each lane has a thread of its own on a GPU, too. The thread that queues all other lanes
-// would wait in a send for a neighbour that waits in another one.
-bool Executor::meets_neighbours(const Lane& lane) const {
-  return lane.kind == LaneKind::comm && std::any_of(set_.groups.begin(), set_.groups.end(), [&](const Group& group) {
-           return group.name == lane.group && links(group.kind);
-         });
+  return lane.kind == LaneKind::io || lane.kind == LaneKind::host ? core::DeviceKind::cpu : device_;
 }
 
 int Executor::threads_of(const Lane& lane) const {
@@ -295,12 +285,6 @@ std::chrono::microseconds stress_delay(uint64_t seed, uint32_t run, int rank, ui
 void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint64_t* received) {
   if (failed_) return;
   const Op& op = program.ops[id];
-  // A lane of messages has its thread, and gives the GPU's part to a stream.
-  core::Stream* const link = links_.empty() ? nullptr : links_[op.lane].get();
-  if (link && core::place().device == core::DeviceKind::cpu) {
-    link->run([&] { execute(program, id, iteration, received); });
-    return link->synchronize();
-  }
   if (options_.stress_seed != 0) {
     std::this_thread::sleep_for(stress_delay(options_.stress_seed, runs_, rank_.number, op.lane, id, iteration));
   }

@@ -103,7 +103,6 @@ class Executor {
   bool on_gpu() const { return device_ == core::DeviceKind::cuda; }
   core::DeviceKind device_of(const Lane& lane) const;
   int threads_of(const Lane& lane) const;
-  bool meets_neighbours(const Lane& lane) const;
   bool leaves_out(const Op& op) const;
   Plan& plan(const Program& program);
   void run_lanes(const Program& program);
@@ -134,7 +133,6 @@ class Executor {
   BufferId control_;
   std::unique_ptr<core::Arena> host_control_;           // of a GPU's rank
   std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane; of a serial run on the CPU none
-  std::vector<std::unique_ptr<core::Stream>> links_;    // by lane, of messages between stages on GPUs; else null
   std::map<const Program*, std::unique_ptr<Plan>> plans_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;

@@ -143,10 +143,16 @@ void Emitter::add_training(size_t b, const AliveSlots& alive) {
   buffers_[b].backward_workspace = add("backward workspace of " + block.name(), Category::workspace, workspace, 1);
 }
 
-void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role,
-                   Index microbatch) const {
-  const bool before = role == Role::input || role == Role::d_input;
-  const bool forward = role == Role::input || role == Role::output;
+void Emitter::link(DraftSegment& segment, WorkKind work, size_t block, Index microbatch) const {
+  const Buffers& buffers = buffers_[block];
+  const bool forward = work == WorkKind::receive_input || work == WorkKind::send_output;
+  const bool before = work == WorkKind::receive_input || work == WorkKind::send_gradient;
+  const bool sends = work == WorkKind::send_output || work == WorkKind::send_gradient;
+  const auto [buffer, role] = work == WorkKind::receive_input   ? std::pair(buffers.received, Role::input)
+                              : work == WorkKind::send_output   ? std::pair(buffers.output, Role::output)
+                              : work == WorkKind::send_gradient ? std::pair(buffers.d_received, Role::d_input)
+                                                                : std::pair(buffers.d_output, Role::d_output);
+  const OpKind kind = sends ? OpKind::send : OpKind::receive;
   const int last = layout_.stage.schedule.stages - 1, boundary = layout_.stage.index - (before ? 1 : 0);
   Op op = make(kind, 0, fmt::format("{} {} of {}", op_kind_name(kind), role_name(role), blocks_[block]->name()), block,
                microbatch);
@@ -156,9 +162,12 @@ void Emitter::link(DraftSegment& segment, OpKind kind, size_t block, BufferId bu
            !wraps    ? link_over(boundary, forward)
            : forward ? GroupKind::wrap_forward
                      : GroupKind::wrap_backward);
-  access(op, buffer, role, kind == OpKind::send ? Use::read : Use::write);
+  access(op, buffer, role, sends ? Use::read : Use::write);
   segment.ops.push_back(std::move(op));
-  if (kind == OpKind::send || layout_.tp == 1 || layout_.shares_rows()) return;
+}
+
+void Emitter::gather_received(DraftSegment& segment, size_t block, BufferId buffer, Role role, Index microbatch) const {
+  if (layout_.tp == 1 || layout_.shares_rows()) return;
   Op gather = make(OpKind::gather_received, 0, fmt::format("gather {} of {}", role_name(role), blocks_[block]->name()),
                    block, microbatch);
   gather.units.clear();
@@ -213,15 +222,12 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
 }
 
 void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
-  if (layout_.model->receives(b)) {
-    link(segment, OpKind::receive, b, buffers_[b].received, Role::input, microbatch);
-  }
+  if (layout_.model->receives(b)) gather_received(segment, b, buffers_[b].received, Role::input, microbatch);
   const models::Parts whole = layout_.forward_parts(b, shape_.mode);
   for (const models::Parts& run : layout_.runs(b, whole, false)) {
     forward_run(segment, b, microbatch, run, whole);
     if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, buffers_[b].ports, false);
   }
-  if (layout_.model->sends(b)) link(segment, OpKind::send, b, buffers_[b].output, Role::output, microbatch);
 }
 
 void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, models::Parts run, models::Parts whole) {
@@ -278,7 +284,7 @@ void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size
 }
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
-  if (layout_.model->sends(b)) link(segment, OpKind::receive, b, buffers_[b].d_output, Role::d_output, microbatch);
+  if (layout_.model->sends(b)) gather_received(segment, b, buffers_[b].d_output, Role::d_output, microbatch);
   if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
   for (const BackwardRun& run : layout_.backward_runs(b)) {
     if (layout_.weights_apart(b) && run.half == models::Half::weight) continue;
@@ -290,9 +296,6 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
     if (run.half != models::Half::weight && run.parts.first > 0) {
       exchange(segment, b, microbatch, run.parts.first - 1u, buffers_[b].d_ports, true);
     }
-  }
-  if (layout_.model->receives(b)) {
-    link(segment, OpKind::send, b, buffers_[b].d_received, Role::d_input, microbatch);
   }
 }
 

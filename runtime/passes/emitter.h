@@ -30,6 +30,8 @@ class Emitter {
           const std::vector<AliveSlots>& alive, const std::vector<Work>& list = {});
 
   void load_batch(DraftSegment& segment, Index microbatch);
+  // Adds a message (links(kind)): the block hands something over a border of the stage, or gets it there.
+  void link(DraftSegment& segment, WorkKind kind, size_t block, Index microbatch) const;
   void forward(DraftSegment& segment, size_t b, Index microbatch);
   // In front of it the recompute, of a block that leaves out what its backward reads.
   void backward(DraftSegment& segment, size_t b, Index microbatch);
@@ -50,8 +52,8 @@ class Emitter {
   // What stays from a forward to its backward, meanwhile at home in `tier`: shared among chunks where that is the
   // device.
   BufferId keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
-  // Between stages of a pipeline: what a block is given or makes, or the gradient of it.
-  void link(DraftSegment& segment, OpKind kind, size_t block, BufferId buffer, Role role, Index microbatch) const;
+  // Brings together what ranks that share a block have each received a share of, in front of the block's op.
+  void gather_received(DraftSegment& segment, size_t block, BufferId buffer, Role role, Index microbatch) const;
   // Of an embedding there is none.
   BufferId input_of(size_t b) const { return at_border(b) ? buffers_[b].received : buffers_[b - 1].output; }
   BufferId d_input_of(size_t b) const { return at_border(b) ? buffers_[b].d_received : buffers_[b - 1].d_output; }

@@ -3,6 +3,7 @@
 
 #include "runtime/passes/collectives.h"
 #include "runtime/passes/emitter.h"
+#include "runtime/program/link_order.h"
 #include "runtime/program/roll.h"
 
 namespace zrt::runtime {
@@ -48,9 +49,7 @@ std::vector<ChunkBlocks> chunks_of(const models::Model& model) {
   return chunks;
 }
 
-// Of each block. Of what is handed on there are two: one on its way, one that a block works on. Between the last stage
-// and the first outputs and their gradients come earlier the more microbatches go through a chunk in a row beyond one
-// for each stage.
+// Gives each block its slots. Outputs come earlier from the last stage to the first, too (returned_slots()).
 std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work>& list,
                                     const std::vector<ChunkBlocks>& chunks) {
   const Schedule& schedule = layout.stage.schedule;
@@ -58,18 +57,17 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
   for (size_t c = 0; c < chunks.size(); ++c) {
     const uint32_t chunk[] = {static_cast<uint32_t>(c)};
     const uint32_t alive = most_alive(list, chunk), early = layout.stage.early();
-    const bool wraps = layout.stage.index + 1 == schedule.stages && c + 1 < chunks.size();
     AliveSlots of_chunk;
     of_chunk.chunk = chunk[0];
     of_chunk.activations = alive;
     of_chunk.arriving = 1 + (layout.stage.index == 0 ? early : 0);
     of_chunk.batches = std::min(alive + 1, layout.microbatches);
     of_chunk.received = std::min(alive + of_chunk.arriving, layout.microbatches);
-    of_chunk.handed = std::min(2u, layout.microbatches);
+    of_chunk.handed = handed_slots(schedule);
     of_chunk.held = schedule.kind == ScheduleKind::zb_h1
                         ? std::min(static_cast<uint32_t>(layout.stage.index) + 1, layout.microbatches)
                         : 1;
-    of_chunk.returned = std::min(2 + (wraps ? early : 0), layout.microbatches);
+    of_chunk.returned = returned_slots(schedule, layout.stage.index, static_cast<int32_t>(c));
     slots.insert(slots.end(), chunks[c].end - chunks[c].first, of_chunk);
   }
   return slots;
@@ -91,7 +89,7 @@ bool straddles_windows(const Layout& layout) {
 // of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
 Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
   const Schedule& schedule = layout.stage.schedule;
-  const std::vector<Work> list = order(schedule, layout.stage.index);
+  const std::vector<Work> list = link_order(schedule, layout.stage.index);
   const std::vector<ChunkBlocks> chunks = chunks_of(*layout.model);
   Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks), list);
   const uint32_t turn =
@@ -105,7 +103,10 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& 
     for (const Work& work : part.works) {
       const Index microbatch{static_cast<uint32_t>(work.microbatch), part.repeat > 1 ? period : 0};
       const auto [first, end] = chunks[static_cast<size_t>(work.chunk)];
-      if (work.kind == WorkKind::forward) {
+      if (links(work.kind)) {
+        const bool begins = work.kind == WorkKind::receive_input || work.kind == WorkKind::send_gradient;
+        emit.link(segment, work.kind, begins ? first : end - 1, microbatch);
+      } else if (work.kind == WorkKind::forward) {
         const bool reads = layout.model->embeds(first) || layout.model->predicts(end - 1);
         if (reads) emit.load_batch(segment, microbatch);
         for (size_t b = first; b < end; ++b) emit.forward(segment, b, microbatch);
@@ -152,7 +153,11 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
   DraftSegment& segment = draft.segments.emplace_back();
   segment.ops.push_back(begin_op(state));
   emit.load_batch(segment, {});
-  for (size_t b = 0; b < emit.blocks(); ++b) emit.forward(segment, b, {});
+  for (size_t b = 0; b < emit.blocks(); ++b) {
+    if (layout.model->receives(b)) emit.link(segment, WorkKind::receive_input, b, {});
+    emit.forward(segment, b, {});
+    if (layout.model->sends(b)) emit.link(segment, WorkKind::send_output, b, {});
+  }
   Op share;
   share.kind = OpKind::share_control;
   place_in(set, share, layout.everyone());

@@ -6,6 +6,8 @@
 #include <deque>
 #include <utility>
 
+#include "core/error.h"
+
 namespace zrt::runtime {
 namespace {
 
@@ -19,9 +21,8 @@ uint32_t most_alive(std::span<const Work> list, std::span<const uint32_t> chunks
   uint32_t alive = 0, most = 0;
   for (const Work& work : list) {
     if (!among(chunks, work)) continue;
-    if (work.kind == WorkKind::weight_gradient) continue;
-    work.kind == WorkKind::forward ? ++alive : --alive;
-    most = std::max(most, alive);
+    if (work.kind == WorkKind::forward) most = std::max(most, ++alive);
+    if (work.kind == WorkKind::backward) --alive;
   }
   return most;
 }
@@ -52,7 +53,8 @@ void SlotPools::assign() {
   }
 }
 
-// A forward takes the slot that has been free the longest, so that turns of a schedule wait for the same ops.
+// A forward takes the slot that has been free the longest, so that turns of a schedule wait for the same ops; what is
+// received takes it when it comes.
 void SlotPools::assign(const Pool& pool) {
   Buffer& buffer = set_.buffers[pool.buffer];
   buffer.slots = std::min(most_alive(list_, pool.chunks) + pool.spare, pool.rings);
@@ -64,10 +66,13 @@ void SlotPools::assign(const Pool& pool) {
     if (!among(pool.chunks, work)) continue;
     const auto number = static_cast<size_t>(work.chunk) * microbatches_ + static_cast<size_t>(work.microbatch);
     uint32_t& slot = buffer.slot_table[number];
-    if (work.kind == WorkKind::forward) {
+    if (work.kind == (pool.spare > 0 ? WorkKind::receive_input : WorkKind::forward)) {
+      if (free.empty()) {
+        throw core::ProgramError(fmt::format("'{}' has {} slots, and more is alive", buffer.name, buffer.slots));
+      }
       slot = free.front();
       free.pop_front();
-    } else {
+    } else if (work.kind == WorkKind::backward) {
       free.push_back(slot);
     }
   }

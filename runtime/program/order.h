@@ -14,7 +14,15 @@ enum class WorkKind : uint8_t {
   backward,         // the whole of it; or, where a schedule has weight gradients apart, of the input alone
   weight_gradient,  // what such a backward has left out
   load,             // of the microbatch's batch
+  // Messages: a chunk hands outputs and gradients to its neighbours and gets theirs (runtime/program/link_order.h).
+  receive_input,
+  send_output,
+  receive_gradient,
+  send_gradient,
 };
+constexpr bool links(WorkKind kind) {
+  return kind >= WorkKind::receive_input;
+}
 
 // The chunk is one of the stage's own, from 0; without interleaving there is one. Chunk c of stage s is number
 // c × stages + s of the model's.
@@ -25,7 +33,8 @@ struct Work {
   bool operator==(const Work&) const = default;
 };
 
-// All that stage `stage` does in a step, in order. The schedule must be a legal one. Loads are not in it.
+// All that stage `stage` computes in a step, in order. The schedule must be a legal one. Loads and messages are not in
+// it.
 std::vector<Work> order(const Schedule& schedule, int32_t stage);
 
 // Of a rank that has all blocks: each block is a chunk.

@@ -176,9 +176,6 @@ enum class GroupKind : uint8_t {
   tensor,   // ranks that share the work of each block
   holders,  // … and those of one set of shards: all that have a part of what is cut among both
 };
-constexpr bool links(GroupKind kind) {  // two neighbours, of which one sends and the other receives
-  return kind >= GroupKind::even_forward && kind <= GroupKind::wrap_backward;
-}
 constexpr GroupKind link_over(int boundary, bool forward) {
   if (boundary % 2 == 0) return forward ? GroupKind::even_forward : GroupKind::even_backward;
   return forward ? GroupKind::odd_forward : GroupKind::odd_backward;

@@ -1,7 +1,10 @@
 #include "runtime/program/roll.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
+#include <set>
 #include <tuple>
 
 namespace zrt::runtime {
@@ -24,27 +27,57 @@ std::vector<size_t> distances(std::span<const Work> list, int32_t period) {
 
 }  // namespace
 
-std::vector<Turns> roll(std::span<const Work> list, int32_t period) {
+namespace {
+
+struct Stretch {  // turns of `length` works, from the first to the last
+  size_t begin = 0, length = 0, turns = 0;
+};
+
+// `begins`: where a turn may begin, of a stretch of works that could begin anywhere.
+template <class Begins>
+std::vector<Stretch> stretches(std::span<const Work> list, int32_t period, Begins begins) {
   const std::vector<size_t> distance = distances(list, period);
+  std::vector<Stretch> all;
+  for (size_t i = 0; i < list.size();) {
+    const size_t length = distance[i];
+    size_t end = i;
+    while (end < list.size() && distance[end] == length) ++end;
+    if (length > 0) {
+      size_t first = i;
+      while (first < end && !begins(list[first])) ++first;
+      const size_t turns = first < end ? (end - first) / length + 1 : 0;
+      if (turns >= fewest_turns) {
+        all.push_back({first, length, turns});
+        i = first + turns * length;
+        continue;
+      }
+    }
+    i = end;
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Turns> roll(std::span<const Work> list, int32_t period) {
+  // Messages do not change where turns begin: passes reduce gradients by the turn.
+  std::vector<Work> computing;
+  std::copy_if(list.begin(), list.end(), std::back_inserter(computing), [](const Work& w) { return !links(w.kind); });
+  std::set<std::tuple<WorkKind, int32_t, int32_t>> begins;
+  const auto phase = [&](const Work& work) { return std::tuple(work.kind, work.chunk, work.microbatch % period); };
+  for (const Stretch& stretch : stretches(computing, period, [](const Work&) { return true; })) {
+    begins.insert(phase(computing[stretch.begin]));
+  }
   std::vector<Turns> parts;
   size_t done = 0;
   const auto add = [&](size_t end, uint32_t repeat, size_t next) {
     if (end > done) parts.push_back({{list.begin() + done, list.begin() + end}, repeat, repeat > 1 ? period : 0});
     done = next;
   };
-  for (size_t i = 0; i < list.size();) {
-    const size_t length = distance[i];
-    size_t end = i;
-    while (end < list.size() && distance[end] == length) ++end;
-    const size_t turns = length == 0 ? 0 : (end - i) / length + 1;
-    if (turns < fewest_turns) {
-      i = end;
-      continue;
-    }
-    const size_t second = i + length, last = i + (turns - 1) * length;
+  for (const Stretch& stretch : stretches(list, period, [&](const Work& w) { return begins.contains(phase(w)); })) {
+    const size_t second = stretch.begin + stretch.length, last = stretch.begin + (stretch.turns - 1) * stretch.length;
     add(second, 1, second);
-    add(second + length, static_cast<uint32_t>(turns - 2), last);
-    i = last + length;
+    add(second + stretch.length, static_cast<uint32_t>(stretch.turns - 2), last);
   }
   add(list.size(), 1, list.size());
   return parts;
@@ -70,9 +103,14 @@ std::vector<Turns> cut(std::span<const Turns> turns, int32_t period) {
       parts.push_back(t);
       continue;
     }
-    for (size_t i = 0; i < t.works.size(); ++i) {
-      if (i == 0 || t.works[i].microbatch / period != t.works[i - 1].microbatch / period) parts.emplace_back();
-      parts.back().works.push_back(t.works[i]);
+    std::optional<int32_t> run;
+    bool open = false;
+    for (const Work& work : t.works) {
+      const bool goes_on = open && (links(work.kind) || !run || work.microbatch / period == *run);
+      if (!goes_on) parts.emplace_back();
+      open = true;
+      if (!links(work.kind)) run = work.microbatch / period;
+      parts.back().works.push_back(work);
     }
   }
   return parts;

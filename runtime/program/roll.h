@@ -23,7 +23,7 @@ std::vector<Turns> roll(std::span<const Work> list, int32_t period);
 std::vector<Work> expand(std::span<const Turns> turns);
 
 // The same, but what is not repeated is cut into the turns that it is made of: wherever the works' microbatches come to
-// another run of `period`.
+// another run of `period`. Messages stay with the work in front of them.
 std::vector<Turns> cut(std::span<const Turns> turns, int32_t period);
 
 }  // namespace zrt::runtime

@@ -31,6 +31,39 @@ size_t TimelineBuilder::append(OpId op, uint32_t iteration, uint8_t lane) {
   return executions_.size() - 1;
 }
 
+namespace {
+
+constexpr uint32_t fewest_looked_at = 4;
+
+// Whether a segment that is not repeated touches a slot that a repeated one comes to in a turn behind the fewest.
+bool meets_late_turns(const ProgramSet& set, const Program& program) {
+  std::vector<std::vector<uint8_t>> late(set.buffers.size());  // by buffer and slot
+  const auto for_each_access = [&](bool repeated, auto visit) {
+    for (const Segment& segment : program.segments) {
+      if ((segment.repeat > 1) != repeated) continue;
+      for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
+        for (const Access& access : program.ops[id].accesses) visit(segment, access);
+      }
+    }
+  };
+  for_each_access(true, [&](const Segment& segment, const Access& access) {
+    const Buffer& buffer = set.buffers[access.buffer];
+    if (access.slot.step % buffer.slots == 0) return;
+    late[access.buffer].resize(buffer.slots);
+    for (uint32_t turn = fewest_looked_at; turn < segment.repeat; ++turn) {
+      late[access.buffer][access.slot_of(buffer, turn)] = 1;
+    }
+  });
+  bool meets = false;
+  for_each_access(false, [&](const Segment&, const Access& access) {
+    const std::vector<uint8_t>& slots = late[access.buffer];
+    meets = meets || (!slots.empty() && slots[access.slot_of(set.buffers[access.buffer], 0)] != 0);
+  });
+  return meets;
+}
+
+}  // namespace
+
 uint32_t checked_turns(const ProgramSet& set, const Program& program) {
   uint32_t microbatches = 0;
   for (const Segment& segment : program.segments) {
@@ -43,13 +76,15 @@ uint32_t checked_turns(const ProgramSet& set, const Program& program) {
     if (!buffer.slot_table.empty()) return access.slot.step != 0;
     return access.slot.step % buffer.slots != 0 && buffer.slots < microbatches;
   };
-  uint32_t turns = 4;
+  uint32_t turns = fewest_looked_at;
   for (const Segment& segment : program.segments) {
     for (OpId id = segment.first; id < segment.first + segment.count && turns < segment.repeat; ++id) {
       const std::vector<Access>& accesses = program.ops[id].accesses;
       if (std::any_of(accesses.begin(), accesses.end(), used_again)) turns = segment.repeat;
     }
   }
+  if (!meets_late_turns(set, program)) return turns;
+  for (const Segment& segment : program.segments) turns = std::max(turns, segment.repeat);
   return turns;
 }
 

@@ -10,7 +10,8 @@ namespace zrt::runtime {
 
 inline constexpr size_t max_lanes = 20;
 // Turns of a repeated segment that are looked at: the first, two that follow each other, and one more for slots that
-// alternate: a further turn meets the same neighbours. All of them where slots go round and are used again.
+// alternate: a further turn meets the same neighbours. All of them where slots go round and are used again, or where
+// what a late turn leaves is taken behind the segment.
 uint32_t checked_turns(const ProgramSet& set, const Program& program);
 
 using Clock = std::array<uint32_t, max_lanes>;  // executions of each lane known to have finished

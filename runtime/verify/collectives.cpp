@@ -7,16 +7,27 @@
 
 #include "core/error.h"
 #include "runtime/ops/spec.h"
-#include "runtime/verify/lane_queues.h"
+#include "runtime/program/timeline.h"
+#include "runtime/verify/place.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 namespace {
 
 using core::ProgramError;
-using verification::LaneQueues;
 using verification::Place;
-using verification::Queued;
+
+// A program as a GPU sees it that does one op after the other, and as its lanes do.
+struct Queue {
+  std::vector<Place> all;
+  std::array<std::vector<Place>, max_lanes> lanes;
+  explicit Queue(const Program& program) {
+    for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
+      all.push_back({id, turn});
+      lanes[program.ops[id].lane].push_back({id, turn});
+    });
+  }
+};
 
 // All ranks' programs of one phase, or of one for each run of ranks that are alike. Ranks that share a set share its
 // queues.
@@ -25,16 +36,20 @@ class PhaseChecker {
   PhaseChecker(const std::vector<const ProgramSet*>& ranks, int alike, size_t phase)
       : ranks_(ranks), alike_(alike), phase_(phase), at_(ranks.size()) {
     for (const ProgramSet* set : ranks) {
-      if (!queues_.contains(set)) queues_.emplace(set, verification::make_queues(set->programs[phase]));
+      if (!queues_.contains(set)) queues_.emplace(set, set->programs[phase]);
     }
     for (const ProgramSet* set : ranks) of_.push_back(&queues_.at(set));
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      members_.emplace_back();
+      for (uint8_t lane = 0; lane < ranks[0]->lanes.size(); ++lane) members_[r].push_back(members(r, lane));
+    }
   }
 
   void check() {
     for (uint8_t lane = 0; lane < ranks_[0]->lanes.size(); ++lane) {
       if (!communicates(lane)) continue;
       for (size_t r = 0; r < ranks_.size(); ++r) {
-        const size_t first = members(r, lane).front();
+        const size_t first = members_[r][lane].front();
         if (ranks_[r] != ranks_[first]) check_order(first, r, lane);
       }
     }
@@ -42,8 +57,6 @@ class PhaseChecker {
   }
 
  private:
-  using Head = std::pair<size_t, uint8_t>;  // a rank and one of its lanes
-
   const Program& program(size_t rank) const { return ranks_[rank]->programs[phase_]; }
   // Of all ranks the same ones do; others may be there on some alone.
   bool communicates(uint8_t lane) const {
@@ -66,12 +79,12 @@ class PhaseChecker {
   std::string call(size_t rank, uint8_t lane, size_t n) const {
     const auto& queue = of_[rank]->lanes[lane];
     if (n >= queue.size()) return "none";
-    const Op& op = program(rank).ops[queue[n].place.op];
+    const Op& op = program(rank).ops[queue[n].op];
     std::string text = fmt::format("{} [{}]", op.name, op_kind_name(op.kind));
-    if (spec(op.kind).of_microbatch) text += fmt::format(" of microbatch {}", op.microbatch.at(queue[n].place.turn));
+    if (spec(op.kind).of_microbatch) text += fmt::format(" of microbatch {}", op.microbatch.at(queue[n].turn));
     for (const Access& access : op.accesses) {
       text += fmt::format(" {}", ranks_[rank]->buffers[access.buffer].bytes);
-      if (const uint32_t slot = access.slot_of(ranks_[rank]->buffers[access.buffer], queue[n].place.turn); slot > 0)
+      if (const uint32_t slot = access.slot_of(ranks_[rank]->buffers[access.buffer], queue[n].turn); slot > 0)
         text += fmt::format(" in slot {}", slot);
     }
     for (uint8_t adds : op.accumulate) text += adds ? " added" : " defined";
@@ -79,26 +92,26 @@ class PhaseChecker {
   }
 
   // What one side of a boundary between stages sends and the other receives.
-  bool paired(size_t a, const Queued& x, size_t b, const Queued& y) const {
-    const Op &one = program(a).ops[x.place.op], &other = program(b).ops[y.place.op];
+  bool paired(size_t a, const Place& x, size_t b, const Place& y) const {
+    const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];
     return one.kind != other.kind && (other.kind == OpKind::send || other.kind == OpKind::receive) &&
-           one.microbatch.at(x.place.turn) == other.microbatch.at(y.place.turn) &&
+           one.microbatch.at(x.turn) == other.microbatch.at(y.turn) &&
            ranks_[a]->buffers[one.accesses[0].buffer].bytes == ranks_[b]->buffers[other.accesses[0].buffer].bytes;
   }
 
   // Units have other numbers in other stages; the names of ops say of which they are.
   bool between_stages(size_t rank, const Op& op) const { return ranks_[rank]->group(op).kind == GroupKind::copies; }
 
-  bool same(size_t a, const Queued& x, size_t b, const Queued& y) const {
-    const Op &one = program(a).ops[x.place.op], &other = program(b).ops[y.place.op];
+  bool same(size_t a, const Place& x, size_t b, const Place& y) const {
+    const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];
     if (one.kind == OpKind::send || one.kind == OpKind::receive) return paired(a, x, b, y);
     return one.kind == other.kind && one.name == other.name && (one.units == other.units || between_stages(a, one)) &&
            one.accumulate == other.accumulate &&
            std::equal(one.accesses.begin(), one.accesses.end(), other.accesses.begin(), other.accesses.end(),
                       [&](const Access& p, const Access& q) {
                         return p.role == q.role &&
-                               p.slot_of(ranks_[a]->buffers[p.buffer], x.place.turn) ==
-                                   q.slot_of(ranks_[b]->buffers[q.buffer], y.place.turn) &&
+                               p.slot_of(ranks_[a]->buffers[p.buffer], x.turn) ==
+                                   q.slot_of(ranks_[b]->buffers[q.buffer], y.turn) &&
                                ranks_[a]->buffers[p.buffer].bytes == ranks_[b]->buffers[q.buffer].bytes;
                       });
   }
@@ -117,74 +130,62 @@ class PhaseChecker {
     }
   }
 
-  const Queued* head(Head at) const {
-    const auto& queue = of_[at.first]->lanes[at.second];
-    const uint32_t done = at_[at.first][at.second];
-    return done < queue.size() ? &queue[done] : nullptr;
+  const Op* head(size_t rank) const {
+    return at_[rank] < of_[rank]->all.size() ? &program(rank).ops[of_[rank]->all[at_[rank]].op] : nullptr;
   }
 
-  // What keeps a lane from going on: an op of the same rank, or a rank that has not come to the collective.
-  std::optional<Head> obstacle(Head at) const {
-    const Queued& next = *head(at);
-    for (const verification::Need& need : of_[at.first]->needs_of(next)) {
-      if (at_[at.first][need.lane] < need.finished) return Head{at.first, need.lane};
-    }
-    if (!communicates(at.second)) return std::nullopt;
-    for (size_t member : members(at.first, at.second)) {
-      if (at_[member][at.second] < at_[at.first][at.second]) return Head{member, at.second};
-      const Head theirs{member, at.second};
-      if (member != at.first && waits_locally(theirs)) return theirs;
+  // What keeps a rank from its next op: another that has not come to the same collective.
+  std::optional<size_t> obstacle(size_t rank) const {
+    const uint8_t lane = head(rank)->lane;
+    if (!communicates(lane)) return std::nullopt;
+    for (size_t member : members_[rank][lane]) {
+      const Op* theirs = head(member);
+      if (!theirs || theirs->lane != lane) return member;
     }
     return std::nullopt;
   }
-  bool waits_locally(Head at) const {
-    for (const verification::Need& need : of_[at.first]->needs_of(*head(at))) {
-      if (at_[at.first][need.lane] < need.finished) return true;
-    }
-    return false;
-  }
 
-  // Lets every lane go as far as it can. No choice is ever made, so a standstill here is one on every interleaving.
+  // Lets every rank go as far as it can, an op at a time in the order of its program. No choice is ever made, so a
+  // standstill here is one on every GPU that does so; waits point back in program order, so lanes of their own go on
+  // where this does.
   void run() {
-    std::vector<Head> ready;
-    auto wake = [&](size_t rank) {
-      for (uint8_t lane = 0; lane < ranks_[rank]->lanes.size(); ++lane) ready.emplace_back(rank, lane);
-    };
-    for (size_t r = 0; r < ranks_.size(); ++r) wake(r);
+    std::vector<size_t> ready;
+    for (size_t r = 0; r < ranks_.size(); ++r) ready.push_back(r);
     while (!ready.empty()) {
-      const Head at = ready.back();
+      const size_t rank = ready.back();
       ready.pop_back();
-      bool moved = false;
-      while (head(at) && !obstacle(at)) {
-        if (!communicates(at.second)) {
-          ++at_[at.first][at.second], moved = true;
+      while (head(rank) && !obstacle(rank)) {
+        const uint8_t lane = head(rank)->lane;
+        if (!communicates(lane)) {
+          ++at_[rank];
           continue;
         }
-        for (size_t member : members(at.first, at.second)) {
-          ++at_[member][at.second];
-          if (member != at.first) wake(member);
+        for (size_t member : members_[rank][lane]) {
+          ++at_[member];
+          if (member != rank) ready.push_back(member);
         }
-        moved = true;
       }
-      if (moved) wake(at.first);
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (uint8_t lane = 0; lane < ranks_[r]->lanes.size(); ++lane) {
-        if (head({r, lane})) fail({r, lane});
-      }
+      if (head(r)) fail(r);
     }
   }
 
-  std::string text(Head at) const {
-    return fmt::format("rank {} '{}' on lane {}", number(at.first), program(at.first).ops[head(at)->place.op].name,
-                       ranks_[at.first]->lanes[at.second].name());
+  std::string text(size_t rank) const {
+    const Op* op = head(rank);
+    if (!op) return fmt::format("rank {}, which has come to its end,", number(rank));
+    const Place at = of_[rank]->all[at_[rank]];
+    const std::string of =
+        spec(op->kind).of_microbatch ? fmt::format(" of microbatch {}", op->microbatch.at(at.turn)) : "";
+    return fmt::format("rank {} '{}'{} on lane {}", number(rank), op->name, of, ranks_[rank]->lanes[op->lane].name());
   }
 
   // Follows who waits for whom until it comes round.
-  [[noreturn]] void fail(Head at) const {
-    std::vector<Head> path;
+  [[noreturn]] void fail(size_t at) const {
+    std::vector<size_t> path;
     while (std::find(path.begin(), path.end(), at) == path.end()) {
       path.push_back(at);
+      if (!head(at)) break;
       at = *obstacle(at);
     }
     std::string circle;
@@ -195,9 +196,10 @@ class PhaseChecker {
   const std::vector<const ProgramSet*>& ranks_;
   const int alike_;
   const size_t phase_;
-  std::map<const ProgramSet*, LaneQueues> queues_;
-  std::vector<const LaneQueues*> of_;                // by rank
-  std::vector<std::array<uint32_t, max_lanes>> at_;  // [rank][lane]: executions finished
+  std::map<const ProgramSet*, Queue> queues_;
+  std::vector<const Queue*> of_;                           // by rank
+  std::vector<std::vector<std::vector<size_t>>> members_;  // by rank and lane: those who call together there
+  std::vector<size_t> at_;                                 // by rank: ops done
 };
 
 }  // namespace

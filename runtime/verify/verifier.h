@@ -8,7 +8,8 @@
 //  - the red zone behind a buffer is never part of another live buffer, and kept buffers share bytes with none;
 //  - every buffer is as large as its ops need, and none ends above its tier's budget;
 //  - a step does everything a step consists of, once and in order;
-//  - all ranks of a group make the same collectives in the same order, and no rank can wait for ever.
+//  - all ranks of a group make the same collectives in the same order, and no rank can wait for ever, not even one that
+//    does an op at a time, as a GPU with a single queue does.
 // It judges what programs mean, not how the passes order them. Time and memory are linear in executions and accesses:
 // about 0.3 µs per access and execution, without limit on turns.
 #pragma once
@@ -29,9 +30,9 @@ inline constexpr TierBytes no_budgets{~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
 void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets = no_budgets);
 
 // The programs of several ranks together, which may differ: the collectives of every group match in order and size, and
-// following lanes, waits and groups over all ranks leads into no circle. Throws core::ProgramError naming ranks, lane
-// and both ops. Each set stands for `alike` ranks in a row that run it, as those of a stage of a pipeline do: what its
-// ranks do among themselves meets in any case.
+// the orders of all ranks' ops, where a collective is one op of all its ranks, lead into no circle. Throws
+// core::ProgramError naming ranks, lane and both ops. Each set stands for `alike` ranks in a row that run it, as those
+// of a stage of a pipeline do: what its ranks do among themselves meets in any case.
 void verify_collectives(const std::vector<const ProgramSet*>& ranks, int alike = 1);
 
 }  // namespace zrt::runtime

@@ -69,12 +69,6 @@ constexpr std::array<std::pair<int, bool>, 6> degrees{
 // Its weights differ by no more than the gradients' rounding; others amplify it (tensor_numbers_test.cpp).
 const optimizer::OptimizerPtr sgd = make_optimizer(optimizer::SgdParams{});
 
-// Stages that share a GPU with more ranks than these have more streams than it has queues, and stand still
-// (docs/gpu.md).
-int most_ranks() {
-  return zrt::test::test_device() == core::DeviceKind::cuda ? 6 : 8;
-}
-
 // The keys' part of an attention bias has no gradient but rounding.
 std::vector<float> without_key_bias(const std::string& name, const std::vector<float>& values) {
   if (name.ends_with("self.key.bias")) return {};
@@ -146,7 +140,6 @@ TEST_CASE(
     "between stages each rank receives its share of b s h elements, and gathers the others where rows are whole") {
   for (const int which : {gpt2, llama}) {
     for (const auto& [tensor, rows] : degrees) {
-      if (2 * tensor > most_ranks()) continue;
       Setting s = setting_of(tensor, rows);
       s.accumulation = s.reduce_every = 3, s.steps = 1, s.micro_batch = 1;
       const models::Model model = model_of(which, s, 0, false);
@@ -165,7 +158,7 @@ TEST_CASE(
 
 TEST_CASE("ranks that share a tied embedding of two stages train as those of one stage, to rounding", "[long]") {
   for (const auto& [tensor, rows] : degrees) {
-    if ((tensor == 4 && !full_tests()) || 2 * tensor > most_ranks()) continue;
+    if (tensor == 4 && !full_tests()) continue;
     Setting s = setting_of(tensor, rows);
     s.steps = 20, s.optimizer = sgd, s.rate = 0.1, s.accumulation = s.reduce_every = 4, s.micro_batch = 1,
     s.eval = true;
@@ -274,7 +267,7 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
               for (int stage = 0; stage <= 3; ++stage) {
                 for (const Recompute how : {Recompute::none, Recompute::selective, Recompute::full}) {
                   for (const bool overlap : {false, true}) {
-                    if (tensor * data * stages > most_ranks() || (number++ % 31 != 0 && !full_tests())) continue;
+                    if (tensor * data * stages > 8 || (number++ % 31 != 0 && !full_tests())) continue;
                     Setting s = setting_of(tensor, rows);
                     s.accumulation = 4, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2;
                     s.ranks = data, s.compute = types[static_cast<size_t>(type)];

@@ -7,6 +7,7 @@
 #include "runtime/ops/spec.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/toy_model.h"
+#include "tests/runtime/verify/mutate.h"
 
 namespace zrt::pipeline_faults_test {
 
@@ -357,6 +358,59 @@ TEST_CASE("every kind of broken pipeline is refused, and the message names two o
       CAPTURE(error.what());
       CHECK(named(subject, error.what()) >= 2);
     }
+  }
+}
+
+namespace {
+
+// The next send behind a receive in its segment that nothing between them keeps apart; none: the receive's own number.
+OpId send_behind(const Program& step, OpId receive) {
+  const Segment& segment = *std::find_if(step.segments.begin(), step.segments.end(), [&](const Segment& each) {
+    return receive >= each.first && receive < each.first + each.count;
+  });
+  for (OpId id = receive + 1; id < segment.first + segment.count; ++id) {
+    const Op& op = step.ops[id];
+    const bool uses = std::any_of(op.accesses.begin(), op.accesses.end(), [&](const Access& access) {
+      return access.buffer == step.ops[receive].accesses.front().buffer;
+    });
+    if (uses || op.kind == OpKind::receive) return receive;
+    if (op.kind == OpKind::send) return id;
+  }
+  return receive;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a receive behind the send that follows it is refused where the neighbour waits for that receive, with both "
+    "named") {
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1, ScheduleKind::interleaved}) {
+    Subject subject(kind);
+    size_t swapped = 0, refused = 0;
+    for (size_t stage = 0; stage < 3; ++stage) {
+      for (OpId id = 0; id < subject.step(stage).ops.size(); ++id) {
+        const OpId send = send_behind(subject.step(stage), id);
+        if (subject.step(stage).ops[id].kind != OpKind::receive || send == id) continue;
+        ++swapped;
+        ProgramSet changed = subject.sets[stage];
+        move_op(program_of(changed, "step"), id, send);
+        std::vector<const ProgramSet*> ranks;
+        for (const ProgramSet& set : subject.sets) ranks.push_back(&set);
+        ranks[stage] = &changed;
+        try {
+          verify_collectives(ranks);
+        } catch (const core::ProgramError& error) {
+          ++refused;
+          const std::string message = error.what();
+          CAPTURE(message);
+          CHECK(message.find("would stand still for ever") != std::string::npos);
+          CHECK(message.find("'" + subject.step(stage).ops[send].name + "'") != std::string::npos);
+          CHECK(named(subject, message) >= 2);
+        }
+      }
+    }
+    CAPTURE(schedule_name(kind), swapped, refused);
+    CHECK(refused > 0);
   }
 }
 
