@@ -45,6 +45,9 @@ class Transport {
   virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes,
                                                   core::DeviceKind device = core::DeviceKind::cpu) = 0;
 
+  // Throws ConfigError where ranks on `device` cannot be used, or cannot be connected.
+  virtual void require_device(core::DeviceKind device) const { core::require_device(device); }
+
   // Every process's text, ordered by their first ranks. Collective over processes, one at a time. Throws CommError when
   // a process does not come within `timeout`.
   virtual std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) = 0;

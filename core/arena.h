@@ -39,6 +39,7 @@ class Arena {
   uint64_t mapped_bytes() const { return mapped_; }  // with the guard; all of it is resident
   Tier tier() const { return tier_; }
   bool on_gpu() const { return kind_ == Kind::gpu; }
+  int gpu() const { return gpu_; }  // whose memory it is, where on_gpu()
 
   // One past the last buffer that was ever written: the highest byte that no longer holds the canary, found by scanning
   // down from the guard's end, without the red zone that lies behind a buffer.
@@ -50,6 +51,7 @@ class Arena {
 
   Tier tier_;
   Kind kind_ = Kind::mapped;
+  int gpu_ = 0;
   uint64_t bytes_ = 0, mapped_ = 0;
   std::byte* data_ = nullptr;
   std::shared_ptr<void> keep_;

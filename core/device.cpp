@@ -45,10 +45,6 @@ void require_device(DeviceKind kind) {
   if (const auto missing = cuda::missing()) throw ConfigError(fmt::format("--device cuda: {}", *missing));
 }
 
-uint64_t free_gpu_bytes() {
-  return cuda::memory().free;
-}
-
 std::string device_description(DeviceKind kind) {
   return kind == DeviceKind::cuda ? cuda::description() : "CPU";
 }

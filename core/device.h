@@ -37,14 +37,13 @@ class OnPlace {
 
 // Throws ConfigError, saying what is missing, when this build or machine cannot run on `kind`.
 void require_device(DeviceKind kind);
-uint64_t free_gpu_bytes();
 std::string device_description(DeviceKind kind);  // "NVIDIA H200, driver 13.0 …"; for logs
 
 // At the calling thread's place; on a GPU queued on its stream, and host memory must then be pinned and left alone
 // until the stream has come so far. `to` and `from` may be of either tier.
 void copy_bytes(void* to, const void* from, uint64_t bytes);
 void fill_bytes(void* to, uint8_t value, uint64_t bytes);
-// From memory of `device` to the host, after everything queued there; for use between programs.
+// From memory of `device` to the host, after everything queued that may write it; for use between programs.
 void read_bytes(void* to, const void* from, uint64_t bytes, DeviceKind device);
 
 }  // namespace zrt::core

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "comm/cuda/reduce.h"
 #include "comm/cuda/reduce_shape.h"
+#include "core/cuda/gpu.h"
 #include "core/cuda/launch.cuh"
 #include "core/error.h"
 #include "core/kernel_convert.h"
@@ -111,12 +113,10 @@ void sum_into(std::span<const void* const> sources, void* target, core::DType to
 
 }  // namespace
 
-void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
-            int64_t count) {
-  if (sources.size() > most_sources) {
-    throw core::CommError("a sum over more than 256 ranks on GPUs; legal are 1 to 256 ranks in one group");
-  }
-  if (count == 0) return;
+namespace {
+
+void sum_near(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+              int64_t count) {
   switch (from) {
     case core::DType::f32:
       return sum_into<float>(sources, target, to, accumulate, count);
@@ -125,6 +125,63 @@ void reduce(std::span<const void* const> sources, core::DType from, void* target
     default:  // can_reduce leaves fp16 alone
       return sum_into<f16>(sources, target, to, accumulate, count);
   }
+}
+
+constexpr uint64_t copied_bytes = 4 << 20;  // of each source at a time
+
+class StreamMemory {  // of the stream's GPU, taken and freed in the stream's order
+ public:
+  StreamMemory(uint64_t bytes, cudaStream_t stream) : stream_(stream) {
+    ZRT_CUDA(cudaMallocAsync(reinterpret_cast<void**>(&data_), bytes, stream));
+  }
+  ~StreamMemory() { cudaFreeAsync(data_, stream_); }
+  StreamMemory(const StreamMemory&) = delete;
+  StreamMemory& operator=(const StreamMemory&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  cudaStream_t stream_;
+  std::byte* data_ = nullptr;
+};
+
+// Copies the sources that the stream's GPU cannot read in place to it, piece by piece, and sums there. The driver takes
+// such copies through the host.
+void sum_copies(std::span<const void* const> sources, const std::vector<size_t>& far, core::DType from, void* target,
+                core::DType to, bool accumulate, int64_t count) {
+  const uint64_t from_size = core::dtype_size(from), to_size = core::dtype_size(to);
+  const int64_t piece = std::min<int64_t>(count, copied_bytes / from_size);
+  const uint64_t stride = (static_cast<uint64_t>(piece) * from_size + 255) / 256 * 256;
+  const cudaStream_t stream = core::cuda::stream();
+  const StreamMemory copies(stride * far.size(), stream);
+  std::vector<const void*> near(sources.size());
+  for (int64_t begin = 0; begin < count; begin += piece) {
+    const int64_t n = std::min(piece, count - begin);
+    for (size_t i = 0; i < sources.size(); ++i) {
+      near[i] = static_cast<const std::byte*>(sources[i]) + static_cast<uint64_t>(begin) * from_size;
+    }
+    for (size_t i = 0; i < far.size(); ++i) {
+      std::byte* copy = copies.data() + i * stride;
+      ZRT_CUDA(cudaMemcpyAsync(copy, near[far[i]], static_cast<uint64_t>(n) * from_size, cudaMemcpyDefault, stream));
+      near[far[i]] = copy;
+    }
+    sum_near(near, from, static_cast<std::byte*>(target) + static_cast<uint64_t>(begin) * to_size, to, accumulate, n);
+  }
+}
+
+}  // namespace
+
+void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+            int64_t count) {
+  if (sources.size() > most_sources) {
+    throw core::CommError("a sum over more than 256 ranks on GPUs; legal are 1 to 256 ranks in one group");
+  }
+  if (count == 0) return;
+  std::vector<size_t> far;
+  for (size_t i = 0; core::cuda::unconnected() && i < sources.size(); ++i) {
+    if (!core::cuda::reaches(sources[i])) far.push_back(i);
+  }
+  if (far.empty()) return sum_near(sources, from, target, to, accumulate, count);
+  sum_copies(sources, far, from, target, to, accumulate, count);
 }
 
 }  // namespace zrt::comm::cuda

@@ -49,6 +49,7 @@ class MpiTransport final : public Transport {
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override;
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override;
+  void require_device(core::DeviceKind device) const override;
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) override {
     return exchange_texts(text, timeout);
   }
@@ -167,14 +168,19 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
 }
 
 // Frames and shared mappings are the host's, and so are sums: only a rank that has no peers can be on a GPU.
+void MpiTransport::require_device(core::DeviceKind device) const {
+  if (device != core::DeviceKind::cpu && world() > 1) {
+    throw core::ConfigError(fmt::format(
+        "--device {} with {} processes: so far ranks on GPUs are threads of one process, on one host. Start "
+        "one process, without mpirun or srun, with --ranks {}",
+        core::device_name(device), world(), world()));
+  }
+  core::require_device(device);
+}
+
 std::unique_ptr<core::Arena> MpiTransport::make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) {
   if (device == core::DeviceKind::cpu) return arenas_.make(tier, bytes);
-  if (world() > 1) {
-    throw core::ConfigError(
-        fmt::format("--device {} with {} processes: ranks as processes on GPUs come with NCCL across GPUs; use --ranks "
-                    "{} (threads) or one process",
-                    core::device_name(device), world(), world()));
-  }
+  require_device(device);
   return std::make_unique<core::Arena>(tier, bytes, device);
 }
 

@@ -38,7 +38,7 @@ std::unique_ptr<Transport> make_nccl_transport(int world) {
   if (world != 1) {
     throw core::ConfigError(
         fmt::format("--transport nccl with {} ranks: several GPUs come with tensor and pipeline parallelism; use one "
-                    "rank, or --transport thread, whose ranks share the GPU",
+                    "rank, or --transport thread, whose ranks have a GPU each",
                     world));
   }
   core::require_device(core::DeviceKind::cuda);

@@ -11,6 +11,7 @@
 
 #include "core/cuda/backend.h"
 #include "core/error.h"
+#include "core/gpu.h"
 
 namespace zrt::core {
 namespace {
@@ -39,6 +40,7 @@ Arena::Arena(Tier tier, uint64_t bytes, DeviceKind device) : tier_(tier), bytes_
   }
   kind_ = tier == Tier::device ? Kind::gpu : Kind::pinned;
   data_ = static_cast<std::byte*>(cuda::allocate(mapped_, kind_ == Kind::pinned, canary_byte));
+  gpu_ = current_gpu();
 }
 
 Arena::Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep)

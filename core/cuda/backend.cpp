@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "core/cuda/cuda.h"
+#include "core/cuda/gpu.h"
 #include "core/cuda/pinned.h"
 #include "core/error.h"
 #include "core/ledger.h"
@@ -20,22 +21,19 @@ uint64_t used_bytes() {
 
 // Taken when the context is there and nothing else.
 uint64_t context_bytes() {
-  static const uint64_t bytes = used_bytes();
-  return bytes;
+  static PerGpu<uint64_t> bytes;
+  return bytes.get(used_bytes);
 }
 
 int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  ZRT_CUDA(cudaGetDevice(&device));
-  ZRT_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  int value = 0;
+  ZRT_CUDA(cudaDeviceGetAttribute(&value, which, current_gpu()));
   return value;
 }
 
 std::string no_image() {
-  int device = 0;
   cudaDeviceProp properties;
-  ZRT_CUDA(cudaGetDevice(&device));
-  ZRT_CUDA(cudaGetDeviceProperties(&properties, device));
+  ZRT_CUDA(cudaGetDeviceProperties(&properties, current_gpu()));
   return fmt::format(
       "{} has compute capability {}.{}, for which this zrt has no code; it was built for {}. Configure with "
       "-DZRT_CUDA_ARCHITECTURES={}{}, or use --device cpu",
@@ -52,14 +50,14 @@ void fail(cudaError_t code, const char* expression, const char* file, int line) 
 }
 
 int multiprocessors() {
-  static const int count = attribute(cudaDevAttrMultiProcessorCount);
-  return count;
+  static PerGpu<int> count;
+  return count.get([] { return attribute(cudaDevAttrMultiProcessorCount); });
 }
 
 int compute_capability() {
-  static const int value =
-      10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor);
-  return value;
+  static PerGpu<int> value;
+  return value.get(
+      [] { return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor); });
 }
 
 std::optional<std::string> missing() {
@@ -81,10 +79,9 @@ std::optional<std::string> missing() {
 }
 
 std::string description() {
-  int device = 0, driver = 0, runtime = 0;
+  int driver = 0, runtime = 0;
   cudaDeviceProp properties;
-  ZRT_CUDA(cudaGetDevice(&device));
-  ZRT_CUDA(cudaGetDeviceProperties(&properties, device));
+  ZRT_CUDA(cudaGetDeviceProperties(&properties, current_gpu()));
   ZRT_CUDA(cudaDriverGetVersion(&driver));
   ZRT_CUDA(cudaRuntimeGetVersion(&runtime));
   return fmt::format("{}, compute capability {}.{}, driver for CUDA {}.{}, runtime {}.{}", properties.name,
@@ -102,6 +99,7 @@ void fill_bytes(void* to, uint8_t value, uint64_t bytes) {
 
 void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
   if (const auto reason = missing()) throw ConfigError(*reason);
+  note_use();
   void* memory = nullptr;
   if (pinned) {
     memory = allocate_pinned(bytes, fill);
@@ -129,7 +127,7 @@ void release(void* memory, bool pinned) {
 }
 
 void read(void* to, const void* from, uint64_t bytes) {
-  ZRT_CUDA(cudaDeviceSynchronize());
+  synchronize_gpu_of(from);
   ZRT_CUDA(cudaMemcpy(to, from, bytes, cudaMemcpyDefault));
 }
 

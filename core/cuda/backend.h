@@ -25,14 +25,14 @@ std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::f
 void copy_bytes(void* to, const void* from, uint64_t bytes);
 void fill_bytes(void* to, uint8_t value, uint64_t bytes);
 
-// Memory of the current GPU, or of the host and pinned, filled with `fill`. Throws MemoryError.
+// Memory of the calling thread's GPU, or of the host and pinned, filled with `fill`. Throws MemoryError.
 void* allocate(uint64_t bytes, bool pinned, uint8_t fill);
 void release(void* memory, bool pinned);
-// Waits for everything queued on the GPU, then copies to the host.
+// Waits for everything queued on the GPU whose memory `from` is, of pinned memory on any, then copies to the host.
 void read(void* to, const void* from, uint64_t bytes);
 
-// Of the current GPU, as its driver says it. `context` was in use before this process took anything from it: its own
-// context, and whatever else lives on the GPU.
+// Of the calling thread's GPU, as its driver says it. `context` was in use before this process took anything from it:
+// its own context, and whatever else lives on the GPU.
 struct Memory {
   uint64_t free = 0, total = 0, context = 0;
 };

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/cuda/gpu.h"
+
 namespace zrt::core::cuda {
 namespace {
 
@@ -51,7 +53,7 @@ void* map_and_pin(uint64_t bytes, uint8_t fill) {
   if (memory == MAP_FAILED) return nullptr;
   madvise(memory, bytes, MADV_HUGEPAGE);
   fill_chunks(static_cast<std::byte*>(memory), bytes, fill);
-  if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) != cudaSuccess) {
+  if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) != cudaSuccess) {
     cudaGetLastError();
     munmap(memory, bytes);
     return nullptr;
@@ -69,7 +71,7 @@ void* allocate_pinned(uint64_t bytes, uint8_t fill) {
   }
   // Of a driver that pins nothing but its own: where that lies on no whole page, files refuse it by name.
   void* memory = nullptr;
-  if (cudaHostAlloc(&memory, bytes, cudaHostAllocDefault) != cudaSuccess) return nullptr;
+  if (cudaHostAlloc(&memory, bytes, cudaHostAllocPortable) != cudaSuccess) return nullptr;
   fill_chunks(static_cast<std::byte*>(memory), bytes, fill);
   return memory;
 }
@@ -84,7 +86,10 @@ void release_pinned(void* memory) {
     cudaFreeHost(memory);
     return;
   }
-  cudaDeviceSynchronize();  // as cudaFreeHost does: copies may still be under way
+  try {
+    synchronize_gpus();              // as cudaFreeHost does: copies may still be under way
+  } catch (const std::exception&) {  // a fault of the device ends them, too
+  }
   cudaHostUnregister(memory);
   munmap(memory, bytes);
 }

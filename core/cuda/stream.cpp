@@ -9,6 +9,7 @@
 #include "core/cuda/backend.h"
 #include "core/cuda/cuda.h"
 #include "core/cuda/flag.h"
+#include "core/cuda/gpu.h"
 #include "core/error.h"
 
 namespace zrt::core::cuda {
@@ -63,13 +64,15 @@ class CudaEvent : public Event::State {
 
 class CudaStream : public Stream {
  public:
-  explicit CudaStream(std::string name) : Stream(DeviceKind::cuda, std::move(name)) {
+  explicit CudaStream(std::string name) : Stream(DeviceKind::cuda, std::move(name)), gpu(current_gpu()) {
+    note_use();
     ZRT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }
   ~CudaStream() override { cudaStreamDestroy(stream); }
 
   void run(std::function<void()> task) override {
     if (error) return;
+    const OnGpu of_stream(gpu);
     const OnPlace here({DeviceKind::cuda, this});
     try {
       task();
@@ -79,21 +82,27 @@ class CudaStream : public Stream {
   }
   void wait(const Event& event) override {
     if (!event.state()) return;
+    const OnGpu of_stream(gpu);
     if (auto* of_host = dynamic_cast<CpuEvent*>(event.state().get())) return wait_for_host(*of_host);
     ZRT_CUDA(cudaStreamWaitEvent(stream, static_cast<const CudaEvent&>(*event.state()).event, 0));
   }
-  Event record() override { return Event(std::make_shared<CudaEvent>(stream, false)); }
-  Event record_time() override { return Event(std::make_shared<CudaEvent>(stream, true)); }
+  Event record() override { return make_event(false); }
+  Event record_time() override { return make_event(true); }
   void synchronize() override {
     const cudaError_t finished = cudaStreamSynchronize(stream);
     if (error) std::rethrow_exception(std::exchange(error, nullptr));
     check(finished, "work queued on a CUDA stream", name().c_str(), 0);
   }
 
+  const int gpu;
   cudaStream_t stream = nullptr;
   std::exception_ptr error;
 
  private:
+  Event make_event(bool timed) {
+    const OnGpu of_stream(gpu);
+    return Event(std::make_shared<CudaEvent>(stream, timed));
+  }
   void wait_for_host(CpuEvent& event) {
     if (recording(stream)) {
       throw Error("a recording cannot wait for a CPU stream: replays would not wait again; give its work each time");
@@ -111,7 +120,10 @@ class CudaRecording : public Recording {
   ~CudaRecording() override { cudaGraphExecDestroy(graph_); }
   CudaRecording(const CudaRecording&) = delete;
   CudaRecording& operator=(const CudaRecording&) = delete;
-  void replay(Stream& stream) override { ZRT_CUDA(cudaGraphLaunch(graph_, static_cast<CudaStream&>(stream).stream)); }
+  void replay(Stream& stream) override {
+    const OnGpu of_stream(static_cast<CudaStream&>(stream).gpu);
+    ZRT_CUDA(cudaGraphLaunch(graph_, static_cast<CudaStream&>(stream).stream));
+  }
 
  private:
   cudaGraphExec_t graph_ = nullptr;
@@ -137,6 +149,7 @@ std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::f
     throw Error("only streams of a GPU can be recorded, not '" + stream->name() + "'");
   }
   cudaStream_t first = static_cast<CudaStream*>(streams[0])->stream;
+  const OnGpu of_streams(static_cast<CudaStream*>(streams[0])->gpu);
   // Other threads of this process may be ranks of their own, whose calls must not end this recording.
   ZRT_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
   std::exception_ptr error;

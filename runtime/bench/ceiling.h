@@ -48,7 +48,7 @@ class GemmCeilings {
   double flops_per_second(const std::function<double(const std::vector<double>&)>& of_turns) const;
 
   core::DeviceKind device_;
-  int ranks_, threads_per_rank_;
+  int ranks_, threads_per_rank_, ranks_per_gpu_;
   std::vector<Product> products_;
 };
 

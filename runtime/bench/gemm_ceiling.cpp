@@ -17,6 +17,7 @@
 #include "runtime/bench/blas.h"
 #include "runtime/bench/ceiling.h"
 #include "runtime/bench/fma_peak.h"
+#include "runtime/plan/gpus.h"
 #include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
@@ -64,7 +65,10 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
 }
 
 GemmCeilings::GemmCeilings(const Config& config)
-    : device_(config.run.device), ranks_(config.mesh.world()), threads_per_rank_(config.run.threads_per_rank) {
+    : device_(config.run.device),
+      ranks_(config.mesh.world()),
+      threads_per_rank_(config.run.threads_per_rank),
+      ranks_per_gpu_(ranks_per_gpu(choose_gpus(device_, ranks_, config.run.share_gpu))) {
   const core::OnPlace here({device_, nullptr});
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
@@ -96,7 +100,7 @@ void GemmCeilings::turn() {
     std::array<double, contenders> seconds;
     seconds.fill(std::numeric_limits<double>::infinity());
     if (device_ == core::DeviceKind::cuda) {
-      seconds[own_product] = ranks_ * gpu_seconds_of(product.spec, rounds);
+      seconds[own_product] = ranks_per_gpu_ * gpu_seconds_of(product.spec, rounds);
     } else {
       seconds = contest_seconds(product.spec, ranks_, threads_per_rank_, rounds);
     }

@@ -6,9 +6,11 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <set>
 
 #include "core/philox.h"
 #include "runtime/engine/session_options.h"
+#include "runtime/plan/gpus.h"
 #include "runtime/plan/setup.h"
 
 namespace zrt::runtime {
@@ -100,13 +102,15 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   GemmCeilings ceilings(config), fp32_ceilings = GemmCeilings::of_fp32(config);
   const bool mixed = !gpu && config.precision.compute != core::DType::f32;
+  const std::vector<int> gpus = choose_gpus(config.run.device, config.mesh.world(), config.run.share_gpu);
+  const auto distinct = static_cast<double>(std::set<int>(gpus.begin(), gpus.end()).size());
   std::vector<double> peaks, rates;
   auto measure_ceilings = [&] {
     progress("measuring the GEMM ceiling");
     if (!gpu) peaks.push_back(fma_peak(config.mesh.world(), config.run.threads_per_rank));
     ceilings.turn();
     if (mixed) fp32_ceilings.turn();
-    if (gpu) rates.push_back(matrix_rate(3));
+    if (gpu) rates.push_back(distinct * matrix_rate(3));
   };
   const auto take_step = [&](StageRun& c) {
     StepInputs inputs;

@@ -235,6 +235,7 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.timeout_seconds = values.integer("run.timeout_seconds");
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank"));
   values.check([&] { build_device(values, run); });
+  run.share_gpu = values.flag("run.share_gpu");
   run.stress_seed = values.integer("run.stress_seed");
   return run;
 }

@@ -100,6 +100,7 @@ struct RunConfig {
   int64_t timeout_seconds = 120;
   int threads_per_rank = 1;
   core::DeviceKind device = core::DeviceKind::cpu;
+  bool share_gpu = false;    // ranks take turns on GPUs where these are fewer
   std::string kernel_table;  // file of `zrt bench tune`; "": products run as the library suggests
   int64_t stress_seed = 0;   // not 0: ops start late at random, for tests of what waits guarantee
 };

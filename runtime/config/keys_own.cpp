@@ -181,6 +181,8 @@ constexpr Key run_keys[] = {
     key("threads_per_rank", t_int, "1", between(1, 4096), Effect::results,
         "Threads with which a rank computes; with another number sums may be rounded otherwise."),
     key("device", t_text, R"("cpu")", one_of("cpu cuda"), Effect::results, "What a rank computes on."),
+    key("share_gpu", t_bool, "false", Effect::cost,
+        "Let ranks take turns on a GPU where a host has fewer GPUs than ranks: slower, for tests."),
     key("kernel_table", t_text | t_null, "null", Effect::results,
         "File of zrt bench tune with the fastest GPU kernel of each size; null: built-in choices."),
     key("trace", t_bool, "false", Effect::reports,

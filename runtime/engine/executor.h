@@ -30,7 +30,7 @@ struct ExecutorOptions {
   // otherwise. Nothing may change but the time. The delays follow from the seed, the rank, the op, its turn and the
   // number of the run.
   uint64_t stress_seed = 0;
-  int host_threads = 1;  // of the host lane of a GPU's rank; on the CPU it has `threads`
+  int host_threads = 0;  // of a GPU's rank on the host; 0 means its share of the cores
 };
 
 // By how much the `run`-th run of a rank's executor (from 1) delays an op: half of the ops start late, by a time whose

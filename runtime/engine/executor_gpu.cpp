@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "core/error.h"
 #include "core/parallel.h"
@@ -15,7 +14,7 @@ namespace zrt::runtime {
 
 void Executor::before_program(const Program& program) {
   // Tasks of a CUDA stream run on this thread; on the host they only make initial values, which threads do not change.
-  core::set_threads(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  core::set_threads(options_.host_threads);
   control().broken = {};
   std::byte* device = address(set_.buffers[control_]);
   streams_[0]->run([&] { core::copy_bytes(device, host_control_->data(), sizeof(Control)); });

@@ -7,9 +7,12 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "core/hash.h"
+#include "runtime/plan/gpus.h"
 
 namespace zrt::runtime {
 
@@ -84,12 +87,19 @@ void Session::make_ranks(const SessionOptions& options) {
     }
   }
   ranks_.resize(groups[0].size());
+  gpus_ = choose_gpus(first.device, local_count(), options.share_gpu);
   std::function<void(const std::string&)> warn;
   if (options.warn) {
     warn = [given = options.warn, mutex = std::make_shared<std::mutex>()](const std::string& text) {
       const std::lock_guard lock(*mutex);
       given(text);
     };
+  }
+  if (const std::string apart = core::connect_gpus(gpus_); !apart.empty() && warn) {
+    warn(fmt::format(
+        "GPUs {} cannot read each other's memory: what ranks give each other goes through the host, which is "
+        "slower",
+        apart));
   }
   // Each rank fills its own arenas, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t local) {
@@ -142,7 +152,12 @@ void Session::make_ranks(const SessionOptions& options) {
         if (!unit.spoken_for) export_param_(place, weights);
       };
     }
-    member.executor = std::make_unique<Executor>(std::move(rank), programs, arenas, options.executor);
+    ExecutorOptions executor = options.executor;
+    if (executor.host_threads == 0) {  // the results of what runs there do not depend on their number
+      const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+      executor.host_threads = std::max(1, cores / std::max(1, transport_.host_count()));
+    }
+    member.executor = std::make_unique<Executor>(std::move(rank), programs, arenas, executor);
   });
 }
 
@@ -152,7 +167,13 @@ Session::~Session() {
 
 void Session::on_all_ranks(const std::function<void(size_t)>& body) {
   RankThreads threads;
-  for (size_t r = 0; r < ranks_.size(); ++r) threads.start([&body, r] { body(r); });
+  for (size_t r = 0; r < ranks_.size(); ++r) {
+    threads.start([this, &body, r] {
+      std::optional<core::OnGpu> on_gpu;
+      if (!gpus_.empty()) on_gpu.emplace(gpus_[r]);
+      body(r);
+    });
+  }
   const std::vector<std::exception_ptr> errors = threads.join(grace(), hooks_.stuck);
   // A CommError is usually the echo of another rank's failure: prefer what caused it.
   std::exception_ptr chosen;

@@ -36,6 +36,7 @@ struct SessionOptions {
   std::chrono::milliseconds timeout{120000};
   ExecutorOptions executor;
   std::string nvme_path;             // a folder for the files of the NVMe tier
+  bool share_gpu = false;            // ranks of this process take turns on GPUs where these are fewer
   double nvme_bytes_per_second = 0;  // slows each of them down to this, for tests; 0: as fast as it is
   std::function<void(const std::string&)>
       warn;  // why something is slower than it could be; one at a time, from any thread
@@ -107,6 +108,7 @@ class Session {
   const std::chrono::milliseconds timeout_;
   SessionHooks hooks_;
   std::function<void(const optimizer::UnitParam&, const float*)> export_param_;
+  std::vector<int> gpus_;  // by local rank; empty on the CPU
   std::vector<Member> ranks_;
   bool stale_ = false;  // a step has left whole weights to be brought up to date
 };

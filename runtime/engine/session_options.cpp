@@ -1,8 +1,5 @@
 #include "runtime/engine/session_options.h"
 
-#include <algorithm>
-#include <thread>
-
 namespace zrt::runtime {
 
 SessionOptions session_options(const Config& config) {
@@ -12,9 +9,7 @@ SessionOptions session_options(const Config& config) {
   options.seed = static_cast<uint64_t>(config.run.seed);
   options.timeout = std::chrono::seconds(config.run.timeout_seconds);
   options.executor = {config.run.threads_per_rank, false, static_cast<uint64_t>(config.run.stress_seed)};
-  // What runs on the host beside a GPU takes all cores: its results do not depend on their number.
-  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  options.executor.host_threads = std::max(1, cores / std::max(1, config.mesh.world()));
+  options.share_gpu = config.run.share_gpu;
   options.nvme_path = config.memory.nvme_path;
   return options;
 }

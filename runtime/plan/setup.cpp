@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -12,6 +13,7 @@
 #include "models/kernels/candidates.h"
 #include "runtime/cost/cost.h"
 #include "runtime/plan/fit.h"
+#include "runtime/plan/gpus.h"
 #include "runtime/plan/partition.h"
 #include "runtime/plan/suggest.h"
 #include "runtime/program/cut.h"
@@ -183,26 +185,49 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 
 namespace {
 
-// Of the GPU, which all ranks of the process share, and which libraries take some memory of.
-Limits gpu_limits(uint64_t ranks) {
+// A GPU gives its ranks what is free on it but for what libraries take.
+Limits gpu_limits(const GpuRoom& room) {
   constexpr uint64_t libraries = uint64_t{1} << 30;
-  const uint64_t free = core::free_gpu_bytes();
   Limits limits;
   limits.more_ranks = false;
   limits.of(core::Tier::device) =
-      Limit{(free - std::min(free, libraries)) / ranks,
-            fmt::format("what the GPU's {} of free memory, less {} for libraries, leave each of {} rank{}",
-                        core::format_bytes(free), core::format_bytes(libraries), ranks, ranks == 1 ? "" : "s")};
+      Limit{(room.free_bytes - std::min(room.free_bytes, libraries)) / room.ranks,
+            fmt::format("what a GPU's {} of free memory, less {} for libraries, leave each of {} rank{}",
+                        core::format_bytes(room.free_bytes), core::format_bytes(libraries), room.ranks,
+                        room.ranks == 1 ? "" : "s")};
   return limits;
 }
 
+// Asks the driver once for each number of ranks, so that all configurations of a search are judged alike.
+class GpuRooms {
+ public:
+  explicit GpuRooms(const Config& config) : share_(config.run.share_gpu) {}
+  // Throws ConfigError where there are too few GPUs for the run's own ranks, the first that are asked for; others have
+  // no room then.
+  const GpuRoom& of(uint64_t ranks) {
+    const auto known = rooms_.find(ranks);
+    if (known != rooms_.end()) return known->second;
+    GpuRoom room{1, 0};
+    try {
+      room = gpu_room(choose_gpus(core::DeviceKind::cuda, static_cast<int>(ranks), share_));
+    } catch (const core::ConfigError&) {
+      if (rooms_.empty()) throw;
+    }
+    return rooms_[ranks] = room;
+  }
+
+ private:
+  const bool share_;
+  std::map<uint64_t, GpuRoom> rooms_;
+};
+
 // What a rank may use on this machine, whatever the configuration says: its share of the memory, which the host tier
 // draws on too.
-Limits machine_limits(const Compiled& compiled, core::DeviceKind device, uint64_t ranks) {
+Limits machine_limits(const Config& config, const Compiled& compiled, uint64_t ranks, GpuRooms& gpus) {
   const auto machine = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t share = machine / ranks, host = compiled.plan.host().peak_bytes;
-  if (device == core::DeviceKind::cuda) {
-    Limits limits = gpu_limits(ranks);
+  if (config.run.device == core::DeviceKind::cuda) {
+    Limits limits = gpu_limits(gpus.of(ranks));
     limits.of(core::Tier::host) = Limit{share, fmt::format("what this machine's {} leave each of {} rank{}",
                                                            core::format_bytes(machine), ranks, ranks == 1 ? "" : "s")};
     return limits;
@@ -230,15 +255,16 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
     const int world = config.mesh.world(), here = host_ranks > 0 ? host_ranks : world;
     return static_cast<uint64_t>(here == world ? of.mesh.world() : here);
   };
+  GpuRooms gpus(config);
   const auto holds = [&](const Config& of, const Compiled& stage) {
     const TierBytes peaks = peak_bytes(stage.plan);
-    return memory_limits(of, nullptr).hold(peaks) && machine_limits(stage, device, ranks_of(of)).hold(peaks);
+    return memory_limits(of, nullptr).hold(peaks) && machine_limits(of, stage, ranks_of(of), gpus).hold(peaks);
   };
   FitRules rules;
   rules.request = [&](const Config& of) {
     Limits budgets = memory_limits(of, nullptr);
     if (!budgets.of(core::Tier::device) && device == core::DeviceKind::cuda) {
-      budgets.of(core::Tier::device) = gpu_limits(ranks_of(of)).of(core::Tier::device);
+      budgets.of(core::Tier::device) = gpu_limits(gpus.of(ranks_of(of))).of(core::Tier::device);
     }
     FitRequest request{phases, budgets, budgets, {}};
     request.holds_copies = [&holds, &of](const Compiled& compiled) { return holds(of, compiled); };
@@ -255,7 +281,8 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
                       "on the drive that is to hold what memory does not. Make it, or name another.",
                       config.memory.nvme_path));
     }
-    for (const Limits& limits : {memory_limits(config, nullptr), machine_limits(stage, device, ranks_of(config))}) {
+    for (const Limits& limits :
+         {memory_limits(config, nullptr), machine_limits(config, stage, ranks_of(config), gpus)}) {
       if (limits.hold(peak_bytes(stage.plan))) continue;
       // Text is generated on one rank whatever the configuration says: nothing in it would help.
       const bool fixed = stage.set.has("decode");

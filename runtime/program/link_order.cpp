@@ -87,6 +87,7 @@ class UnitClock {
 
   void run() {
     std::vector<std::vector<Work>> lists;
+    lists.reserve(static_cast<size_t>(s_.stages));
     for (int32_t stage = 0; stage < s_.stages; ++stage) lists.push_back(order(s_, stage));
     std::vector<size_t> done(lists.size());
     std::vector<int32_t> now(lists.size());

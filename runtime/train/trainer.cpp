@@ -118,6 +118,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     for (const std::string& change : data_changes(before, data_, samples_)) warn(change);
   }
   if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
+  transport_.require_device(config_.run.device);
   std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
   options.warn = [this](const std::string& text) { warn(text); };

@@ -1,10 +1,15 @@
 // Sums at the place of the calling thread: on a GPU they must have the host's bits.
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
 
 #include "catch.h"
+#include "comm/cuda/reduce.h"
 #include "comm/cuda/reduce_shape.h"
 #include "comm/pieces.h"
 #include "comm/reduce.h"
+#include "core/arena.h"
+#include "core/gpu.h"
 #include "values.h"
 
 namespace zrt::comm::device_sum_test {
@@ -52,6 +57,7 @@ int64_t differences(const std::vector<Bytes>& values, const Sum& sum, bool in_pl
 
 std::vector<Bytes> random_values(int ranks, int64_t count, DType type) {
   std::vector<Bytes> values;
+  values.reserve(static_cast<size_t>(ranks));
   for (int r = 0; r < ranks; ++r) values.push_back(make_values(count, type, r, 91));
   return values;
 }
@@ -107,6 +113,7 @@ TEST_CASE("a sum of any finite 16-bit numbers is rounded where the thread is as 
 cuda::ReduceShape shape(std::vector<uintptr_t> sources, size_t from_size, uintptr_t target, size_t to_size,
                         int64_t count) {
   std::vector<const void*> pointers;
+  pointers.reserve(sources.size());
   for (uintptr_t source : sources) pointers.push_back(reinterpret_cast<const void*>(source));
   return cuda::reduce_shape(pointers, from_size, reinterpret_cast<const void*>(target), to_size, count);
 }
@@ -125,6 +132,50 @@ TEST_CASE("a device sum takes 16 bytes at a time from where all its addresses al
   check(shape({66, 130}, 2, 258, 2, 7), 0, 0);
   check(shape({66, 130}, 2, 258, 2, 8), 7, 0);
   check(shape({64}, 4, 64, 4, 0), 0, 0);
+}
+
+TEST_CASE("a sum of what lies on several GPUs has the host's bits, whether they can read each other's memory or not") {
+  const int gpus = std::min(3, core::gpu_count());
+  if (test::test_device() != core::DeviceKind::cuda || gpus < 2) {
+    WARN("skipped: there are no two GPUs");
+    return;
+  }
+  std::vector<int> numbers(static_cast<size_t>(gpus));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const std::string apart = core::connect_gpus(numbers);
+  const char* peers = std::getenv("ZRT_EMULATED_PEERS");
+  CHECK((apart == "") == (!peers || std::string(peers) != "0"));
+  if (apart != "") CHECK(apart == "0 and 1, 0 and 2, 1 and 2");
+  // More than what is copied at a time, and not a multiple of it; from aligned addresses and others.
+  for (const int64_t count : {int64_t{1}, int64_t{1000}, (int64_t{3} << 20) + 7}) {
+    for (const size_t shift : {size_t{0}, size_t{3}}) {
+      const DType type = DType::bf16;
+      const std::vector<Bytes> values = random_values(gpus, count, type);
+      std::vector<std::unique_ptr<core::Arena>> arenas;
+      std::vector<const void*> sources, host_sources;
+      const auto take = [&](int gpu, uint64_t bytes) {
+        const core::OnGpu here(gpu);
+        arenas.push_back(std::make_unique<core::Arena>(core::Tier::device, bytes, core::DeviceKind::cuda));
+        return arenas.back()->data();
+      };
+      for (int gpu = 0; gpu < gpus; ++gpu) {
+        const Bytes& mine = values[static_cast<size_t>(gpu)];
+        std::byte* place = take(gpu, mine.size() + 64) + shift * core::dtype_size(type);
+        const Buffer visible = test::visible(mine);
+        core::copy_bytes(place, visible.data(), mine.size());
+        test::settle();
+        sources.push_back(place), host_sources.push_back(mine.data());
+      }
+      const auto bytes = static_cast<size_t>(count) * sizeof(float);
+      std::byte* target = take(0, bytes);
+      cuda::reduce(sources, type, target, DType::f32, false, count);
+      test::settle();
+      Bytes result(bytes), expected(bytes);
+      core::read_bytes(result.data(), target, bytes, core::DeviceKind::cuda);
+      reduce(host_sources, type, expected.data(), DType::f32, false, count);
+      CHECK((result == expected));  // millions of bytes, which no message shall list
+    }
+  }
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ void check_calls(Communicator& c, std::byte* a, std::byte* b, int turns, int num
     const int64_t shard = turn % 3 == 0 ? 40000 : 100 + turn;
     const DType type = turn % 2 == 0 ? DType::f32 : DType::bf16;
     std::vector<Bytes> sources;
+    sources.reserve(static_cast<size_t>(size));
     for (int r = 0; r < size; ++r) sources.push_back(make_values(shard * size, type, r, salt));
     auto fill = [&] { std::memcpy(a, sources[static_cast<size_t>(rank)].data(), sources[0].size()); };
     auto sums = [&](const std::byte* got, DType to, int64_t begin, int64_t count) {
@@ -84,7 +85,7 @@ void collectives(Transport& transport) {
   const auto texts =
       transport.exchange(std::string(static_cast<size_t>(transport.first_local()), 'x'), milliseconds(120000));
   for (size_t r = 0; r < texts.size(); ++r) require(texts[r].size() == r, "exchange");
-  std::string refusal = transport.world() == 1 ? "use --ranks" : "";  // one process may use a GPU
+  std::string refusal = transport.world() == 1 ? "threads of one process" : "";  // one process may use a GPU
   try {
     if (transport.world() > 1) {
       transport.make_arena(transport.first_local(), core::Tier::device, 64, core::DeviceKind::cuda);
@@ -92,7 +93,8 @@ void collectives(Transport& transport) {
   } catch (const core::ConfigError& e) {
     refusal = e.what();
   }
-  require(refusal.find("use --ranks") != std::string::npos, "GPUs are refused to several processes: " + refusal);
+  require(refusal.find("threads of one process") != std::string::npos,
+          "GPUs are refused to several processes: " + refusal);
   if (transport.leads()) fmt::print("{} ranks agree, {} on this machine\n", transport.world(), transport.host_count());
 }
 

@@ -10,10 +10,18 @@ namespace zrt::emulator {
 
 static thread_local cudaError_t last_error = cudaSuccess;
 static bool no_image = false;
+static thread_local int device_of_thread = 0;
 // 10 · compute capability.
 static int chip() {
   const char* given = std::getenv("ZRT_EMULATED_CHIP");
   return given ? std::atoi(given) : 90;
+}
+int current_device() {
+  return device_of_thread;
+}
+int device_count() {
+  const char* given = std::getenv("ZRT_EMULATED_GPUS");
+  return given ? std::atoi(given) : 8;
 }
 bool fault = false;  // until the test takes it back, as a real one until the process ends
 
@@ -74,17 +82,26 @@ const char* cudaGetErrorString(cudaError_t code) {
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = current_device();
+  return cudaSuccess;
+}
+
+// A GPU that there was once stays, though it is counted no more.
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= 64) return result(cudaErrorInvalidDevice);
+  device_of_thread = device;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = device_count();
   return cudaSuccess;
 }
 
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
-  *properties = {"emulated GPU", chip() / 10, chip() % 10, 132};
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= device_count()) return result(cudaErrorInvalidDevice);
+  *properties = {"emulated GPU", chip() / 10, chip() % 10, 132, {}};
+  properties->uuid.bytes[15] = static_cast<char>(device);
   return cudaSuccess;
 }
 

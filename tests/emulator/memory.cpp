@@ -3,38 +3,52 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "emulator/queue.h"
 
 namespace zrt::emulator {
 namespace {
 
-std::map<const std::byte*, size_t> device_memory, pinned_memory;
-constexpr size_t total_bytes = size_t{16} << 30, context_bytes = size_t{64} << 20;
-int running = 0;  // depth of work
+struct Range {
+  size_t bytes;
+  int device;
+};
+std::map<const std::byte*, Range> device_memory;
+std::map<const std::byte*, size_t> pinned_memory;
+std::set<std::pair<int, int>> connected;  // kernels of the first touch memory of the second
+constexpr size_t context_bytes = size_t{64} << 20;
+constexpr size_t total_bytes = size_t{16} << 30;  // of each GPU
+int open_for = no_memory;
+
+size_t bytes_of(size_t bytes) {
+  return bytes;
+}
+size_t bytes_of(const Range& range) {
+  return range.bytes;
+}
 
 size_t page_rounded(size_t bytes) {
   return (bytes + 4095) / 4096 * 4096;
 }
 
-bool within(const std::map<const std::byte*, size_t>& ranges, const void* p) {
+template <class Ranges>
+bool within(const Ranges& ranges, const void* p) {
   const auto* at = static_cast<const std::byte*>(p);
   auto next = ranges.upper_bound(at);
   if (next == ranges.begin()) return false;
   --next;
-  return at < next->first + next->second;
+  return at < next->first + bytes_of(next->second);
 }
 
-void protect_all(int protection) {
-  for (const auto& [memory, bytes] : device_memory) {
-    mprotect(const_cast<std::byte*>(memory), page_rounded(bytes), protection);
-  }
+bool opens(int view, int device) {
+  return view == all_memory || view == device || connected.contains({view, device});
 }
 
 // Opens but the pages of one copy: of a large memory that takes a fraction of the time.
 struct OpenPages {
   OpenPages(const void* at, size_t bytes) {
-    if (running > 0 || bytes == 0 || !within(device_memory, at)) return;
+    if (open_for != no_memory || bytes == 0 || !within(device_memory, at)) return;
     const auto from = reinterpret_cast<uintptr_t>(at) / 4096 * 4096;
     begin = reinterpret_cast<void*>(from), size = page_rounded(reinterpret_cast<uintptr_t>(at) + bytes - from);
     mprotect(begin, size, PROT_READ | PROT_WRITE);
@@ -50,11 +64,15 @@ struct OpenPages {
 
 }  // namespace
 
-Running::Running() {
-  if (running++ == 0) protect_all(PROT_READ | PROT_WRITE);
-}
-Running::~Running() {
-  if (--running == 0) protect_all(PROT_NONE);
+// Opening and closing takes time for every page: what is open already stays so.
+void open_memory(int device) {
+  if (device == open_for) return;
+  for (const auto& [memory, range] : device_memory) {
+    const bool opened = opens(device, range.device);
+    if (opened == opens(open_for, range.device)) continue;
+    mprotect(const_cast<std::byte*>(memory), page_rounded(range.bytes), opened ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  open_for = device;
 }
 
 bool is_pinned(const void* p) {
@@ -71,7 +89,7 @@ using namespace zrt::emulator;
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(gate);
   size_t used = context_bytes;
-  for (const auto& [memory, bytes] : device_memory) used += bytes;
+  for (const auto& [memory, range] : device_memory) used += range.device == current_device() ? range.bytes : 0;
   *total = total_bytes;
   *free = total_bytes - used;
   return cudaSuccess;
@@ -82,10 +100,11 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   if (bytes > free) return result(cudaErrorMemoryAllocation);
-  void* mapping = mmap(nullptr, page_rounded(bytes), running > 0 ? PROT_READ | PROT_WRITE : PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapping =
+      mmap(nullptr, page_rounded(bytes), opens(open_for, current_device()) ? PROT_READ | PROT_WRITE : PROT_NONE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return result(cudaErrorMemoryAllocation);
-  device_memory[static_cast<std::byte*>(mapping)] = bytes;
+  device_memory[static_cast<std::byte*>(mapping)] = {bytes, current_device()};
   *memory = mapping;
   return cudaSuccess;
 }
@@ -95,8 +114,48 @@ cudaError_t cudaFree(void* memory) {
   pump_all();
   const auto found = device_memory.find(static_cast<std::byte*>(memory));
   if (found == device_memory.end()) return memory ? result(cudaErrorInvalidValue) : cudaSuccess;
-  munmap(memory, page_rounded(found->second));
+  munmap(memory, page_rounded(found->second.bytes));
   device_memory.erase(found);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
+  const std::lock_guard lock(gate);
+  if (!stream || stream->device != current_device()) return result(cudaErrorInvalidValue);
+  return cudaMalloc(memory, bytes);
+}
+
+cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  const std::lock_guard lock(gate);
+  if (!device_memory.contains(static_cast<std::byte*>(memory))) return result(cudaErrorInvalidValue);
+  return add(stream, {Op::Kind::work, [memory] {
+                        const auto found = device_memory.find(static_cast<std::byte*>(memory));
+                        munmap(memory, page_rounded(found->second.bytes));
+                        device_memory.erase(found);
+                      }});
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int* able, int device, int peer) {
+  const char* given = std::getenv("ZRT_EMULATED_PEERS");
+  *able = device != peer && (!given || std::atoi(given) != 0) ? 1 : 0;
+  return device < device_count() && peer < device_count() ? cudaSuccess : result(cudaErrorInvalidDevice);
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  const std::lock_guard lock(gate);
+  int able = 0;
+  cudaDeviceCanAccessPeer(&able, current_device(), peer);
+  if (able == 0) return result(cudaErrorInvalidDevice);
+  return connected.insert({current_device(), peer}).second ? cudaSuccess : result(cudaErrorPeerAccessAlreadyEnabled);
+}
+
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {
+  const std::lock_guard lock(gate);
+  *attributes = {is_pinned(memory) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered, 0};
+  if (within(device_memory, memory)) {
+    const auto found = std::prev(device_memory.upper_bound(static_cast<const std::byte*>(memory)));
+    *attributes = {cudaMemoryTypeDevice, found->second.device};
+  }
   return cudaSuccess;
 }
 
@@ -156,14 +215,18 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (is_pageable(from)) {  // read before the call returns
     auto staged = std::make_shared<std::vector<std::byte>>(static_cast<const std::byte*>(from),
                                                            static_cast<const std::byte*>(from) + bytes);
-    return add(stream, {Op::Kind::work, [=] { std::memcpy(to, staged->data(), bytes); }});
+    Op copy{Op::Kind::work, [=] { std::memcpy(to, staged->data(), bytes); }};
+    copy.copies = true;
+    return add(stream, std::move(copy));
   }
-  const cudaError_t code = add(stream, {Op::Kind::work, [=] { std::memmove(to, from, bytes); }});
+  Op copy{Op::Kind::work, [=] { std::memmove(to, from, bytes); }};
+  copy.copies = true;
+  const cudaError_t code = add(stream, std::move(copy));
   if (code == cudaSuccess && is_pageable(to)) return cudaStreamSynchronize(stream);
   return code;
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   const std::lock_guard lock(gate);
-  return add(stream, {Op::Kind::work, [=] { std::memset(to, value, bytes); }});
+  return queue(stream, [=] { std::memset(to, value, bytes); });  // a kernel, on some drivers
 }

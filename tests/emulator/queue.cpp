@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
+#include <utility>
 
 #include "emulator/block.h"
 
@@ -17,8 +17,8 @@ std::minstd_rand draw{12345};
 
 namespace {
 
-std::map<const void*, int> shared_limits;
-constexpr std::chrono::minutes longest_wait{5};  // for the host
+std::map<std::pair<const void*, int>, int> shared_limits;  // by kernel and GPU
+constexpr std::chrono::minutes longest_wait{5};            // for the host
 
 bool can_run(const Op& op) {
   if (op.kind == Op::Kind::value) {
@@ -50,7 +50,9 @@ void perform(const Op& op) {
 
 void pump(const std::function<bool()>& finished) {
   if (fault || finished()) return;
-  std::optional<Running> open(std::in_place);
+  struct Closing {
+    ~Closing() { open_memory(no_memory); }
+  } const closing;
   Clock::time_point last = Clock::now();
   while (!finished()) {
     std::vector<EmulatedStream*> ready;
@@ -64,9 +66,8 @@ void pump(const std::function<bool()>& finished) {
       }
     }
     if (ready.empty() && host && Clock::now() - last < longest_wait) {
-      open.reset();
+      open_memory(no_memory);
       gate.pause();
-      open.emplace();
       continue;
     }
     if (ready.empty()) {
@@ -77,6 +78,7 @@ void pump(const std::function<bool()>& finished) {
     EmulatedStream* stream = ready[draw() % ready.size()];
     const Op op = std::move(stream->ops.front());
     stream->ops.pop_front();
+    if (op.kind == Op::Kind::work) open_memory(op.copies ? all_memory : stream->device);
     try {
       perform(op);
     } catch (const std::exception& error) {
@@ -108,20 +110,22 @@ cudaError_t add(cudaStream_t stream, Op op) {
 
 cudaError_t queue(cudaStream_t stream, std::function<void()> work) {
   const std::lock_guard lock(gate);
+  if (stream && stream->device != current_device()) return result(cudaErrorInvalidResourceHandle);
   return add(stream, {Op::Kind::work, std::move(work)});
 }
 
 cudaError_t set_shared_limit(const void* kernel, int bytes) {
   const std::lock_guard lock(gate);
   if (bytes > 227 << 10) return result(cudaErrorInvalidValue);
-  shared_limits[kernel] = bytes;
+  shared_limits[{kernel, current_device()}] = bytes;
   return cudaSuccess;
 }
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                    std::function<void()> thread) {
   const std::lock_guard lock(gate);
-  const auto limit = shared_limits.find(kernel);
+  if (stream && stream->device != current_device()) return result(cudaErrorInvalidResourceHandle);
+  const auto limit = shared_limits.find({kernel, current_device()});
   const size_t most = limit == shared_limits.end() ? 48 << 10 : static_cast<size_t>(limit->second);
   const uint64_t threads = uint64_t{block.x} * block.y * block.z;
   if (threads < 1 || threads > 1024 || grid.x < 1 || grid.y < 1 || grid.z < 1 || grid.x > 0x7fffffffu ||

@@ -31,14 +31,17 @@ struct Op {
   std::shared_ptr<EmulatedEvent> event;  // of external
   const uint32_t* word = nullptr;        // of value: that the host writes, and what it must reach
   uint32_t value = 0;
+  bool copies = false;  // work that may touch the memory of every GPU, connected or not
 };
 
 }  // namespace zrt::emulator
 
 struct EmulatedEvent {
+  int device = 0;
   std::shared_ptr<zrt::emulator::Mark> latest;
 };
 struct EmulatedStream {
+  int device = 0;
   std::deque<zrt::emulator::Op> ops;
   EmulatedGraph* capture = nullptr;
 };
@@ -82,7 +85,10 @@ extern bool fault;  // a test asked for one (faults.h)
 
 cudaError_t result(cudaError_t code);  // notes it for cudaGetLastError
 
-// Runs queued work until `finished`.
+int current_device();  // of the calling thread
+int device_count();
+
+// Runs queued work, of any GPU, until `finished`.
 void pump(const std::function<bool()>& finished);
 void pump_all();
 // To the end of a stream's work, or to the graph that it is captured for.
@@ -92,12 +98,8 @@ void perform(const Op& op);
 bool is_pinned(const void* p);
 bool is_pageable(const void* p);  // neither the GPU's nor pinned
 
-// Opens the GPU's memory as long as it lives.
-struct Running {
-  Running();
-  ~Running();
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-};
+// What lies in memory of a GPU can be touched: of one that work of `device` reaches, of all, or of none.
+inline constexpr int all_memory = -1, no_memory = -2;
+void open_memory(int device);
 
 }  // namespace zrt::emulator

@@ -1,6 +1,7 @@
 // Streams and events.
 #include <cuda.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "emulator/queue.h"
@@ -12,6 +13,7 @@ static std::map<cudaEvent_t, std::shared_ptr<EmulatedEvent>> events;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const std::lock_guard lock(gate);
   *stream = new EmulatedStream;
+  (*stream)->device = current_device();
   streams.insert(*stream);
   return cudaSuccess;
 }
@@ -33,7 +35,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaDeviceSynchronize() {
   const std::lock_guard lock(gate);
-  pump_all();
+  pump([device = current_device()] {
+    return std::all_of(streams.begin(), streams.end(),
+                       [&](const EmulatedStream* stream) { return stream->device != device || stream->ops.empty(); });
+  });
   return cudaSuccess;
 }
 
@@ -57,6 +62,7 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t valu
   const std::lock_guard lock(gate);
   const auto* word = reinterpret_cast<const uint32_t*>(address);
   if (flags != CU_STREAM_WAIT_VALUE_GEQ || !is_pinned(word)) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->device != current_device()) return static_cast<CUresult>(cudaErrorInvalidResourceHandle);
   if (stream->capture) return static_cast<CUresult>(cudaErrorStreamCaptureUnsupported);
   return static_cast<CUresult>(add(stream, {Op::Kind::value, {}, nullptr, nullptr, word, value}));
 }
@@ -72,6 +78,7 @@ cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigne
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const std::lock_guard lock(gate);
   auto made = std::make_shared<EmulatedEvent>();
+  made->device = current_device();
   *event = made.get();
   events[made.get()] = made;
   return cudaSuccess;
@@ -85,6 +92,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const std::lock_guard lock(gate);
+  if (stream && stream->device != event->device) return result(cudaErrorInvalidResourceHandle);
   event->latest = std::make_shared<Mark>();
   event->latest->graph = stream->capture;
   return add(stream, {Op::Kind::mark, {}, event->latest});
@@ -115,6 +123,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
   const std::lock_guard lock(gate);
   if (!from->latest || !to->latest) return result(cudaErrorInvalidValue);
+  if (from->device != to->device) return result(cudaErrorInvalidResourceHandle);
   if (!from->latest->done || !to->latest->done) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(to->latest->time - from->latest->time).count();
   return cudaSuccess;

@@ -179,6 +179,7 @@ inline runtime::SessionOptions session_options(const Setting& s) {
   options.timeout = s.timeout;
   options.executor = {s.threads, s.serialize, s.stress_seed};
   static const TemporaryFolder scratch;
+  options.share_gpu = true;
   options.nvme_path = scratch.path.string();
   options.nvme_bytes_per_second = s.nvme_bytes_per_second;
   return options;

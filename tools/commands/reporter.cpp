@@ -158,10 +158,9 @@ std::string memory_table(const runtime::MemoryReport& report) {
                         core::format_bytes(process.memory.rss_peak_bytes));
     const nlohmann::json gpu = nlohmann::json::parse(process.gpu);
     if (gpu.is_null()) continue;
-    text +=
-        fmt::format("{}of the GPU outside the arenas: {}, of which {} were in use before the run (context, others)\n",
-                    whose, core::format_bytes(gpu["outside_arena_bytes"].get<uint64_t>()),
-                    core::format_bytes(gpu["context_bytes"].get<uint64_t>()));
+    text += fmt::format("{}on GPUs outside the arenas: {}, of which {} were in use before the run (context, others)\n",
+                        whose, core::format_bytes(gpu["outside_arena_bytes"].get<uint64_t>()),
+                        core::format_bytes(gpu["context_bytes"].get<uint64_t>()));
   }
   return text;
 }

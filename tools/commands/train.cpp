@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/printable.h"
+#include "runtime/plan/gpus.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
@@ -52,7 +53,11 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
     const runtime::TrainResult result = runtime::train(config, hooks, transport);
     return exit_code(result);
   }
-  hooks.planned = [&](std::span<const runtime::Compiled> stages) { reporter.planned(stages); };
+  hooks.planned = [&](std::span<const runtime::Compiled> stages) {
+    const auto gpus = runtime::choose_gpus(config.run.device, transport.local_count(), config.run.share_gpu);
+    for (const std::string& line : runtime::gpu_lines(gpus, transport.first_local())) std::cerr << line << '\n';
+    reporter.planned(stages);
+  };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
   hooks.resumed = [&](int64_t step, const std::string& folder, uint64_t host_bytes) {

@@ -3,15 +3,14 @@
 #include <bit>
 
 #include "core/cuda/cuda.h"
+#include "core/cuda/gpu.h"
 #include "models/kernels/cuda/lt.h"
 
 namespace zrt::models::cuda {
 
 std::string chip_name() {
-  int device = 0;
   cudaDeviceProp properties;
-  ZRT_CUDA(cudaGetDevice(&device));
-  ZRT_CUDA(cudaGetDeviceProperties(&properties, device));
+  ZRT_CUDA(cudaGetDeviceProperties(&properties, core::current_gpu()));
   return properties.name;
 }
 

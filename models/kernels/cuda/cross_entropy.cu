@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/cuda/dynamic_shared.cuh"
+#include "core/cuda/gpu.h"
 #include "core/cuda/launch.cuh"
 #include "models/kernels/backend.h"
 #include "models/kernels/cuda/logits.cuh"
@@ -129,13 +130,12 @@ __global__ void __launch_bounds__(row_threads, kept_blocks) cross_entropy_kept(A
 
 // The most shared memory a block can have on the device at hand, less what the kernel itself declares.
 int64_t room() {
-  static const int64_t bytes = [] {
-    int device = 0, most = 0;
-    ZRT_CUDA(cudaGetDevice(&device));
-    ZRT_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  static core::cuda::PerGpu<int64_t> bytes;
+  return bytes.get([] {
+    int most = 0;
+    ZRT_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, core::current_gpu()));
     return int64_t{most} - 1024;
-  }();
-  return bytes;
+  });
 }
 
 template <class T>
@@ -144,13 +144,13 @@ void launch(const Args<T>& args) {
   if (args.scale == 0 || bytes > room()) {
     return core::cuda::launch(cross_entropy_rows<T>, static_cast<unsigned>(args.rows), row_threads, 0, args);
   }
-  // Once per type and process, at its most: launches take what they need.
-  static const bool raised = [] {
+  // Once per type and GPU, at its most: launches take what they need.
+  static core::cuda::PerGpu<bool> raised;
+  raised.get([] {
     ZRT_CUDA(cudaFuncSetAttribute(cross_entropy_kept<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                   static_cast<int>(room())));
     return true;
-  }();
-  static_cast<void>(raised);
+  });
   const int64_t blocks = std::min<int64_t>(args.rows, int64_t{kept_blocks} * core::cuda::multiprocessors());
   core::cuda::launch(cross_entropy_kept<T>, static_cast<unsigned>(blocks), row_threads, static_cast<size_t>(bytes),
                      args);

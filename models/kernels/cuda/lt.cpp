@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 
 #include "core/cuda/cuda.h"
+#include "core/cuda/gpu.h"
 #include "core/error.h"
 
 namespace zrt::models::cuda {
@@ -25,19 +24,14 @@ cudaDataType_t lt_type(DType type) {
   }
 }
 
-// One per device; the library lets threads share it.
+// One per GPU; the library lets threads share it.
 cublasLtHandle_t handle() {
-  static std::mutex mutex;
-  static std::map<int, cublasLtHandle_t> handles;
-  int device = 0;
-  ZRT_CUDA(cudaGetDevice(&device));
-  const std::lock_guard lock(mutex);
-  const auto known = handles.find(device);
-  if (known != handles.end()) return known->second;
-  cublasLtHandle_t made = nullptr;
-  ZRT_LT(cublasLtCreate(&made));
-  handles.emplace(device, made);
-  return made;
+  static core::cuda::PerGpu<cublasLtHandle_t> handles;
+  return handles.get([] {
+    cublasLtHandle_t made = nullptr;
+    ZRT_LT(cublasLtCreate(&made));
+    return made;
+  });
 }
 
 uint32_t lt_epilogue(const GemmSpec& spec) {

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <set>
 #include <string>
 
 #include "core/cuda/backend.h"
 #include "core/cuda/nvml.h"
 #include "core/error.h"
+#include "core/gpu.h"
 
 namespace zrt::runtime {
 
@@ -40,14 +42,21 @@ ProcessMemory read_process_memory(std::span<const core::Arena* const> arenas) {
       memory.outside_arena_bytes += resident > inside ? resident - inside : 0;
     }
   }
+  std::set<int> gpus;
   for (const core::Arena* arena : arenas) {
     if (!arena->on_gpu()) continue;
-    if (!memory.gpu) {
-      const core::cuda::Memory said = core::cuda::memory();
-      memory.gpu = GpuMemory{said.total - said.free, said.context, 0, std::nullopt};
-      if (const auto nvml = core::cuda::nvml_memory()) memory.gpu->nvml_process_bytes = nvml->process_bytes;
-    }
+    if (!memory.gpu) memory.gpu = GpuMemory{0, 0, 0, 0};
     memory.gpu->arena_bytes += arena->mapped_bytes();
+    gpus.insert(arena->gpu());
+  }
+  for (const int gpu : gpus) {
+    const core::OnGpu here(gpu);
+    const core::cuda::Memory said = core::cuda::memory();
+    memory.gpu->used_bytes += said.total - said.free;
+    memory.gpu->context_bytes += said.context;
+    const auto nvml = core::cuda::nvml_memory();
+    if (!nvml) memory.gpu->nvml_process_bytes.reset();
+    if (memory.gpu->nvml_process_bytes) *memory.gpu->nvml_process_bytes += nvml->process_bytes;
   }
   return memory;
 }

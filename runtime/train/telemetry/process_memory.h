@@ -8,9 +8,9 @@
 
 namespace zrt::runtime {
 
-// What the driver says about the GPU that the process's ranks share.
+// What the driver says about the GPUs that the process's ranks have, all together.
 struct GpuMemory {
-  uint64_t used_bytes = 0;     // of the GPU, by everyone
+  uint64_t used_bytes = 0;     // by everyone
   uint64_t context_bytes = 0;  // of them when this process had taken nothing: its CUDA context, and other processes
   uint64_t arena_bytes = 0;
   uint64_t outside_arena_bytes() const { return used_bytes - arena_bytes; }

@@ -42,6 +42,7 @@ std::string text_of(const Schedule& s) {
 
 std::vector<std::vector<Work>> linked(const Schedule& s) {
   std::vector<std::vector<Work>> lists;
+  lists.reserve(static_cast<size_t>(s.stages));
   for (int32_t stage = 0; stage < s.stages; ++stage) lists.push_back(link_order(s, stage));
   return lists;
 }
