@@ -25,8 +25,9 @@ TEST_CASE("Memory outside the arenas does not grow over 1,000 steps") {
   uint64_t early = 0;
   for (step = 0; step < 1200; ++step) {
     session.run("step", {1, step, 0, {1e-3}});
-    // Libraries and heaps have their size once the flight records have wrapped around.
-    if (step == 199) early = runtime::read_process_memory(arenas).outside_arena_bytes;
+    // Libraries and heaps have their size once the flight records have wrapped around, and the measurement once it has
+    // run: the system maps code in pieces of 64 KiB as it is first used.
+    if (step == 198 || step == 199) early = runtime::read_process_memory(arenas).outside_arena_bytes;
   }
   const uint64_t late = runtime::read_process_memory(arenas).outside_arena_bytes;
   INFO("after 200 steps " << early << " bytes, after 1,200 steps " << late << " bytes");
