@@ -11,9 +11,9 @@ namespace zrt::comm::cuda {
 // Sources of one sum: their addresses travel in the launch's parameters.
 inline constexpr size_t most_sources = 256;
 
-// Like comm::reduce, queued on the stream of the calling thread's place. Memory of a GPU that the stream's GPU cannot
-// read is copied to it first, with 4 MiB for each such source beyond what was planned. Throws
-// CommError beyond most_sources, core::Error when the launch is refused.
+// Sums as comm::reduce does, queued on the stream of the calling thread's place. Memory of a GPU that the stream's GPU
+// cannot read is copied to it first, with 4 MiB for each such source beyond what was planned. Throws CommError beyond
+// most_sources, core::Error when the launch is refused.
 void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
             int64_t count);
 

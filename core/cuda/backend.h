@@ -31,7 +31,7 @@ void release(void* memory, bool pinned);
 // Waits for everything queued on the GPU whose memory `from` is, of pinned memory on any, then copies to the host.
 void read(void* to, const void* from, uint64_t bytes);
 
-// Of the calling thread's GPU, as its driver says it. `context` was in use before this process took anything from it:
+// The driver says this of the calling thread's GPU. `context` was in use before this process took anything from it:
 // its own context, and whatever else lives on the GPU.
 struct Memory {
   uint64_t free = 0, total = 0, context = 0;

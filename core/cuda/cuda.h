@@ -15,11 +15,11 @@ inline void check(cudaError_t code, const char* expression, const char* file, in
 // The CUDA stream of place(). Throws core::Error on a thread without one.
 cudaStream_t stream();
 
-// Of the calling thread's GPU, each asked once.
+// Properties of the calling thread's GPU; each is asked for once.
 int multiprocessors();
 int compute_capability();  // 90 for 9.0
 
-// Whether the calling thread's GPU can run the kernels of this build.
+// True where the calling thread's GPU can run the kernels of this build.
 bool has_image();
 
 }  // namespace zrt::core::cuda

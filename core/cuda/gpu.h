@@ -16,10 +16,10 @@ void synchronize_gpus();
 void synchronize_gpu_of(const void* memory);
 // Notes that this process has work on the calling thread's GPU.
 void note_use();
-// Whether kernels of the calling thread's GPU can read this memory in place: the host's, its own, or that of a GPU
+// True where kernels of the calling thread's GPU can read this memory in place: the host's, its own, or that of a GPU
 // which connect_gpus() has connected to it.
 bool reaches(const void* memory);
-// Whether connect_gpus() has met a pair that cannot be connected: then reaches() has to be asked.
+// True once connect_gpus() has met a pair that cannot be connected: then callers must ask reaches().
 bool unconnected();
 
 // Something that each GPU has one of, made at its first use there.

@@ -1,4 +1,4 @@
-// Which GPU each rank of a process takes.
+// Chooses the GPU of each rank of a process.
 #pragma once
 #include <cstdint>
 #include <string>

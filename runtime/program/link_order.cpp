@@ -26,7 +26,7 @@ class UnitClock {
     for (const Work& work : order(s_, stage)) {
       all.push_back({{*ended(work.kind, number(work, stage), work.microbatch) - 1, 1, {}, {}, {}}, work});
     }
-    // What crosses the borders of the stage's chunks: each end of a message has the same time and rank among equals.
+    // Messages cross the borders of the stage's chunks; both ends of one have the same time and rank among equals.
     for (int32_t chunk = 0; chunk < s_.chunks; ++chunk) {
       const int32_t q = chunk * s_.stages + stage;
       for (int32_t m = 0; m < s_.microbatches; ++m) {

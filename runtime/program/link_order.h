@@ -1,4 +1,4 @@
-// Where a stage of a pipeline hands on what it has made, and takes what others have, among the works of its schedule.
+// Places the messages of a pipeline's stage, those it sends and those it receives, among the works of its schedule.
 //
 // The works and messages of all stages are put into one order; each stage does what concerns it in that order. A GPU
 // that runs all it is given in one queue, in order, can therefore not wait for another that waits for it: the first of

@@ -35,7 +35,7 @@ namespace {
 
 constexpr uint32_t fewest_looked_at = 4;
 
-// Whether a segment that is not repeated touches a slot that a repeated one comes to in a turn behind the fewest.
+// True where a segment that is not repeated touches a slot that a repeated one uses in a turn behind the fewest.
 bool meets_late_turns(const ProgramSet& set, const Program& program) {
   std::vector<std::vector<uint8_t>> late(set.buffers.size());  // by buffer and slot
   const auto for_each_access = [&](bool repeated, auto visit) {

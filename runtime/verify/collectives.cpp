@@ -134,7 +134,7 @@ class PhaseChecker {
     return at_[rank] < of_[rank]->all.size() ? &program(rank).ops[of_[rank]->all[at_[rank]].op] : nullptr;
   }
 
-  // What keeps a rank from its next op: another that has not come to the same collective.
+  // Returns the rank that keeps this one from its next op: it has not come to the same collective.
   std::optional<size_t> obstacle(size_t rank) const {
     const uint8_t lane = head(rank)->lane;
     if (!communicates(lane)) return std::nullopt;

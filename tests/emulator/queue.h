@@ -98,7 +98,7 @@ void perform(const Op& op);
 bool is_pinned(const void* p);
 bool is_pageable(const void* p);  // neither the GPU's nor pinned
 
-// What lies in memory of a GPU can be touched: of one that work of `device` reaches, of all, or of none.
+// Opens the memory of all GPUs that work of `device` reaches, of every GPU, or of none, and closes the rest.
 inline constexpr int all_memory = -1, no_memory = -2;
 void open_memory(int device);
 

@@ -8,7 +8,7 @@
 
 namespace zrt::runtime {
 
-// What the driver says about the GPUs that the process's ranks have, all together.
+// The driver says this about the GPUs of the process's ranks, all together.
 struct GpuMemory {
   uint64_t used_bytes = 0;     // by everyone
   uint64_t context_bytes = 0;  // of them when this process had taken nothing: its CUDA context, and other processes

@@ -20,7 +20,7 @@ using runtime::ScheduleKind;
 
 namespace {
 
-// As many GPUs as there are from here on.
+// From here on there are `count` GPUs.
 void have_gpus(int count) {
   setenv("ZRT_EMULATED_GPUS", std::to_string(count).c_str(), 1);
 }
@@ -41,7 +41,7 @@ void check_equal(const Outcome& several, const Outcome& one) {
   CHECK(several.measured_behind[0] == several.planned_behind[0]);
 }
 
-// With a GPU for each rank, with two for all, and with one.
+// Runs with a GPU for each rank, with two for all, and with one, and compares.
 template <class Run>
 void check_runs(Run run) {
   have_gpus(8);

@@ -19,6 +19,16 @@ size_t written(const std::vector<Turns>& parts) {
 
 }  // namespace
 
+TEST_CASE("messages stay with the work in front of them where a list is cut into turns") {
+  const Work f0{WorkKind::forward, 0, 0}, f1{WorkKind::forward, 0, 1}, f2{WorkKind::forward, 0, 2};
+  const Work late{WorkKind::send_output, 0, 0}, early{WorkKind::receive_input, 0, 2};
+  const Turns all{{early, f0, early, f1, late, early, f2, late}};
+  const std::vector<Turns> parts = cut({&all, 1}, 2);
+  REQUIRE(parts.size() == 2);
+  CHECK(parts[0].works == std::vector<Work>{early, f0, early, f1, late, early});
+  CHECK(parts[1].works == std::vector<Work>{f2, late});
+}
+
 TEST_CASE("a rolled list expands to itself, over thousands of random lists") {
   std::mt19937_64 random(1);
   const auto draw = [&](int32_t from, int32_t to) {
