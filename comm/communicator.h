@@ -8,6 +8,7 @@
 // stream.
 #pragma once
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -60,6 +61,9 @@ struct Counters {
   // Elements received from other ranks, the (N-1)/N of the closed forms; messages have no type: bytes for send_recv.
   uint64_t elements[op_kind_count] = {};
   uint64_t bytes[op_kind_count] = {};
+  uint64_t bytes_between_hosts[op_kind_count] = {};  // those of `bytes` that came from ranks of other hosts
+  Counters& operator+=(const Counters& other);
+  Counters& operator-=(const Counters& other);
 };
 
 class Communicator {
@@ -80,8 +84,14 @@ class Communicator {
   virtual void send_recv(std::span<const Message> sends, std::span<const Message> receives, std::string_view label) = 0;
   virtual void barrier(std::string_view label) = 0;
 
+  // Memory of the rank's GPU, nccl_staging_bytes(size()) of it, for a group that NCCL connects; before the first call
+  // on the GPU, and it must outlive the communicator. Other groups need none.
+  virtual void lend(std::byte* /*staging*/) {}
   // Ends every pending and later call of all members with a CommError holding `reason`.
   virtual void abort(const std::string& reason) = 0;
+  // Throws CommError where the group was ended: streams of a GPU then came through calls whose bytes never came. Any
+  // thread.
+  virtual void require_alive() const = 0;
   virtual Counters counters() const = 0;
   virtual std::vector<FlightRecord> flight_records() const = 0;  // oldest first
 };

@@ -16,7 +16,27 @@ void FlightRecorder::start(OpKind kind, std::string_view label, uint64_t element
   elements_ = elements;
 }
 
-void FlightRecorder::finish() {
+Counters& Counters::operator+=(const Counters& other) {
+  for (size_t kind = 0; kind < op_kind_count; ++kind) {
+    calls[kind] += other.calls[kind];
+    elements[kind] += other.elements[kind];
+    bytes[kind] += other.bytes[kind];
+    bytes_between_hosts[kind] += other.bytes_between_hosts[kind];
+  }
+  return *this;
+}
+
+Counters& Counters::operator-=(const Counters& other) {
+  for (size_t kind = 0; kind < op_kind_count; ++kind) {
+    calls[kind] -= other.calls[kind];
+    elements[kind] -= other.elements[kind];
+    bytes[kind] -= other.bytes[kind];
+    bytes_between_hosts[kind] -= other.bytes_between_hosts[kind];
+  }
+  return *this;
+}
+
+void FlightRecorder::finish(uint64_t between_hosts) {
   FlightRecord& record = records_.back();
   record.finished = true;
   record.end_seconds = now();
@@ -24,6 +44,7 @@ void FlightRecorder::finish() {
   ++counters_.calls[kind];
   counters_.elements[kind] += elements_;
   counters_.bytes[kind] += record.bytes;
+  counters_.bytes_between_hosts[kind] += between_hosts;
 }
 
 std::vector<FlightRecord> FlightRecorder::records(size_t last) const {

@@ -15,7 +15,8 @@ class FlightRecorder {
 
   // Opens the record of a call that will receive `elements` and `bytes` from other ranks.
   void start(OpKind kind, std::string_view label, uint64_t elements, uint64_t bytes);
-  void finish();  // closes the open record and counts it
+  // Closes the open record and counts it; `between_hosts` of its bytes came from other hosts.
+  void finish(uint64_t between_hosts);
 
   uint64_t sequence() const { return sequence_; }  // number of calls started; the first record has number 1
   const Counters& counters() const { return counters_; }

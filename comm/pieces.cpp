@@ -123,6 +123,18 @@ std::vector<Piece> pieces_of(Calls calls, int reader, int phase) {
   return Lister(calls, reader).list(phase);
 }
 
+uint64_t received_bytes(Calls calls, int reader, int phase, const std::function<bool(int rank)>& counts) {
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces_of(calls, reader, phase)) {
+    const bool sum = piece.from == Piece::everyone;
+    const int first = sum ? 0 : piece.from, last = sum ? static_cast<int>(calls.size()) - 1 : piece.from;
+    const uint64_t each =
+        static_cast<uint64_t>(piece.count) * core::dtype_size(calls[static_cast<size_t>(reader)]->from);
+    for (int rank = first; rank <= last; ++rank) bytes += rank != reader && counts(rank) ? each : 0;
+  }
+  return bytes;
+}
+
 const std::byte* source_of(const Call& call, const Piece& piece) {
   const void* buffer =
       call.kind == OpKind::send_recv ? call.sends[piece.buffer].data : call.ranges[piece.buffer].source;

@@ -3,6 +3,8 @@
 // in which order.
 #pragma once
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,6 +30,9 @@ int64_t slice_begin(int64_t count, int size, int rank);
 // A collective is a sequence of phases. Within one, no rank writes what another reads.
 int phases(OpKind kind);
 std::vector<Piece> pieces_of(Calls calls, int reader, int phase);
+
+// Bytes that a rank receives in a phase from ranks for which `counts` holds.
+uint64_t received_bytes(Calls calls, int reader, int phase, const std::function<bool(int rank)>& counts);
 
 // Where rank `from`'s data of a piece begins, given its call.
 const std::byte* source_of(const Call& call, const Piece& piece);

@@ -69,6 +69,9 @@ class GroupCommunicator final : public Communicator {
   void abort(const std::string& reason) override {
     rendezvous_->abort(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
   }
+  void require_alive() const override {
+    if (const std::string reason = rendezvous_->reason(); !reason.empty()) throw core::CommError(reason);
+  }
   Counters counters() const override { return rendezvous_->counters(rank_); }
   std::vector<FlightRecord> flight_records() const override { return rendezvous_->flight_records(rank_); }
 

@@ -31,6 +31,8 @@ class Rendezvous {
   [[noreturn]] virtual void fail(int rank, const std::string& reason) = 0;
 
   virtual void abort(const std::string& reason) = 0;
+  // Says why the group was ended; empty as long as it lives. Any thread.
+  virtual std::string reason() = 0;
   virtual Counters counters(int rank) const = 0;
   virtual std::vector<FlightRecord> flight_records(int rank) const = 0;
 };

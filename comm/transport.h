@@ -1,5 +1,5 @@
 // How the ranks of a run find each other, and which of them live in this process: all of them as threads (`thread`), or
-// one per process (`mpi`). Everything above asks only for communicators and arenas and is the same for both.
+// one per process (`mpi`, `socket`). Everything above asks only for communicators and arenas and is the same for both.
 #pragma once
 #include <chrono>
 #include <exception>
@@ -18,12 +18,14 @@ namespace zrt::comm {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;  // "thread", "mpi", "nccl"
+  virtual std::string_view name() const = 0;  // "thread", "mpi", "socket", "nccl"
 
   virtual int world() const = 0;        // ranks of the run
   virtual int first_local() const = 0;  // ranks first_local() … first_local() + local_count() - 1 live in this process
   virtual int local_count() const = 0;
-  virtual int host_count() const = 0;  // ranks on this machine, those of other processes included
+  virtual int host_count() const = 0;           // ranks on this machine, those of other processes included
+  virtual int host_place() const { return 0; }  // of first_local() among them, from 0
+  virtual bool same_host(int /*rank*/) const { return true; }  // a rank of the run is on this machine
   // Whether rank 0 lives here: its process alone prints and writes the files of which a run has one.
   bool leads() const { return first_local() == 0; }
 
@@ -45,6 +47,10 @@ class Transport {
   virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes,
                                                   core::DeviceKind device = core::DeviceKind::cpu) = 0;
 
+  // Ranks on GPUs of one host read each other's memory in place.
+  virtual bool reads_gpus_of_peers() const { return true; }
+  // A line for people that says how groups of ranks on GPUs exchange; "" where it goes without saying.
+  virtual std::string gpu_ways() const { return ""; }
   // Throws ConfigError where ranks on `device` cannot be used, or cannot be connected.
   virtual void require_device(core::DeviceKind device) const { core::require_device(device); }
 
@@ -69,9 +75,22 @@ std::unique_ptr<Transport> make_thread_transport(int world);
 // the `announced` one of the `launcher`.
 std::unique_ptr<Transport> make_mpi_transport(const std::string& launcher, int announced);
 
-// One rank on a GPU whose collectives run through NCCL. Throws ConfigError for a larger `world` and where NCCL is
-// missing.
-std::unique_ptr<Transport> make_nccl_transport(int world);
+// The place where processes that a launcher started meet: rank 0 listens at `port` of `address` or, unless
+// `exact_port`, at one of the 15 behind it. `listener` is a socket of rank 0 that does so already, or -1. `key` tells
+// runs apart.
+struct SocketPlace {
+  int rank = 0, world = 1;
+  std::string address, key;
+  int port = 0, listener = -1;
+  bool exact_port = false;
+};
+// One rank per process, on one machine, started by zrt ranks or torchrun. At most one in a process's life. Throws
+// CommError.
+std::unique_ptr<Transport> make_socket_transport(const SocketPlace& place);
+
+// Ranks on GPUs, one in each process, whose GPUs NCCL connects, inside hosts too; `host` does the rest. Throws
+// ConfigError for several ranks in a process, and where NCCL or a GPU is missing.
+std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport> host);
 
 // Throws ConfigError, in every process, when `text` (of any length; its hash is compared) is not the same everywhere.
 void require_equal(Transport& transport, std::string_view what, const std::string& text,

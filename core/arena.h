@@ -24,11 +24,10 @@ inline constexpr const char* shared_arena_name = "zrt arena";
 class Arena {
  public:
   // Takes `bytes` plus a guard of 64 KiB that nothing may touch. On a GPU the device tier is memory of the GPU, which
-  // the host cannot read, and the host tier is pinned memory, which both can. Throws MemoryError when the system
-  // refuses.
-  Arena(Tier tier, uint64_t bytes, DeviceKind device = DeviceKind::cpu);
-  // The same in an empty file that other processes can map too; the file is sized here. `keep` is dropped before the
-  // memory goes.
+  // the host cannot read, and the host tier is pinned memory, which both can. `keep` is dropped before the memory goes.
+  // Throws MemoryError when the system refuses.
+  Arena(Tier tier, uint64_t bytes, DeviceKind device = DeviceKind::cpu, std::shared_ptr<void> keep = nullptr);
+  // The same in an empty file that other processes can map too; the file is sized here.
   Arena(Tier tier, uint64_t bytes, int file, std::shared_ptr<void> keep);
   ~Arena();
   Arena(const Arena&) = delete;

@@ -131,6 +131,20 @@ std::string InputFile::xxh3() const {
   return hash.hex();
 }
 
+std::string InputFile::sampled_xxh3() const {
+  constexpr uint64_t blocks = 256, block = 64u << 10;
+  if (bytes_ <= blocks * block) return xxh3();
+  Hash hash;
+  hash.update(&bytes_, sizeof bytes_);
+  std::vector<char> piece(block);
+  const uint64_t last = bytes_ - block, step = last / (blocks - 1), rest = last % (blocks - 1);
+  for (uint64_t i = 0; i < blocks; ++i) {
+    read(i * step + i * rest / (blocks - 1), piece.data(), block);
+    hash.update(piece.data(), block);
+  }
+  return hash.hex();
+}
+
 bool names_open(const std::filesystem::path& path, int descriptor) {
   struct stat open {
   }, named{};

@@ -46,6 +46,9 @@ class InputFile {
   const std::filesystem::path& path() const { return path_; }
   void read(uint64_t offset, void* target, uint64_t count) const;  // throws DataError when the file ends before
   std::string xxh3() const;                                        // of the whole file
+  // Hashes a small file whole; of one above 16 MiB the size and 256 blocks of 64 KiB at even distances, both ends among
+  // them.
+  std::string sampled_xxh3() const;
 
  private:
   std::filesystem::path path_;

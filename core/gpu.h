@@ -34,5 +34,7 @@ class OnGpu {
 // Lets kernels of each of these GPUs read the memory of the others in place, for the rest of the process. Returns the
 // pairs that cannot, "0 and 1, 0 and 2"; sums over ranks copy what they read there first. "" where all can.
 std::string connect_gpus(std::span<const int> numbers);
+// The same pairs, without connecting any.
+std::string unconnectable_gpus(std::span<const int> numbers);
 
 }  // namespace zrt::core

@@ -31,6 +31,9 @@ struct LossScale {
 };
 
 LossScale initial_loss_scale(const LossScaleParams& params);
+// The scale of a run that goes on from a checkpoint: a dynamic one goes on where it was, within what `params` allow; a
+// static one is that of `params`, as is the first of a dynamic one whose checkpoint was saved with a static scale.
+LossScale resumed_loss_scale(const LossScaleParams& params, const LossScale& saved);
 
 // Moves the scale after a step; `overflow`: a gradient was not finite and the step was skipped. Returns false, moving
 // nothing, when the scale must fall but is at its minimum: the run cannot go on (throw_at_minimum).

@@ -11,6 +11,8 @@ namespace zrt::testing {
 // word in front of its label.
 struct CallHooks {
   std::function<void(std::string_view label)> before, after;
+  // Sees each range that a reduce_scatter has filled, for tests that spoil it.
+  std::function<void(std::string_view label, const comm::ReduceRange& range, core::DType type)> summed = nullptr;
 };
 
 class WrappedCommunicator : public comm::Communicator {
@@ -26,6 +28,8 @@ class WrappedCommunicator : public comm::Communicator {
   void reduce_scatter(std::span<const comm::ReduceRange> ranges, core::DType from, core::DType to,
                       std::string_view label) override {
     tell(label, [&] { inner_->reduce_scatter(ranges, from, to, label); });
+    if (!hooks_.summed) return;
+    for (const comm::ReduceRange& range : ranges) hooks_.summed(label, range, to);
   }
   void all_gather(std::span<const comm::GatherRange> ranges, core::DType type, std::string_view label) override {
     tell(label, [&] { inner_->all_gather(ranges, type, label); });
@@ -45,6 +49,7 @@ class WrappedCommunicator : public comm::Communicator {
     tell(label, [&] { inner_->barrier(label); });
   }
   void abort(const std::string& reason) override { inner_->abort(reason); }
+  void require_alive() const override { inner_->require_alive(); }
   comm::Counters counters() const override { return inner_->counters(); }
   std::vector<comm::FlightRecord> flight_records() const override { return inner_->flight_records(); }
 

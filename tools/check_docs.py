@@ -7,6 +7,7 @@ Fenced blocks say what they are:
   ```text           output
 """
 import argparse
+import json
 import pathlib
 import re
 import subprocess
@@ -153,8 +154,25 @@ def hunks(patch):
     return found
 
 
+def quick_start_steps(text):
+    """README.md's output and prose are of as many steps as the quick start's configuration asks for."""
+    config = json.loads((ROOT / "tools/examples/quickstart.json").read_text())
+    steps = config["run"]["steps"]
+    scheduled = config["scheduler"]["params"]["total_num_steps"]
+    if scheduled != steps:
+        yield f"tools/examples/quickstart.json: run.steps is {steps}, but scheduler.params.total_num_steps {scheduled}"
+    start = text.split("\n## Configuration", 1)[0]
+    for what in (r"^step \d+/(\d+) ", r"^step (\d+): ", r"checkpoints/step_(\d+)", r"over steps 1 to (\d+)",
+                 r"[Rr]uns? of (\d+) steps"):
+        numbers = re.findall(what, start, re.MULTILINE)
+        if not numbers:
+            yield f"README.md: nothing before 'Configuration' matches {what}, by which the quick start's steps are checked"
+        for number in sorted({n for n in numbers if int(n) != steps}):
+            yield f"README.md: the quick start is said to have {number} steps; run.steps of its configuration is {steps}"
+
+
 def check():
-    found = []
+    found = list(quick_start_steps((ROOT / "README.md").read_text()))
     for page in pages():
         prose, blocks = split(page.read_text())
         for number, what in [*links(page, prose), *named_files(prose), *quoted(blocks)]:
@@ -167,7 +185,7 @@ def check():
     found.extend(example_changes())
     if found:
         sys.exit("\n".join(found))
-    print(f"{len(pages())} pages: links, named files, quoted lines and example changes hold")
+    print(f"{len(pages())} pages: links, named files, quoted lines, the quick start's steps and example changes hold")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tools/lint.sh [--all | REV]: the layout of all files, shellcheck on all scripts, and clang-tidy, with the checks of
-# .clang-tidy, on at most eight of the sources changed since REV (ten commits ago) or not yet committed, those changed
-# last first. With --all clang-tidy looks at every source, which takes an hour.
+# tools/lint.sh [--all | REV]: the layout of all files, shellcheck on all scripts, the texts of planted faults, and
+# clang-tidy, with the checks of .clang-tidy, on at most eight of the sources changed since REV (ten commits ago) or not
+# yet committed, those changed last first. With --all clang-tidy looks at every source, which takes an hour.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,6 +14,8 @@ tools/format.sh --check
 mapfile -t scripts < <(git ls-files -co --exclude-standard '*.sh' .ci/run)
 shellcheck --severity=warning "${scripts[@]}"
 echo "${#scripts[@]} scripts checked"
+# A fault whose text is gone would end the planted faults' part of the checks, half an hour later.
+python3 -c 'import sys; sys.path.insert(0, "tools"); import mutate; print(len(mutate.read_mutants()), "planted faults have their texts")'
 
 # Warnings are clang's own, of which the compiler of this build knows others. Sources that are compiled only for other
 # targets, as with CUDA, have no command.

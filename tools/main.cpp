@@ -21,7 +21,8 @@ constexpr const char* usage =
     "usage: zrt COMMAND …\n\n"
     "  train CONFIG       train a model; every rank's memory is planned, printed and measured\n"
     "  plan CONFIG        memory of every rank, communication and predicted time, without data or ranks\n"
-    "  launch CONFIG      train, restarting a run that dies or hangs; ranks are threads or, with --mpi, processes\n"
+    "  launch CONFIG      train, restarting a run that dies or hangs; ranks are threads or processes\n"
+    "  ranks N COMMAND    a command as N processes of this host, one for each rank\n"
     "  checkpoint VERB    list, inspect, verify, export to and import from Hugging Face\n"
     "  data build FILE…   turn text into a Megatron .bin/.idx dataset; data tokenizer FILE… trains a tokenizer\n"
     "  eval RUN           loss, perplexity and bits per byte of a finished run on held-out data\n"
@@ -52,15 +53,21 @@ void allow_many_files() {
 
 int run(const std::vector<std::string>& args) {
   using zrt::tools::Args;
-  const std::map<std::string, int (*)(const Args&)> commands{
-      {"train", zrt::tools::train_command},       {"plan", zrt::tools::plan_command},
-      {"launch", zrt::tools::launch_command},     {"checkpoint", zrt::tools::checkpoint_command},
-      {"data", zrt::tools::data_command},         {"eval", zrt::tools::eval_command},
-      {"generate", zrt::tools::generate_command}, {"report", zrt::tools::report_command},
-      {"config", zrt::tools::config_command},     {"bench", zrt::tools::bench_command}};
+  const std::map<std::string, int (*)(const Args&)> commands{{"train", zrt::tools::train_command},
+                                                             {"plan", zrt::tools::plan_command},
+                                                             {"launch", zrt::tools::launch_command},
+                                                             {"ranks", zrt::tools::ranks_command},
+                                                             {"checkpoint", zrt::tools::checkpoint_command},
+                                                             {"data", zrt::tools::data_command},
+                                                             {"eval", zrt::tools::eval_command},
+                                                             {"generate", zrt::tools::generate_command},
+                                                             {"report", zrt::tools::report_command},
+                                                             {"config", zrt::tools::config_command},
+                                                             {"bench", zrt::tools::bench_command}};
   if (args.empty())
     throw zrt::core::UsageError(
-        "no command given; legal are train, plan, launch, checkpoint, data, eval, generate, report, config and bench");
+        "no command given; legal are train, plan, launch, ranks, checkpoint, data, eval, generate, report, config and "
+        "bench");
   if (args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::cout << usage;
     return 0;
@@ -71,9 +78,10 @@ int run(const std::vector<std::string>& args) {
   }
   const auto found = commands.find(args[0]);
   if (found == commands.end()) {
-    throw zrt::core::UsageError(fmt::format(
-        "'{}' is no command; legal are train, plan, launch, checkpoint, data, eval, generate, report, config and bench",
-        args[0]));
+    throw zrt::core::UsageError(
+        fmt::format("'{}' is no command; legal are train, plan, launch, ranks, checkpoint, data, eval, generate, "
+                    "report, config and bench",
+                    args[0]));
   }
   const std::set<std::string> several{"train", "eval", "bench", "config"};  // run as one of several processes, too
   if (!several.count(args[0])) zrt::tools::need_single_process(args[0]);

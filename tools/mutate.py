@@ -55,6 +55,10 @@ class Tree:
     def run(self, *command, **options):
         return subprocess.run(command, cwd=self.path, **options)
 
+    def run_quietly(self, *command):
+        """Keeps what it prints. A failing test may print any bytes, so those that are not UTF-8 are replaced."""
+        return self.run(*command, capture_output=True, text=True, errors="replace")
+
     def preset(self, mutant):
         return self.gpu_preset if mutant.get("gpu") else "release"
 
@@ -70,12 +74,12 @@ class Tree:
 
     def build(self, preset, tests):
         targets = sorted({self.programs[preset][test] for test in tests})
-        return self.run("cmake", "--build", "--preset", preset, "--target", *targets, capture_output=True, text=True)
+        return self.run_quietly("cmake", "--build", "--preset", preset, "--target", *targets)
 
     def test(self, preset, tests, at_once):
         pattern = "^(" + "|".join(re.escape(test) for test in tests) + ")$"
-        return self.run("ctest", "--preset", preset, "-R", pattern, "-j", str(at_once), "--stop-on-failure",
-                        "--no-tests=error", "--timeout", "1500", capture_output=True, text=True)
+        return self.run_quietly("ctest", "--preset", preset, "-R", pattern, "-j", str(at_once), "--stop-on-failure",
+                                "--no-tests=error", "--timeout", "1500")
 
     def test_in_turn(self, preset, tests):
         """As listed: the first one most likely notices the fault, and the others need not run then."""

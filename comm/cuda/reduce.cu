@@ -6,6 +6,7 @@
 #include "comm/cuda/reduce_shape.h"
 #include "core/cuda/gpu.h"
 #include "core/cuda/launch.cuh"
+#include "core/device.h"
 #include "core/error.h"
 #include "core/kernel_convert.h"
 
@@ -151,8 +152,7 @@ void sum_copies(std::span<const void* const> sources, const std::vector<size_t>&
   const uint64_t from_size = core::dtype_size(from), to_size = core::dtype_size(to);
   const int64_t piece = std::min<int64_t>(count, copied_bytes / from_size);
   const uint64_t stride = (static_cast<uint64_t>(piece) * from_size + 255) / 256 * 256;
-  const cudaStream_t stream = core::cuda::stream();
-  const StreamMemory copies(stride * far.size(), stream);
+  const StreamMemory copies(stride * far.size(), core::cuda::stream());
   std::vector<const void*> near(sources.size());
   for (int64_t begin = 0; begin < count; begin += piece) {
     const int64_t n = std::min(piece, count - begin);
@@ -161,7 +161,7 @@ void sum_copies(std::span<const void* const> sources, const std::vector<size_t>&
     }
     for (size_t i = 0; i < far.size(); ++i) {
       std::byte* copy = copies.data() + i * stride;
-      ZRT_CUDA(cudaMemcpyAsync(copy, near[far[i]], static_cast<uint64_t>(n) * from_size, cudaMemcpyDefault, stream));
+      core::copy_bytes(copy, near[far[i]], static_cast<uint64_t>(n) * from_size);
       near[far[i]] = copy;
     }
     sum_near(near, from, static_cast<std::byte*>(target) + static_cast<uint64_t>(begin) * to_size, to, accumulate, n);

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <thread>
+#include <utility>
 
 #include "comm/nccl/rendezvous.h"
 #include "core/error.h"
 
 namespace zrt::comm {
 namespace {
+
+using std::chrono::steady_clock;
 
 ncclUniqueId parse_id(const std::string& text) {
   ncclUniqueId id{};
@@ -40,18 +44,43 @@ std::string make_nccl_id() {
   return text;
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(const std::string& group, const std::string& id, int rank,
-                                                     int size, std::byte* staging, uint64_t staging_bytes) {
+std::shared_ptr<NcclRendezvous> make_nccl_rendezvous(const std::string& id, NcclSeat seat,
+                                                     const std::function<void()>& alive) {
+  const int size = static_cast<int>(seat.elsewhere.size());
   const ncclUniqueId unique = parse_id(id);
-  if (staging_bytes < 16 * static_cast<uint64_t>(size - 1)) {
-    throw core::CommError(fmt::format("group {} of {} ranks has {} bytes of staging; legal are {} and more", group,
-                                      size, staging_bytes, 16 * (size - 1)));
+  if (seat.staging_bytes < 16 * static_cast<uint64_t>(size - 1)) {
+    throw core::CommError(fmt::format("group {} of {} ranks has {} bytes of staging; legal are {} and more", seat.group,
+                                      size, seat.staging_bytes, 16 * (size - 1)));
   }
   const NcclLibrary& library = nccl_library();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
   ncclComm_t communicator = nullptr;
-  library.check(library.init_rank(&communicator, size, unique, rank), "ncclCommInitRank");
-  return make_communicator(
-      std::make_shared<NcclRendezvous>(library, communicator, group, rank, size, staging, staging_bytes), rank);
+  try {
+    ncclResult_t code = library.init_rank(&communicator, size, unique, seat.rank, &config);
+    const auto deadline = steady_clock::now() + most_wait(seat.timeout);
+    while (code == ncclInProgress) {
+      if (steady_clock::now() >= deadline) {
+        throw core::CommError(
+            fmt::format("group {} of {} ranks: rank {} waited {} ms for NCCL to connect the others. "
+                        "Look for an earlier error there, or raise run.timeout_seconds",
+                        seat.group, size, seat.rank, most_wait(seat.timeout).count()));
+      }
+      if (alive) alive();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      library.check(library.async_error(communicator, &code), "ncclCommGetAsyncError");
+    }
+    library.check(code, "ncclCommInitRank");
+  } catch (...) {
+    if (communicator) library.abort(communicator);
+    throw;
+  }
+  return std::make_shared<NcclRendezvous>(library, communicator, std::move(seat));
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string& id, NcclSeat seat) {
+  const int rank = seat.rank;
+  return make_communicator(make_nccl_rendezvous(id, std::move(seat)), rank);
 }
 
 }  // namespace zrt::comm

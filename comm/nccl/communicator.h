@@ -1,23 +1,30 @@
 // Communicators over NCCL: one rank per GPU, calls queued on the stream of the calling thread's place. In a build
-// without NCCL both functions throw ConfigError.
+// without NCCL all functions but add_nccl throw ConfigError.
 #pragma once
-#include <cstddef>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
+#include "comm/nccl/seat.h"
 
 namespace zrt::comm {
 
 // Names a new group: one rank makes the text and gives it to all others.
 std::string make_nccl_id();
 
-// Rank `rank` of the `size` ranks that pass the same `id`, on the current GPU. Waits for all of them to do so.
-// `staging` is memory of that GPU for contributions to sums, at least 16 bytes for each other rank; it must outlive the
-// communicator. The more it is, the fewer rounds a large sum takes: a bucket's bytes / size for each other rank make it
-// one. Throws ConfigError without NCCL, CommError for an id that is none and for too little staging, core::Error with
-// NCCL's reason when the group does not come about.
-std::unique_ptr<Communicator> make_nccl_communicator(const std::string& group, const std::string& id, int rank,
-                                                     int size, std::byte* staging, uint64_t staging_bytes);
+// A rank of those that pass the same `id`, on the current GPU; waits for all of them to do so. Throws ConfigError
+// without NCCL, CommError for an id that is none, for too little staging and when ranks do not come within the
+// time-out, core::Error with NCCL's reason when the group does not come about.
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string& id, NcclSeat seat);
+
+// Throws ConfigError where NCCL cannot be loaded.
+void require_nccl();
+
+// `host`, but that what a GPU's stream calls goes through NCCL. In a build without NCCL `host` as it is. `elsewhere` as
+// NcclSeat. A call that stands still on the GPU for `timeout` ends the group, and an error that NCCL meets.
+std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<bool> elsewhere,
+                                       std::chrono::milliseconds timeout);
 
 }  // namespace zrt::comm

@@ -1,54 +1,10 @@
 #include "comm/nccl/library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "core/cuda/cuda.h"
 #include "core/error.h"
 
 namespace zrt::comm {
-namespace {
-
-void* open_library() {
-  // As the system finds it, else where it was when zrt was built.
-  for (const char* name : {"libnccl.so.2", ZRT_NCCL_FOLDER "/libnccl.so.2"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  throw core::ConfigError(
-      fmt::format("NCCL cannot be loaded ({}); install it, put its folder into LD_LIBRARY_PATH, or use --transport "
-                  "thread",
-                  dlerror()));
-}
-
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (!function) {
-    throw core::ConfigError(fmt::format("libnccl.so.2 has no {}; zrt needs NCCL 2.7 or later", name));
-  }
-}
-
-NcclLibrary load() {
-  void* library = open_library();
-  NcclLibrary nccl{};
-  find(library, "ncclGetUniqueId", nccl.get_unique_id);
-  find(library, "ncclCommInitRank", nccl.init_rank);
-  find(library, "ncclCommDestroy", nccl.destroy);
-  find(library, "ncclCommAbort", nccl.abort);
-  find(library, "ncclCommGetAsyncError", nccl.async_error);
-  find(library, "ncclGetErrorString", nccl.error_string);
-  find(library, "ncclGroupStart", nccl.group_start);
-  find(library, "ncclGroupEnd", nccl.group_end);
-  find(library, "ncclSend", nccl.send);
-  find(library, "ncclRecv", nccl.receive);
-  find(library, "ncclAllGather", nccl.all_gather);
-  find(library, "ncclBroadcast", nccl.broadcast);
-  find(library, "ncclAllReduce", nccl.all_reduce);
-  nccl.stream = core::cuda::stream;
-  return nccl;
-}
-
-}  // namespace
 
 void NcclLibrary::check(ncclResult_t code, const char* call) const {
   if (code != ncclSuccess) throw core::Error(fmt::format("{} failed: {}", call, error_string(code)));
@@ -62,13 +18,13 @@ NcclGroup::~NcclGroup() {
   if (open_) library_.group_end();
 }
 
-void NcclGroup::finish() {
+ncclResult_t NcclGroup::finish() {
   open_ = false;
-  library_.check(library_.group_end(), "ncclGroupEnd");
+  return library_.group_end();
 }
 
 const NcclLibrary& nccl_library() {
-  static const NcclLibrary library = load();
+  static const NcclLibrary library = load_nccl();
   return library;
 }
 

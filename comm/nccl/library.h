@@ -8,7 +8,8 @@ namespace zrt::comm {
 
 struct NcclLibrary {
   decltype(&ncclGetUniqueId) get_unique_id;
-  decltype(&ncclCommInitRank) init_rank;
+  decltype(&ncclCommInitRankConfig) init_rank;
+  decltype(&ncclCommFinalize) finalize;
   decltype(&ncclCommDestroy) destroy;
   decltype(&ncclCommAbort) abort;
   decltype(&ncclCommGetAsyncError) async_error;
@@ -26,14 +27,14 @@ struct NcclLibrary {
   void check(ncclResult_t code, const char* call) const;
 };
 
-// Calls of NCCL made while it lives are one; finish() starts them.
+// Calls of NCCL made while it lives are one; finish() starts them and returns what ncclGroupEnd does.
 class NcclGroup {
  public:
   explicit NcclGroup(const NcclLibrary& library);
   ~NcclGroup();  // ends a group that an error cut short
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
-  void finish();
+  ncclResult_t finish();
 
  private:
   const NcclLibrary& library_;
@@ -42,5 +43,7 @@ class NcclGroup {
 
 // Loaded on the first call. Throws ConfigError when there is no libnccl.so.2 or it is too old.
 const NcclLibrary& nccl_library();
+// For it alone. A build with the emulated GPU has its own, of a stand-in (tests/emulator/nccl_library.cpp).
+NcclLibrary load_nccl();
 
 }  // namespace zrt::comm

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "comm/nccl/rounds.h"
@@ -11,55 +12,115 @@
 
 namespace zrt::comm {
 namespace {
+using std::chrono::steady_clock;
+
 constexpr uint64_t alignment = 16;
+constexpr auto shortest_nap = std::chrono::microseconds(5), longest_nap = std::chrono::microseconds(500);
+constexpr auto farewell = std::chrono::seconds(5);  // for what is on its way when a group is given up
+constexpr auto spinning = std::chrono::microseconds(200);
+constexpr size_t records_in_report = 5;
 
 uint64_t bytes_for_each(uint64_t bytes, int peers) {
   return peers == 0 ? UINT64_MAX : bytes / static_cast<uint64_t>(peers) / alignment * alignment;
 }
 }  // namespace
 
-NcclRendezvous::NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank,
-                               int size, std::byte* staging, uint64_t staging_bytes)
+NcclRendezvous::NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, NcclSeat seat)
     : library_(library),
-      group_(std::move(group)),
-      rank_(rank),
-      staging_(staging),
-      staged_bytes_(bytes_for_each(staging_bytes, size - 1)),
+      seat_(std::move(seat)),
+      rank_(seat_.rank),
+      staged_bytes_(bytes_for_each(seat_.staging_bytes, static_cast<int>(seat_.elsewhere.size()) - 1)),
       communicator_(communicator),
-      calls_(static_cast<size_t>(size), &own_) {}
+      calls_(seat_.elsewhere.size(), &own_) {}
 
 NcclRendezvous::~NcclRendezvous() {
-  if (communicator_) library_.destroy(communicator_);
+  if (!communicator_) return;
+  ncclResult_t code = library_.finalize(communicator_);
+  const auto deadline = steady_clock::now() + farewell;
+  while (code == ncclInProgress && steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(shortest_nap);
+    if (library_.async_error(communicator_, &code) != ncclSuccess) break;
+  }
+  code == ncclSuccess ? library_.destroy(communicator_) : library_.abort(communicator_);
 }
 
 void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
   {
     const std::lock_guard lock(mutex_);
-    if (in_call_) throw core::CommError(busy_text(group_, rank, own_));
+    if (in_call_) throw core::CommError(busy_text(group(), rank, own_));
     if (!reason_.empty()) throw core::CommError(reason_);
     const Traffic traffic = fill(own_);
     in_call_ = true;
+    between_hosts_ = 0;
     recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
   }
   if (auto error = argument_error(own_, rank, size())) {
-    fail(rank, fmt::format("group {}: rank {} called {} with {}", group_, rank, describe(own_), *error));
+    fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
   }
 }
 
 void NcclRendezvous::work(int, int phase) {
-  const std::lock_guard lock(queueing_);
-  if (!communicator_) throw core::Error("the group was aborted");
-  // Threads of the host, such as a checkpoint's, have no stream; what one rank gathers and sums is its own.
-  if (size() == 1 && core::place().device == core::DeviceKind::cpu) {
+  between_hosts_ +=
+      received_bytes(calls_, rank_, phase, [&](int r) { return seat_.elsewhere[static_cast<size_t>(r)]; });
+  // One rank gathers and sums its own data, without NCCL: host threads call it, too, and recorded steps of a GPU.
+  if (size() == 1) {
     for (const Piece& piece : pieces_of(calls_, 0, phase)) {
       const void* source = source_of(own_, piece);
       move(own_, piece, {&source, 1}, 0, piece.count);
     }
     return;
   }
-  ncclResult_t earlier = ncclSuccess;
-  library_.check(library_.async_error(communicator_, &earlier), "ncclCommGetAsyncError");
-  library_.check(earlier, "an earlier call of NCCL");
+  {
+    const std::lock_guard lock(queueing_);
+    if (!communicator_) throw core::Error(reason());
+    ncclResult_t earlier = ncclSuccess;
+    library_.check(library_.async_error(communicator_, &earlier), "ncclCommGetAsyncError");
+    library_.check(earlier, "an earlier call of NCCL");
+  }
+  // One rank waits for nobody, and its work may be recorded, where events are other things.
+  core::Stream* stream = size() > 1 ? core::place().stream : nullptr;
+  core::Event begin = stream ? stream->record() : core::Event();
+  queue(phase);
+  if (stream) queued_.add(describe(own_), std::move(begin), stream->record());
+}
+
+// NCCL's functions are called in turns, between which the group may be aborted. What else a call queues, and asking for
+// the stream, may have to wait until the stream comes on, which an abort alone may let it do: both stay outside turns.
+std::unique_lock<std::mutex> NcclRendezvous::take_turn() {
+  stream_ = library_.stream();
+  std::unique_lock lock(queueing_);
+  if (!communicator_) throw core::Error(reason());
+  return lock;
+}
+
+// Waits for NCCL to have queued what it was given: it may have to connect ranks first, which come when their programs
+// do.
+void NcclRendezvous::settle(ncclResult_t code, const char* call) {
+  const auto start = steady_clock::now(), deadline = start + most_wait(seat_.timeout);
+  for (auto nap = shortest_nap; code == ncclInProgress; nap = std::min(2 * nap, longest_nap)) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!reason_.empty()) throw core::Error(reason_);
+    }
+    if (steady_clock::now() >= deadline) {
+      throw core::Error(
+          fmt::format("{}{}{} ms: NCCL has not queued the call, as where another rank is missing or an "
+                      "earlier call stands still",
+                      call, timed_out, most_wait(seat_.timeout).count()));
+    }
+    // The shortest sleep takes ten times as long as a call that meets no trouble.
+    if (steady_clock::now() - start < spinning) {
+      std::this_thread::yield();
+      nap = shortest_nap;
+    } else {
+      std::this_thread::sleep_for(nap);
+    }
+    library_.check(library_.async_error(communicator_, &code), "ncclCommGetAsyncError");
+  }
+  library_.check(code, call);
+}
+
+void NcclRendezvous::queue(int phase) {
   switch (own_.kind) {
     case OpKind::all_gather:
       return gather();
@@ -67,17 +128,18 @@ void NcclRendezvous::work(int, int phase) {
       const CallRange& range = own_.ranges[0];
       const uint64_t bytes = static_cast<uint64_t>(range.count) * core::dtype_size(own_.from);
       if (bytes == 0) return;
-      return library_.check(
-          library_.broadcast(range.target, range.target, bytes, ncclUint8, own_.root, communicator_, library_.stream()),
-          "ncclBroadcast");
+      const auto turn = take_turn();
+      return settle(library_.broadcast(range.target, range.target, bytes, ncclUint8, own_.root, communicator_, stream_),
+                    "ncclBroadcast");
     }
     case OpKind::send_recv:
       return exchange_messages();
-    case OpKind::barrier:
+    case OpKind::barrier: {
       if (size() == 1) return;
-      return library_.check(
-          library_.all_reduce(staging_, staging_, 1, ncclUint8, ncclMax, communicator_, library_.stream()),
-          "ncclAllReduce");
+      const auto turn = take_turn();
+      return settle(library_.all_reduce(seat_.staging, seat_.staging, 1, ncclUint8, ncclMax, communicator_, stream_),
+                    "ncclAllReduce");
+    }
     case OpKind::all_reduce:
     case OpKind::reduce_scatter:
     case OpKind::all_to_all:
@@ -89,25 +151,32 @@ void NcclRendezvous::work(int, int phase) {
   sums ? sum_pieces(pieces) : copy_pieces(pieces);
 }
 
+void NcclRendezvous::in_one_call(const std::function<void()>& calls) {
+  const auto turn = take_turn();
+  NcclGroup grouped(library_);
+  calls();
+  settle(grouped.finish(), "ncclGroupEnd");
+}
+
 void NcclRendezvous::send(const void* data, uint64_t bytes, int peer) {
-  library_.check(library_.send(data, bytes, ncclUint8, peer, communicator_, library_.stream()), "ncclSend");
+  library_.check(library_.send(data, bytes, ncclUint8, peer, communicator_, stream_), "ncclSend");
 }
 
 void NcclRendezvous::receive(void* data, uint64_t bytes, int peer) {
-  library_.check(library_.receive(data, bytes, ncclUint8, peer, communicator_, library_.stream()), "ncclRecv");
+  library_.check(library_.receive(data, bytes, ncclUint8, peer, communicator_, stream_), "ncclRecv");
 }
 
 void NcclRendezvous::copy_pieces(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
-  NcclGroup grouped(library_);
-  for (int reader = 0; reader < size(); ++reader) {
-    for (const Piece& piece : pieces[static_cast<size_t>(reader)]) {
-      const uint64_t bytes = static_cast<uint64_t>(piece.count) * size_of;
-      if (reader != rank_ && piece.from == rank_) send(source_of(own_, piece), bytes, reader);
-      if (reader == rank_ && piece.from != rank_) receive(piece.target, bytes, piece.from);
+  in_one_call([&] {
+    for (int reader = 0; reader < size(); ++reader) {
+      for (const Piece& piece : pieces[static_cast<size_t>(reader)]) {
+        const uint64_t bytes = static_cast<uint64_t>(piece.count) * size_of;
+        if (reader != rank_ && piece.from == rank_) send(source_of(own_, piece), bytes, reader);
+        if (reader == rank_ && piece.from != rank_) receive(piece.target, bytes, piece.from);
+      }
     }
-  }
-  grouped.finish();
+  });
   for (const Piece& piece : pieces[static_cast<size_t>(rank_)]) {
     const void* source = source_of(own_, piece);
     if (piece.from == rank_) move(own_, piece, {&source, 1}, 0, piece.count);
@@ -126,26 +195,26 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
     return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * size_of;
   };
   const auto staged = [&](int peer, const Chunk& chunk) {
-    return staging_ + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
+    return seat_.staging + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
   };
   std::vector<const void*> sources(calls_.size());
   for (size_t k = 0; k < most; ++k) {
-    NcclGroup grouped(library_);
-    for (int reader = 0; reader < size(); ++reader) {
-      const auto r = static_cast<size_t>(reader);
-      if (k >= rounds[r].size()) continue;
-      for (const Chunk& chunk : rounds[r][k]) {
-        const uint64_t bytes = static_cast<uint64_t>(chunk.count) * size_of;
-        if (reader != rank_) {
-          send(own_source(pieces[r][chunk.piece], chunk), bytes, reader);
-          continue;
-        }
-        for (int peer = 0; peer < size(); ++peer) {
-          if (peer != rank_) receive(staged(peer, chunk), bytes, peer);
+    in_one_call([&] {
+      for (int reader = 0; reader < size(); ++reader) {
+        const auto r = static_cast<size_t>(reader);
+        if (k >= rounds[r].size()) continue;
+        for (const Chunk& chunk : rounds[r][k]) {
+          const uint64_t bytes = static_cast<uint64_t>(chunk.count) * size_of;
+          if (reader != rank_) {
+            send(own_source(pieces[r][chunk.piece], chunk), bytes, reader);
+            continue;
+          }
+          for (int peer = 0; peer < size(); ++peer) {
+            if (peer != rank_) receive(staged(peer, chunk), bytes, peer);
+          }
         }
       }
-    }
-    grouped.finish();
+    });
     const auto me = static_cast<size_t>(rank_);
     if (k >= rounds[me].size()) continue;
     for (const Chunk& chunk : rounds[me][k]) {
@@ -159,25 +228,25 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
 }
 
 void NcclRendezvous::gather() {
-  NcclGroup grouped(library_);
-  for (const CallRange& range : own_.ranges) {
-    const uint64_t bytes = static_cast<uint64_t>(range.count) * core::dtype_size(own_.from);
-    if (bytes == 0) continue;
-    library_.check(library_.all_gather(range.source, range.target, bytes, ncclUint8, communicator_, library_.stream()),
-                   "ncclAllGather");
-  }
-  grouped.finish();
+  in_one_call([&] {
+    for (const CallRange& range : own_.ranges) {
+      const uint64_t bytes = static_cast<uint64_t>(range.count) * core::dtype_size(own_.from);
+      if (bytes == 0) continue;
+      library_.check(library_.all_gather(range.source, range.target, bytes, ncclUint8, communicator_, stream_),
+                     "ncclAllGather");
+    }
+  });
 }
 
 void NcclRendezvous::exchange_messages() {
-  NcclGroup grouped(library_);
-  for (const Message& message : own_.sends) {
-    if (message.peer != rank_ && message.bytes > 0) send(message.data, message.bytes, message.peer);
-  }
-  for (const Message& message : own_.receives) {
-    if (message.peer != rank_ && message.bytes > 0) receive(message.data, message.bytes, message.peer);
-  }
-  grouped.finish();
+  in_one_call([&] {
+    for (const Message& message : own_.sends) {
+      if (message.peer != rank_ && message.bytes > 0) send(message.data, message.bytes, message.peer);
+    }
+    for (const Message& message : own_.receives) {
+      if (message.peer != rank_ && message.bytes > 0) receive(message.data, message.bytes, message.peer);
+    }
+  });
   size_t taken = 0;  // messages to itself
   for (const Message& message : own_.receives) {
     if (message.peer != rank_) continue;
@@ -192,7 +261,7 @@ void NcclRendezvous::exchange_messages() {
 
 void NcclRendezvous::close(int) {
   const std::lock_guard lock(mutex_);
-  recorder_.finish();
+  recorder_.finish(between_hosts_);
   in_call_ = false;
 }
 
@@ -201,6 +270,41 @@ void NcclRendezvous::fail(int, const std::string& reason) {
   const std::lock_guard lock(mutex_);
   in_call_ = false;
   throw core::CommError(reason_);
+}
+
+std::string NcclRendezvous::reason() {
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+std::string NcclRendezvous::trouble() {
+  ncclResult_t met = ncclSuccess;
+  // Whoever holds the lock queues a call, and meets the error itself.
+  if (std::unique_lock lock(queueing_, std::try_to_lock); lock && communicator_) {
+    const ncclResult_t asked = library_.async_error(communicator_, &met);
+    if (asked != ncclSuccess) met = asked;
+  }
+  const auto report = [&](const std::string& what) {
+    return fmt::format("group {} of {} ranks: rank {} cannot go on: {}. Last calls of this rank:\n{}", group(), size(),
+                       rank_, what, last_calls());
+  };
+  if (met != ncclSuccess && met != ncclInProgress) {
+    return report(
+        fmt::format("NCCL reports \"{}\", as where a process has ended or a link is lost; NCCL_DEBUG=WARN "
+                    "says more",
+                    library_.error_string(met)));
+  }
+  const std::optional<std::string> call = queued_.standing_still(steady_clock::now(), seat_.timeout);
+  if (!call) return "";
+  return report(
+      fmt::format("{}{}{} ms on its GPU: another rank has not come to the call, or the link to it stands "
+                  "still",
+                  *call, timed_out, seat_.timeout.count()));
+}
+
+std::string NcclRendezvous::last_calls() const {
+  const std::lock_guard lock(mutex_);
+  return recorder_.format(records_in_report);
 }
 
 void NcclRendezvous::abort(const std::string& reason) {

@@ -1,15 +1,20 @@
 // A rank's end of a group that NCCL connects: each rank is alone with its GPU, and calls are queued on the stream of
 // the calling thread's place. Nobody compares the ranks' calls and no call waits for the others: ranks whose programs
-// differ, or one that is missing, show as a stream that does not come on, which only the executor sees.
+// differ, one that is missing and a lost link show as a stream that does not come on. NCCL is asked not to block, so
+// that the calling thread notices an abort; what has been queued is watched by whoever calls trouble().
 //
 // Sums do not use NCCL's, whose order depends on its rings: every rank is sent the contributions to its part and adds
 // them in rank order, as the other transports do, which moves the same volume.
 #pragma once
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 #include "comm/nccl/library.h"
+#include "comm/nccl/queued_calls.h"
+#include "comm/nccl/seat.h"
 #include "comm/pieces.h"
 #include "comm/rendezvous.h"
 
@@ -17,36 +22,42 @@ namespace zrt::comm {
 
 class NcclRendezvous final : public Rendezvous {
  public:
-  // Takes over `communicator`, of `size` ranks. `staging` is memory of the GPU for contributions to sums: any size of
-  // at least 16 bytes for each other rank; what does not fit is summed in rounds. It must outlive this object; one rank
-  // needs none.
-  NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, std::string group, int rank, int size,
-                 std::byte* staging, uint64_t staging_bytes);
+  // Takes over `communicator`, which was made not to block, of as many ranks as `seat` says.
+  NcclRendezvous(const NcclLibrary& library, ncclComm_t communicator, NcclSeat seat);
   ~NcclRendezvous() override;
 
   int size() const override { return static_cast<int>(calls_.size()); }
-  const std::string& group() const override { return group_; }
+  const std::string& group() const override { return seat_.group; }
   void open(int rank, const std::function<Traffic(Call&)>& fill) override;
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
-  // Ends what this rank's GPU runs of the group; peers need aborts of their own. Waits for a call that is being queued.
+  // Ends what this rank's GPU runs of the group; peers need aborts of their own. Waits for a call that is being queued,
+  // which it ends.
   void abort(const std::string& reason) override;
+  std::string reason() override;
   Counters counters(int rank) const override;
   std::vector<FlightRecord> flight_records(int rank) const override;
+  // Says why the group cannot go on, which nobody else notices: NCCL met an error, or the GPU has stood in one call for
+  // the time-out. Empty where nothing is wrong. Any thread; to be asked every second or so.
+  std::string trouble();
 
  private:
+  std::unique_lock<std::mutex> take_turn();
+  void in_one_call(const std::function<void()>& calls);
+  void settle(ncclResult_t code, const char* call);
+  void queue(int phase);
   void send(const void* data, uint64_t bytes, int peer);
   void receive(void* data, uint64_t bytes, int peer);
   void copy_pieces(const std::vector<std::vector<Piece>>& pieces);
   void sum_pieces(const std::vector<std::vector<Piece>>& pieces);
   void gather();
   void exchange_messages();
+  std::string last_calls() const;
 
   const NcclLibrary& library_;
-  const std::string group_;
+  const NcclSeat seat_;
   const int rank_;
-  std::byte* const staging_;
   const uint64_t staged_bytes_;  // of each other rank
   mutable std::mutex mutex_;     // guards the next three
   bool in_call_ = false;
@@ -54,8 +65,16 @@ class NcclRendezvous final : public Rendezvous {
   FlightRecorder recorder_;
   std::mutex queueing_;  // guards the next
   ncclComm_t communicator_;
+  cudaStream_t stream_{};  // of the open call
+  QueuedCalls queued_;
+  uint64_t between_hosts_ = 0;  // bytes of the open call
   Call own_;
   std::vector<const Call*> calls_;  // the own one for every rank: all pass equal counts
 };
+
+// Meets the other ranks, for the time-out at most, and asks `alive` meanwhile, which may throw. The rest as
+// make_nccl_communicator.
+std::shared_ptr<NcclRendezvous> make_nccl_rendezvous(const std::string& id, NcclSeat seat,
+                                                     const std::function<void()>& alive = {});
 
 }  // namespace zrt::comm

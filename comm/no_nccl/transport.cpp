@@ -18,12 +18,20 @@ std::string make_nccl_id() {
   refuse();
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(const std::string&, const std::string&, int, int, std::byte*,
-                                                     uint64_t) {
+std::unique_ptr<Communicator> make_nccl_communicator(const std::string&, NcclSeat) {
   refuse();
 }
 
-std::unique_ptr<Transport> make_nccl_transport(int) {
+void require_nccl() {
+  refuse();
+}
+
+std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<bool>,
+                                       std::chrono::milliseconds) {
+  return host;
+}
+
+std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport>) {
   refuse();
 }
 

@@ -25,13 +25,20 @@ PeerWatch& PeerWatch::operator=(PeerWatch&& other) noexcept {
 }
 
 int PeerWatch::ended() const {
+  const std::vector<int> all = all_ended();
+  return all.empty() ? -1 : all.front();
+}
+
+std::vector<int> PeerWatch::all_ended() const {
   std::vector<pollfd> list;
+  list.reserve(files_.size());
   for (int file : files_) list.push_back({file, POLLIN, 0});  // poll ignores negative files
-  if (poll(list.data(), list.size(), 0) <= 0) return -1;
+  std::vector<int> ranks;
+  if (poll(list.data(), list.size(), 0) <= 0) return ranks;
   for (size_t rank = 0; rank < list.size(); ++rank) {
-    if (list[rank].revents != 0) return static_cast<int>(rank);
+    if (list[rank].revents != 0) ranks.push_back(static_cast<int>(rank));
   }
-  return -1;
+  return ranks;
 }
 
 }  // namespace zrt::comm

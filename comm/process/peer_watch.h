@@ -14,7 +14,8 @@ class PeerWatch {
   PeerWatch(PeerWatch&& other) noexcept { files_.swap(other.files_); }
   PeerWatch& operator=(PeerWatch&& other) noexcept;
 
-  int ended() const;  // a rank whose process has ended, or -1
+  int ended() const;                   // a rank whose process has ended, or -1
+  std::vector<int> all_ended() const;  // in order
 
  private:
   std::vector<int> files_;  // pidfds, -1 for ranks that are not watched

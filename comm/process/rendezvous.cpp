@@ -5,9 +5,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/device.h"
 #include "core/error.h"
+#include "core/peer_memory.h"
 
 namespace zrt::comm {
+namespace {
+
+bool on_gpu() {
+  return core::place().device != core::DeviceKind::cpu;
+}
+
+}  // namespace
 
 ProcessRendezvous::ProcessRendezvous(Place place)
     : place_(std::move(place)),
@@ -33,12 +42,19 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
     if (!reason.empty()) throw core::CommError(reason);
     const Traffic traffic = fill(own_);
     in_call_ = true;
+    between_hosts_ = 0;
     recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
     place_.segment->keep_record(member_, recorder_.records(1).front());
   }
   if (auto error = argument_error(own_, rank, size())) {
     fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
   }
+  if (on_gpu() && !shares(rank)) {
+    fail(rank, fmt::format("group {}: rank {} called {} with buffers outside of its arenas; ranks of several processes "
+                           "read each other's arenas alone on GPUs",
+                           group(), rank, describe(own_)));
+  }
+  mark();
   encoded_ = encode(own_, recorder_.sequence(), size(), *place_.arenas);
   const uint64_t bytes = encoded_.size();
   encoded_.insert(encoded_.begin(), sizeof bytes, std::byte{0});
@@ -71,6 +87,21 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
       fail(rank, fmt::format("group {}: rank {} cannot read rank {}: {}", group(), rank, r, error.what()));
     }
   }
+  follow();
+}
+
+// Counts up this rank's word behind the work that its stream has been given. A rank calls it before it tells the others
+// that it came.
+void ProcessRendezvous::mark() {
+  if (on_gpu()) core::write_word(place_.segment->reached(member_), ++reached_);
+}
+
+// Lets the stream wait for the words of the others, once all have come: later work runs behind what theirs were given.
+void ProcessRendezvous::follow() {
+  if (!on_gpu()) return;
+  for (const Peer& peer : place_.peers) {
+    if (peer.member != member_) core::wait_for_word(place_.segment->reached(peer.member), reached_);
+  }
 }
 
 bool ProcessRendezvous::shares(int rank) const {
@@ -89,6 +120,10 @@ bool ProcessRendezvous::reads_in_place(int a, int b) const {
 
 void ProcessRendezvous::work(int rank, int phase) {
   if (phase > 0) exchange_tokens();
+  if (has_remote_) {
+    between_hosts_ +=
+        received_bytes(calls_, rank, phase, [&](int r) { return place_.peers[static_cast<size_t>(r)].member < 0; });
+  }
   for (int r = 0; r < size(); ++r) {
     if (!streams(rank, r)) continue;
     for (const Piece& piece : pieces_of(calls_, r, phase)) {
@@ -149,9 +184,10 @@ void ProcessRendezvous::move_piece(const Piece& piece) {
 
 // After it, whoever reads the other's memory in place has finished what lies before it.
 void ProcessRendezvous::exchange_tokens() {
+  mark();
   for (int r = 0; r < size(); ++r) {
     Exchange& exchange = exchanges_[static_cast<size_t>(r)];
-    exchange.has_token = !reads_in_place(place_.rank, r);
+    exchange.has_token = !(reads_in_place(place_.rank, r) || (on_gpu() && r != place_.rank));
     if (!exchange.has_token) exchange.out.push_back({FrameKind::token, nullptr, 0});
   }
   await(
@@ -161,13 +197,14 @@ void ProcessRendezvous::exchange_tokens() {
         return all;
       },
       [&](int r) { return !exchanges_[static_cast<size_t>(r)].has_token; });
+  follow();
 }
 
 void ProcessRendezvous::close(int) {
   exchange_tokens();
   {
     const std::lock_guard lock(mutex_);
-    recorder_.finish();
+    recorder_.finish(between_hosts_);
     place_.segment->keep_record(member_, recorder_.records(1).front());
   }
   end_call();

@@ -8,6 +8,11 @@
 // again after 20 µs to 1 ms, because a thread that polls all the time takes a core from the computation. The first nap
 // is half of what waits have lately taken: on a link that is busy with frames every wake-up too many costs as much as
 // copying one.
+//
+// On GPUs (the place of the calling thread) a call is asynchronous, as between threads: the processes meet as ever, but
+// work is queued on their streams. Each meeting a rank first lets its stream count up a word in shared memory, and then
+// lets it wait for the words of the others; whoever waits does so for what has been queued before, so no order in which
+// GPUs take streams up can deadlock. All sources must lie in shared arenas of GPUs of this machine.
 #pragma once
 #include <deque>
 #include <mutex>
@@ -52,9 +57,13 @@ class ProcessRendezvous final : public Rendezvous {
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
   void abort(const std::string& reason) override;
+  std::string reason() override;
   Counters counters(int rank) const override;
   std::vector<FlightRecord> flight_records(int rank) const override;
   std::string own_calls() const;  // this rank's last, a line each
+  // Ends the group where the process of a rank has ended, and lets this process's streams go on that wait for it. Any
+  // thread.
+  void end_with_ended();
 
  private:
   struct Extent {
@@ -80,6 +89,8 @@ class ProcessRendezvous final : public Rendezvous {
   bool take_token(int rank);
   std::optional<Frame> arrived(int rank, FrameKind kind);
   void exchange_tokens();
+  void mark();
+  void follow();
   void move_piece(const Piece& piece);
   void await(const Ready& ready, const Awaited& awaited);
   void look_for_aborts();
@@ -99,6 +110,8 @@ class ProcessRendezvous final : public Rendezvous {
   PeerWatch watch_;
   mutable std::mutex mutex_;  // guards in_call_, the recorder and, outside calls, the channels
   bool in_call_ = false, aborts_sent_ = false;
+  uint32_t reached_ = 0;        // meetings on a GPU so far, the same for all ranks of the group
+  uint64_t between_hosts_ = 0;  // bytes of the open call
   FlightRecorder recorder_;
   Call own_;
   std::vector<std::byte> encoded_;

@@ -38,6 +38,7 @@ void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
     now = steady_clock::now();
     if (now >= next_watch) {
       next_watch = now + watch_interval;
+      place_.arenas->close_ended();
       const int ended = watch_.ended();
       // Its last frames may have come just now: look once more before judging.
       if (ended >= 0 && someone_ended) {
@@ -143,6 +144,17 @@ std::string ProcessRendezvous::own_calls() const {
   return recorder_.format(records_per_rank);
 }
 
+void ProcessRendezvous::end_with_ended() {
+  for (const int rank : watch_.all_ended()) {
+    const Peer& peer = place_.peers[static_cast<size_t>(rank)];
+    place_.segment->abort(fmt::format(
+        "group {}: rank {} (process {}) has ended while rank {} had work with it. Look for its own message, "
+        "or for what killed it (memory, a signal). Last calls:\n{}",
+        group(), rank, peer.pid, place_.rank, last_calls_here()));
+    place_.segment->release(peer.member);
+  }
+}
+
 void ProcessRendezvous::fail(int, const std::string& reason) {
   place_.segment->abort(reason);
   leave();
@@ -152,6 +164,16 @@ void ProcessRendezvous::abort(const std::string& reason) {
   place_.segment->abort(reason);
   const std::lock_guard lock(mutex_);
   if (!in_call_) send_aborts(reason);  // else the call's thread does
+}
+
+std::string ProcessRendezvous::reason() {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (!in_call_) look_for_aborts();
+  } catch (const core::CommError&) {
+    // Another machine's rank may have ended because its work was done: the next call with it finds out.
+  }
+  return place_.segment->reason();
 }
 
 void ProcessRendezvous::leave() {
@@ -183,7 +205,13 @@ void ProcessRendezvous::send_aborts(const std::string& reason) {
   const auto deadline = steady_clock::now() + farewell;
   std::vector<Channel*> sent = left;
   while (!left.empty() && steady_clock::now() < deadline) {
-    std::erase_if(left, [&](Channel* channel) { return channel->send(FrameKind::abort, bytes); });
+    std::erase_if(left, [&](Channel* channel) {
+      try {
+        return channel->send(FrameKind::abort, bytes);
+      } catch (const core::CommError&) {
+        return true;  // it has ended, and the others are yet to be told
+      }
+    });
     if (!left.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   auto unsent = [](Channel* channel) { return !channel->flushed(); };

@@ -50,7 +50,7 @@ struct SharedRecord {
 static_assert(sizeof(PlainRecord) % 8 == 0);
 
 struct alignas(64) MemberState {
-  std::atomic<uint32_t> bell, sleeping;
+  std::atomic<uint32_t> bell, sleeping, released;
   std::atomic<int64_t> waiting_since;  // 0: not waiting
   SharedRecord records[kept_records];
 };
@@ -72,7 +72,10 @@ static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<int64_t>
 
 }  // namespace
 
+constexpr size_t most_members = 1024;
+
 struct Segment::Layout {
+  alignas(4096) uint32_t reached[most_members];  // alone on their page, which streams see
   std::atomic<uint32_t> claimed;
   std::atomic<uint32_t> aborted;  // 1: the reason is being written, 2: it is there
   char reason[60 << 10];
@@ -199,6 +202,18 @@ std::vector<FlightRecord> Segment::records(int member) const {
   }
   std::sort(list.begin(), list.end(), [](const auto& a, const auto& b) { return a.sequence < b.sequence; });
   return list;
+}
+
+uint32_t* Segment::reached(int member) {
+  std::call_once(streams_,
+                 [&] { words_ = std::make_unique<core::StreamWords>(layout().reached, sizeof layout().reached); });
+  return &layout().reached[member];
+}
+
+// Words are compared cyclically: a quarter of the way around is beyond any that a stream waits for.
+void Segment::release(int member) {
+  if (layout().members[member].released.exchange(1) != 0) return;
+  std::atomic_ref(layout().reached[member]).fetch_add(1u << 30);
 }
 
 std::unique_ptr<Channel> Segment::channel(int member, int peer) {

@@ -3,12 +3,14 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/process/channel.h"
 #include "comm/process/shared_memory.h"
+#include "core/peer_memory.h"
 
 namespace zrt::comm {
 
@@ -38,12 +40,20 @@ class Segment {
   // The stream between two members, seen from `member`.
   std::unique_ptr<Channel> channel(int member, int peer);
 
+  // The word that counts what a member's stream has reached, for the streams of all; they may use it from the first
+  // call in this process on. Throws core::Error where there is no GPU.
+  uint32_t* reached(int member);
+  // Streams that wait for a member's word go on, whatever it is.
+  void release(int member);
+
   struct Layout;  // of the shared memory
 
  private:
   Layout& layout() const;
   SharedMemory memory_;
   int members_;
+  std::once_flag streams_;
+  std::unique_ptr<core::StreamWords> words_;
 };
 
 }  // namespace zrt::comm

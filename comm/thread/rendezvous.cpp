@@ -67,7 +67,7 @@ void ThreadRendezvous::close(int rank) {
   arrive(rank, Stage::close, std::move(reached), lock);
   follow(rank);
   Member& member = members_[static_cast<size_t>(rank)];
-  member.recorder.finish();
+  member.recorder.finish(0);
   member.in_call = false;
 }
 
@@ -163,6 +163,11 @@ std::string ThreadRendezvous::timeout_report(int rank) const {
     text += fmt::format("  rank {}:\n{}", r, members_[r].recorder.format(reported_records));
   }
   return text;
+}
+
+std::string ThreadRendezvous::reason() {
+  const Lock lock(room_->mutex);
+  return room_->reason;
 }
 
 void ThreadRendezvous::abort(const std::string& reason) {

@@ -39,6 +39,7 @@ class ThreadRendezvous final : public Rendezvous {
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
   void abort(const std::string& reason) override;
+  std::string reason() override;
   Counters counters(int rank) const override;
   std::vector<FlightRecord> flight_records(int rank) const override;
 

@@ -33,7 +33,8 @@ uint64_t last_touched(const std::byte* data, uint64_t bytes) {
 
 }  // namespace
 
-Arena::Arena(Tier tier, uint64_t bytes, DeviceKind device) : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes) {
+Arena::Arena(Tier tier, uint64_t bytes, DeviceKind device, std::shared_ptr<void> keep)
+    : tier_(tier), bytes_(bytes), mapped_(bytes + guard_bytes), keep_(std::move(keep)) {
   if (device == DeviceKind::cpu) {
     map(-1);
     return;

@@ -13,6 +13,9 @@
 namespace zrt::core::cuda {
 namespace {
 
+// The driver puts smaller allocations into one of this size, and a handle for another process would be that one's.
+constexpr uint64_t driver_page = 2 << 20;
+
 uint64_t used_bytes() {
   size_t free = 0, total = 0;
   ZRT_CUDA(cudaMemGetInfo(&free, &total));
@@ -104,7 +107,7 @@ void* allocate(uint64_t bytes, bool pinned, uint8_t fill) {
   if (pinned) {
     memory = allocate_pinned(bytes, fill);
   } else {
-    cudaMalloc(&memory, bytes);
+    cudaMalloc(&memory, (bytes + driver_page - 1) / driver_page * driver_page);
   }
   if (memory == nullptr) {
     const cudaError_t code = cudaGetLastError();

@@ -12,7 +12,8 @@ inline void check(cudaError_t code, const char* expression, const char* file, in
 }
 #define ZRT_CUDA(expression) ::zrt::core::cuda::check((expression), #expression, __FILE__, __LINE__)
 
-// The CUDA stream of place(). Throws core::Error on a thread without one.
+// The CUDA stream of place(), for one piece of work that the caller queues at once; may wait until the stream has room
+// for it. Throws core::Error on a thread without one.
 cudaStream_t stream();
 
 // Properties of the calling thread's GPU; each is asked for once.

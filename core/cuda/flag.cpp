@@ -1,13 +1,11 @@
 #include "core/cuda/flag.h"
 
-#include <cuda.h>
-
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "core/cuda/cuda.h"
-#include "core/error.h"
+#include "core/cuda/stream_values.h"
 
 namespace zrt::core::cuda {
 namespace {
@@ -60,29 +58,6 @@ Pool& pool() {
   return pool;
 }
 
-using WaitValue = CUresult(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags);
-
-// From the driver, without linking against its library.
-WaitValue* wait_value() {
-  static WaitValue* const function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
-    // Newer toolkits advise a variant that older ones lack.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    const cudaError_t code = cudaGetDriverEntryPoint("cuStreamWaitValue32", &found, cudaEnableDefault, &result);
-#pragma GCC diagnostic pop
-    if (code != cudaSuccess || result != cudaDriverEntryPointSuccess) {
-      cudaGetLastError();
-      throw Error(
-          "this GPU's driver has no cuStreamWaitValue32 of CUDA 12, by which a CUDA stream waits for work on the "
-          "host; use a newer driver, or keep states off the host's lanes");
-    }
-    return reinterpret_cast<WaitValue*>(found);
-  }();
-  return function;
-}
-
 }  // namespace
 
 Flag take_flag() {
@@ -90,16 +65,7 @@ Flag take_flag() {
 }
 
 void wait_for(cudaStream_t stream, const Flag& flag) {
-  void* address = nullptr;
-  ZRT_CUDA(cudaHostGetDevicePointer(&address, flag.word, 0));
-  const CUresult code =
-      wait_value()(stream, reinterpret_cast<CUdeviceptr>(address), flag.value, CU_STREAM_WAIT_VALUE_GEQ);
-  if (code == CUDA_ERROR_NOT_SUPPORTED) {
-    throw Error(
-        "this GPU's streams cannot wait for values in memory (cuStreamWaitValue32), by which they wait for work "
-        "on the host; keep states off the host's lanes");
-  }
-  check(static_cast<cudaError_t>(code), "cuStreamWaitValue32", __FILE__, __LINE__);  // codes are the same
+  wait_value(stream, flag.word, flag.value);
 }
 
 void raise(const Flag& flag) noexcept {

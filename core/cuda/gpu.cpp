@@ -26,10 +26,14 @@ std::atomic<bool>& connection(int from, int to) {
   return connected[static_cast<size_t>(from) * most_gpus + static_cast<size_t>(to)];
 }
 
-bool connect(int from, int to) {
+bool connectable(int from, int to) {
   int able = 0;
   ZRT_CUDA(cudaDeviceCanAccessPeer(&able, from, to));
-  if (able == 0) return false;
+  return able != 0;
+}
+
+bool connect(int from, int to) {
+  if (!connectable(from, to)) return false;
   const OnGpu here(from);
   const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
   if (code != cudaSuccess) cudaGetLastError();  // must not surface as the error of a later call
@@ -137,18 +141,33 @@ OnGpu::~OnGpu() {
   cudaSetDevice(before_);
 }
 
-std::string connect_gpus(std::span<const int> numbers) {
-  std::set<std::pair<int, int>> apart;  // in either direction
+namespace {
+
+// "0 and 1, 0 and 2": the pairs of which `connected` is false in either direction.
+template <class Connected>
+std::string pairs_apart(std::span<const int> numbers, const Connected& connected) {
+  std::set<std::pair<int, int>> apart;
   for (const int from : numbers) {
     for (const int to : numbers) {
-      if (from == to || cuda::connection(from, to) || cuda::connect(from, to)) continue;
-      cuda::any_unconnected = true;
-      apart.insert(std::minmax(from, to));
+      if (from != to && !connected(from, to)) apart.insert(std::minmax(from, to));
     }
   }
   std::string text;
   for (const auto& [one, other] : apart) text += fmt::format("{}{} and {}", text.empty() ? "" : ", ", one, other);
   return text;
+}
+
+}  // namespace
+
+std::string connect_gpus(std::span<const int> numbers) {
+  const std::string apart =
+      pairs_apart(numbers, [](int from, int to) { return cuda::connection(from, to) || cuda::connect(from, to); });
+  if (!apart.empty()) cuda::any_unconnected = true;
+  return apart;
+}
+
+std::string unconnectable_gpus(std::span<const int> numbers) {
+  return pairs_apart(numbers, cuda::connectable);
 }
 
 }  // namespace zrt::core

@@ -1,6 +1,7 @@
 // Streams, events and recordings of a GPU.
 #include "core/stream.h"
 
+#include <array>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -62,6 +63,39 @@ class CudaEvent : public Event::State {
   cudaEvent_t event = nullptr;
 };
 
+// Keeps what is queued on a stream below what the driver takes: 1,020 pieces of work on an H200. Beyond it the host
+// waits inside its call, and a run with states on NVMe, whose stream waited for a lane of the host, stood still for
+// good. Here the host waits outside, for the stream to come on.
+class Backlog {
+ public:
+  Backlog() = default;
+  ~Backlog() {
+    for (const cudaEvent_t mark : marks_) {
+      if (mark) cudaEventDestroy(mark);
+    }
+  }
+  Backlog(const Backlog&) = delete;
+  Backlog& operator=(const Backlog&) = delete;
+
+  // Before a piece of work is queued.
+  void note(cudaStream_t stream) {
+    if (++pieces_ % pieces_per_mark != 0) return;
+    cudaEvent_t& mark = marks_[pieces_ / pieces_per_mark % marks_.size()];
+    if (mark) {
+      cudaEventSynchronize(mark);  // a fault of the device shows where the stream is waited for
+    } else {
+      ZRT_CUDA(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming | cudaEventBlockingSync));
+    }
+    ZRT_CUDA(cudaEventRecord(mark, stream));
+  }
+
+ private:
+  // Streams may share a queue of the driver.
+  static constexpr uint64_t pieces_per_mark = 64;
+  uint64_t pieces_ = 0;
+  std::array<cudaEvent_t, 4> marks_{};
+};
+
 class CudaStream : public Stream {
  public:
   explicit CudaStream(std::string name) : Stream(DeviceKind::cuda, std::move(name)), gpu(current_gpu()) {
@@ -69,6 +103,11 @@ class CudaStream : public Stream {
     ZRT_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }
   ~CudaStream() override { cudaStreamDestroy(stream); }
+
+  // A piece of work is about to be queued. A recording has none until it is replayed.
+  void note() {
+    if (!recorded) backlog_.note(stream);
+  }
 
   void run(std::function<void()> task) override {
     if (error) return;
@@ -83,6 +122,7 @@ class CudaStream : public Stream {
   void wait(const Event& event) override {
     if (!event.state()) return;
     const OnGpu of_stream(gpu);
+    note();
     if (auto* of_host = dynamic_cast<CpuEvent*>(event.state().get())) return wait_for_host(*of_host);
     ZRT_CUDA(cudaStreamWaitEvent(stream, static_cast<const CudaEvent&>(*event.state()).event, 0));
   }
@@ -97,10 +137,12 @@ class CudaStream : public Stream {
   const int gpu;
   cudaStream_t stream = nullptr;
   std::exception_ptr error;
+  bool recorded = false;  // its work is being recorded
 
  private:
   Event make_event(bool timed) {
     const OnGpu of_stream(gpu);
+    note();
     return Event(std::make_shared<CudaEvent>(stream, timed));
   }
   void wait_for_host(CpuEvent& event) {
@@ -112,6 +154,8 @@ class CudaStream : public Stream {
     event.then([flag] { raise(flag); });
     wait_for(stream, flag);
   }
+
+  Backlog backlog_;
 };
 
 class CudaRecording : public Recording {
@@ -136,7 +180,9 @@ cudaStream_t stream() {
   if (here.device != DeviceKind::cuda || here.stream == nullptr) {
     throw Error("a CUDA kernel was called on a thread that has no CUDA stream (core::OnPlace)");
   }
-  return static_cast<CudaStream*>(here.stream)->stream;
+  auto& stream = static_cast<CudaStream&>(*here.stream);
+  stream.note();
+  return stream.stream;
 }
 
 std::unique_ptr<Stream> make_stream(std::string name) {
@@ -152,6 +198,7 @@ std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::f
   const OnGpu of_streams(static_cast<CudaStream*>(streams[0])->gpu);
   // Other threads of this process may be ranks of their own, whose calls must not end this recording.
   ZRT_CUDA(cudaStreamBeginCapture(first, cudaStreamCaptureModeThreadLocal));
+  for (Stream* stream : streams) static_cast<CudaStream*>(stream)->recorded = true;
   std::exception_ptr error;
   try {
     const Event begin = streams[0]->record();
@@ -167,6 +214,7 @@ std::unique_ptr<Recording> record(std::span<Stream* const> streams, const std::f
     auto& of_stream = static_cast<CudaStream*>(stream)->error;
     if (of_stream && !error) error = of_stream;
     of_stream = nullptr;
+    static_cast<CudaStream*>(stream)->recorded = false;
   }
   if (error || ended != cudaSuccess) {
     cudaGetLastError();

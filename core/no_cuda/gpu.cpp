@@ -25,5 +25,8 @@ OnGpu::~OnGpu() = default;
 std::string connect_gpus(std::span<const int>) {
   return "";
 }
+std::string unconnectable_gpus(std::span<const int>) {
+  return "";
+}
 
 }  // namespace zrt::core

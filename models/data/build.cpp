@@ -136,6 +136,15 @@ void distribute(Source& source, const std::vector<int64_t>& sizes, const Validat
   }
 }
 
+// A prefix without a name of its own would make hidden files. Throws ConfigError.
+void require_name(const BuildOptions& options) {
+  const std::string name = std::filesystem::path(options.out).filename().string();
+  if (options.validation > 0 || (!name.empty() && name != "." && name != "..")) return;
+  throw core::ConfigError(
+      fmt::format("out is '{}', a folder; it must be the prefix of the files to write, such as '{}'.", options.out,
+                  (std::filesystem::path(options.out) / "corpus").string()));
+}
+
 // Throws ConfigError when a file is there that would be replaced.
 void require_absent(const std::string& path) {
   std::error_code failed;
@@ -146,6 +155,21 @@ void require_absent(const std::string& path) {
 
 void require_absent_dataset(const std::string& prefix) {
   for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)}) require_absent(path);
+}
+
+// Throws ConfigError when a file that is to be written is one of those that are read: --force would lose the text.
+void require_no_input(const InputFiles& inputs, const std::string& path) {
+  for (const InputFile& input : inputs.files) {
+    std::error_code failed;
+    if (!std::filesystem::equivalent(input.path, path, failed)) continue;
+    throw core::ConfigError(
+        fmt::format("{}: --out would replace this file, which is one of the inputs. Choose another --out.", path));
+  }
+}
+
+void require_no_input_dataset(const InputFiles& inputs, const std::string& prefix) {
+  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)})
+    require_no_input(inputs, path);
 }
 
 // A model that is there already may be the very one that is to be copied there.
@@ -168,6 +192,7 @@ BuildResult build_dataset(const BuildOptions& options) {
     throw core::ConfigError(
         fmt::format("validation is {}; it must be a fraction of the text, 0 or more and below 1.", fraction));
   if (options.out.empty()) throw core::ConfigError("out is empty; it must be the prefix of the files to write.");
+  require_name(options);
   const bool train_it = options.tokenizer == "train";
   std::unique_ptr<Tokenizer> tokenizer;
   if (!train_it) tokenizer = make_tokenizer(options.tokenizer);
@@ -175,13 +200,16 @@ BuildResult build_dataset(const BuildOptions& options) {
   const std::string train_prefix = fraction > 0 ? (out / "train").string() : options.out;
   const std::string validation_prefix = (out / "validation").string();
   const std::string model_path = fraction > 0 ? (out / "tokenizer.model").string() : options.out + ".model";
+  const bool writes_model = train_it || !tokenizer->model().empty();
   if (!options.force) {
     require_absent_dataset(train_prefix);
     if (fraction > 0) require_absent_dataset(validation_prefix);
-    const bool writes_model = train_it || !tokenizer->model().empty();
     if (writes_model && (train_it || !holds(model_path, tokenizer->model()))) require_absent(model_path);
   }
   const InputFiles inputs = find_input_files(options.inputs);
+  require_no_input_dataset(inputs, train_prefix);
+  if (fraction > 0) require_no_input_dataset(inputs, validation_prefix);
+  if (writes_model) require_no_input(inputs, model_path);
   MadeFolders folders(std::filesystem::path(train_prefix).parent_path());
 
   BuildResult result;
@@ -243,6 +271,7 @@ TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   BuildOptions build;
   build.progress = options.progress;
   const InputFiles inputs = find_input_files(options.inputs);
+  require_no_input(inputs, options.out);
   const std::vector<int64_t> sizes = measure(inputs, build);
   TrainedTokenizer result;
   result.bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});

@@ -65,6 +65,14 @@ std::string to_json(const DatasetMeta& meta) {
   return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string tokenizer_text(const std::string& name, const std::string& xxh3, int64_t vocabulary) {
+  return fmt::format("'{}'{}{} of {} tokens", name, xxh3.empty() ? "" : " ", xxh3, vocabulary);
+}
+
+std::string tokenizer_text(const DatasetMeta& meta) {
+  return tokenizer_text(meta.tokenizer, meta.tokenizer_xxh3, meta.vocabulary);
+}
+
 std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   const std::string path = meta_path(prefix);
   std::error_code failed;

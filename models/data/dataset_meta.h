@@ -20,6 +20,10 @@ struct DatasetMeta {
 
 std::string to_json(const DatasetMeta& meta);
 
+// A tokenizer in words: name, hash where it has one, and number of tokens. Equal where ids mean the same text.
+std::string tokenizer_text(const std::string& name, const std::string& xxh3, int64_t vocabulary);
+std::string tokenizer_text(const DatasetMeta& meta);
+
 // Nothing when the file does not exist. Keys that may be "" may be missing. Throws DataError naming file and key when
 // it is not what to_json() writes.
 std::optional<DatasetMeta> read_meta(const std::string& prefix);

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace zrt::models::data {
 
@@ -17,6 +20,29 @@ constexpr size_t largest_document = std::numeric_limits<int32_t>::max() - 1;
 bool is_blank(const char* line, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i)
     if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r' && line[i] != '\n' && line[i] != '\f') return false;
+  return true;
+}
+
+// White_Space of Unicode beyond one byte: U+0085, U+00A0, U+1680, U+2000 to U+200A, U+2028, U+2029, U+202F, U+205F and
+// U+3000.
+bool is_wide_space(std::string_view character) {
+  if (character.size() == 2) return character == "\u0085" || character == "\u00a0";
+  if (character.size() != 3) return false;
+  if (character.starts_with("\xe2\x80")) {
+    const auto last = static_cast<uint8_t>(character[2]);
+    return last <= 0x8a || last == 0xa8 || last == 0xa9 || last == 0xaf;
+  }
+  return character == "\u1680" || character == "\u205f" || character == "\u3000";
+}
+
+bool is_white_space(std::string_view text) {
+  while (!text.empty()) {
+    const size_t bytes = std::max<size_t>(core::utf8_character(text), 1);
+    const bool space = bytes == 1 ? std::string_view(" \t\r\n\f\v").find(text[0]) != std::string_view::npos
+                                  : is_wide_space(text.substr(0, bytes));
+    if (!space) return false;
+    text.remove_prefix(bytes);
+  }
   return true;
 }
 
@@ -34,7 +60,8 @@ DocumentStream::DocumentStream(const std::vector<InputFile>& files, Documents do
 bool DocumentStream::next(std::string& document) {
   for (; file_ < files_.size(); ++file_) {
     if (!reader_) open_next();
-    if (next_in_file(document)) {
+    while (next_in_file(document)) {
+      if (is_white_space(document)) continue;
       ++documents_of_file_;
       return true;
     }
@@ -43,7 +70,8 @@ bool DocumentStream::next(std::string& document) {
     if (check_->invalid() > 0) damaged_.push_back({files_[file_].path, check_->invalid(), check_->first_invalid()});
     if (documents_of_file_ > 0) continue;
     if (files_[file_].named)
-      throw core::DataError(fmt::format("{}: the file holds no text. Leave it out.", files_[file_].path));
+      throw core::DataError(fmt::format("{}: the file holds no text: it is empty or white space alone. Leave it out.",
+                                        files_[file_].path));
     skipped_.push_back({files_[file_].path, "no text"});
   }
   return false;

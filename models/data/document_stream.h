@@ -30,8 +30,9 @@ class DocumentStream {
   using OnRead = std::function<void(const std::string& path, int64_t bytes)>;
   DocumentStream(const std::vector<InputFile>& files, Documents documents, OnRead on_read);
 
-  // The next document, never empty; false at the end. Throws DataError naming the file when it cannot be read, is no
-  // text (text_check.h), holds none although it was named, or holds a document above 2^31 - 2 bytes.
+  // The next document, never empty nor white space alone; false at the end. Throws DataError naming the file when it
+  // cannot be read, is no text (text_check.h), holds none although it was named, or holds a document above 2^31 - 2
+  // bytes.
   bool next(std::string& document);
 
   const std::string& path() const { return files_[file_].path; }         // of the last document

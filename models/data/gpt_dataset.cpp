@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "models/data/dataset_meta.h"
 
 namespace zrt::models::data {
 
@@ -49,7 +50,9 @@ SampleOrigin GptDataset::origin(int64_t sample) const {
 }
 
 std::vector<DatasetFacts> GptDataset::datasets() const {
-  return {{prefix_, data_->sequences(), data_->tokens(), data_->xxh3()}};
+  const auto meta = read_meta(prefix_);
+  return {{prefix_, data_->sequences(), data_->tokens(), data_->xxh3(), data_->tokens_xxh3(),
+           meta ? tokenizer_text(*meta) : ""}};
 }
 
 void GptDataset::read(int64_t sample, int32_t* tokens, int32_t* targets) const {

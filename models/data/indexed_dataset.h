@@ -26,6 +26,7 @@ class IndexedDataset : public TokenDocuments {
   int64_t tokens() const override { return tokens_; }
   int32_t length(int64_t sequence) const override { return lengths_[static_cast<size_t>(sequence)]; }
   const std::string& xxh3() const override { return xxh3_; }
+  std::string tokens_xxh3() const override { return bin_.sampled_xxh3(); }
   void read(int64_t sequence, int64_t offset, int64_t count, int64_t vocabulary, int32_t* out) const override;
 
  private:

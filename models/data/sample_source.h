@@ -13,11 +13,12 @@ struct SampleOrigin {
   int64_t offset = 0;    // in tokens, inside the document
 };
 
-// Facts that tell two datasets apart, unless all their documents have the same lengths.
+// Facts that tell two datasets apart.
 struct DatasetFacts {
   std::string prefix;  // as the configuration names it
   int64_t documents = 0, tokens = 0;
-  std::string xxh3;  // TokenDocuments::xxh3()
+  std::string xxh3, tokens_xxh3;  // of TokenDocuments
+  std::string tokenizer;          // name, hash and size of the one that made it; "" where no description says
 };
 
 class SampleSource {
@@ -31,7 +32,7 @@ class SampleSource {
   virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
   // Throws DataError when the number is out of range.
   virtual SampleOrigin origin(int64_t sample) const = 0;
-  // Those that samples come from, in the order of SampleOrigin::dataset.
+  // Those that samples come from, in the order of SampleOrigin::dataset. Reads some of the tokens; throws DataError.
   virtual std::vector<DatasetFacts> datasets() const = 0;
 };
 

@@ -10,7 +10,6 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
-#include "models/data/json_lines.h"
 #include "models/data/text_reader.h"
 
 namespace zrt::models::data {
@@ -48,6 +47,10 @@ constexpr Signature marked[] = {{"\xff\xfe\0\0"sv, "UTF-32LE"},
                                 {"\xff\xfe"sv, "UTF-16LE"},
                                 {"\xfe\xff"sv, "UTF-16BE"}};
 constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
+
+constexpr const char* unpacked =
+    "into text first: the field that holds the text of each object, as a file of its own, or as a paragraph "
+    "for --documents paragraph.";
 
 const char* kind_of(std::string_view head, const Signature* first, const Signature* last) {
   const auto* found =
@@ -113,14 +116,19 @@ size_t TextCheck::begin(std::string_view first) {
   if (const char* kind = kind_of(first, std::begin(binary_files), std::end(binary_files)))
     refuse(0, fmt::format("it is {}, not text. Turn it into text first.", kind));
   const size_t mark = first.starts_with(utf8_mark) ? utf8_mark.size() : 0;
-  if (has_json_lines_name(path_) || are_json_lines(first.substr(mark)))
+  if (are_json_lines(first.substr(mark)))
     refuse(static_cast<int64_t>(mark),
-           "it is JSON, whose braces and keys a model would learn. Turn it into text first: the field that holds the "
-           "text of each object, as a file of its own, or as a paragraph for --documents paragraph.");
+           fmt::format("it is JSON, whose braces and keys a model would learn. Turn it {}", unpacked));
+  if (const std::string ending = json_ending(path_); !ending.empty())
+    throw core::DataError(fmt::format(
+        "{}: its name ends in {}, which says JSON, but its first lines are no JSON objects. Give plain text a "
+        "name that ends in .txt{}; turn JSON of another layout {}",
+        path_, ending, has_suffix(path_, ".gz") ? ".gz" : "", unpacked));
   return mark;
 }
 
 void TextCheck::add(std::string_view piece) {
+  json_.add(piece);
   if (pending_.empty()) return check(piece, false);
   const std::string joined = std::exchange(pending_, {}) + std::string(piece);
   check(joined, false);
@@ -145,6 +153,11 @@ void TextCheck::check(std::string_view text, bool whole) {
 void TextCheck::end() {
   const std::string last = std::exchange(pending_, {});
   check(last, true);
+  json_.end();
+  if (json_.mostly_json())
+    refuse(json_.first(), fmt::format("here begins the first of {} lines that are JSON, of {} that are not blank; a "
+                                      "model would learn braces and keys. Turn it {}",
+                                      json_.json(), json_.lines(), unpacked));
   if (invalid_ * tolerated <= offset_) return;
   const char* kind = kind_of(head_, std::begin(lettered_files), std::end(lettered_files));
   if (kind != nullptr) refuse(first_invalid_, fmt::format("it is {}, not text. Turn it into text first.", kind));

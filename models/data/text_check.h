@@ -1,8 +1,11 @@
-// Refuses files that are not UTF-8 text: a tokenizer would learn whatever bytes it is given.
+// Refuses files that are not UTF-8 text, and JSON lines (json_lines.h): a tokenizer would learn whatever bytes it is
+// given.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "models/data/json_lines.h"
 
 namespace zrt::models::data {
 
@@ -15,12 +18,12 @@ class TextCheck {
   explicit TextCheck(std::string path);
 
   // Bytes of a mark that says UTF-8 (byte order mark) at the begin of the first piece, which is no text. Throws
-  // DataError naming the file, the offset and what to do where the file is binary, UTF-16, UTF-32 or JSON lines. The
-  // first piece has 64 bytes or more, or the whole file.
+  // DataError naming the file, the offset and what to do where the file is binary, UTF-16, UTF-32 or, from its first to
+  // its last line, JSON, and where its name says JSON. The first piece has 64 bytes or more, or the whole file.
   size_t begin(std::string_view first);
   // Every piece, also the first, with its mark. Throws DataError as begin().
   void add(std::string_view piece);
-  // At the end of the file. Throws DataError when too much of it is not UTF-8.
+  // At the end of the file. Throws DataError when too much of it is not UTF-8 or most of its lines are JSON.
   void end();
 
   int64_t invalid() const { return invalid_; }              // bytes that are not UTF-8
@@ -36,6 +39,7 @@ class TextCheck {
   std::string pending_;  // the begin of a character whose end may be in the next piece
   int64_t offset_ = 0;   // in the file, of what has not been checked
   int64_t invalid_ = 0, first_invalid_ = 0;
+  JsonLineCount json_;
 };
 
 }  // namespace zrt::models::data

@@ -14,6 +14,8 @@ class TokenDocuments {
   virtual int64_t tokens() const = 0;                  // of all
   virtual int32_t length(int64_t sequence) const = 0;  // tokens
   virtual const std::string& xxh3() const = 0;         // of the index; of files without one, of all tokens
+  // Reads and hashes the tokens, large files in samples (core::InputFile::sampled_xxh3). Throws DataError.
+  virtual std::string tokens_xxh3() const = 0;
 
   // Copies tokens [offset, offset + count) of a sequence. Throws DataError naming file and position when one is not
   // in [0, vocabulary), and when the range leaves the sequence. May run in many threads.

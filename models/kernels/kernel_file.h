@@ -20,6 +20,7 @@ struct KernelFile {
 
 // `name` is the file's, for messages. Throws ConfigError.
 KernelFile parse_kernel_file(const std::string& text, const std::string& name);
+inline constexpr const char* kernel_file_mark = "{\n \"chip\": \"";  // how such a text begins
 std::string kernel_file_text(const KernelFile& file);
 // Throws ConfigError unless the file was made for this chip and library.
 void check_kernel_file(const KernelFile& file, const std::string& name, const std::string& chip,

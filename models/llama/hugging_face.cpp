@@ -103,7 +103,27 @@ void write_llama_keys(const OrderedJson& model, OrderedJson& config) {
   config["rope_theta"] = model.at("rope_theta");
 }
 
+namespace {
+
+// The list is harmless if every layer has full attention.
+void check_layer_types(const OrderedJson& config, const std::string& name, const OrderedJson& model) {
+  const auto types = config.find("layer_types");
+  if (types == config.end() || types->is_null()) return;
+  if (!types->is_array()) refuse_config(name, fmt::format("'layer_types' is {}; legal is a list", types->dump()));
+  for (const OrderedJson& type : *types) {
+    if (type.is_string() && type.get_ref<const std::string&>() == "full_attention") continue;
+    refuse_config(name, fmt::format("'layer_types' has {}; zrt has layers of \"full_attention\" only", type.dump()));
+  }
+  const auto layers = model.at("layers").get<int64_t>();
+  if (static_cast<int64_t>(types->size()) == layers) return;
+  refuse_config(name, fmt::format("'layer_types' has {} entries, but 'num_hidden_layers' is {}; correct the wrong one",
+                                  types->size(), layers));
+}
+
+}  // namespace
+
 Rope read_llama_keys(const OrderedJson& config, const std::string& name, OrderedJson& model) {
+  check_layer_types(config, name, model);
   model["rms_norm_eps"] = number(config, "rms_norm_eps", 1e-6, name);  // transformers' default, not zrt's
   const Rope rope = read_rope(config, model.at("sequence"), name);
   model["rope_theta"] = rope.theta;

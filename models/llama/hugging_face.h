@@ -13,6 +13,7 @@ struct Rope {
 };
 
 // For HuggingFaceForm::write and read: the norm's epsilon and rope_theta. The type reads and writes the stretch.
+// Reading refuses layers of other than full attention.
 void write_llama_keys(const OrderedJson& model, OrderedJson& config);
 Rope read_llama_keys(const OrderedJson& config, const std::string& name, OrderedJson& model);
 [[noreturn]] void refuse_rope_type(const Rope& rope, const char* legal, const std::string& name);

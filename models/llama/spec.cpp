@@ -111,6 +111,7 @@ constexpr ConfigKey llama_hf_keys[] = {
     {"attention_dropout", "[0, null]", ConfigKey::Otherwise::warn},
     {"hidden_act", R"(["silu", "swish"])"},  // two names of one function
     {"is_llama_config"},
+    {"layer_types"},
     {"pretraining_tp", "[1, null]"},
     {"rms_norm_eps"},
     {"rope_parameters"},

@@ -76,11 +76,6 @@ void write_qwen3(const OrderedJson& model, OrderedJson& config) {
 }
 
 void parse_qwen3(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  const auto layers = config.find("layer_types");
-  for (const OrderedJson& layer : layers == config.end() ? OrderedJson::array() : *layers) {
-    if (layer.is_string() && layer.get_ref<const std::string&>() == "full_attention") continue;
-    refuse_config(name, "'layer_types' has " + layer.dump() + "; legal is \"full_attention\"");
-  }
   const Rope rope = read_llama_keys(config, name, model);
   if (rope.type != "default") refuse_rope_type(rope, "default", name);
 }

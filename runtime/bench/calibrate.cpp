@@ -78,7 +78,7 @@ std::string calibrate(comm::Transport& transport, int threads, const Effort& eff
   const auto ranks = static_cast<uint64_t>(rig.on_host());
   const auto memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   Json file;
-  file["ranks_per_host"] = sheet.whole(ranks, "ranks of this calibration on one machine");
+  file["ranks_per_host"] = sheet.whole(ranks, calibration_mark);
   file["compute"] = compute;
   file["memory"] = {
       {"device_bytes", sheet.whole(memory / ranks, "this machine's memory, shared by its ranks")},

@@ -78,6 +78,9 @@ struct MeasuredTiers {
 };
 MeasuredTiers measure_tiers(Rig& rig, const std::string& folder);
 
+// Tells such a file from others; stands near its begin.
+inline constexpr const char* calibration_mark = "ranks of this calibration on one machine";
+
 // The text of a cluster's file. Collective over processes; the disk is measured in `folder`, by files as the NVMe tier
 // has them.
 std::string calibrate(comm::Transport& transport, int threads, const Effort& effort, const std::string& folder,

@@ -68,7 +68,7 @@ GemmCeilings::GemmCeilings(const Config& config)
     : device_(config.run.device),
       ranks_(config.mesh.world()),
       threads_per_rank_(config.run.threads_per_rank),
-      ranks_per_gpu_(ranks_per_gpu(choose_gpus(device_, ranks_, config.run.share_gpu))) {
+      ranks_per_gpu_(ranks_per_gpu(choose_gpus(device_, {ranks_}, config.run.share_gpu))) {
   const core::OnPlace here({device_, nullptr});
   models::Shape shape{config.batch.micro, config.model.sequence};
   shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;

@@ -36,10 +36,12 @@ class OverlapMeasurement {
   OverlapMeasurement(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
-    std::vector<Compiled> compiled = compile_within_budget(config_, model, {"init", "step"}, transport.host_count());
+    const SessionOptions options = session_options(config_);
+    std::vector<Compiled> compiled = compile_within_budget(config_, model, {"init", "step"},
+                                                           run_place(transport, config_.run.device, options.timeout));
     const Layout layout = compiled.front().layout;
-    session_ = std::make_unique<Session>(std::move(compiled), session_options(config_),
-                                         SessionHooks{random_batches(layout, step_), {}}, transport);
+    session_ = std::make_unique<Session>(std::move(compiled), options, SessionHooks{random_batches(layout, step_), {}},
+                                         transport);
     session_->run("init", {});
   }
 

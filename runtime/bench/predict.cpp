@@ -11,11 +11,13 @@ PredictBench bench_predict(const Config& config, const models::Model& model, con
                            comm::Transport& transport, int rounds, const Progress& progress) {
   uint32_t step = 0;
   progress("compiling");
-  std::vector<Compiled> compiled = compile_within_budget(config, model, {"init", "step"}, transport.host_count());
+  const SessionOptions options = session_options(config);
+  std::vector<Compiled> compiled =
+      compile_within_budget(config, model, {"init", "step"}, run_place(transport, config.run.device, options.timeout));
   PredictBench bench;
   bench.predicted = std::move(simulate_step(compiled, cluster).front());
   SessionHooks hooks{random_batches(compiled.front().layout, step), {}};
-  Session session(std::move(compiled), session_options(config), std::move(hooks), transport);
+  Session session(std::move(compiled), options, std::move(hooks), transport);
   session.run("init", {});
   std::vector<double> seconds, exposed;
   for (int round = 0; round <= rounds; ++round) {

@@ -102,7 +102,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
   const bool gpu = config.run.device == core::DeviceKind::cuda;
   GemmCeilings ceilings(config), fp32_ceilings = GemmCeilings::of_fp32(config);
   const bool mixed = !gpu && config.precision.compute != core::DType::f32;
-  const std::vector<int> gpus = choose_gpus(config.run.device, config.mesh.world(), config.run.share_gpu);
+  const std::vector<int> gpus = choose_gpus(config.run.device, {config.mesh.world()}, config.run.share_gpu);
   const auto distinct = static_cast<double>(std::set<int>(gpus.begin(), gpus.end()).size());
   std::vector<double> peaks, rates;
   auto measure_ceilings = [&] {

@@ -183,6 +183,16 @@ MonitorConfig build_monitor(const Values& values, const std::string& section) {
            "leaves output_path: it must name a folder in it, without '..' and not from the root. Try " + section +
                ".output_path for another place.");
   });
+  values.check([&] {
+    const std::filesystem::path name = values.text(section + ".job_name");
+    const bool names =
+        std::none_of(name.begin(), name.end(), [](const auto& part) { return part.empty() || part == "."; });
+    if (!values.flag(section + ".enabled") || (names && !name.empty())) return;
+    refuse(
+        values.at(section + ".job_name"),
+        "names no folder: it must be the name of one in output_path, such as \"DeepSpeedJobName\", which it is where "
+        "the key is left out.");
+  });
   return {values.flag(section + ".enabled"), values.text(section + ".output_path"), values.text(section + ".job_name")};
 }
 
@@ -226,6 +236,11 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.save_weights = values.flag("run.save_weights");
   run.trace = values.flag("run.trace");
   values.check([&] { run.trace_steps = build_trace_steps(values); });
+  if (run.trace_steps && !run.trace)
+    values.warnings.push_back("run.trace_steps has no effect without run.trace = true.");
+  if (run.eval_interval > 0 && values.is_null("data.validation")) {
+    values.warnings.push_back("run.eval_interval has no effect without data.validation: nothing is held out.");
+  }
   run.checkpoint_interval = values.integer("run.checkpoint_interval");
   run.keep_last = values.integer("run.keep_last");
   run.keep_every = values.integer("run.keep_every");

@@ -81,7 +81,9 @@ void build_wire(const Values& values, int64_t every, PrecisionConfig& precision)
   const auto wire = optional_type(values, "communication_data_type");
   const Value& asked = values.at("communication_data_type");
   if (wire && *wire != DType::f32 && *wire != precision.compute) {
-    refuse(asked, "is not supported with " + compute + " weights; legal: null, \"fp32\" and \"" + compute + "\".");
+    const std::string legal =
+        precision.compute == DType::f32 ? "null and \"fp32\"" : "null, \"fp32\" and \"" + compute + "\"";
+    refuse(asked, "is not supported with " + compute + " weights; legal: " + legal + ".");
   }
   if (wire && *wire != DType::f32 && every > 1) {
     refuse(asked, "cannot be honoured: with parallel.reduce_every = " + std::to_string(every) +

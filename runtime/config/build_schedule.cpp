@@ -61,8 +61,9 @@ void build_warmup(Values& values, const std::string& type, int64_t steps, Learni
   schedule.total_num_steps = total_steps(values, type, steps);
   if (schedule.total_num_steps < schedule.warmup_num_steps) {
     values.warnings.push_back(schedule_params + "total_num_steps = " + std::to_string(schedule.total_num_steps) +
-                              " is less than " + schedule_params + "warmup_num_steps = " +
-                              std::to_string(schedule.warmup_num_steps) + ": the warm-up never ends.");
+                              " is less than " + schedule_params +
+                              "warmup_num_steps = " + std::to_string(schedule.warmup_num_steps) +
+                              ": the rate is at its lowest from the end of the warm-up on.");
   }
 }
 

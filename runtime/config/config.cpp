@@ -90,6 +90,13 @@ Config parse_config(const std::string& text, const std::string& name, const Sett
   if (ranks < 1) throw core::ConfigError("ranks = " + std::to_string(ranks) + " is too few; legal: at least 1.");
   Tree tree;
   tree.document = parse_config_text(text, name, &tree.problems);
+  const json run = tree.document.root.is_object() ? tree.document.root.value("run", json()) : json();
+  const json out = run.is_object() ? run.value("out", json()) : json();
+  if (out.is_object() && out.contains("value") && out.contains("from")) {
+    throw core::ConfigError(name +
+                            ": is what a run has written of its keys (config.resolved.json), not a configuration. Take "
+                            "the file that the run was started with; --resume auto goes on with the run.");
+  }
   return finish(std::move(tree), sets, ranks, run_name(name));
 }
 
@@ -111,7 +118,9 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks) {
     *node = given ? json::parse(key.value) : json("auto");
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
   }
-  return finish(std::move(tree), sets, ranks, config.run.name);
+  Config changed = finish(std::move(tree), sets, ranks, config.run.name);
+  changed.ranks_in_reach = config.ranks_in_reach;
+  return changed;
 }
 
 Config data_parallel(const Config& config, int ranks) {

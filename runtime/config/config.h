@@ -115,6 +115,9 @@ struct ResolvedKey {
 struct Config {
   std::string file;
   int ranks = 1;
+  // So many ranks, one after another, read the memory of each other's GPUs, and groups that reach further take NCCL; 0
+  // means all ranks. It is no key: the launcher or the cluster of a plan says it.
+  int ranks_in_reach = 0;
   Mesh mesh;
   BatchConfig batch;
   PrecisionConfig precision;

@@ -12,8 +12,8 @@ constexpr const char* head = R"(# Keys of the configuration
 `zrt config --markdown` writes this page from the table that the program reads configurations with; a test compares them.
 `zrt config KEY` prints one key, `zrt config SECTION` those of a section.
 
-A key that is left out has its default, and so has one that is `"auto"`, unless `"auto"` is one of its values. *Changes*
-says what a key has an influence on:
+A key that is left out has its default, and so has one of a number or a flag that is `"auto"`, and any key of DeepSpeed's.
+Where a name or a path is expected, `"auto"` is a name like others. *Changes* says what a key has an influence on:
 
 - *results*: weights and losses;
 - *memory and time*: where states live, what is transferred, how long a step takes; never the weights;

@@ -20,7 +20,8 @@ constexpr Key tensorboard_keys[] = {
         "Write the numbers of each step for TensorBoard too (docs/report.md)."),
     key("output_path", t_text, R"("")", Effect::reports,
         "Folder of the files; a relative one lies below the working folder."),
-    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it, without '..'."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports,
+        "Name of the folder in it, not empty and without '..'."),
 };
 
 constexpr Key csv_monitor_keys[] = {
@@ -28,7 +29,8 @@ constexpr Key csv_monitor_keys[] = {
         "Write the numbers of each step for spreadsheets, as CSV, too (docs/report.md)."),
     key("output_path", t_text, R"("")", Effect::reports,
         "Folder of the files; a relative one lies below the working folder."),
-    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports, "Name of the folder in it, without '..'."),
+    key("job_name", t_text, R"("DeepSpeedJobName")", Effect::reports,
+        "Name of the folder in it, not empty and without '..'."),
 };
 
 constexpr Key wandb_keys[] = {

@@ -142,12 +142,19 @@ json override_value(const Key* key, const std::string& text, const std::string& 
     if (!valid_utf8(text)) throw core::UsageError(whole + ": the value is not valid UTF-8.");
     return text;
   }
+  const bool texts = key != nullptr && (key->types & t_text) != 0;
   try {
-    return parse_config_text(text, whole + ", value").root;
-  } catch (const core::ConfigError&) {
+    const json value = parse_config_text(text, whole + ", value").root;
+    // 2024 is a name if the key takes texts and no numbers.
+    const bool names = value.is_number() || value.is_boolean();
+    return texts && names && !coerce(key->types, true, value) ? json(text) : value;
+  } catch (const core::ConfigError& error) {
     const bool structured = !text.empty() && std::string_view("{[\"'").find(text[0]) != std::string_view::npos;
-    if (structured || !valid_utf8(text)) throw;
-    return text;
+    if (!valid_utf8(text)) throw;
+    if (!structured) return text;
+    if (!texts) throw;
+    throw core::ConfigError(std::string(error.what()) + " Put a name that begins with " + text[0] +
+                            " into double quotes: '" + std::string(key->name) + "=\"" + text + "\"'.");
   }
 }
 

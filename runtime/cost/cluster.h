@@ -44,8 +44,8 @@ struct Overlap {
   double compute = 1, comm = 1;
 };
 
-// What crosses the link of a host in a collective of its ranks: with rings and trees every byte once, without each rank
-// fetches its own.
+// A gather of a host's ranks takes each byte over the host's link once with NCCL's rings, else once for each rank. Each
+// rank fetches its part of a sum in the order of ranks, either way.
 enum class Exchange : uint8_t { once_per_host, once_per_rank };
 
 // Ranks one after another on a host until it is full (Slurm's distribution "block"), or on the hosts in turns

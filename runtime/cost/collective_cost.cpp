@@ -29,6 +29,11 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host, Distri
   return {size, spanned, local, size - (spanned - 1) * local, std::min(group.stride, ranks_per_host)};
 }
 
+Way way_of(const HostSpread& at, const Cluster& cluster) {
+  if (at.hosts == 1) return Way::memory;
+  return cluster.exchange == Exchange::once_per_host ? Way::nccl : Way::messages;
+}
+
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster) {
   const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host, cluster.distribution);
@@ -41,9 +46,9 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
   }
   if (at.ranks == 1) return cost;
 
-  const bool once = cluster.exchange == Exchange::once_per_host;
-  const double hops_inside = once ? at.ranks - at.hosts : std::min(at.local - 1, 1);
-  const double received_inside = share * (once ? at.ranks - 1 : at.local - 1);
+  const bool ring = way_of(at, cluster) == Way::nccl && !volume.sums;
+  const double hops_inside = ring ? at.ranks - at.hosts : std::min(at.local - 1, 1);
+  const double received_inside = share * (ring ? at.ranks - 1 : at.local - 1);
   double moving = received_inside / cluster.inside_host.bytes_per_second;
   cost.seconds += volume.rounds * hops_inside * cluster.inside_host.latency_seconds;
   if (at.hosts > 1) {
@@ -54,8 +59,8 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
                       "add the link to the cluster's file.",
                       op.name, at.hosts, cluster.ranks_per_host, cluster.name, cluster.ranks_per_host));
     }
-    const double through_host = at.groups * share * (once ? at.ranks - at.fewest : at.local * (at.ranks - at.local));
-    cost.seconds += volume.rounds * (once ? at.hosts - 1 : 1) * cluster.between_hosts->latency_seconds;
+    const double through_host = at.groups * share * (ring ? at.ranks - at.fewest : at.local * (at.ranks - at.local));
+    cost.seconds += volume.rounds * (ring ? at.hosts - 1 : 1) * cluster.between_hosts->latency_seconds;
     // Both kinds of link work at once.
     moving = std::max(moving, through_host / cluster.between_hosts->bytes_per_second);
   }

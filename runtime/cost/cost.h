@@ -39,6 +39,13 @@ struct HostSpread {
 HostSpread host_spread(const Group& group, int world, int ranks_per_host,
                        Distribution distribution = Distribution::block);
 
+// Ranks of a group inside a host read each other's memory. A group of several hosts takes NCCL where the cluster's
+// links carry each byte once, as its rings do, else messages of the host, one from each rank to each.
+enum class Way : uint8_t { memory, nccl, messages };
+Way way_of(const HostSpread& at, const Cluster& cluster);
+
+// Over NCCL gathers go round rings. Sums do not: each rank is sent what the others contribute to its part, and adds
+// that up in the order of ranks (comm/nccl/rendezvous.h).
 // Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, and when the
 // cluster has no rates for the type that is summed.
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,

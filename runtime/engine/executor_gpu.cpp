@@ -30,6 +30,10 @@ void Executor::after_program(const Program& program) {
   std::byte* device = address(set_.buffers[control_]);
   streams_[0]->run([&] { core::copy_bytes(host_control_->data(), device, sizeof(Control)); });
   streams_[0]->synchronize();
+  // A call that was ended let its stream go on.
+  for (const comm::Communicator* group : rank_.groups) {
+    if (group) group->require_alive();
+  }
   const BrokenZone& broken = control().broken;
   if (broken.op != 0) fail_red_zone(program, broken.op - 1, broken.zone);
 }

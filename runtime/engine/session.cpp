@@ -87,7 +87,7 @@ void Session::make_ranks(const SessionOptions& options) {
     }
   }
   ranks_.resize(groups[0].size());
-  gpus_ = choose_gpus(first.device, local_count(), options.share_gpu);
+  gpus_ = choose_gpus(first.device, host_ranks(transport_), options.share_gpu);
   std::function<void(const std::string&)> warn;
   if (options.warn) {
     warn = [given = options.warn, mutex = std::make_shared<std::mutex>()](const std::string& text) {
@@ -136,7 +136,12 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.tensor = layout.tensor_rank(number);
     rank.layout = &layout;
     for (auto& group : groups) {
+      const size_t g = member.groups.size();
       member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));
+      if (const BufferId staging = programs.groups[g].staging; staging != no_buffer && member.groups.back()) {
+        member.groups.back()->lend(arenas[static_cast<size_t>(core::Tier::device)]->data() +
+                                   programs.buffers[staging].offset);
+      }
       rank.groups.push_back(member.groups.back().get());
     }
     rank.loss_scale = options.loss_scale;

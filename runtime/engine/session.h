@@ -92,8 +92,8 @@ class Session {
 
  private:
   struct Member {
-    std::vector<std::unique_ptr<comm::Communicator>> groups;            // by GroupId
     std::array<std::unique_ptr<core::Arena>, core::tier_count> arenas;  // null where the programs use none
+    std::vector<std::unique_ptr<comm::Communicator>> groups;            // by GroupId; some have memory of the arenas
     std::unique_ptr<offload::BlockFile> file;                           // in place of an arena of the NVMe tier
     offload::PacedLink up, down;
     std::unique_ptr<Executor> executor;

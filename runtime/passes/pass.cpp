@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "runtime/passes/offload.h"
+#include "runtime/passes/staging.h"
 
 namespace zrt::runtime {
 namespace {
@@ -116,6 +117,7 @@ std::vector<PassSpec>& registered() {
       {"prefetch", prefetches, function_pass<move_ahead>},
       {"waits", always, function_pass<wait>},
       {"unused", moves, set_pass<drop_unused>, true},
+      {"staging", leaves_reach, set_pass<add_staging>, true},
       {"memory", always, set_pass<memory>, true},
   };
   return all;

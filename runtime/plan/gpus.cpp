@@ -6,28 +6,34 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/gpu.h"
 
 namespace zrt::runtime {
 
-std::vector<int> choose_gpus(core::DeviceKind device, int ranks, bool share) {
+HostRanks host_ranks(const comm::Transport& transport) {
+  return {transport.host_count(), transport.host_place(), transport.local_count()};
+}
+
+std::vector<int> choose_gpus(core::DeviceKind device, const HostRanks& ranks, bool share) {
   if (device != core::DeviceKind::cuda) return {};
   const int count = core::gpu_count();
   if (count == 0) throw core::ConfigError("there is no GPU that can be used; use --device cpu");
-  if (ranks > count && !share) {
+  const bool own = count == 1 && ranks.local == 1;  // whose it is shows when all have said (agree_on_gpus)
+  if (ranks.count > count && !share && !own) {
     throw core::ConfigError(fmt::format(
         "{} ranks on this host need a GPU each, and this process sees {}. Use --ranks {}, or let ranks take "
         "turns on a GPU with run.share_gpu = true, which is slower. CUDA_VISIBLE_DEVICES limits what is "
         "seen.",
-        ranks, count, count));
+        ranks.count, count, count));
   }
   std::vector<int> gpus;
-  gpus.reserve(static_cast<size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) gpus.push_back(rank % count);
+  gpus.reserve(static_cast<size_t>(ranks.local));
+  for (int rank = ranks.first; rank < ranks.first + ranks.local; ++rank) gpus.push_back(rank % count);
   const std::string name = core::gpu_name(0);
-  for (int gpu = 1; gpu < std::min(ranks, count); ++gpu) {
+  for (int gpu = 1; gpu < std::min(ranks.count, count); ++gpu) {
     if (const std::string other = core::gpu_name(gpu); other != name) {
       throw core::ConfigError(
           fmt::format("GPU 0 is '{}' and GPU {} is '{}': the ranks of a run need GPUs of one kind. Choose some by "
@@ -53,10 +59,103 @@ GpuRoom gpu_room(const std::vector<int>& gpus) {
   return room;
 }
 
-std::vector<std::string> gpu_lines(const std::vector<int>& gpus, int first_rank) {
-  std::vector<std::string> lines;
+namespace {
+
+std::string host_name() {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
+  return host;
+}
+
+// The number by which this process sees a GPU of this host; -1 where it does not.
+int number_of(const std::string& uuid) {
+  for (int number = 0; number < core::gpu_count(); ++number) {
+    if (core::gpu_info(number).uuid == uuid) return number;
+  }
+  return -1;
+}
+
+// Processes open each other's memory, and have no way around a pair of GPUs that cannot be connected.
+void require_connectable(comm::Transport& transport, const std::vector<int>& gpus, const std::set<std::string>& others,
+                         std::chrono::milliseconds timeout) {
+  std::string own;
+  if (transport.local_count() < transport.world() && transport.reads_gpus_of_peers()) {
+    std::set<int> numbers(gpus.begin(), gpus.end());
+    for (const std::string& uuid : others) numbers.insert(number_of(uuid));
+    numbers.erase(-1);
+    own = core::unconnectable_gpus(std::vector<int>(numbers.begin(), numbers.end()));
+  }
+  for (const std::string& apart : transport.exchange(own, timeout)) {
+    if (apart.empty()) continue;
+    throw core::ConfigError(fmt::format(
+        "GPUs {} cannot read each other's memory, as processes would have to. Let the ranks be threads of one process, "
+        "which copy through the host: zrt train --ranks {}, or zrt launch without --processes",
+        apart, transport.world()));
+  }
+}
+
+}  // namespace
+
+GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus, bool share,
+                        std::chrono::milliseconds timeout) {
+  GpusOfRun all;
+  std::string own;  // a rank: its line, its GPU, that one's name and free bytes, each on a line
+  const std::vector<std::string> lines = gpu_lines(gpus, transport.first_local());
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const core::GpuInfo info = core::gpu_info(gpus[i]);
+    own +=
+        fmt::format("{}\n{}/{}\n{}\n{}\n", lines[i], host_name(), info.uuid, info.name, core::free_gpu_bytes(gpus[i]));
+  }
+  std::map<std::string, std::vector<int>> ranks_of;
+  std::string first_name;
+  all.room = {1, ~uint64_t{0}};
+  std::set<std::string> of_host;
+  int rank = 0;
+  for (const std::string& text : transport.exchange(own, timeout)) {
+    std::istringstream in(text);
+    std::string line, gpu, name, free_bytes;
+    while (std::getline(in, line) && std::getline(in, gpu) && std::getline(in, name) && std::getline(in, free_bytes)) {
+      all.lines.push_back(line);
+      if (gpu.starts_with(host_name() + "/")) of_host.insert(gpu.substr(gpu.find('/') + 1));
+      std::vector<int>& ranks = ranks_of[gpu];
+      ranks.push_back(rank++);
+      if (first_name.empty()) first_name = name;
+      if (name != first_name) {
+        throw core::ConfigError(
+            fmt::format("rank 0 has a '{}' and rank {} a '{}': the ranks of a run need GPUs of one kind", first_name,
+                        rank - 1, name));
+      }
+      if (ranks.size() > 1 && !share) {
+        throw core::ConfigError(
+            fmt::format("ranks {} and {} have the same GPU, {}. Give each process one of its own "
+                        "(CUDA_VISIBLE_DEVICES), or let them "
+                        "take turns with run.share_gpu = true, which is slower",
+                        ranks[0], ranks[1], gpu.substr(gpu.find('/') + 1)));
+      }
+      all.room.ranks = std::max<uint64_t>(all.room.ranks, ranks.size());
+      all.room.free_bytes = std::min<uint64_t>(all.room.free_bytes, std::stoull(free_bytes));
+    }
+  }
+  require_connectable(transport, gpus, of_host, timeout);
+  if (const std::string ways = transport.gpu_ways(); !ways.empty()) all.lines.push_back(ways);
+  return all;
+}
+
+RunPlace run_place(comm::Transport& transport, core::DeviceKind device, std::chrono::milliseconds timeout) {
+  RunPlace place{transport.host_count(), 0, std::nullopt};
+  if (device != core::DeviceKind::cuda) return place;
+  const bool in_a_row = transport.first_local() % transport.host_count() == transport.host_place();
+  const int own = in_a_row && transport.reads_gpus_of_peers() ? transport.host_count() : 1;
+  const std::string text = std::to_string(own);
+  const std::vector<std::string> all = transport.exchange(text, timeout);
+  const bool alike = std::count(all.begin(), all.end(), text) == static_cast<std::ptrdiff_t>(all.size());
+  place.ranks_in_reach = alike ? own : 1;
+  return place;
+}
+
+std::vector<std::string> gpu_lines(const std::vector<int>& gpus, int first_rank) {
+  std::vector<std::string> lines;
+  const std::string host = host_name();
   for (size_t i = 0; i < gpus.size(); ++i) {
     const core::GpuInfo info = core::gpu_info(gpus[i]);
     lines.push_back(fmt::format("rank {}: host {}, GPU {}, {}, {}{}", first_rank + static_cast<int>(i), host, gpus[i],

@@ -1,17 +1,28 @@
 // Chooses the GPU of each rank of a process.
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/transport.h"
 #include "core/device.h"
 
 namespace zrt::runtime {
 
-// Gives each of the ranks on this host, in order, the number of a GPU of its own. With `share` (run.share_gpu) ranks
-// take turns where there are more of them than GPUs. Empty on the CPU. Throws ConfigError where there are too few GPUs,
-// or those that would be taken are of several kinds, whose kernels differ.
-std::vector<int> choose_gpus(core::DeviceKind device, int ranks, bool share);
+// The ranks of a host, and those of them that live in this process.
+struct HostRanks {
+  int count = 1;
+  int first = 0, local = count;
+};
+HostRanks host_ranks(const comm::Transport& transport);
+
+// Gives each of the ranks of this process, in order, the number of a GPU of its own. With `share` (run.share_gpu) ranks
+// take turns where there are more of them than GPUs. A process of several that sees one GPU takes that: its launcher
+// will have given the others other ones. Empty on the CPU. Throws ConfigError where there are too few GPUs, or those
+// that would be taken are of several kinds, whose kernels differ.
+std::vector<int> choose_gpus(core::DeviceKind device, const HostRanks& ranks, bool share);
 
 // Counts the ranks of the GPU that has most of them; 1 on the CPU.
 int ranks_per_gpu(const std::vector<int>& gpus);
@@ -21,6 +32,26 @@ struct GpuRoom {
   uint64_t ranks = 1, free_bytes = 0;
 };
 GpuRoom gpu_room(const std::vector<int>& gpus);
+
+// The same over all processes of a run, which so plan alike, and the lines of all ranks (gpu_lines). Collective. Throws
+// ConfigError in every process where two ranks have the same GPU without `share`, or GPUs of the run are of several
+// kinds.
+struct GpusOfRun {
+  GpuRoom room;
+  std::vector<std::string> lines;
+};
+GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus, bool share,
+                        std::chrono::milliseconds timeout);
+
+// Says which ranks of a run share a machine, and which read each other's GPUs.
+struct RunPlace {
+  int host_ranks = 0;             // that share this machine's memory; 0: all
+  int ranks_in_reach = 0;         // Config::ranks_in_reach
+  std::optional<GpuRoom> room{};  // that all processes have agreed on; none: this process's GPUs decide
+};
+// In reach are the ranks of a host where all hosts have as many and ranks fill one after the other, else none. Without
+// a room. Collective.
+RunPlace run_place(comm::Transport& transport, core::DeviceKind device, std::chrono::milliseconds timeout);
 
 // "rank 0: host a, GPU 0, NVIDIA H100 80GB HBM3, GPU-8f1c…, NUMA node 0", from `first_rank` on.
 std::vector<std::string> gpu_lines(const std::vector<int>& gpus, int first_rank);

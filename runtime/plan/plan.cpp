@@ -34,13 +34,17 @@ int64_t Plan::tokens_per_step() const {
   return any.micro_batch * any.sequence * any.dp * int64_t{any.microbatches};
 }
 
-Plan make_plan(const Config& config, const models::Model& model, std::vector<std::string> phases,
+Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std::string> phases,
                const std::optional<Cluster>& cluster) {
-  core::set_threads(config.run.threads_per_rank);
+  core::set_threads(wanted.run.threads_per_rank);
   Plan plan;
   plan.parameters = model.parameters();
   plan.cluster = cluster;
   const Cluster* known = cluster ? &*cluster : nullptr;
+  Config config = wanted;
+  if (known && known->exchange == Exchange::once_per_host) {
+    config.ranks_in_reach = known->distribution == Distribution::block ? known->ranks_per_host : 1;
+  }
   plan.limits = memory_limits(config, known);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();
   FitRules rules;

@@ -3,6 +3,7 @@
 
 #include "runtime/ops/spec.h"
 #include "runtime/plan/group_summary.h"
+#include "runtime/plan/group_ways.h"
 #include "runtime/plan/plan.h"
 #include "runtime/program/memory_json.h"
 
@@ -111,6 +112,7 @@ std::string to_json(const Plan& plan) {
               {"pipeline", pipeline_json(plan)},
               {"comm_bytes", by_kind(receiver.comm)},
               {"cluster", plan.cluster ? Json(plan.cluster->name) : Json()},
+              {"groups", group_ways_json(plan)},
               {"seconds_per_step", seconds(&Simulation::seconds)},
               {"exposed_comm_seconds", seconds(&Simulation::exposed_comm_seconds)},
               {"exposed_io_seconds", seconds(&Simulation::exposed_io_seconds)},

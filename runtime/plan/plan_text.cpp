@@ -4,6 +4,7 @@
 
 #include "runtime/ops/spec.h"
 #include "runtime/plan/group_summary.h"
+#include "runtime/plan/group_ways.h"
 #include "runtime/plan/placement_text.h"
 #include "runtime/plan/plan.h"
 
@@ -117,6 +118,7 @@ std::string plan_text(const Plan& plan) {
                   layout.micro_batch, layout.sequence);
   text += groups_text(plan);
   for (const StagePlan& stage : plan.stages) text += stage_text(plan, stage);
+  text += group_ways_text(plan);
   if (plan.cluster && layout.stage.pipelined()) text += pipeline_time_text(plan);
   if (plan.saves == "foreground") {
     text += "checkpoints are written while training stands still: memory does not hold copies of what they need\n";

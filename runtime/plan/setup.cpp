@@ -101,6 +101,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.device = config.run.device;
   layout.dp = config.mesh.data();
   layout.tp = config.mesh.tensor();
+  layout.ranks_in_reach = config.ranks_in_reach;
   layout.sequence_parallel = config.parallel.sequence;
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
@@ -201,7 +202,9 @@ Limits gpu_limits(const GpuRoom& room) {
 // Asks the driver once for each number of ranks, so that all configurations of a search are judged alike.
 class GpuRooms {
  public:
-  explicit GpuRooms(const Config& config) : share_(config.run.share_gpu) {}
+  GpuRooms(const Config& config, uint64_t ranks, const std::optional<GpuRoom>& room) : share_(config.run.share_gpu) {
+    if (room) rooms_[ranks] = *room;
+  }
   // Throws ConfigError where there are too few GPUs for the run's own ranks, the first that are asked for; others have
   // no room then.
   const GpuRoom& of(uint64_t ranks) {
@@ -209,7 +212,7 @@ class GpuRooms {
     if (known != rooms_.end()) return known->second;
     GpuRoom room{1, 0};
     try {
-      room = gpu_room(choose_gpus(core::DeviceKind::cuda, static_cast<int>(ranks), share_));
+      room = gpu_room(choose_gpus(core::DeviceKind::cuda, {static_cast<int>(ranks)}, share_));
     } catch (const core::ConfigError&) {
       if (rooms_.empty()) throw;
     }
@@ -243,8 +246,10 @@ Limits machine_limits(const Config& config, const Compiled& compiled, uint64_t r
 
 }  // namespace
 
-std::vector<Compiled> compile_within_budget(const Config& config, const models::Model& model,
-                                            std::vector<std::string> phases, int host_ranks) {
+std::vector<Compiled> compile_within_budget(const Config& wanted, const models::Model& model,
+                                            std::vector<std::string> phases, const RunPlace& place) {
+  Config config = wanted;
+  config.ranks_in_reach = place.ranks_in_reach;
   check_run(config);
   const core::DeviceKind device = config.run.device;
   core::require_device(device);
@@ -252,10 +257,10 @@ std::vector<Compiled> compile_within_budget(const Config& config, const models::
   core::set_threads(config.run.threads_per_rank);
   // A host that holds the whole run would hold all ranks of the changed configuration; another keeps its number.
   const auto ranks_of = [&](const Config& of) {
-    const int world = config.mesh.world(), here = host_ranks > 0 ? host_ranks : world;
+    const int world = config.mesh.world(), here = place.host_ranks > 0 ? place.host_ranks : world;
     return static_cast<uint64_t>(here == world ? of.mesh.world() : here);
   };
-  GpuRooms gpus(config);
+  GpuRooms gpus(config, ranks_of(config), place.room);
   const auto holds = [&](const Config& of, const Compiled& stage) {
     const TierBytes peaks = peak_bytes(stage.plan);
     return memory_limits(of, nullptr).hold(peaks) && machine_limits(of, stage, ranks_of(of), gpus).hold(peaks);

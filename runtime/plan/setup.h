@@ -1,10 +1,13 @@
 // From a configuration to layouts and programs, with everything checked that needs the model: budgets and the shape of
 // units.
 #pragma once
+#include <optional>
+
 #include "models/model.h"
 #include "runtime/config/config.h"
 #include "runtime/cost/cluster.h"
 #include "runtime/passes/compile.h"
+#include "runtime/plan/gpus.h"
 
 namespace zrt::runtime {
 
@@ -28,8 +31,8 @@ std::vector<std::string> training_phases(const Config& config, const std::string
 
 // Fits and compiles all stages (fit.h) and checks the memory budgets and the machine's memory. Too little: MemoryError
 // with the ledger and the changes that would make it fit (suggest_fits). Without "save" where only the copies are too
-// much. `host_ranks` of the ranks share this machine's memory; 0 means all.
+// much.
 std::vector<Compiled> compile_within_budget(const Config& config, const models::Model& model,
-                                            std::vector<std::string> phases, int host_ranks = 0);
+                                            std::vector<std::string> phases, const RunPlace& place = {});
 
 }  // namespace zrt::runtime

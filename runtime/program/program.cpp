@@ -145,8 +145,8 @@ class Fingerprint {
     all(kind, group);
   }
   void add(const Group& group) {
-    const auto& [kind, name, size, stride, first] = group;
-    all(kind, name, size, stride, first);
+    const auto& [kind, name, size, stride, first, staging] = group;
+    all(kind, name, size, stride, first, staging);
   }
   void add(const Op& op) {
     const auto& [kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units,

@@ -185,6 +185,8 @@ struct Group {
   std::string name;          // "dp", "dp.inner", "dp.outer", "world", "pp.even.forward" …
   int size = 1, stride = 1;  // ranks, and from one to the next
   int first = 0;             // of all groups' ranks; those before are alone
+  // For NCCL's contributions to sums (comm/nccl/staging.h). No op accesses it: a group's calls follow one another.
+  BufferId staging = no_buffer;
   bool together(int rank, int other) const {
     if (rank < first || other < first) return rank == other;
     const int a = rank - first, b = other - first;

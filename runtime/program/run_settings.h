@@ -26,6 +26,7 @@ struct RunSettings {
   int dp = 1;
   int tp = 1;                      // ranks that share the work of each block
   bool sequence_parallel = false;  // … and the rows of the residual stream
+  int ranks_in_reach = 0;  // so many, one after another, read each other's memory (Config::ranks_in_reach); 0: all
   Grouping groups;
   core::DType compute = core::DType::f32;
   bool master = true;                         // weights of fewer bits have an fp32 master, which updates work on

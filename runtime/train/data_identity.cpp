@@ -15,44 +15,72 @@ using checkpoint::Json;
 using models::data::DatasetFacts;
 
 Json dataset_json(const DatasetFacts& facts) {
-  return {{"prefix", facts.prefix}, {"documents", facts.documents}, {"tokens", facts.tokens}, {"xxh3", facts.xxh3}};
+  return {{"prefix", facts.prefix}, {"documents", facts.documents},     {"tokens", facts.tokens},
+          {"xxh3", facts.xxh3},     {"tokens_xxh3", facts.tokens_xxh3}, {"tokenizer", facts.tokenizer}};
+}
+
+std::string text_of(const Json& dataset, const char* key) {
+  return dataset.value(key, std::string());  // old checkpoints lack some
+}
+
+std::string prefix_of(const Json& dataset) {
+  return text_of(dataset, "prefix");
 }
 
 std::string facts_text(const Json& dataset) {
   return fmt::format("{} documents, {} tokens, index {}", dataset.at("documents").dump(), dataset.at("tokens").dump(),
-                     dataset.at("xxh3").get<std::string>());
+                     text_of(dataset, "xxh3"));
 }
 
-bool same_facts(const Json& a, const Json& b) {
+bool same_index(const Json& a, const Json& b) {
   return a.at("documents") == b.at("documents") && a.at("tokens") == b.at("tokens") && a.at("xxh3") == b.at("xxh3");
 }
 
-std::string prefix_of(const Json& dataset) {
-  return dataset.at("prefix").get<std::string>();
-}
+// The counterpart in `was` of each dataset of `now`, each of `was` at most once; null where it has none.
+using Counterparts = std::vector<const Json*>;
 
-// The dataset of `list` that has the key's value of `wanted`; null where none has.
-const Json* with_same(const Json& list, const Json& wanted, const char* key) {
-  const auto found =
-      std::find_if(list.begin(), list.end(), [&](const Json& one) { return one.at(key) == wanted.at(key); });
-  return found == list.end() ? nullptr : &*found;
-}
-
-// Finds the counterpart in `other` of `dataset`, number `i` of its list: the one with the same prefix, else with the
-// same index, else at the same place unless that one has a counterpart of its own.
-const Json* counterpart(const Json& dataset, size_t i, const Json& list, const Json& other) {
-  if (const Json* same = with_same(other, dataset, "prefix")) return same;
-  const Json* moved = with_same(other, dataset, "xxh3");
-  if (moved != nullptr && with_same(list, *moved, "prefix") == nullptr) return moved;
-  if (i >= other.size() || with_same(list, other[i], "prefix") || with_same(list, other[i], "xxh3")) return nullptr;
-  return &other[i];
+// The counterpart has the same prefix, else the same index, else the same place in the list.
+Counterparts counterparts(const Json& now, const Json& was) {
+  Counterparts found(now.size(), nullptr);
+  std::vector<bool> taken(was.size(), false);
+  const auto pair = [&](const auto& fits) {
+    for (size_t i = 0; i < now.size(); ++i) {
+      for (size_t k = 0; k < was.size() && found[i] == nullptr; ++k) {
+        if (!taken[k] && fits(i, k)) found[i] = &was[k], taken[k] = true;
+      }
+    }
+  };
+  pair([&](size_t i, size_t k) { return now[i].at("prefix") == was[k].at("prefix"); });
+  pair([&](size_t i, size_t k) { return now[i].at("xxh3") == was[k].at("xxh3"); });
+  pair([&](size_t i, size_t k) { return i == k; });
+  return found;
 }
 
 int64_t read_of(const Json* dataset, int64_t samples) {
   return dataset == nullptr ? 0 : std::llround(dataset->at("share").get<double>() * static_cast<double>(samples));
 }
 
-// Sentences of a dataset that has (`was`) a counterpart in the checkpoint, or none.
+// Says how the dataset's samples or their text differ from those of its counterpart.
+std::string described(const Json& now, const Json& was, int64_t read) {
+  if (!same_index(now, was)) {
+    return fmt::format(
+        "has {}, and the checkpoint's {} has {}: its samples are cut and shuffled anew. Any of the about {} that were "
+        "read may come again, and as many of the epoch at hand may be lost",
+        facts_text(now), prefix_of(was), facts_text(was), read);
+  }
+  const std::string tokens = text_of(now, "tokens_xxh3"), old = text_of(was, "tokens_xxh3");
+  if (!old.empty() && tokens != old) {
+    return fmt::format(
+        "has the index of the checkpoint's {}, but its tokens are others ({} and {}): from here on other text is read "
+        "at the same places",
+        prefix_of(was), tokens, old);
+  }
+  if (prefix_of(now) == prefix_of(was)) return "";
+  return fmt::format("was {} in the checkpoint, with the same index{}no sample repeats or is lost", prefix_of(was),
+                     old.empty() ? ": where the tokens are the same, " : " and tokens: ");
+}
+
+// Sentences on a dataset that has (`was`) a counterpart in the checkpoint, or none.
 void describe(const Json& now, const Json* was, int64_t samples, std::vector<std::string>& changes) {
   const std::string name = fmt::format("data.train {}", prefix_of(now));
   const int64_t read = read_of(was, samples), taken = read_of(&now, samples);
@@ -63,18 +91,7 @@ void describe(const Json& now, const Json* was, int64_t samples, std::vector<std
                     name, taken));
     return;
   }
-  if (!same_facts(now, *was)) {
-    changes.push_back(
-        fmt::format("{} has {}, and the checkpoint's {} has {}: its samples are cut and shuffled anew. Any of the "
-                    "about {} that were "
-                    "read may come again, and as many of the epoch at hand may be lost",
-                    name, facts_text(now), prefix_of(*was), facts_text(*was), read));
-  } else if (prefix_of(now) != prefix_of(*was)) {
-    changes.push_back(
-        fmt::format("{} was {} in the checkpoint, with the same index: where the tokens are the same, no "
-                    "sample repeats or is lost",
-                    name, prefix_of(*was)));
-  }
+  if (const std::string text = described(now, *was, read); !text.empty()) changes.push_back(name + " " + text);
   if (now.at("share") == was->at("share")) return;
   changes.push_back(
       fmt::format("{} gives {:.6g} of the samples and gave {:.6g}: {}", name, now.at("share").get<double>(),
@@ -85,13 +102,32 @@ void describe(const Json& now, const Json* was, int64_t samples, std::vector<std
 }
 
 void describe_train(const Json& now, const Json& was, int64_t samples, std::vector<std::string>& changes) {
-  for (size_t i = 0; i < now.size(); ++i) describe(now[i], counterpart(now[i], i, now, was), samples, changes);
-  for (size_t i = 0; i < was.size(); ++i) {
-    if (counterpart(was[i], i, was, now) != nullptr) continue;
+  const Counterparts of = counterparts(now, was);
+  Counterparts in_order = of;
+  in_order.erase(std::remove(in_order.begin(), in_order.end(), nullptr), in_order.end());
+  // Datasets take turns, and where several would be next the first of the list is.
+  if (samples > 0 && !std::is_sorted(in_order.begin(), in_order.end())) {
+    changes.push_back(
+        "data.train has its datasets in another order than the checkpoint: they take turns in that order, so a sample "
+        "of each may repeat or be lost");
+  }
+  for (size_t i = 0; i < now.size(); ++i) describe(now[i], of[i], samples, changes);
+  for (const Json& gone : was) {
+    if (std::find(of.begin(), of.end(), &gone) != of.end()) continue;
     changes.push_back(
         fmt::format("data.train {} of the checkpoint is gone: about {} samples of it were read, and none follows",
-                    prefix_of(was[i]), read_of(&was[i], samples)));
+                    prefix_of(gone), read_of(&gone, samples)));
   }
+}
+
+// The tokenizer that made the data; "" where no dataset says.
+std::string tokenizer_of(const Json& data) {
+  for (const char* key : {"train", "validation"}) {
+    for (const Json& dataset : data.value(key, Json::array())) {
+      if (const std::string text = text_of(dataset, "tokenizer"); !text.empty()) return text;
+    }
+  }
+  return "";
 }
 
 // Paths of all that differs, with both values.
@@ -148,11 +184,29 @@ void require_same_data(comm::Transport& transport, const Json& data, std::chrono
   }
 }
 
+std::string trained_tokenizer(const Json& made_by) {
+  const Json data = made_by.is_object() ? made_by.value("data", Json()) : Json();
+  if (!data.is_object()) return "";
+  for (const Json& dataset : data.value("train", Json::array())) {
+    if (text_of(dataset, "tokenizer").empty()) return "";
+  }
+  return tokenizer_of(data);
+}
+
+std::string other_tokenizer(const Json& before, const Json& now) {
+  const std::string was = before.is_object() ? tokenizer_of(before) : "", is = tokenizer_of(now);
+  if (was.empty() || is.empty() || was == is) return "";
+  return fmt::format(
+      "the data was made by tokenizer {} and the checkpoint's by {}: the same ids mean other text, so what the weights "
+      "have learned does not hold for it. Build the data with the checkpoint's tokenizer, or train from the start",
+      is, was);
+}
+
 std::vector<std::string> data_changes(const Json& before, const Json& now, int64_t samples) {
   std::vector<std::string> changes;
   if (!before.is_object()) return changes;
-  const Json &was = before.at("train"), &is = now.at("train");
-  if (was != is) describe_train(is, was, samples, changes);
+  if (const std::string other = other_tokenizer(before, now); !other.empty()) changes.push_back(other);
+  describe_train(now.at("train"), before.at("train"), samples, changes);
   if (now.at("train_batch_size") != before.at("train_batch_size")) {
     changes.push_back(
         fmt::format("train_batch_size is {} and was {}: no sample repeats or is lost, but a step takes another number "

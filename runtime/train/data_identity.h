@@ -15,16 +15,23 @@
 
 namespace zrt::runtime {
 
-// Sequence, batch and masking, and of each dataset of `train` and `validation` prefix, share of the samples, documents,
-// tokens and the hash of its index.
+// Sequence, batch and masking, and of each dataset of `train` and `validation` its facts, with its share of the
+// samples. Reads some of the tokens of each.
 checkpoint::Json data_json(const Config& config, const models::Model& model, const models::data::SampleSource& train,
                            const std::optional<EvalData>& validation);
 
-// Of each held-out dataset prefix, documents, tokens and the hash of its index.
+// The facts of each held-out dataset.
 checkpoint::Json validation_json(const EvalData& data);
 
 // Throws ConfigError, in every process, that names what differs when `data` is not the same in all.
 void require_same_data(comm::Transport& transport, const checkpoint::Json& data, std::chrono::milliseconds timeout);
+
+// The tokenizer of the data that a checkpoint was trained on, in words (models::data::tokenizer_text); "" where it, or
+// one of its datasets, does not say. `made_by` as in its manifest.
+std::string trained_tokenizer(const checkpoint::Json& made_by);
+
+// Says that the data was made by another tokenizer than that of a checkpoint; "" where it was not or is not known.
+std::string other_tokenizer(const checkpoint::Json& before, const checkpoint::Json& now);
 
 // What differs between the data of a checkpoint, taken after `samples`, and that of the run that goes on, a sentence
 // each, with the samples that repeat or are lost. Nothing where the checkpoint, an old one, does not say.

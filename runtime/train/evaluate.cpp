@@ -39,7 +39,8 @@ namespace {
 
 constexpr double nats_per_bit = 0.69314718055994530942;
 
-Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit) {
+Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit,
+                        const std::function<bool()>& stop) {
   const Layout& layout = session.stages().front().layout;
   const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.dp;
   int64_t batches = models::data::eval_batches(samples, rows, ranks);
@@ -63,6 +64,8 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   result.language = data.language;
   double sum = 0;
   for (batch = 0; batch < batches; ++batch) {
+    result.cut_short = stop && stop();
+    if (result.cut_short) break;
     session.run("eval", session.executor(0).control().inputs);
     const Control& control = session.executor(0).control();
     sum += control.mean_loss * static_cast<double>(control.mean_tokens);
@@ -70,6 +73,7 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
   }
   filler = nullptr;
   result.loss = sum / static_cast<double>(result.tokens);
+  if (std::isnan(result.loss)) result.loss = NAN;  // its sign means nothing, and would be printed
   // Hidden tokens say nothing of how long a text's code would be.
   if (data.meta && data.meta->bytes > 0 && !layout.model->masking) {
     const double tokens_per_byte = static_cast<double>(data.meta->tokens) / static_cast<double>(data.meta->bytes);
@@ -82,13 +86,15 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
 
 }  // namespace
 
-Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit) {
+Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit,
+                    const std::function<bool()>& stop) {
   Evaluation total;
   double nats = 0, bits = 0;
   int64_t bytes = 0;
   bool all_have_bytes = true;
   for (const EvalSet& set : data) {
-    const Evaluation one = evaluate_set(session, set, filler, limit);
+    const Evaluation one = evaluate_set(session, set, filler, limit, stop);
+    if (one.cut_short) return one;
     nats += one.loss * static_cast<double>(one.tokens);
     total.tokens += one.tokens;
     all_have_bytes = all_have_bytes && one.bytes.has_value();

@@ -47,9 +47,9 @@ int32_t sample(const float* logits, int64_t vocab, const GenerateOptions& option
 std::vector<int32_t> generate(const Config& config, const std::filesystem::path& checkpoint_folder,
                               const GenerateOptions& options) {
   const auto prompt = static_cast<int64_t>(options.prompt.size());
-  if (prompt < 1 || prompt >= config.model.sequence) {
-    throw core::ConfigError(fmt::format("the prompt has {} tokens; legal are 1 to {}, one less than model.sequence",
-                                        prompt, config.model.sequence - 1));
+  if (prompt < 1 || prompt > config.model.sequence) {
+    throw core::ConfigError(fmt::format("the prompt has {} tokens; legal are 1 to {}, which is model.sequence", prompt,
+                                        config.model.sequence));
   }
   Config one = data_parallel(config, 1);
   const models::Model model = one.model.make();
@@ -80,7 +80,7 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   require_finite_weights(session, checkpoint_folder);
   const std::string output = "decode output of " + model.blocks.back()->name();
   std::vector<int32_t> text;
-  for (int64_t position = 0; position + 1 < config.model.sequence; ++position) {
+  for (int64_t position = 0; position < config.model.sequence; ++position) {
     StepInputs inputs;
     inputs.position = position;
     session.run("decode", inputs);

@@ -1,8 +1,12 @@
 #include "runtime/train/masked.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
+#include "core/error.h"
 #include "models/data/dataset_tokenizer.h"
+#include "models/data/indexed_format.h"
 #include "models/data/masked_dataset.h"
 
 namespace zrt::runtime {
@@ -18,6 +22,12 @@ std::shared_ptr<const data::SampleSource> masked(std::shared_ptr<const data::Sam
                                                  uint64_t seed) {
   if (!model.masking) return text;
   const auto made_by = data::common_tokenizer(prefixes, model.vocab);
+  if (made_by && !made_by->unnamed.empty() && model.masking->whole_words) {
+    throw core::ConfigError(fmt::format(
+        "model.whole_words is true, but there is no {}, which would say which tokens make words. Build that dataset "
+        "with `zrt data build`, or set model.whole_words to false.",
+        data::meta_path(made_by->unnamed)));
+  }
   const std::unique_ptr<data::Tokenizer> tokenizer = made_by ? data::open_tokenizer(*made_by) : nullptr;
   data::MaskedOptions options{*model.masking, data::word_parts(*model.masking, tokenizer.get(), model.vocab), seed};
   if (tokenizer) options.text = tokenizer->vocab_size(), options.end = tokenizer->eod();

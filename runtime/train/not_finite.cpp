@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/finite.h"
 #include "offload/extent_reader.h"
 #include "optimizer/exact_sum.h"
 
@@ -17,39 +16,24 @@ namespace {
 constexpr int64_t chunk = optimizer::unit_alignment;  // of exact sums
 constexpr int64_t window = core::form_block * 32;     // values that are looked at together
 
-std::string value_text(float value) {
-  if (std::isnan(value)) return "NaN";
-  return std::isinf(value) ? (value < 0 ? "-infinity" : "infinity") : fmt::format("{:.3g}", value);
-}
-
-// Bits of the smallest magnitude that a type makes infinite; those of NaN are larger.
-uint32_t first_infinite(core::DType type) {
-  if (type == core::DType::f16) return 0x477ff000;  // 65520
-  return type == core::DType::bf16 ? 0x7f7f8000 : 0x7f800000;
-}
-
-uint32_t magnitude(float value) {
-  return std::bit_cast<uint32_t>(value) & 0x7fffffffu;
-}
-
 // The first of `count` values that is not finite in a type or, with `summed`, the largest of the first chunk whose
 // squares have no sum; -1 for none.
 int64_t first_bad(const float* values, int64_t count, core::DType type, bool summed) {
-  const uint32_t infinite = first_infinite(type);
+  if (!summed) return core::first_not_finite({values, static_cast<size_t>(count)}, type);
+  const uint32_t infinite = core::first_infinite(type);
   constexpr uint32_t large = 0x55800000;  // 2^44: below it no chunk's sum reaches the limit
   for (int64_t at = 0; at < count; at += chunk) {
     const int64_t end = std::min(count, at + chunk);
-    uint32_t most = 0;
-    for (int64_t i = at; i < end; ++i) most = std::max(most, magnitude(values[i]));
+    const uint32_t most = core::largest_magnitude({values + at, static_cast<size_t>(end - at)});
     if (most >= infinite) {
-      while (magnitude(values[at]) < infinite) ++at;
+      while (core::magnitude(values[at]) < infinite) ++at;
       return at;
     }
-    if (!summed || most < large) continue;
+    if (most < large) continue;
     double squares = 0;
     for (int64_t i = at; i < end; ++i) squares += static_cast<double>(values[i]) * static_cast<double>(values[i]);
     if (squares < optimizer::ExactSum::chunk_limit) continue;
-    while (magnitude(values[at]) != most) ++at;
+    while (core::magnitude(values[at]) != most) ++at;
     return at;
   }
   return -1;
@@ -205,13 +189,10 @@ class Look {
         if (piece.whole >= 0) found.element = piece.whole;
       });
     }
-    std::string note;
-    if (std::isfinite(value)) {
-      note = kind == 0 ? fmt::format("; {} has no such number", core::dtype_name(layout_.compute))
-                       : "; the sum of such squares has no place in a norm";
-    }
+    std::string note = core::not_finite_note(value, layout_.compute);
+    if (kind != 0 && !note.empty()) note = "; the sum of such squares has no place in a norm";
     found.text = fmt::format("{} '{}' of unit '{}' is {} at element {}, on rank {}{}", what, place.param->name,
-                             unit.name, value_text(value), found.element, number_, note);
+                             unit.name, core::value_text(value), found.element, number_, note);
     if (!first_ || found.place() < first_->place()) first_ = std::move(found);
   }
 

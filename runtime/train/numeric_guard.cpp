@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "runtime/train/launch/failure.h"
 #include "runtime/train/not_finite.h"
@@ -10,7 +12,7 @@ namespace zrt::runtime {
 
 NumericGuard::NumericGuard(Session& session, Checkpointer& checkpointer, const core::HeldFolder& out, SkipWatch skips,
                            std::function<void(const std::string&)> warn)
-    : session_(session), checkpointer_(checkpointer), out_(out), skips_(std::move(skips)), warn_(std::move(warn)) {}
+    : session_(session), checkpointer_(checkpointer), out_(out), skips_(skips), warn_(std::move(warn)) {}
 
 void NumericGuard::take_step(int64_t step, const std::function<void()>& run) {
   std::string error;
@@ -40,7 +42,15 @@ void NumericGuard::require_finite_saves() {
 void NumericGuard::over(int64_t step, bool saved) {
   require_finite_saves();
   if (!saved && find_not_finite(session_, LookAt::states)) fail(step, "end", "the weights at the end are not finite");
-  if (!skipping()) return;
+  if (!skipping()) {
+    // A dynamic loss scale that never came down far enough.
+    if (session_.executor(0).control().persistent.progress[0].updates == 0) {
+      warn_(
+          "the run ends without an update: every step was skipped, and its weights are those of the start. Lower "
+          "fp16.initial_scale_power, or take more steps");
+    }
+    return;
+  }
   warn_(fmt::format("the run ends with {} skipped step(s): its weights are those of step {}", skips_.in_row(),
                     step - skips_.in_row()));
 }
@@ -56,9 +66,12 @@ void NumericGuard::fail(int64_t step, const std::string& kind, const std::string
                                ? "Weights, states and gradients are finite where ranks keep them: the loss is not"
                                : "The first value that is not finite: " + value;
   std::string text = fmt::format(
-      "step {}: {}. {}. Checkpoints hold finite values alone, and the newest stays. Before the run goes on from it, "
+      "step {}: {}. {}. {} "
       "lower optimizer.params.lr, lengthen the warm-up, set gradient_clipping, or look at the data of these steps",
-      step, why, what);
+      step, why, what,
+      std::filesystem::exists(out_ / "checkpoints")
+          ? "Checkpoints hold finite values alone, and the newest stays. Before the run goes on from it,"
+          : "No checkpoint has been saved. Before the run starts again,");
   if (session_.transport().leads()) {
     try {
       write_failure(out_, {step, kind, text});

@@ -122,6 +122,33 @@ void require_same_optimizers(const Reader& reader, const Layout& layout) {
   }
 }
 
+// Tells of states in the checkpoint that no stage's optimizer keeps: they are lost with the next save.
+void warn_of_left_over_states(const Reader& reader, std::span<const Layout> stages,
+                              const std::function<void(const std::string&)>& warn) {
+  if (!reader.states() || !warn) return;
+  std::set<std::string> kept;
+  for (const Layout& layout : stages) {
+    for (const optimizer::Unit& unit : layout.units.units) {
+      for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
+        for (const optimizer::StateTensor& tensor : kind.tensors) {
+          kept.insert(state_name(kind.kind, tensor.param->param->name));
+        }
+      }
+    }
+  }
+  size_t left_over = 0;
+  std::string first;
+  for (const std::string& name : reader.states()->names()) {
+    if (kept.contains(name)) continue;
+    if (left_over++ == 0) first = name;
+  }
+  if (left_over == 0) return;
+  warn(fmt::format(
+      "{}: {} of its {} optimizer states are dropped, the first '{}': the optimizer as configured keeps none "
+      "of them",
+      reader.folder().string(), left_over, reader.states()->names().size(), core::printable(first)));
+}
+
 }  // namespace
 
 std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout> stages, comm::Transport& transport,
@@ -152,6 +179,7 @@ std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout
     models.push_back(stage.model.get());
   }
   refuse_left_over(*reader, models);
+  if (states) warn_of_left_over_states(*reader, stages, heard);
   return reader;
 }
 
@@ -194,7 +222,7 @@ void require_tensors(const Reader& reader, const Layout& layout, bool states) {
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const std::string &param = tensor.param->param->name, name = state_name(kind.kind, param);
-        if (reader.states() && !reader.states()->has(name)) {
+        if (!reader.states() || !reader.states()->has(name)) {
           throw core::ConfigError(fmt::format(
               "{}: '{}' is to be updated by {}, which keeps '{}', and the checkpoint has none of it. Give the "
               "optimizer "

@@ -21,6 +21,7 @@
 #include "runtime/train/resume.h"
 #include "runtime/train/run_folder.h"
 #include "runtime/train/run_manifest.h"
+#include "runtime/train/stop_inquiry.h"
 #include "runtime/train/telemetry/records.h"
 #include "runtime/train/telemetry/run_summary.h"
 #include "runtime/train/telemetry/sample_log.h"
@@ -52,7 +53,7 @@ class Training {
   void save();
   void finish();
   TrainResult nothing_to_do();
-  Evaluation evaluate_now(int64_t limit);
+  std::optional<Evaluation> evaluate_now(int64_t limit);  // nothing where it was cut short
   void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
   void beat();
   void warn(const std::string& text) const {
@@ -113,14 +114,26 @@ void Training::start(const checkpoint::Reader* resumed) {
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   validation_ = open_validation_data(config_, model_);
   data_ = data_json(config_, model_, *source_, validation_);
-  if (step_ > 0) {
+  if (resumed) {
     const checkpoint::Json before = resumed->manifest().made_by.value("data", checkpoint::Json());
-    for (const std::string& change : data_changes(before, data_, samples_)) warn(change);
+    const std::vector<std::string> changes =
+        step_ > 0 ? data_changes(before, data_, samples_) : std::vector{other_tokenizer(before, data_)};
+    for (const std::string& change : changes) {
+      if (!change.empty()) warn(change);
+    }
   }
   if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
   transport_.require_device(config_.run.device);
-  std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, transport_.host_count());
   SessionOptions options = session_options(config_);
+  RunPlace place = run_place(transport_, config_.run.device, options.timeout);
+  if (config_.run.device == core::DeviceKind::cuda) {
+    const bool share = config_.run.share_gpu;
+    GpusOfRun gpus = agree_on_gpus(transport_, choose_gpus(config_.run.device, host_ranks(transport_), share), share,
+                                   options.timeout);
+    place.room = gpus.room;
+    if (hooks_.gpus) hooks_.gpus(gpus.lines);
+  }
+  std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, place);
   options.warn = [this](const std::string& text) { warn(text); };
   comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",
                       std::string(core::isa_name(core::best_isa())), options.timeout);
@@ -132,7 +145,10 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (hooks_.planned) hooks_.planned(compiled);
   require_savable(out_, config_, transport_);
   if (transport_.leads()) {
-    out_.write("config.resolved.json", resolved_json(config_));
+    // A start with nothing left to train keeps the file of what was trained.
+    if (step_ < config_.run.steps || !std::filesystem::exists(out_ / "config.resolved.json")) {
+      out_.write("config.resolved.json", resolved_json(config_));
+    }
     remove_failure(out_);
     records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");
@@ -161,8 +177,9 @@ void Training::start(const checkpoint::Reader* resumed) {
   session_->run(phases.front(), {});
   if (resumed) require_finite_weights(*session_, resumed->folder());
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
-    const Persistent persistent =
+    Persistent persistent =
         parse_control(resumed->manifest().control, config_.optimizer.algorithm->members(), resumed->folder().string());
+    persistent.loss_scale = optimizer::resumed_loss_scale(options.loss_scale, persistent.loss_scale);
     for (int local = 0; local < session_->local_count(); ++local) {
       session_->executor(local).control().persistent = persistent;
     }
@@ -259,8 +276,9 @@ bool Training::after_step() {
     result_.summary.exit_reason = "stopped by a signal";
     return false;
   }
-  if (validation_ && due(config_.run.eval_interval)) evaluate_now(config_.run.eval_batches);
-  return true;
+  if (!validation_ || !due(config_.run.eval_interval) || evaluate_now(config_.run.eval_batches)) return true;
+  result_.summary.exit_reason = "stopped by a signal";
+  return false;
 }
 
 void Training::save() {
@@ -274,8 +292,13 @@ void Training::save() {
   numbers_->require_finite_saves();
 }
 
-Evaluation Training::evaluate_now(int64_t limit) {
-  Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit);
+std::optional<Evaluation> Training::evaluate_now(int64_t limit) {
+  StopInquiry inquiry(transport_, hooks_.stopping, session_->timeout());
+  Evaluation evaluation = evaluate(*session_, *validation_, filler_, limit, [&] { return inquiry.ask(); });
+  if (evaluation.cut_short) {
+    warn(fmt::format("step {}: the evaluation was cut short, as the run was asked to stop", step_));
+    return std::nullopt;
+  }
   if (records_) records_->evaluated(step_, samples_, evaluation);
   if (hooks_.evaluated) hooks_.evaluated(step_, evaluation);
   if (!std::isfinite(evaluation.loss)) {
@@ -303,6 +326,7 @@ void Training::finish() {
   if (!transport_.leads()) return;
   out_.write("memory.json", to_json(result_.memory));
   out_.write("summary.json", to_json(summary));
+  result_.folder = out_.string();
 }
 
 // The checkpoint is of the last step or later. The files that the run left, if it came so far, stay.
@@ -324,7 +348,7 @@ TrainResult Training::nothing_to_do() {
 // Before anything looks into the folder: a run that is about to end may still save.
 void Training::lock_folder() {
   if (!transport_.leads()) return;
-  lock_.emplace(out_);
+  lock_.emplace(out_, hooks_.launched ? core::Entry::launched : core::Entry::own);
   hold_run_folder(out_);
   if (lock_->held()) return;
   warn(

@@ -19,6 +19,7 @@ namespace zrt::runtime {
 // of the run, one call at a time, while that thread waits for a phase or reports something itself: it must not touch
 // what the other hooks use without a lock.
 struct TrainHooks {
+  std::function<void(const std::vector<std::string>& lines)> gpus;  // of all ranks, a line each
   std::function<void(std::span<const Compiled> stages)> planned;
   std::function<void(const StepMetrics& metrics)> step;
   std::function<void(int64_t step, const Evaluation& evaluation)> evaluated;
@@ -28,6 +29,9 @@ struct TrainHooks {
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
   std::function<uint32_t()> requests;
+  bool launched = false;  // by the supervisor that keeps the folder for its runs (core::LaunchLock)
+  // Says at any time that the run is asked to stop: an evaluation ends early then.
+  std::function<bool()> stopping;
   StuckHook stuck;  // see runtime/engine/rank_threads.h
 };
 
@@ -35,6 +39,7 @@ struct TrainResult {
   Summary summary;
   MemoryReport memory;
   StepMetrics last;
+  std::string folder;  // of the run, whose name may have changed meanwhile
 };
 
 // Trains and writes config.resolved.json, metrics.jsonl, evaluations.jsonl, memory.json, summary.json, with run.trace
@@ -60,8 +65,10 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
 
 // Mean losses over the datasets, one after the other as if each were alone: every sample once whatever the number of
 // ranks; of each the first `limit` microbatches of a rank when it is positive. Sets `filler`, which the session must
-// read batches through, and empties it again.
+// read batches through, and empties it again. `stop`, which must say the same in every process, is asked before each
+// batch; where it says true the evaluation is cut short, and what it holds is of no use.
 using BatchFiller = std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)>;
-Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0);
+Evaluation evaluate(Session& session, const EvalData& data, BatchFiller& filler, int64_t limit = 0,
+                    const std::function<bool()>& stop = {});
 
 }  // namespace zrt::runtime

@@ -85,16 +85,6 @@ void collectives(Transport& transport) {
   const auto texts =
       transport.exchange(std::string(static_cast<size_t>(transport.first_local()), 'x'), milliseconds(120000));
   for (size_t r = 0; r < texts.size(); ++r) require(texts[r].size() == r, "exchange");
-  std::string refusal = transport.world() == 1 ? "threads of one process" : "";  // one process may use a GPU
-  try {
-    if (transport.world() > 1) {
-      transport.make_arena(transport.first_local(), core::Tier::device, 64, core::DeviceKind::cuda);
-    }
-  } catch (const core::ConfigError& e) {
-    refusal = e.what();
-  }
-  require(refusal.find("threads of one process") != std::string::npos,
-          "GPUs are refused to several processes: " + refusal);
   if (transport.leads()) fmt::print("{} ranks agree, {} on this machine\n", transport.world(), transport.host_count());
 }
 

@@ -1,9 +1,11 @@
 // What zrt asks of NCCL, with a stand-in for it that connects threads through host memory: no GPU is needed.
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <tuple>
 
 #include "catch.h"
@@ -21,6 +23,9 @@ struct Post {
   std::map<Key, std::deque<std::vector<std::byte>>> messages;
   int size = 0, aborted = 0, destroyed = 0;
   ncclResult_t trouble = ncclSuccess;
+  // A vote is under way, and no message sent, for so many questions to come.
+  int slow_votes = 0;
+  std::atomic<int> under_way = 0;
 };
 
 // NCCL leaves this type to whoever implements it.
@@ -98,6 +103,10 @@ ncclResult_t broadcast(const void* source, void* target, size_t count, ncclDataT
 // Of one byte, for barriers; the result does not matter.
 ncclResult_t all_reduce(const void* source, void*, size_t count, ncclDataType_t, ncclRedOp_t, ncclComm_t c,
                         cudaStream_t) {
+  if (c->post->slow_votes > 0) {
+    c->post->under_way = c->post->slow_votes;
+    return ncclInProgress;
+  }
   std::byte other{};
   ncclResult_t result = ncclSuccess;
   for (int r = 0; r < c->post->size; ++r) put(c, vote, r, source, count);
@@ -109,6 +118,7 @@ const NcclLibrary& stand_in() {
   static const NcclLibrary library{
       .get_unique_id = nullptr,
       .init_rank = nullptr,
+      .finalize = [](ncclComm_t) { return ncclSuccess; },
       .destroy =
           [](ncclComm_t c) {
             ++c->post->destroyed;
@@ -121,7 +131,8 @@ const NcclLibrary& stand_in() {
           },
       .async_error =
           [](ncclComm_t c, ncclResult_t* error) {
-            *error = c->post->trouble;
+            *error = c->post->under_way > 0 ? ncclInProgress : c->post->trouble;
+            if (c->post->under_way > 0) --c->post->under_way;
             return ncclSuccess;
           },
       .error_string = [](ncclResult_t code) { return code == ncclRemoteError ? "a peer is gone" : "an error"; },
@@ -136,6 +147,13 @@ const NcclLibrary& stand_in() {
   return library;
 }
 
+// Ranks on alternating hosts: those that are not on rank `rank`'s.
+std::vector<bool> elsewhere_of(int rank, int size) {
+  std::vector<bool> elsewhere(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) elsewhere[static_cast<size_t>(r)] = r % 2 != rank % 2;
+  return elsewhere;
+}
+
 // A group over the stand-in and what it needs.
 struct StandInGroup {
   Post post;
@@ -148,9 +166,10 @@ struct StandInGroup {
     for (int r = 0; r < size; ++r) {
       auto& own = staging[static_cast<size_t>(r)];
       own.resize(staging_for_each * static_cast<size_t>(size - 1));
-      group.push_back(make_communicator(std::make_shared<NcclRendezvous>(stand_in(), &ends[static_cast<size_t>(r)],
-                                                                         "dp", r, size, own.data(), own.size()),
-                                        r));
+      group.push_back(make_communicator(
+          std::make_shared<NcclRendezvous>(stand_in(), &ends[static_cast<size_t>(r)],
+                                           NcclSeat{"dp", r, elsewhere_of(r, size), own.data(), own.size(), 60s}),
+          r));
     }
   }
 };
@@ -200,17 +219,22 @@ std::vector<Bytes> results(Group& group, DType type) {
   return all;
 }
 
-TEST_CASE("collectives over NCCL give the bits and the counts of those between threads, however little is staged") {
+TEST_CASE(
+    "collectives over NCCL give the bits of those between threads and the counts of processes, however little is "
+    "staged") {
   ZRT_ONLY_ON_CPU();
   const int size = GENERATE(1, 2, 3, 5);
   const size_t staging = GENERATE(16, 400, 1 << 16);
   for (DType type : float_types()) {
     StandInGroup nccl(size, staging);
-    Group threads = make_thread_group("dp", size, 60s);
+    std::vector<int> hosts(static_cast<size_t>(size), 0);
+    for (size_t r = 1; r < hosts.size(); r += 2) hosts[r] = 1;
+    Group threads = make_thread_group("dp", size, 60s), processes = make_process_group(hosts, 60s);
     CHECK(results(nccl.group, type) == results(threads, type));
+    results(processes, type);
     for (int r = 0; r < size; ++r) {
       const Counters got = nccl.group[static_cast<size_t>(r)]->counters();
-      const Counters expected = threads[static_cast<size_t>(r)]->counters();
+      const Counters expected = processes[static_cast<size_t>(r)]->counters();
       CHECK(std::memcmp(&got, &expected, sizeof got) == 0);
     }
     for (const auto& [key, queue] : nccl.post.messages) CHECK(queue.empty());
@@ -234,13 +258,102 @@ TEST_CASE("wrong arguments, and an error that NCCL met meanwhile, end a rank's e
   CHECK(nccl.post.destroyed == 0);
 }
 
+TEST_CASE("a rank waits while NCCL connects it with others, until that is done, the group is ended or time is up") {
+  ZRT_ONLY_ON_CPU();
+  StandInGroup nccl(2, 64);
+  nccl.post.slow_votes = 3;
+  nccl.group[0]->barrier("start");
+  CHECK(nccl.post.under_way == 0);
+  CHECK_NOTHROW(nccl.group[0]->require_alive());
+
+  nccl.post.slow_votes = 40'000;  // some twenty seconds
+  std::thread other([&] {
+    while (nccl.post.under_way == 0) std::this_thread::yield();
+    nccl.group[0]->abort("rank 1 lost its disk");
+  });
+  CHECK_THROWS_WITH(nccl.group[0]->barrier("middle"), Catch::Contains("rank 1 lost its disk"));
+  other.join();
+  CHECK(nccl.post.aborted == 1);
+  CHECK_THROWS_WITH(nccl.group[0]->require_alive(), Catch::Contains("rank 1 lost its disk"));
+
+  CHECK(nccl.post.under_way > 0);
+
+  nccl.post.under_way = 0;
+  std::vector<std::byte> staging(16);
+  const auto hasty = make_communicator(
+      std::make_shared<NcclRendezvous>(stand_in(), &nccl.ends[1],
+                                       NcclSeat{"dp", 1, {false, false}, staging.data(), staging.size(), 50ms}),
+      1);
+  CHECK_THROWS_WITH(hasty->barrier("end"), Catch::Contains("timed out after 50 ms: NCCL has not queued the call"));
+  CHECK(nccl.post.aborted == 2);
+}
+
+TEST_CASE("a watch learns of an error that NCCL met, with the group, the rank and its last calls") {
+  ZRT_ONLY_ON_CPU();
+  Post post;
+  post.size = 2;
+  ncclComm end{&post, 1};
+  std::vector<std::byte> staging(16);
+  NcclRendezvous calls(stand_in(), &end, NcclSeat{"dp", 1, {false, false}, staging.data(), staging.size()});
+  CHECK(calls.trouble().empty());
+  post.under_way = 1;
+  CHECK(calls.trouble().empty());
+  post.trouble = ncclRemoteError;
+  CHECK_THAT(calls.trouble(), Catch::Contains("group dp of 2 ranks: rank 1 cannot go on: NCCL reports \"a peer is "
+                                              "gone\""));
+  calls.abort("over");
+  CHECK(calls.trouble().empty());
+  CHECK(calls.reason() == "over");
+}
+
+namespace {
+struct Moment final : core::Event::State {
+  bool reached = false;
+  bool done() const override { return reached; }
+  void wait() const override {}
+  double seconds_since(const State&) const override { return 0; }
+  double seconds(const core::Anchor&) const override { return 0; }
+};
+}  // namespace
+
+TEST_CASE("a call stands still once its GPU has been in it for the limit, however long it waited before") {
+  QueuedCalls calls;
+  const QueuedCalls::Clock::time_point start{};
+  const auto begin = std::make_shared<Moment>(), end = std::make_shared<Moment>();
+  const auto later = std::make_shared<Moment>();
+  calls.add("sum", core::Event(begin), core::Event(end));
+  calls.add("gather", core::Event(later), core::Event(later));
+  const auto look = [&](std::chrono::seconds at) { return calls.standing_still(start + at, 10s).value_or(""); };
+  CHECK(look(0s).empty());
+  CHECK(look(100s).empty());
+  begin->reached = true;
+  for (auto at = 101s; at < 111s; at += 1s) CHECK(look(at).empty());
+  CHECK(look(111s) == "sum");
+  end->reached = true;
+  CHECK(look(112s).empty());
+  later->reached = true;
+  CHECK(look(1000s).empty());
+}
+
+TEST_CASE("time in which nobody could look, as while a process is stopped, counts two seconds for a call") {
+  QueuedCalls calls;
+  const auto begin = std::make_shared<Moment>(), end = std::make_shared<Moment>();
+  begin->reached = true;
+  calls.add("sum", core::Event(begin), core::Event(end));
+  const auto look = [&](std::chrono::seconds at) {
+    return calls.standing_still(QueuedCalls::Clock::time_point(at), 10s).value_or("");
+  };
+  for (const auto at : {0s, 1000s, 2000s, 3000s, 4000s}) CHECK(look(at).empty());
+  CHECK(look(5000s) == "sum");
+}
+
 TEST_CASE("a group of one rank also serves the host, whose threads have no stream") {
   NcclLibrary library = stand_in();
   library.stream = []() -> cudaStream_t { throw core::Error("this thread has no stream"); };
   Post post;
   post.size = 1;
   ncclComm end{&post, 0};
-  const auto c = make_communicator(std::make_shared<NcclRendezvous>(library, &end, "save", 0, 1, nullptr, 0), 0);
+  const auto c = make_communicator(std::make_shared<NcclRendezvous>(library, &end, NcclSeat{"save", 0, {false}}), 0);
   const std::vector<float> from{1, 2, 3};
   std::vector<float> to(3), sum{4, 5};
   const GatherRange range{from.data(), to.data(), 3};

@@ -78,8 +78,8 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
 // Ranks in processes are on the CPU only.
 inline Group make_group(int size, std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   if (group_under_test() == "thread") return make_thread_group("dp", size, timeout);
-  std::vector<int> hosts;
-  for (int rank = 0; rank < size; ++rank) hosts.push_back(group_under_test() == "hosts" ? rank % 2 : 0);
+  std::vector<int> hosts(static_cast<size_t>(size), 0);
+  for (size_t rank = 1; rank < hosts.size(); rank += 2) hosts[rank] = group_under_test() == "hosts" ? 1 : 0;
   return make_process_group(hosts, timeout);
 }
 

@@ -18,8 +18,8 @@ constexpr std::byte poison{0xA5};
 
 // Every rank's values for one collective, `count` elements each.
 std::vector<Bytes> all_values(int size, int64_t count, DType type, uint32_t salt) {
-  std::vector<Bytes> values;
-  for (int r = 0; r < size; ++r) values.push_back(make_values(count, type, r, salt));
+  std::vector<Bytes> values(static_cast<size_t>(size));
+  for (int r = 0; r < size; ++r) values[static_cast<size_t>(r)] = make_values(count, type, r, salt);
   return values;
 }
 
@@ -61,6 +61,7 @@ TEST_CASE("all_reduce leaves the ordered sum in every rank's buffer") {
       const std::vector<Bytes> sources = all_values(size, count, type, 1);
       CHECK(largest_error(sources, type, count) < 1e-5);
       std::vector<Buffer> data;
+      data.reserve(sources.size());
       for (const Bytes& source : sources) data.push_back(test::visible(source));
       run_ranks(group,
                 [&](Communicator& c) { c.all_reduce(data[static_cast<size_t>(c.rank())].data(), count, type, "sum"); });
@@ -225,9 +226,13 @@ TEST_CASE("counters hold what a rank receives from others in closed form") {
     c.all_gather(gather_ranges, DType::f32, "gather");
     c.all_reduce(whole.data(), count, DType::f32, "sum");
     c.broadcast(whole.data(), count, DType::f32, 0, "broadcast");
+    test::Visible<float> from(count), to(count);
+    c.all_to_all(from.data(), to.data(), count / size, DType::f32, "tokens");
+    const Message send{(c.rank() + 1) % size, from.data(), 12}, receive{(c.rank() + size - 1) % size, to.data(), 12};
+    c.send_recv({&send, 1}, {&receive, 1}, "edge");
     c.barrier("end");
   });
-  const uint64_t others = static_cast<uint64_t>(size - 1);
+  const uint64_t others = static_cast<uint64_t>(size - 1), ranks = static_cast<uint64_t>(size);
   for (const auto& member : group) {
     const Counters counters = member->counters();
     const auto of = [](const uint64_t* list, OpKind kind) { return list[static_cast<size_t>(kind)]; };
@@ -240,6 +245,17 @@ TEST_CASE("counters hold what a rank receives from others in closed form") {
     CHECK(of(counters.elements, OpKind::all_reduce) == 2 * count * others / static_cast<uint64_t>(size));
     CHECK(of(counters.elements, OpKind::broadcast) == (member->rank() == 0 || size == 1 ? 0u : count));
     CHECK(of(counters.bytes, OpKind::barrier) == 0);
+    // Hosts alternate: half of the ranks, those of the other parity, are elsewhere.
+    const bool two_hosts = group_under_test() == "hosts" && size > 1, odd = member->rank() % 2 == 1;
+    const uint64_t elsewhere = two_hosts ? ranks / 2 : 0;
+    const auto between = [&](OpKind kind) { return of(counters.bytes_between_hosts, kind); };
+    CHECK(between(OpKind::reduce_scatter) == shard * elsewhere * 2);
+    CHECK(between(OpKind::all_gather) == 8 * shard * elsewhere);
+    CHECK(between(OpKind::all_reduce) == 2 * 4 * count / ranks * elsewhere);
+    CHECK(between(OpKind::broadcast) == (two_hosts && odd ? 4u * count : 0u));
+    CHECK(between(OpKind::all_to_all) == 4 * count / ranks * elsewhere);
+    CHECK(between(OpKind::send_recv) == (two_hosts ? 12u : 0u));
+    CHECK(between(OpKind::barrier) == 0);
   }
 }
 

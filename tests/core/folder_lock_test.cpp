@@ -1,6 +1,7 @@
 #include "core/folder_lock.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,36 @@ TEST_CASE("A second user of a folder is refused at once and told who the first o
   }
   CHECK(FolderLock(folder.path).held());
   CHECK(fs::is_empty(folder.path));
+}
+
+TEST_CASE("A supervisor keeps its folder from all runs but its own, between these, too") {
+  const testing::TemporaryFolder folder;
+  const fs::path run = folder.path / "run";
+  const std::string holder = "zrt launch, process " + std::to_string(getpid()) + " on ";
+  {
+    const LaunchLock launch(run);
+    CHECK_THROWS_WITH(FolderLock(run), Contains(holder));
+    CHECK_THROWS_WITH(LaunchLock(run), Contains(holder));
+    {
+      const FolderLock own(run, Entry::launched);
+      CHECK_THROWS_WITH(FolderLock(run, Entry::launched), Contains("in use by process"));
+      CHECK_THROWS_AS(FolderLock(run), ConfigError);
+    }
+    CHECK(!fs::exists(run / "lock"));
+    CHECK_THROWS_WITH(FolderLock(run), Contains(holder));
+    CHECK(!fs::exists(run / "lock"));
+  }
+  {
+    const FolderLock free(run);
+    CHECK_THROWS_WITH(LaunchLock(run), Contains("in use by process"));
+    CHECK(!fs::exists(run / "launch.lock"));
+  }
+  // One that died leaves a file that keeps nobody out.
+  fs::create_directories(run);
+  std::ofstream(run / "launch.lock") << "process 1 on nowhere\n";
+  { const FolderLock free(run); }
+  const LaunchLock again(run);
+  CHECK_THROWS_WITH(FolderLock(run), Contains(holder));
 }
 
 TEST_CASE("The death of the process that holds a folder lets go of it") {
@@ -106,6 +137,34 @@ TEST_CASE("A lock of a folder that was renamed leaves no file in it and touches 
   }
   CHECK(fs::is_directory(run));
   CHECK(fs::is_empty(renamed));
+}
+
+TEST_CASE("A lock's file that somebody removes, empties or replaces lets no second user in, who is told the process") {
+  const testing::TemporaryFolder folder;
+  const fs::path file = folder.path / "lock";
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::string holder = "in use by process " + std::to_string(getpid()) + " on " + host;
+  {
+    const FolderLock lock(folder.path);
+    fs::remove(file);
+    CHECK_THROWS_WITH(FolderLock(folder.path), Contains(holder));
+    CHECK_FALSE(fs::exists(file));  // who is refused leaves nothing
+    CHECK_THROWS_WITH(FolderLock(folder.path), Contains(holder));
+    std::ofstream(file).close();
+    CHECK_THROWS_WITH(FolderLock(folder.path), Contains(holder));
+    fs::rename(file, folder.path / "moved");
+    std::ofstream(file) << "somebody";
+    CHECK_THROWS_WITH(FolderLock(folder.path), Contains("in use by somebody;"));
+    fs::remove(file);
+    REQUIRE(mkfifo(file.c_str(), 0644) == 0);  // which nobody writes
+    CHECK_THROWS_AS(FolderLock(folder.path), ConfigError);
+    fs::remove(file);
+    fs::create_symlink("nowhere", file);
+    CHECK_THROWS_WITH(FolderLock(folder.path), Contains(holder));
+  }
+  fs::remove(folder.path / "moved");
+  CHECK(FolderLock(folder.path).held());
 }
 
 TEST_CASE("A lock's file that is a link is refused, and what it leads to stays as it was") {

@@ -1,9 +1,12 @@
 // Memory of the GPU, which can be touched only while work runs: a host that follows a pointer to it ends with a signal.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <string>
 
 #include "emulator/queue.h"
 
@@ -13,7 +16,14 @@ namespace {
 struct Range {
   size_t bytes;
   int device;
+  int file;            // of the memory, by which other processes map it; -1 for another process's
+  long maker[2] = {};  // of another process's: its pid and file
 };
+// What a handle says, at its start.
+struct Handle {
+  long magic, pid, file, bytes, device;
+};
+constexpr long handle_magic = 0x7a72742d697063;
 std::map<const std::byte*, Range> device_memory;
 std::map<const std::byte*, size_t> pinned_memory;
 std::set<std::pair<int, int>> connected;  // kernels of the first touch memory of the second
@@ -43,6 +53,18 @@ bool within(const Ranges& ranges, const void* p) {
 
 bool opens(int view, int device) {
   return view == all_memory || view == device || connected.contains({view, device});
+}
+
+void* map(int file, size_t bytes, int device) {
+  return mmap(nullptr, page_rounded(bytes), opens(open_for, device) ? PROT_READ | PROT_WRITE : PROT_NONE,
+              MAP_SHARED | MAP_NORESERVE, file, 0);
+}
+
+void forget(void* memory) {
+  const auto found = device_memory.find(static_cast<std::byte*>(memory));
+  munmap(memory, page_rounded(found->second.bytes));
+  if (found->second.file >= 0) close(found->second.file);
+  device_memory.erase(found);
 }
 
 // Opens but the pages of one copy: of a large memory that takes a fraction of the time.
@@ -100,11 +122,14 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   size_t free = 0, total = 0;
   cudaMemGetInfo(&free, &total);
   if (bytes > free) return result(cudaErrorMemoryAllocation);
-  void* mapping =
-      mmap(nullptr, page_rounded(bytes), opens(open_for, current_device()) ? PROT_READ | PROT_WRITE : PROT_NONE,
-           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) return result(cudaErrorMemoryAllocation);
-  device_memory[static_cast<std::byte*>(mapping)] = {bytes, current_device()};
+  const int file = memfd_create("emulated GPU", MFD_CLOEXEC);
+  void* mapping = MAP_FAILED;
+  if (ftruncate(file, static_cast<off_t>(page_rounded(bytes))) == 0) mapping = map(file, bytes, current_device());
+  if (mapping == MAP_FAILED) {
+    close(file);
+    return result(cudaErrorMemoryAllocation);
+  }
+  device_memory[static_cast<std::byte*>(mapping)] = {bytes, current_device(), file};
   *memory = mapping;
   return cudaSuccess;
 }
@@ -113,9 +138,56 @@ cudaError_t cudaFree(void* memory) {
   const std::lock_guard lock(gate);
   pump_all();
   const auto found = device_memory.find(static_cast<std::byte*>(memory));
-  if (found == device_memory.end()) return memory ? result(cudaErrorInvalidValue) : cudaSuccess;
-  munmap(memory, page_rounded(found->second.bytes));
-  device_memory.erase(found);
+  if (memory == nullptr) return cudaSuccess;
+  if (found == device_memory.end() || found->second.file < 0) return result(cudaErrorInvalidValue);
+  forget(memory);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
+  const std::lock_guard lock(gate);
+  const auto found = device_memory.find(static_cast<std::byte*>(memory));
+  if (found == device_memory.end() || found->second.file < 0) return result(cudaErrorInvalidValue);
+  // The driver's handle is of a page of its own size, which a smaller allocation shares with others.
+  if (found->second.bytes % (2 << 20) != 0) return result(cudaErrorInvalidValue);
+  const Handle made{handle_magic, getpid(), found->second.file, static_cast<long>(found->second.bytes),
+                    found->second.device};
+  std::memcpy(handle->reserved, &made, sizeof made);
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsigned flags) {
+  const std::lock_guard lock(gate);
+  Handle made{};
+  std::memcpy(&made, handle.reserved, sizeof made);
+  if (made.magic != handle_magic || flags != cudaIpcMemLazyEnablePeerAccess) return result(cudaErrorInvalidValue);
+  if (made.pid == getpid()) return result(cudaErrorDeviceUninitialized);
+  for (const auto& [begin, range] : device_memory) {
+    if (range.maker[0] == made.pid && range.maker[1] == made.file) return result(cudaErrorAlreadyMapped);
+  }
+  const auto device = static_cast<int>(made.device);
+  if (device != current_device()) {
+    int able = 0;
+    cudaDeviceCanAccessPeer(&able, current_device(), device);
+    if (able == 0) return result(cudaErrorPeerAccessUnsupported);
+    connected.insert({current_device(), device});
+  }
+  const std::string path = "/proc/" + std::to_string(made.pid) + "/fd/" + std::to_string(made.file);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const auto bytes = static_cast<size_t>(made.bytes);
+  void* mapping = file < 0 ? MAP_FAILED : map(file, bytes, device);
+  close(file);
+  if (mapping == MAP_FAILED) return result(cudaErrorInvalidValue);
+  device_memory[static_cast<std::byte*>(mapping)] = {bytes, device, -1, {made.pid, made.file}};
+  *memory = mapping;
+  return cudaSuccess;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void* memory) {
+  const std::lock_guard lock(gate);
+  const auto found = device_memory.find(static_cast<std::byte*>(memory));
+  if (found == device_memory.end() || found->second.file >= 0) return result(cudaErrorInvalidValue);
+  forget(memory);
   return cudaSuccess;
 }
 
@@ -128,11 +200,7 @@ cudaError_t cudaMallocAsync(void** memory, size_t bytes, cudaStream_t stream) {
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   const std::lock_guard lock(gate);
   if (!device_memory.contains(static_cast<std::byte*>(memory))) return result(cudaErrorInvalidValue);
-  return add(stream, {Op::Kind::work, [memory] {
-                        const auto found = device_memory.find(static_cast<std::byte*>(memory));
-                        munmap(memory, page_rounded(found->second.bytes));
-                        device_memory.erase(found);
-                      }});
+  return add(stream, {Op::Kind::work, [memory] { forget(memory); }});
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* able, int device, int peer) {

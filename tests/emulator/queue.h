@@ -25,13 +25,15 @@ struct Mark {
 };
 
 struct Op {
-  enum class Kind { work, mark, wait, external, value } kind = Kind::work;
+  enum class Kind { work, mark, wait, external, value, peers } kind = Kind::work;
   std::function<void()> work;
   std::shared_ptr<Mark> mark;            // of mark and wait
   std::shared_ptr<EmulatedEvent> event;  // of external
   const uint32_t* word = nullptr;        // of value: that the host writes, and what it must reach
   uint32_t value = 0;
-  bool copies = false;  // work that may touch the memory of every GPU, connected or not
+  bool copies = false;                 // work that may touch the memory of every GPU, connected or not
+  uint64_t number = 0;                 // in the order in which work was queued
+  std::function<bool()> can, advance;  // of peers: whether something can be done; does it, true at the end
 };
 
 }  // namespace zrt::emulator
@@ -91,8 +93,12 @@ int device_count();
 // Runs queued work, of any GPU, until `finished`.
 void pump(const std::function<bool()>& finished);
 void pump_all();
+// From here on work also runs while nobody of this process waits for it.
+void run_by_itself();
 // To the end of a stream's work, or to the graph that it is captured for.
 cudaError_t add(cudaStream_t stream, Op op);
+// Work that other processes take part in, which may run in several goes.
+cudaError_t add_with_peers(cudaStream_t stream, std::function<bool()> can, std::function<bool()> advance);
 void perform(const Op& op);
 
 bool is_pinned(const void* p);

@@ -2,6 +2,7 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <atomic>
 #include <string_view>
 
 #include "emulator/queue.h"
@@ -67,11 +68,24 @@ static CUresult wait_value(CUstream stream, CUdeviceptr address, cuuint32_t valu
   return static_cast<CUresult>(add(stream, {Op::Kind::value, {}, nullptr, nullptr, word, value}));
 }
 
+static CUresult write_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  const std::lock_guard lock(gate);
+  auto* word = reinterpret_cast<uint32_t*>(address);
+  if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || !is_pinned(word)) return CUDA_ERROR_INVALID_VALUE;
+  if (stream->device != current_device()) return static_cast<CUresult>(cudaErrorInvalidResourceHandle);
+  if (stream->capture) return static_cast<CUresult>(cudaErrorStreamCaptureUnsupported);
+  run_by_itself();  // another process may wait for it, whose host this one's may wait for
+  return static_cast<CUresult>(
+      add(stream, {Op::Kind::work, [word, value] { std::atomic_ref(*word).store(value, std::memory_order_release); }}));
+}
+
 cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long,
                                     cudaDriverEntryPointQueryResult* found) {
-  const bool known = std::string_view(symbol) == "cuStreamWaitValue32";
-  *function = known ? reinterpret_cast<void*>(&wait_value) : nullptr;
-  *found = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  const std::string_view name = symbol;
+  *function = name == "cuStreamWaitValue32"    ? reinterpret_cast<void*>(&wait_value)
+              : name == "cuStreamWriteValue32" ? reinterpret_cast<void*>(&write_value)
+                                               : nullptr;
+  *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 

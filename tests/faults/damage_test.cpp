@@ -40,4 +40,28 @@ TEST_CASE("a run whose newest checkpoint is damaged anywhere says where and goes
   }
 }
 
+TEST_CASE("a run without a whole checkpoint is refused and nothing of it is lost, however many are broken") {
+  const Base base;
+  for (const bool both : {true, false}) {
+    base.reset();
+    if (!both) fs::remove_all(base.store() / "step_4");
+    for (const char* step : {"step_2", "step_4"}) {
+      const fs::path manifest = base.store() / step / "manifest.json";
+      if (fs::exists(manifest)) fs::resize_file(manifest, 20);
+    }
+    const std::string metrics = read_file(base / "run/metrics.jsonl");
+    const Result result = base.run("", "--steps 8");
+    INFO(result.text);
+    CHECK(result.code != 0);
+    CHECK(contains(result.text, both ? "holds 2 checkpoint(s), none of them whole" : "holds 1 checkpoint(s)"));
+    CHECK(read_file(base / "run/metrics.jsonl") == metrics);
+    CHECK(fs::exists(base.store() / "step_2/manifest.json"));
+    CHECK_FALSE(fs::exists(base.store() / "step_8"));
+  }
+  // None at all is a start.
+  base.reset();
+  fs::remove_all(base.store());
+  CHECK(base.run("", "--steps 1").code == 0);
+}
+
 }  // namespace zrt::damage_test

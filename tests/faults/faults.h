@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,12 @@ inline std::string with_fault(const std::string& prefix, const Fault& fault, con
   return text + " ";
 }
 
+// "" where there is none, also where it goes meanwhile, as files of processes do.
 inline std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 inline std::vector<std::string> read_lines(const fs::path& path) {

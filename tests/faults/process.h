@@ -95,6 +95,13 @@ class Process {
     return found;
   }
 
+  std::vector<pid_t> children() const {
+    std::vector<pid_t> found;
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children");
+    for (pid_t child; file >> child;) found.push_back(child);
+    return found;
+  }
+
  private:
   static std::vector<pid_t> below(pid_t ancestor) {
     std::vector<pid_t> found;

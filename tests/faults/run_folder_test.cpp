@@ -55,6 +55,10 @@ TEST_CASE("a run that cannot save its checkpoints ends before its first step and
     CHECK(contains(refused(run.train()), "run/checkpoints/"));
     CHECK(read_file(run.path / "run/checkpoints") == "mine");
   }
+  SECTION("a file lies there, and nothing is saved before the last step") {
+    std::ofstream(run.path / "run/checkpoints") << "mine";
+    refused(run.train() + " --set run.checkpoint_interval=0");
+  }
   SECTION("the system refuses to make files there") {
     fs::create_directories(run.store());
     const std::string text = refused(with_fault(run.store().string(), {"EIO", 1, "", "open"}) + run.train());
@@ -98,6 +102,7 @@ TEST_CASE("a run whose folder is renamed goes on in it, says so and makes no sec
   INFO(result.text);
   CHECK(result.code == 0);
   CHECK(contains(result.text, "/run is now " + (run / "elsewhere")));
+  CHECK(contains(result.text, "; files in " + (run / "elsewhere")));
   CHECK_FALSE(fs::exists(run / "run"));
   check_whole(run, "elsewhere");
   CHECK(fs::exists(run / "elsewhere/trace.json"));

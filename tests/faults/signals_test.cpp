@@ -1,8 +1,9 @@
-// SIGUSR1 saves and goes on; SIGTERM, SIGINT and SIGHUP save and stop, one or several of them at once; a later one ends
-// the run.
+// SIGUSR1 saves and goes on; SIGTERM, SIGINT, SIGHUP, SIGUSR2 and SIGXCPU save and stop, one or several of them at
+// once; a later one ends the run.
 #include <stdlib.h>
 
 #include "faults/process.h"
+#include "runtime/train/launch/stop_signals.h"
 
 namespace zrt::signals_test {
 
@@ -39,8 +40,7 @@ TEST_CASE("SIGUSR1 at a random moment saves whole and changes nothing else") {
   }
 }
 
-TEST_CASE(
-    "SIGTERM, SIGINT or SIGHUP at a random moment saves whole and exits with 3, and the run goes on to the same bits") {
+TEST_CASE("a signal to stop at a random moment saves whole and exits with 3, and the run goes on to the same bits") {
   for (const std::string& interval : {no_saves, always_saves}) {
     const RepeatedRun run("term", interval);
     Moments moments;
@@ -48,7 +48,7 @@ TEST_CASE(
       run.reset();
       Process process(run.train(), run.log());
       run.await_moment(process, moments);
-      process.send(std::vector<int>{SIGTERM, SIGINT, SIGHUP}[static_cast<size_t>(struck) % 3]);
+      process.send(runtime::stop_signals[static_cast<size_t>(struck) % std::size(runtime::stop_signals)]);
       const int code = process.wait();
       INFO("seed " << moments.seed << "\n" << process.text());
       if (code == 0) return false;
@@ -189,6 +189,84 @@ TEST_CASE("a terminal that is closed ends a run and a supervised run with everyt
     process.send(SIGHUP);
     CHECK(process.wait() == 0);
     run.check_end();
+  }
+}
+
+TEST_CASE("a run whose processor time is nearly up saves and stops, however often the kernel says so") {
+  RepeatedRun run("processor_time", no_saves);
+  run.more.replace(run.more.find("--steps 40"), 10, "--steps 1000000");
+  Process process("sh -c 'ulimit -S -t 3; exec " + run.train() + "'", run.log());
+  const int code = process.wait();
+  INFO(process.text());
+  CHECK(code == 3);
+  CHECK(require_whole(run.store()).rbegin()->first == static_cast<int64_t>(run.steps()));
+  run.check_clean();
+}
+
+TEST_CASE("the warnings of batch systems reach runs of several processes, and are no second signals") {
+  for (const std::string launcher : {"zrt ranks", "zrt launch", "mpirun"}) {
+    if (launcher == "mpirun" && no_mpirun()) continue;
+    RepeatedRun run("batch", no_saves);
+    run.more.replace(run.more.find("--steps 40"), 10, "--steps 1000000");
+    const std::string ranks = std::string(ZRT_BINARY_DIR) + "/zrt ranks 2 train " + (run / "c.json") + run.more;
+    // mpirun passes on SIGUSR2 alone.
+    const std::vector<int> warnings =
+        launcher == "mpirun" ? std::vector<int>{SIGUSR2} : std::vector<int>{SIGUSR2, SIGXCPU};
+    for (const int warning : warnings) {
+      run.reset();
+      Process process(launcher == "zrt ranks"    ? ranks
+                      : launcher == "zrt launch" ? run.launch() + " --processes"
+                                                 : run.train_mpi(),
+                      run.log());
+      run.await_step(process, 2);
+      process.send(warning);
+      const int code = process.wait();
+      INFO(launcher << ", signal " << warning << "\n" << process.text());
+      CHECK(code == 3);
+      CHECK(require_whole(run.store()).rbegin()->first == static_cast<int64_t>(run.steps()));
+      run.await_gone();
+    }
+  }
+}
+
+TEST_CASE("a run whose supervisor or launcher is killed saves and ends, as threads and as processes") {
+  const std::string processes = "launch --processes", mpi = "launch --mpi", ranks = "ranks", killed_ranks = "both";
+  for (const std::string& form : {std::string("launch"), processes, mpi, ranks, killed_ranks}) {
+    if (form == mpi && no_mpirun()) continue;
+    RepeatedRun run("killed_supervisor", no_saves);
+    run.more.replace(run.more.find("--steps 40"), 10, "--steps 1000000");
+    run.reset();
+    Process process(form == mpi     ? run.launch_mpi()
+                    : form == ranks ? std::string(ZRT_BINARY_DIR) + "/zrt ranks 2 train " + (run / "c.json") + run.more
+                                    : run.launch() + (form == "launch" ? "" : " --processes"),
+                    run.log());
+    run.await_step(process, 2);
+    const auto trains = process.ranks();
+    CHECK(trains.size() == (form == "launch" ? 1 : 2));
+    const auto children = process.children();
+    process.send(SIGKILL);
+    if (form == killed_ranks) kill(children.at(0), SIGKILL);
+    CHECK(process.wait() == 137);
+    run.await_gone();
+    INFO(form << "\n" << process.text());
+    const auto saved = require_whole(run.store());
+    REQUIRE_FALSE(saved.empty());
+    CHECK(saved.rbegin()->first == static_cast<int64_t>(run.steps()));
+    run.more.replace(run.more.find("--steps 1000000"), 15, "--steps " + std::to_string(run.steps() + 2));
+    CHECK(run_command(run.train()).code == 0);
+  }
+}
+
+TEST_CASE("a run that hangs while it saves after its supervisor's end is killed some time later") {
+  for (const std::string form : {"", " --processes"}) {
+    const RepeatedRun run("hung_orphan", no_saves + " --set run.timeout_seconds=1");
+    run.reset();
+    Process process(with_fault(run.store().string(), {"hang", 1, "shard-00001"}) + run.launch() + form, run.log());
+    run.await_step(process, 2);
+    process.send(SIGKILL);
+    CHECK(process.wait() == 137);
+    INFO(form << "\n" << process.text());
+    run.await_gone();
   }
 }
 

@@ -215,6 +215,41 @@ TEST_CASE("many documents are drawn whole for validation, each time the same", "
   CHECK(texts_of(folder / "corpus/validation") == validation);
 }
 
+TEST_CASE("validation gets the share of the text that was asked for, however unequal its documents are", "[data]") {
+  struct Case {
+    const char* what;
+    std::vector<size_t> lines;  // of each document
+    bool by_document;
+  };
+  const auto documents = [](std::vector<size_t> small, size_t large) {
+    small.push_back(large);
+    return small;
+  };
+  for (const Case& each :
+       {Case{"many of one size", std::vector<size_t>(300, 10), true},
+        Case{"many small ones and a larger one", documents(std::vector<size_t>(300, 10), 200), true},
+        Case{"a few of one size", std::vector<size_t>(12, 250), false},
+        Case{"small ones and one that is nearly all", documents(std::vector<size_t>(12, 2), 3000), false},
+        Case{"many small ones and one that is most", documents(std::vector<size_t>(100, 2), 3000), false},
+        Case{"one alone", {3000}, false}}) {
+    for (const double fraction : {0.1, 0.2}) {
+      INFO(each.what << ", " << fraction << " of them");
+      const TemporaryFolder folder;
+      std::string text;
+      for (size_t d = 0; d < each.lines.size(); ++d) text += lines(each.lines[d], "text " + std::to_string(d)) + "\n";
+      write_file(folder / "a.txt", text);
+      BuildOptions options = options_for({folder / "a.txt"}, folder / "corpus", fraction);
+      options.documents = Documents::paragraph;
+      const BuildResult result = build_dataset(options);
+      CHECK(result.split_by_document == each.by_document);
+      const auto held = static_cast<double>(result.validation->meta.bytes);
+      const double share = held / (held + static_cast<double>(result.train.meta.bytes));
+      CHECK(share > 0.8 * fraction);
+      CHECK(share < 1.1 * fraction);
+    }
+  }
+}
+
 TEST_CASE("a document is cut at the nearest line, else between characters", "[data]") {
   const std::string text = "aaaa\nbbbb\ncccc\ndddd\n";  // 20 bytes
   CHECK(cut_document(text, 0.25) == 15);

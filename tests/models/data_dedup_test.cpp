@@ -194,6 +194,9 @@ TEST_CASE("datasets of different tokenizers are refused together", "[data]") {
   CHECK(contains(message, read_meta(folder / "a")->tokenizer_xxh3));
   CHECK(!together({folder / "a", folder / "bytes"}).empty());
   CHECK(together({folder / "a", folder / "plain"}).empty());
+  CHECK(common_tokenizer({folder / "a"}, 1000)->unnamed.empty());
+  for (const Texts& mixed : {Texts{folder / "a", folder / "plain"}, Texts{folder / "plain", folder / "a"}})
+    CHECK(common_tokenizer(mixed, 1000)->unnamed == folder / "plain");
   CHECK(!common_tokenizer({folder / "plain"}, 1000));
   CHECK(contains(error_of<ConfigError>([&] { common_tokenizer({folder / "a"}, 100); }), "model.vocab is 100"));
 

@@ -53,6 +53,30 @@ TEST_CASE("documents of token files start with the end-of-text id", "[data]") {
   CHECK(open_documents(folder / "empty.bin")->sequences() == 0);
 }
 
+TEST_CASE("a document of a token file begins at every end-of-text id, however far into the file", "[data]") {
+  const TemporaryFolder folder;
+  // Files are read 4,096 tokens at a time.
+  const std::vector<std::vector<size_t>> places{
+      {0}, {4095}, {4096}, {4097}, {8192}, {8999}, {0, 4096}, {0, 1, 4095, 4096, 4097, 5000, 8191, 8192, 8193, 8999}};
+  const auto check = [&]<class T>(const std::vector<size_t>& begins, T end_of_text, int32_t magic, int32_t version) {
+    std::vector<T> tokens(9000);
+    for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<T>(i);
+    for (const size_t place : begins) tokens[place] = end_of_text;
+    std::vector<std::vector<int32_t>> expected;
+    for (const T token : tokens) {
+      if (expected.empty() || token == end_of_text) expected.emplace_back();
+      expected.back().push_back(static_cast<int32_t>(token));
+    }
+    test::write_file(folder / "a.bin", shard(tokens, magic, version));
+    CHECK(documents_of(*open_documents(folder / "a.bin")) == expected);
+  };
+  for (const std::vector<size_t>& begins : places) {
+    CAPTURE(begins);
+    check(begins, uint16_t{50256}, gpt2, 1);
+    check(begins, uint32_t{128000}, llama3, 7);
+  }
+}
+
 TEST_CASE("a pattern names shards in the order of their names", "[data]") {
   const TemporaryFolder folder;
   test::write_file(folder / "train_000001.bin", shard(second, gpt2, 1));
@@ -123,6 +147,25 @@ TEST_CASE("samples are cut from token files as from Megatron pairs", "[data]") {
                    for (int64_t k = 0; k < small.size(); ++k) small.read(k, x.data(), y.data());
                  }),
                  "is 50256; the model's vocabulary has 50256 ids"));
+}
+
+TEST_CASE("token files are told apart by any of their tokens, in any file", "[data]") {
+  const TemporaryFolder folder;
+  std::vector<uint16_t> tokens(20000, 7);
+  const auto hash = [&](std::vector<uint16_t> one, std::vector<uint16_t> two) {
+    test::write_file(folder / "t_0.bin", shard(one, gpt2, 1));
+    test::write_file(folder / "t_1.bin", shard(two, gpt2, 1));
+    return LlmcDataset(folder / "t_*.bin").xxh3();
+  };
+  const std::string same = hash(tokens, tokens);
+  CHECK(hash(tokens, tokens) == same);
+  for (const size_t place : {size_t{0}, size_t{4095}, size_t{4096}, size_t{12345}, size_t{19999}}) {
+    INFO(place);
+    std::vector<uint16_t> changed = tokens;
+    changed[place] = 8;
+    CHECK(hash(changed, tokens) != same);
+    CHECK(hash(tokens, changed) != same);
+  }
 }
 
 TEST_CASE("damaged token files are refused by name", "[data]") {

@@ -1,4 +1,6 @@
 // What `zrt data build` refuses to make a dataset of, what it does not replace, and what a refusal leaves: nothing.
+#include <fmt/format.h>
+
 #include <set>
 
 #include "catch.h"
@@ -167,11 +169,23 @@ TEST_CASE("characters may lie across the pieces in which a file is read", "[data
   }
 }
 
-TEST_CASE("JSON lines are refused by name and by content", "[data]") {
+TEST_CASE("JSON lines are refused by content, and plain text with a name that says JSON by its name", "[data]") {
   Refusals refusals;
   const std::string line = R"({"text": "He said \"no\".", "id": 7})";
-  for (const char* name : {"a.jsonl", "a.ndjson", "a.json"})
-    CHECK(contains(refusals.of(name, prose), "Turn it into text first"));
+  for (const std::string name : {"a.jsonl", "a.ndjson", "a.json"}) {
+    CHECK(contains(refusals.of(name, lines_of(line, 3)), "byte 0 of the decompressed text: it is JSON"));
+    for (const std::string end : {"", ".gz"}) {
+      for (const std::string& text : {prose, "{\n  \"name\": \"zrt\"\n}\n" + prose}) {
+        const std::string path = refusals.folder / ("in/" + name + end);
+        write_file(path, end.empty() ? text : gzip(text));
+        const std::string message =
+            error_of<DataError>([&] { build_dataset(options_for(path, refusals.folder / "out/x")); });
+        INFO(message);
+        CHECK(message.find(path + ": its name ends in " + name.substr(1) + ", which says JSON") == 0);
+        CHECK(contains(message, "a name that ends in .txt" + end + "; turn JSON of another layout into text"));
+      }
+    }
+  }
   const std::string cut = R"({"text": ")" + std::string(3'000'000, 'w') + "\"}";
   for (const std::string& text : {lines_of(line, 40), line, "\n \n" + lines_of(line, 2), cut + "\n" + line,
                                   "[\n" + lines_of(line + ",", 3) + line + "\n]\n", "[" + line + ", " + line + "]",
@@ -184,6 +198,78 @@ TEST_CASE("JSON lines are refused by name and by content", "[data]") {
   for (const std::string& text : {lines_of("{\\em TeX}", 3), lines_of("{ return 0; }", 3), line + "\n" + prose,
                                   std::string("{"), std::string("[1]\n[2]\n"), std::string("{{template}}")})
     CHECK(refusals.built(text).size() == text.size() + 1);
+}
+
+TEST_CASE("a text is refused when most of its lines are JSON, wherever they are, and learnt when half of them are") {
+  Refusals refusals;
+  const std::string line = R"({"text": "He said \"no\".", "id": 7})", list = R"(["He said.", 7])";
+  const std::string long_text =
+      "{\"text\": \"" + std::string(1'500'000, 'w') + "\"}";  // over three pieces, with others
+  struct Case {
+    std::string text;
+    size_t first;  // byte of the first JSON line
+    const char* counts;
+  };
+  const std::string comment = "# 2 fields\n", many = lines_of(prose, 30);
+  for (const Case& c :
+       {Case{comment + lines_of(line, 2), comment.size(), "2 lines that are JSON, of 3 "},
+        Case{"\n\n" + comment + "\n" + lines_of(line + "\n", 2), comment.size() + 3, "of 3 "},
+        Case{lines_of(list, 3), 0, "3 lines that are JSON, of 3 "}, Case{lines_of("[1, 2]", 3), 0, "of 3 "},
+        Case{lines_of("[[1, 2], [3]]\r", 3), 0, "of 3 "}, Case{lines_of("  [{\"a\": 1}],", 3), 0, "of 3 "},
+        Case{"[\n" + lines_of(list + ",", 3) + list + "\n]\n", 2, "4 lines that are JSON, of 6 "},
+        Case{many + lines_of(line, 61), many.size(), "61 lines that are JSON, of 121 "},
+        Case{lines_of(line, 61) + many, 0, "61 lines that are JSON, of 121 "},
+        Case{prose + long_text + "\n" + line + "\n" + line, prose.size(), "3 lines that are JSON, of 5 "},
+        Case{prose + lines_of(long_text, 4), prose.size(), "4 lines that are JSON, of 6 "}}) {
+    INFO(c.text.substr(0, 60));
+    const std::string message = refusals.of("a.txt", c.text);
+    CHECK(contains(message, fmt::format("byte {} of the decompressed text: here begins the first of ", c.first)));
+    CHECK(contains(message, c.counts));
+    CHECK(contains(message, "Turn it into text first"));
+  }
+  // A build of paragraphs and a tokenizer's training read the same way.
+  write_file(refusals.folder / "in/a.txt", comment + lines_of(line, 2));
+  BuildOptions paragraphs = options_for(refusals.folder / "in/a.txt", refusals.folder / "out/x");
+  paragraphs.documents = Documents::paragraph;
+  CHECK(contains(error_of<DataError>([&] { build_dataset(paragraphs); }), "2 lines that are JSON, of 3 "));
+  TokenizerOptions train;
+  train.inputs = paragraphs.inputs, train.out = refusals.folder / "out/t.model", train.vocabulary = 270;
+  CHECK(contains(error_of<DataError>([&] { train_tokenizer(train); }), "2 lines that are JSON, of 3 "));
+  CHECK(!std::filesystem::exists(refusals.folder / "out"));
+
+  const std::string source = "int main() {\n  int a[] = {1, 2};\n  {\n  }\n  return a[0];\n}\n";
+  const std::string package = "{\n  \"name\": \"zrt\",\n  \"files\": [\"a\"],\n  \"list\": [\n    1\n  ]\n}\n";
+  for (const std::string& text :
+       {prose + lines_of(line, 2), many + lines_of(line, 60), lines_of(line + "\n" + "prose", 500),
+        "# Title\n\n```json\n" + line + "\n" + line + "\n```\n\n" + prose, source, package, package + package,
+        lines_of("{}", 9), lines_of("[]", 9), lines_of("[[Link]] of a wiki", 9), lines_of("[1, 2, 3],", 9),
+        "[" + std::string(100'000, '[') + "\n", lines_of("{" + std::string(70'000, 'x') + "}", 3)}) {
+    INFO(text.substr(0, 60));
+    CHECK(refusals.built(text).size() == text.size() + 1);
+  }
+}
+
+TEST_CASE("a file of white space alone holds no text", "[data]") {
+  const TemporaryFolder folder;
+  const auto build = [&](const std::string& text, Documents documents, const std::string& input) {
+    write_file(folder / "in/a.txt", text);
+    BuildOptions options = options_for(folder / input, folder / "out/x");
+    options.documents = documents;
+    options.force = true;
+    return error_of<DataError>([&] { build_dataset(options); });
+  };
+  for (const Documents documents : {Documents::file, Documents::paragraph}) {
+    for (const std::string& text : {std::string(" "), std::string(3'000'000, '\n'), std::string("\xef\xbb\xbf\r\n"),
+                                    std::string("\t\v\f"), std::string("\u00a0\n\n\u3000\n\u2003\u2028\u0085")}) {
+      CHECK(contains(build(text, documents, "in/a.txt"), "a.txt: the file holds no text"));
+      CHECK(contains(build(text, documents, "in"), "0 bytes of text are too few"));
+    }
+    CHECK(!std::filesystem::exists(folder / "out"));
+    CHECK(build("\u3000\n\n.\n\n\u00a0\n", documents, "in/a.txt").empty());
+    CHECK(test::read_dataset(folder / "out/x", 257).size() == 1);
+    CHECK(build("\u200b", documents, "in/a.txt").empty());  // no space: a character of no width
+    std::filesystem::remove_all(folder / "out");
+  }
 }
 
 TEST_CASE("a UTF-8 byte order mark is dropped", "[data]") {
@@ -261,6 +347,44 @@ TEST_CASE("nothing that a build writes replaces what is there, unless it is told
   std::filesystem::remove_all(folder / "out");
   write_file(folder / "out/x.model", "another");
   CHECK(contains(build(0, folder / "t.model", false), "x.model: this file is there already"));
+}
+
+TEST_CASE("a text that is one of the files to be written is not replaced, whatever it is called and with --force too") {
+  const TemporaryFolder folder;
+  for (const std::string name : {"x.bin", "x.idx", "x.meta.json", "x/train.bin", "x/validation.idx", "x.model"}) {
+    const std::string path = folder / name;
+    write_file(path, prose);
+    BuildOptions options = options_for(path, folder / "x");
+    options.validation = name[1] == '/' ? 0.5 : 0;
+    options.force = true;
+    if (name == "x.model") options.tokenizer = "train", options.vocabulary = 270;
+    const std::string message = error_of<ConfigError>([&] { build_dataset(options); });
+    INFO(name << ": " << message);
+    CHECK(message.find(path + ": --out would replace this file, which is one of the inputs") == 0);
+    CHECK(test::read_file(path) == prose);
+    std::filesystem::remove_all(path);
+  }
+  // A tokenizer's file is one, too; a model that is not written stands in nobody's way.
+  TokenizerOptions train;
+  train.inputs = {folder / "x.model"}, train.out = folder / "x.model", train.vocabulary = 270, train.force = true;
+  write_file(train.out, prose);
+  CHECK(contains(error_of<ConfigError>([&] { train_tokenizer(train); }), "which is one of the inputs"));
+  CHECK(test::read_file(train.out) == prose);
+  CHECK_NOTHROW(build_dataset(options_for(train.out, folder / "x")));
+  CHECK(test::read_file(train.out) == prose);
+}
+
+TEST_CASE("a prefix without a name is refused, and names a folder where text is held out", "[data]") {
+  TemporaryFolder folder;
+  write_file(folder / "in/text.txt", prose);
+  for (const std::string& name : {std::string("out/"), std::string("out/."), std::string("out/..")})
+    CHECK(contains(error_of<ConfigError>([&] { build_dataset(options_for(folder / "in/text.txt", folder / name)); }),
+                   "a folder; it must be the prefix of the files to write, such as"));
+  CHECK(!std::filesystem::exists(folder / "out"));
+  BuildOptions options = options_for(folder / "in/text.txt", folder / "out/");
+  options.validation = 0.5;
+  build_dataset(options);
+  CHECK(std::filesystem::exists(folder / "out/train.bin"));
 }
 
 TEST_CASE("a refused build removes the folders that it made and no others", "[data]") {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <thread>
 
@@ -172,9 +173,8 @@ TEST_CASE("blends take datasets in Megatron's order", "[data]") {
     std::vector<BlendedDataset::Part> parts;
     for (size_t d = 0; d < weights.size(); ++d) {
       prefixes.push_back({weights[d], folder / std::to_string(d)});
-      const auto shift = static_cast<int32_t>(1000 * d);
-      std::vector<int32_t> tokens;
-      for (int32_t i = 0; i < 40; ++i) tokens.push_back(shift + i);
+      std::vector<int32_t> tokens(40);
+      std::iota(tokens.begin(), tokens.end(), static_cast<int32_t>(1000 * d));
       test::write_dataset(prefixes[d].prefix, 60000, {tokens});
       alone.push_back(
           std::make_shared<GptDataset>(options_for(prefixes[d].prefix, 8, item["requests"][d].get<int64_t>())));
@@ -190,6 +190,7 @@ TEST_CASE("blends take datasets in Megatron's order", "[data]") {
       const auto [dataset, number] = blend.part(i);
       REQUIRE(dataset == item["dataset"][static_cast<size_t>(i)].get<int64_t>());
       REQUIRE(number == item["number"][static_cast<size_t>(i)].get<int64_t>());
+      CHECK(blend.origin(i).dataset == dataset);
       const Sample sample = read(blend, i);
       CHECK(sample.tokens == read(*alone[static_cast<size_t>(dataset)], number).tokens);
       if (weights.size() > 1) CHECK(read(*opened, i).targets == sample.targets);

@@ -52,6 +52,22 @@ TEST_CASE("the least loss scale is reached without an error, keeps factors finit
   CHECK(state.scale == 0x1p-14);
 }
 
+TEST_CASE("a run that goes on takes its own static scale, and a dynamic one where it was, within its bounds") {
+  const LossScaleParams fixed{.dynamic = false, .initial = 512};
+  const LossScaleParams moving{true, 65536, 1000, 2, false, 1};
+  const LossScale saved_static{64, 2, 0, -1}, saved_moving{1024, 2, 40, 17};
+  for (const LossScale& saved : {saved_static, saved_moving}) CHECK(resumed_loss_scale(fixed, saved).scale == 512);
+  CHECK(resumed_loss_scale(moving, saved_static).scale == 65536);
+  const LossScale on = resumed_loss_scale(moving, saved_moving);
+  CHECK(on.scale == 1024);
+  CHECK(on.iteration == 40);
+  CHECK(on.last_overflow == 17);
+  CHECK(on.hysteresis == 2);
+  const LossScaleParams bounded{true, 65536, 1000, 1, false, 5000};
+  CHECK(resumed_loss_scale(bounded, saved_moving).scale == 5000);
+  CHECK(resumed_loss_scale(bounded, saved_moving).hysteresis == 1);
+}
+
 TEST_CASE("the error at the minimum names the scale, its key and what to try") {
   const LossScaleParams params{true, 4, 1000, 1, false, 4};
   CHECK_THROWS_AS(throw_at_minimum(params), core::NumericError);

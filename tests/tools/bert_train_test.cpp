@@ -2,6 +2,7 @@
 // frequencies, an export that goes on, and no text token by token.
 #include <cmath>
 
+#include "other_sums.h"
 #include "program.h"
 
 namespace zrt::bert_train_test {
@@ -49,8 +50,11 @@ TEST_CASE("BERT has the same bits whatever the stage and the number of stages, a
     CHECK(run.summary(other)["validation"] == plain["validation"]);
   }
   // Ranks that share blocks see the same samples, and lose what one does, to rounding.
-  require(run.train("shared", "--set parallel.tensor=2 --set parallel.sequence=true", 2));
-  CHECK(run.summary("shared")["final_loss"].get<double>() == Approx(plain["final_loss"].get<double>()).epsilon(1e-4));
+  const Result shared = run.train("shared", "--set parallel.tensor=2 --set parallel.sequence=true", 2);
+  require(shared);
+  const double bound = other_sums_bound(run / "shared", shared.text, 0.003);
+  CHECK(bound < 1e-3);
+  CHECK(std::abs(run.summary("shared")["final_loss"].get<double>() - plain["final_loss"].get<double>()) < bound);
 }
 
 TEST_CASE("BERT's loss falls, its evaluation repeats, its export goes on, and it makes no text") {

@@ -364,7 +364,7 @@ TEST_CASE("launch starts ranks through mpirun, restarts them and passes their ex
   for (std::string call; std::getline(calls, call); ++count) {
     CHECK(call == "--oversubscribe -n 2 " + fs::canonical(std::string(ZRT_BINARY_DIR) + "/zrt").string() + " train " +
                       (folder / "good.json") + " --out " + (folder / "run") +
-                      " --resume auto --set run.seed=4 --steps=3 --more");
+                      " --resume auto --launched --set run.seed=4 --steps=3 --more");
   }
   CHECK(count == 2);
   CHECK(result.text.find("goodput") != std::string::npos);

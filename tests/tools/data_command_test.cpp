@@ -93,6 +93,31 @@ TEST_CASE("a run that goes on with other data says what differs and which sample
   CHECK(contains(run.resumed("--set data.validation=" + (run / "b")),
                  "the held-out data is other than the checkpoint's"));
 
+  fs::copy(run.path / "b.bin", run.path / "kept.bin");
+  {
+    std::fstream tokens(run.path / "b.bin", std::ios::in | std::ios::out | std::ios::binary);
+    tokens.seekp(12), tokens.put('?');
+  }
+  CHECK(contains(run.resumed(), "but its tokens are others"));
+  fs::rename(run.path / "kept.bin", run.path / "b.bin");
+
+  // The checkpoint's ids and these mean different text, also where weights alone are taken.
+  for (const char* name : {"a", "b", "held"}) {
+    const std::string meta = run / (std::string(name) + ".meta.json");
+    std::string text = read_file(meta);
+    text.replace(text.find("\"bytes\""), 7, "\"words\"");
+    std::ofstream(meta) << text;
+  }
+  const std::string weights =
+      require(run.train("weights", "--set run.load_module_only=true --resume " + (run / "begun")));
+  for (const std::string& text : {run.resumed(), weights}) {
+    CHECK(contains(text,
+                   "the data was made by tokenizer 'words' of 257 tokens and the checkpoint's by 'bytes' of 257 "
+                   "tokens: the same ids mean other text"));
+  }
+  for (const char* name : {"a", "b", "held"}) fs::remove(run.path / (std::string(name) + ".meta.json"));
+  run.build("a", 60), run.build("b", 40), run.build("held", 20);
+
   std::ofstream(run.path / "more.text") << "a document more\n";
   run.build("b", 40, run / "more.text");
   const std::string rebuilt = run.resumed();
@@ -101,6 +126,29 @@ TEST_CASE("a run that goes on with other data says what differs and which sample
   CHECK(contains(rebuilt, "has 40 documents"));
   CHECK(contains(rebuilt, "Any of the about 4 that were read may come again"));
   CHECK(!contains(rebuilt, (run / "a") + " has"));
+}
+
+TEST_CASE("monitors of a run that goes on with another batch count the samples that it has read") {
+  const Run run("other_batch");
+  for (const int batch : {2, 8}) {
+    INFO("four steps of 4 samples, then four of " << batch);
+    const std::string csv = run / ("csv" + std::to_string(batch));
+    run.resumed("--set train_batch_size=" + std::to_string(batch) +
+                " --set run.eval_interval=2 --set csv_monitor.enabled=true --set csv_monitor.output_path=" + csv);
+    const auto samples = [&](const std::string& of) {
+      std::istringstream rows(read_file(csv + "/DeepSpeedJobName/Train_Samples_" + of + ".csv"));
+      std::vector<int> all;
+      std::string row;
+      REQUIRE(std::getline(rows, row));
+      while (std::getline(rows, row)) all.push_back(std::stoi(row));
+      return all;
+    };
+    const auto after = [&](int steps) { return 4 * 4 + steps * batch; };
+    CHECK(samples("train_loss") == std::vector{after(1), after(2), after(3), after(4)});
+    CHECK(samples("eval_loss") == std::vector{after(2), after(4)});
+    const json saved = json::parse(require(run_zrt("checkpoint inspect --json " + (run / "run"))));
+    CHECK(saved["samples"] == after(4));
+  }
 }
 
 TEST_CASE("a checkpoint without a word of its data still goes on, and one is told of masks that change") {
@@ -118,6 +166,19 @@ TEST_CASE("a checkpoint without a word of its data still goes on, and one is tol
   // What it leaves says it again.
   const auto left = checkpoint::parse_manifest(read_file(run.path / "run/checkpoints/step_8/manifest.json"), "test");
   CHECK(left.made_by["data"]["train"][0]["share"] == 0.5);
+}
+
+TEST_CASE("words are not hidden whole where one dataset of a blend does not say which tokens make words") {
+  const Run run("nameless_words", {{"preset", "bert-tiny"}, {"sequence", 32}, {"whole_words", false}});
+  const std::string whole = "--set model.whole_words=true";
+  CHECK(run.train("named", whole).code == 0);
+  for (const char* name : {"a.meta.json", "b.meta.json"}) {
+    fs::rename(run.path / name, run.path / "away");
+    const std::string refused = require(run.train("refused", whole), 2);
+    CHECK(contains(refused, "model.whole_words is true, but there is no " + (run / name)));
+    CHECK(run.train(std::string("tokens_") + name).code == 0);
+    fs::rename(run.path / "away", run.path / name);
+  }
 }
 
 TEST_CASE("a dataset that is cut in mid-run ends the run with an error that names file and byte") {
@@ -143,17 +204,68 @@ TEST_CASE("text is made with the tokenizer that is known or named, and else refu
   require(run_zrt("data tokenizer --vocab 512 --out " + model + ' ' + (run / "text.txt")));
   CHECK(contains(require(run_zrt(generate + " --tokenizer " + model), 2), (run / "a") + " was made by 'bytes'"));
 
+  // The run's data is a blend of a and b: each must say it, unless the checkpoint does.
+  for (const char* name : {"a.meta.json", "b.meta.json"}) {
+    fs::rename(run.path / name, run.path / "away");
+    CHECK(require(run_zrt(generate)) == text);
+    CHECK(require(run_zrt(generate + " --tokenizer bytes")) == text);
+    CHECK(contains(require(run_zrt(generate + " --tokenizer " + model), 2), " was made by 'bytes'"));
+    const std::string half = std::string("half_") + name[0];
+    require(run.train(half, "--steps 1"));
+    const std::string refused = require(run_zrt("generate " + (run / half)), 2);
+    CHECK(contains(refused, "there is no " + (run / name)));
+    CHECK(contains(refused, "--tokenizer bytes, or --tokenizer FILE.model"));
+    fs::rename(run.path / "away", run.path / name);
+  }
+  CHECK(require(run_zrt(generate)) == text);
+
   for (const char* name : {"a.meta.json", "b.meta.json"}) fs::remove(run.path / name);
-  const std::string refused = require(run_zrt(generate), 2);
-  CHECK(contains(refused, "there is no " + (run / "a.meta.json")));
-  CHECK(contains(refused, "--tokenizer bytes, or --tokenizer FILE.model"));
+  CHECK(require(run_zrt(generate)) == text);
   CHECK(require(run_zrt(generate + " --tokenizer bytes")) == text);
+  require(run.train("neither", "--steps 1"));
+  CHECK(contains(require(run_zrt("generate " + (run / "neither")), 2), "there is no " + (run / "a.meta.json")));
   CHECK(contains(require(run_zrt(generate + " --tokenizer " + model), 2), " tokens but the model's vocabulary has "));
   CHECK(contains(require(run_zrt(generate + " --tokenizer words"), 2), "tokenizer 'words' is not known"));
 
   require(run_zrt("checkpoint export " + (run / "begun") + " --out " + (run / "plain")));
   require(run_zrt("checkpoint import " + (run / "plain") + " --out " + (run / "imported")));
   CHECK(contains(require(run_zrt("generate " + (run / "imported")), 2), "the run has no data.train"));
+}
+
+TEST_CASE("a finished run is read with the tokenizer that it was trained with, whatever has become of its data") {
+  const Run run("trained_tokenizer", {{"preset", "gpt2-tiny"}, {"sequence", 32}, {"vocab", 1024}});
+  const std::string old = run / "old.model", other = run / "other.model";
+  require(run_zrt("data tokenizer --vocab 512 --out " + old + ' ' + (run / "a.text")));
+  for (const char* name : {"a", "b", "held"}) run.build(name, 50, "--tokenizer " + old);
+  require(run.train("run"));
+  const std::string generate = "generate " + (run / "run") + " --prompt doc --tokens 8 --json",
+                    eval = "eval " + (run / "run") + " --json";
+  const std::string text = require(run_zrt(generate)), loss = require(run_zrt(eval));
+  fs::copy(run.path / "held.bin", run.path / "same.bin");
+  fs::copy(run.path / "held.idx", run.path / "same.idx");
+  fs::copy(run.path / "held.meta.json", run.path / "same.meta.json");
+
+  // Built again with another tokenizer, and gone.
+  require(run_zrt("data tokenizer --vocab 513 --out " + other + ' ' + (run / "b.text")));
+  for (const char* name : {"a", "b", "held"}) run.build(name, 50, "--tokenizer " + other);
+  run.build("b", 50, "--tokenizer " + old);  // a blend of two
+  require(run_zrt(generate), 2);
+  CHECK(require(run_zrt(generate + " --tokenizer " + old)) == text);
+  run.build("b", 50, "--tokenizer " + other);
+  for (const bool gone : {false, true}) {
+    if (gone) {
+      for (const char* name : {"a.meta.json", "b.meta.json", "a.bin", "b.bin"}) fs::remove(run.path / name);
+    }
+    CHECK(contains(require(run_zrt(generate), 2), "The checkpoint was trained with 'sentencepiece'") == gone);
+    CHECK(contains(require(run_zrt(generate), 2), "the checkpoint was trained with the tokenizer 'sentenc") == !gone);
+    require(run_zrt(generate + " --tokenizer " + other), 2);
+    CHECK(require(run_zrt(generate + " --tokenizer " + old)) == text);
+    CHECK(contains(require(run_zrt(eval), 2), "and the checkpoint was trained with 'sentencepiece'"));
+    CHECK(contains(require(run_zrt(eval + " --data " + (run / "held")), 2), (run / "held") + " was made by"));
+    const json with_old = json::parse(require(run_zrt(eval + " --data " + (run / "same")))), was = json::parse(loss);
+    CHECK(with_old["loss"] == was["loss"]);
+    CHECK(with_old["tokens"] == was["tokens"]);
+  }
 }
 
 TEST_CASE("names and texts with escape bytes reach no terminal") {
@@ -188,6 +300,18 @@ TEST_CASE("names and texts with escape bytes reach no terminal") {
       require(run_command("script -qec 'sh " + (run / "command.sh") + "' /dev/null </dev/null"));
   clean(terminal);
   CHECK(contains(terminal, shown + "größe"));
+
+  const std::string controls = "\x1b[31m\x7f\xc2\x9b";  // ESC, DEL, CSI of C1
+  const std::string made = "generate " + (run / "begun") + " --tokenizer bytes --tokens 4 --prompt '" + controls + "'";
+  for (const std::string as : {"", " --json"}) {
+    run.write("command.sh", std::string(ZRT_BINARY_DIR) + "/zrt " + made + as + "\n");
+    const std::string seen = require(run_command("script -qec 'sh " + (run / "command.sh") + "' /dev/null </dev/null"));
+    INFO(as << seen);
+    for (const char* control : {"\x1b", "\x7f", "\xc2\x9b"}) CHECK(!contains(seen, control));
+    CHECK(contains(seen, as.empty() ? "\\x1b[31m\\x7f\\xc2\\x9b" : "\\u001b[31m\\u007f\\u009b"));
+    const std::string piped = require(run_zrt(made + as));
+    CHECK(contains(piped, as.empty() ? controls : "\\u001b[31m\x7f\xc2\x9b"));
+  }
 }
 
 TEST_CASE("a dataset may be of more files than a shell lets a program open") {

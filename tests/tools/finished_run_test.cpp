@@ -7,6 +7,7 @@
 
 #include "comm/transport.h"
 #include "core/error.h"
+#include "models/data/dataset_tokenizer.h"
 #include "program.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
@@ -165,12 +166,12 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
     for (int64_t i = 0; i < length; ++i) prompt.push_back(static_cast<int32_t>('a' + i * 7 % 26));
     return prompt;
   };
-  for (const int64_t length : {int64_t{1}, int64_t{5}, sequence - 2, sequence - 1}) {
+  for (const int64_t length : {int64_t{1}, int64_t{5}, sequence - 1, sequence}) {
     INFO("a prompt of " << length << " of " << sequence);
-    const std::vector<int32_t> prompt = prompt_of(length), whole = text(prompt, sequence - length);
-    CHECK(static_cast<int64_t>(whole.size()) == sequence - length);
-    CHECK(text(prompt, sequence - length + 1) == whole);
-    CHECK(text(prompt, sequence - length - 1) == std::vector<int32_t>(whole.begin(), whole.end() - 1));
+    const std::vector<int32_t> prompt = prompt_of(length), whole = text(prompt, sequence - length + 1);
+    CHECK(static_cast<int64_t>(whole.size()) == sequence - length + 1);
+    CHECK(text(prompt, sequence - length + 2) == whole);
+    CHECK(text(prompt, sequence - length) == std::vector<int32_t>(whole.begin(), whole.end() - 1));
     // Each as the first one behind a prompt that holds those before it.
     std::vector<int32_t> longer = prompt;
     for (const int32_t token : whole) {
@@ -178,7 +179,17 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
       longer.push_back(token);
     }
   }
-  CHECK_THROWS_AS(text(prompt_of(sequence), 1), core::ConfigError);
+  // A stop token ends the text and is no part of it.
+  {
+    const std::vector<int32_t> whole = text(prompt_of(5), 12);
+    const int32_t stop = whole[3];
+    const auto first = std::find(whole.begin(), whole.end(), stop);
+    std::vector<int32_t> emitted;
+    GenerateOptions options{prompt_of(5), 12, 0, 40, 1, stop, [&](int32_t token) { emitted.push_back(token); }};
+    CHECK(generate(config, run.checkpoint, options) == std::vector<int32_t>(whole.begin(), first));
+    CHECK(emitted == std::vector<int32_t>(whole.begin(), first));
+  }
+  CHECK_THROWS_AS(text(prompt_of(sequence + 1), 1), core::ConfigError);
   CHECK_THROWS_AS(text({}, 1), core::ConfigError);
 
   // One candidate is the likeliest token, whatever is drawn; as many as there are is no limit.
@@ -202,6 +213,33 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
     }
   }
   CHECK(drawn.size() > 1);
+}
+
+TEST_CASE("an empty prompt begins a document: text follows the id that ends one, of any tokenizer") {
+  for (const std::string tokenizer : {"bytes", "train --vocab 512"}) {
+    INFO(tokenizer);
+    const Folder folder("no_prompt");
+    require("data build --validation 0.2 --tokenizer " + tokenizer + " --out " + (folder / "corpus") + " " +
+            (folder / "text.txt"));
+    const auto known = models::data::common_tokenizer({folder / "corpus/train"}, 1 << 20);
+    const int32_t end = models::data::open_tokenizer(*known)->eod();
+    folder.write("run.json", base_config(folder).dump());
+    require("train " + (folder / "run.json") + " --set model.vocab=" + std::to_string(known->vocabulary));
+    const RunPaths run = find_run(folder / "run");
+    const Config config = load_resolved(run.config);
+    int as_another = 0;
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      const auto behind = [&](int32_t token) {
+        return json(generate(config, run.checkpoint, {{token}, 12, 1.5, 0, seed, end, nullptr}));
+      };
+      const std::string how = " --prompt '' --tokens 12 --temperature 1.5 --top-k 0 --json --seed ";
+      const json text = json::parse(require("generate " + (folder / "run") + how + std::to_string(seed)).text);
+      CHECK(text["prompt"] == "");
+      CHECK(text["tokens"] == behind(end));
+      as_another += text["tokens"] == behind(0);
+    }
+    CHECK(as_another < 4);  // else the text would not show what it follows
+  }
 }
 
 TEST_CASE("a run is gone on with by a configuration that says the same in other words, and by no other") {
@@ -260,6 +298,132 @@ TEST_CASE("a run is gone on with by a configuration that says the same in other 
   }
 }
 
+TEST_CASE("a run that would start behind the newest checkpoint of its own folder is refused, with both steps named") {
+  const Folder folder("behind");
+  build_data(folder);
+  json config = base_config(folder);
+  config["run"].merge_patch({{"steps", 4}, {"checkpoint_interval", 2}});
+  const auto transport = comm::make_thread_transport(2);
+  train(parse_config(config.dump(), "behind.json", {}, 2), {}, *transport);
+  for (const std::string resume : {"auto", "run", "run/checkpoints/step_2", "run/checkpoints/step_4"}) {
+    for (const bool weights_alone : {false, true}) {
+      CAPTURE(resume, weights_alone);
+      config["run"]["resume"] = resume == "auto" ? resume : folder / resume;
+      config["run"]["load_module_only"] = weights_alone;  // start with step 1
+      const Config again = parse_config(config.dump(), "behind.json", {}, 2);
+      const bool older = resume.ends_with("step_2");
+      if (older || weights_alone) {
+        CHECK_THROWS_WITH(train(again, {}, *transport),
+                          Catch::Contains("holds a whole checkpoint of step 4, newer than step " +
+                                          std::string(weights_alone ? "0" : "2")));
+      } else {
+        CHECK(train(again, {}, *transport).summary.steps == 4);
+      }
+    }
+  }
+}
+
+TEST_CASE("a run that is asked to stop saves what it goes on from, even if it would save nothing at its end") {
+  const Folder folder("asked");
+  build_data(folder);
+  json config = base_config(folder);
+  config["run"]["steps"] = 6;
+  const auto transport = comm::make_thread_transport(2);
+  const auto run = [&](const std::string& name, const TrainHooks& hooks) {
+    config["run"]["out"] = folder / name;
+    return train(parse_config(config.dump(), "asked.json", {}, 2), hooks, *transport).summary;
+  };
+  run("whole", {});
+  config["run"]["resume"] = "auto";
+  for (const bool save_weights : {true, false}) {
+    CAPTURE(save_weights);
+    config["run"]["save_weights"] = save_weights;
+    const std::string name = save_weights ? "saves" : "saves_not";
+    int asked = 0;
+    TrainHooks stop;
+    stop.requests = [&] { return ++asked == 3 ? uint32_t{stop_requested} : 0; };
+    CHECK(run(name, stop).exit_reason == "stopped by a signal");
+    CHECK(fs::exists(folder / (name + "/checkpoints/step_3")));
+    CHECK(run(name, {}).exit_reason == "finished");
+    CHECK(fs::exists(folder / (name + "/checkpoints/step_6")) == save_weights);
+    CHECK(bits(folder, name) == bits(folder, "whole"));
+  }
+}
+
+TEST_CASE("a run that is asked to stop and cannot save fails, whether it is at its last step or before") {
+  const Folder folder("cannot");
+  build_data(folder);
+  json config = base_config(folder);
+  config["run"]["steps"] = 4;
+  const auto transport = comm::make_thread_transport(2);
+  for (const int at : {2, 4}) {
+    CAPTURE(at);
+    const std::string out = folder / ("run" + std::to_string(at));
+    config["run"]["out"] = out;
+    int asked = 0;
+    TrainHooks stop;
+    stop.requests = [&] {
+      if (++asked != at) return uint32_t{0};
+      fs::remove_all(out + "/checkpoints");
+      std::ofstream(out + "/checkpoints") << "a file in the place of the folder";
+      return uint32_t{stop_requested};
+    };
+    CHECK_THROWS_WITH(train(parse_config(config.dump(), "cannot.json", {}, 2), stop, *transport),
+                      Catch::Contains("the last checkpoint could not be saved"));
+  }
+}
+
+TEST_CASE("a run that has come to its last step says that nothing is left to train, and leaves its files alone") {
+  const Folder folder("no_more");
+  build_data(folder);
+  json config = base_config(folder);
+  config["run"].merge_patch({{"steps", 4}, {"out", folder / "run"}});
+  folder.write("run.json", config.dump());
+  const std::string train = "train " + (folder / "run.json") + " --ranks 2 ";
+  require(train);
+  const auto written = [&] {
+    std::string all;
+    for (const char* file : {"run/metrics.jsonl", "run/summary.json", "run/memory.json"}) {
+      std::ifstream in(folder / file);
+      all.append(std::istreambuf_iterator<char>(in), {});
+    }
+    return all;
+  };
+  const std::string before = written();
+  for (const int steps : {4, 3, 5}) {
+    CAPTURE(steps);
+    const std::string text = require(train + "--resume auto --steps " + std::to_string(steps)).text;
+    const std::string said = "nothing to train: the checkpoint is of step 4 and run.steps is " + std::to_string(steps);
+    CHECK((text.find(said) != std::string::npos) == (steps <= 4));
+    CHECK((written() == before) == (steps <= 4));
+  }
+  // In another folder no loss of this run is known.
+  const std::string elsewhere =
+      require(train + "--steps 4 --resume " + (folder / "run") + " --out " + (folder / "other")).text;
+  INFO(elsewhere);
+  CHECK(elsewhere.find("nothing to train") != std::string::npos);
+  CHECK(elsewhere.find("nan") == std::string::npos);
+}
+
+TEST_CASE("an evaluation reads every sample of held-out text once, however many rows a rank has and ranks there are") {
+  const Folder folder("held_out");
+  build_data(folder);
+  folder.write("run.json", base_config(folder).dump());
+  require("train " + (folder / "run.json") + " --ranks 2");
+  const int64_t tokens = read_json(folder / "corpus/validation.meta.json")["tokens"], sequence = 32;
+  double loss = 0;
+  for (const auto& [rows, ranks] : {std::pair(1, 1), {2, 2}, {1, 3}, {16, 1}, {5, 2}}) {
+    CAPTURE(rows, ranks);
+    const std::string batch = " --set train_micro_batch_size_per_gpu=" + std::to_string(rows) +
+                              " --set train_batch_size=" + std::to_string(2 * rows);  // of the two ranks that trained
+    const json read = json::parse(
+        require("eval " + (folder / "run") + " --json --ranks " + std::to_string(ranks) + batch + " 2>/dev/null").text);
+    CHECK(read["tokens"] == (tokens - 1) / sequence * sequence);
+    if (loss == 0) loss = read["loss"];
+    CHECK(read["loss"].get<double>() == Approx(loss));
+  }
+}
+
 TEST_CASE("every hook of a run but warnings is called on the thread that called train") {
   const Folder folder("hooks");
   build_data(folder);
@@ -288,6 +452,31 @@ TEST_CASE("every hook of a run but warnings is called on the thread that called 
   for (const char* hook : {"planned", "step", "evaluated", "resumed", "saved", "requests"}) {
     INFO(hook);
     CHECK(threads[hook] == std::set<std::thread::id>{std::this_thread::get_id()});
+  }
+}
+
+TEST_CASE("a run that is asked to stop in an evaluation ends it, saves and takes no further step") {
+  const Folder folder("stopped_evaluation");
+  build_data(folder);
+  json base = json::parse(folder.config());
+  base["run"].merge_patch({{"steps", 4}, {"eval_interval", 2}, {"eval_batches", 1000}});
+  for (const int after : {0, 1, 3}) {  // batches
+    base["run"]["out"] = folder / ("run" + std::to_string(after));
+    const auto transport = comm::make_thread_transport(2);
+    int asked = 0, evaluated = 0;
+    std::string warned;
+    TrainHooks hooks;
+    hooks.stopping = [&] { return asked++ >= after; };
+    hooks.evaluated = [&](int64_t, const Evaluation&) { ++evaluated; };
+    hooks.warn = [&](const std::string& text) { warned += text; };
+    const TrainResult result = train(parse_config(base.dump(), "stop.json", {}, 2), hooks, *transport);
+    CHECK(result.summary.steps == 2);
+    CHECK(result.summary.exit_reason == "stopped by a signal");
+    CHECK(!result.summary.validation);
+    CHECK(asked == after + 1);
+    CHECK(evaluated == 0);
+    CHECK(warned.find("step 2: the evaluation was cut short") != std::string::npos);
+    CHECK(fs::exists(folder / ("run" + std::to_string(after) + "/checkpoints/step_2/manifest.json")));
   }
 }
 

@@ -180,7 +180,7 @@ TEST_CASE("first contact ends within its seconds, and says what it could not sta
   CHECK(results["a/hang"]["result"] != "passed");
   CHECK(results["a/hang"].value("seconds", 0.0) < 1000);
   CHECK(results["a/last"]["result"] == "NOT RUN");
-  CHECK_THAT(run_command(first_contact(folder, 6)).text, Contains("invalid choice: 6"));
+  CHECK_THAT(run_command(first_contact(folder, 7)).text, Contains("invalid choice: 7"));
 }
 
 TEST_CASE("first contact that a signal ends has packed what there was") {
@@ -195,7 +195,7 @@ TEST_CASE("first contact that a signal ends has packed what there was") {
       asked ? "grep -q 'a/bad' " + log
             : "tar -xzOf " + (folder / "out/first_contact_1.tar.gz") + " results.json 2>/dev/null | grep -q 'a/bad'";
   const Result call = run_command(
-      first_contact(folder, 1, 60) + " --jobs 1 >" + log + " 2>&1 & pid=$!; for i in $(seq 3000); do " + sign +
+      first_contact(folder, 1, 300) + " --jobs 1 >" + log + " 2>&1 & pid=$!; for i in $(seq 3000); do " + sign +
       " && break; sleep 0.1; done; kill -" + (asked ? "TERM" : "KILL") + " $pid; wait $pid; cat " + log);
   INFO(call.text);
   const auto content = unpack(folder, 1);
@@ -204,6 +204,23 @@ TEST_CASE("first contact that a signal ends has packed what there was") {
   CHECK(results["a/good"]["result"] == "passed");
   CHECK(results["a/bad"]["result"] == "FAILED");
   CHECK(content.value("ended_by", "") == (asked ? "SIGTERM" : ""));
+}
+
+TEST_CASE("a packing that stalled for minutes keeps the next results from the packed file for ten seconds at most") {
+  if (!found("python3")) return;
+  const Folder folder("gpu_first_contact_stalled");
+  // The clock is the test's: packing takes 100 s of it.
+  folder.write("stalled.py",
+               "import results, sys\n"
+               "now = [0.0]\n"
+               "results.time.monotonic = lambda: now[0]\n"
+               "def pack(self): now[0] += 100\n"
+               "results.Results.pack = pack\n"
+               "made = results.Results(sys.argv[1], 'packed')\n"
+               "print(made.next_pack - now[0])\n");
+  const Result run = run_command("cd " + gpu_tools + " && PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=. python3 " +
+                                 (folder / "stalled.py") + " " + (folder / "work"));
+  CHECK(run.text == "10.0\n");
 }
 
 TEST_CASE("first contact that a signal ends begins no more tests, and leaves none behind") {
@@ -264,6 +281,46 @@ TEST_CASE("first contact runs zrt, PyTorch and zrt again, then times of ops and 
   CHECK_THAT(asked, Contains("run.kernel_table=") &&
                         Contains("--model llama-2-7b --ranks 1 --stages 0 --dtype bf16 --micro-batch 1 ") &&
                         Contains("memory.device_budget_bytes=81604378624"));
+}
+
+TEST_CASE("first contact compares threads, processes and NCCL on several GPUs, and needs more than one") {
+  if (!found("python3") || !found("xz")) return;
+  const Folder folder("gpu_first_contact_several");
+  for (const char* name : {"test_core", "test_comm", "test_runtime"}) {
+    make_program(folder, name, R"sh(echo "All tests passed (12 assertions in 3 test cases)")sh");
+  }
+  // Each run leaves the state of its way: those of zero3 differ.
+  make_program(folder, "zrt",
+               R"sh(
+echo "$@" >>")sh" + (folder / "asked") +
+                   R"sh("
+[ "$1" = data ] && exit
+while [ $# -gt 0 ] && [ "$1" != --out ]; do shift; done
+mkdir -p $2
+state=a; [ $2 = processes_zero3 ] && state=b
+printf '{\n "state_xxh3": "%s",\n "tokens_per_second": 5\n}\n' $state >$2/summary.json)sh");
+  make_bundle(folder);
+  const auto with_gpus = [&](int gpus) {
+    folder.write("smi",
+                 "#!/bin/bash\nfor i in $(seq " + std::to_string(gpus) + "); do echo \"GPU $i: some GPU\"; done\n");
+    fs::create_directories(folder.path / "path");
+    fs::copy_file(folder / "smi", folder / "path/nvidia-smi", fs::copy_options::overwrite_existing);
+    fs::permissions(folder / "path/nvidia-smi", fs::perms::owner_all);
+    return "PATH=" + (folder / "path") + ":$PATH " + first_contact(folder, 6, 20);
+  };
+  const Result one = run_command(with_gpus(1));
+  INFO(one.text);
+  CHECK_THAT(one.text, Contains("this machine has 1"));
+  const Result four = run_command(with_gpus(4));
+  INFO(four.text);
+  auto rows = by_program(unpack(folder, 6));
+  CHECK(rows["topology"]["result"] == "passed");
+  CHECK(rows["comm/process_gpu"]["result"] == "passed");
+  CHECK(rows["zrt train, 4 GPUs, zero0: threads, processes, NCCL"]["result"] == "passed");
+  CHECK(rows["zrt train, 4 GPUs, zero3: threads, processes, NCCL"]["result"] == "FAILED");
+  const std::string asked = run_command("cat " + (folder / "asked")).text;
+  CHECK_THAT(asked, Contains("--ranks 4 --device cuda --set train_batch_size=16") && Contains("ranks 4 train ") &&
+                        Contains("--transport nccl"));
 }
 
 }  // namespace zrt::first_contact_test

@@ -162,7 +162,8 @@ class Experiment {
       for (const std::string& warning : config.warnings) seen["warnings"] += warning + "\n";
       seen["session"] = text_of(session_options(config));
       const models::Model model = config.model.make();
-      const std::vector<Compiled> stages = compile_within_budget(config, model, training_phases(config, "init"), ranks);
+      const std::vector<Compiled> stages =
+          compile_within_budget(config, model, training_phases(config, "init"), {ranks});
       const Layout& layout = stages.front().layout;
       seen["layout"] =
           std::to_string(static_cast<int>(layout.device)) + " " + std::to_string(layout.link_bytes_per_second);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "catch.h"
+#include "tests/record_hashes.h"
 
 namespace zrt::languages_test {
 
@@ -134,6 +135,42 @@ TEST_CASE("A language's evaluation is that of its data alone, on any number of r
   }
 }
 
+TEST_CASE("A total has bits per byte only where every set tells its bytes, whatever its place") {
+  const auto data = [](const char* language) { return (corpus().path / language / "validation").string(); };
+  const std::string bare = (corpus().path / "bare").string();
+  for (const char* file : {".bin", ".idx"}) {
+    fs::copy(data("de") + file, bare + file, fs::copy_options::overwrite_existing);
+  }
+  const std::vector<std::string> sets{data("de"), data("fr"), data("ru")};
+  const json known = evaluated("--data " + sets[0] + " --data " + sets[1] + " --data " + sets[2]);
+  CHECK((known.contains("bytes") && known.contains("bits_per_byte")));
+  for (size_t place = 0; place < sets.size(); ++place) {
+    INFO("set " << place << " does not tell");
+    std::string arguments;
+    for (size_t s = 0; s < sets.size(); ++s) arguments += "--data " + (s == place ? bare : sets[s]) + " ";
+    const json total = evaluated(arguments);
+    CHECK(!total.contains("bytes"));
+    CHECK(!total.contains("bits_per_byte"));
+    CHECK(std::isfinite(total["loss"].get<double>()));
+    for (size_t s = 0; s < sets.size(); ++s) CHECK(total["sets"][s].contains("bits_per_byte") == (s != place));
+  }
+}
+
+TEST_CASE("Text is made with no tokenizer but that of the run's data, whatever its file is called") {
+  const fs::path path = corpus().path;
+  const std::string generate = "generate " + corpus().run + " --prompt größe --tokens 8 --json --tokenizer ";
+  fs::copy(path / "t.model", path / "same.model", fs::copy_options::overwrite_existing);
+  CHECK(run_zrt(generate + (path / "same.model").string()) == run_zrt(generate + (path / "t.model").string()));
+  run_zrt("data tokenizer --vocab 512 --out " + (path / "other.model").string() + " " +
+          (path / "text/de.txt").string());
+  for (const std::string& other : {(path / "other.model").string(), std::string("bytes")}) {
+    const std::string refused = run_zrt(generate + other, 2);
+    INFO(refused);
+    CHECK(refused.find("--tokenizer is " + other) != std::string::npos);
+    CHECK(refused.find("was made by 'sentencepiece'") != std::string::npos);
+  }
+}
+
 TEST_CASE("The table names every language, and text comes back through the tokenizer") {
   const std::string table = run_zrt("eval " + corpus().run);
   for (const std::string& language : languages) CHECK(table.find("\n" + language + " ") != std::string::npos);
@@ -142,6 +179,20 @@ TEST_CASE("The table names every language, and text comes back through the token
   CHECK(text["prompt"] == "größe");
   CHECK(text["tokens"].size() <= 8);
 }
+
+namespace {
+
+// Every byte of the values of a safetensors file.
+void fill_values(const fs::path& path, char byte) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  uint64_t header = 0;
+  file.read(reinterpret_cast<char*>(&header), 8);
+  const std::string values(fs::file_size(path) - 8 - header, byte);
+  file.seekp(static_cast<std::streamoff>(8 + header));
+  file.write(values.data(), static_cast<std::streamsize>(values.size()));
+}
+
+}  // namespace
 
 TEST_CASE("Data of another tokenizer or language, and weights that are not numbers, are refused") {
   const fs::path path = corpus().path;
@@ -156,22 +207,18 @@ TEST_CASE("Data of another tokenizer or language, and weights that are not numbe
         std::string::npos);
   CHECK(run_zrt(train + " --set model.vocab=300", 2).find("model.vocab is 300") != std::string::npos);
 
-  // A checkpoint's hashes would show what is done here; an import has none to compare with.
   const fs::path plain = path / "plain", copy = path / "nan";
   run_zrt("checkpoint export " + corpus().run + " --out " + plain.string());
-  const fs::path weights = plain / "model.safetensors";
-  const auto size = fs::file_size(weights);
-  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
-  uint64_t header = 0;
-  file.read(reinterpret_cast<char*>(&header), 8);
-  const auto fill = [&](char byte) {
-    const std::string values(size - 8 - header, byte);
-    file.seekp(static_cast<std::streamoff>(8 + header));
-    file.write(values.data(), static_cast<std::streamsize>(values.size()));
-    file.flush();
-  };
-  fill('\xFF');
   run_zrt("checkpoint import " + plain.string() + " --out " + copy.string());
+  for (const auto& entry : fs::directory_iterator(copy / "checkpoints/step_0"))
+    if (entry.path().extension() == ".safetensors") fill_values(entry.path(), '\xFF');
+  testing::record_hashes(copy / "checkpoints/step_0");
+  const fs::path weights = plain / "model.safetensors";
+  const auto fill = [&](char byte) { fill_values(weights, byte); };
+  fill('\xFF');
+  const std::string refused = run_zrt("checkpoint import " + plain.string() + " --out " + (path / "no").string(), 1);
+  CHECK(refused.find(weights.string() + ": tensor '") != std::string::npos);
+  CHECK(refused.find("is NaN at element 0 of [") != std::string::npos);
   const std::string tokenizer = " --tokenizer " + (path / "t.model").string();
   for (const std::string& command :
        {"eval " + copy.string() + " --data " + de, "generate " + copy.string() + tokenizer}) {

@@ -24,6 +24,7 @@ const std::string program = std::string(ZRT_BINARY_DIR) + "/zrt";
 pid_t start(std::vector<std::string> arguments, const fs::path& log) {
   arguments.insert(arguments.begin(), program);
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   const pid_t pid = fork();
@@ -129,10 +130,20 @@ TEST_CASE("a live run's folder is refused at once by every command that would wr
     CHECK(result.text.find(holder) != std::string::npos);
     CHECK(result.text.find("launch: start") == std::string::npos);
   }
+  // Whatever somebody does to the file that says so.
+  fs::rename(out / "lock", folder.path / "lock");
+  for (const std::string command : {"train --resume auto ", "launch "}) {
+    const testing::Result result = testing::run_zrt(command + config + " --ranks 2");
+    INFO(result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(holder) != std::string::npos);
+  }
+  fs::rename(folder.path / "lock", out / "lock");
   CHECK(testing::run_zrt("checkpoint verify " + out.string()).code == 0);
   CHECK(testing::run_zrt("checkpoint export " + out.string() + " --out " + (folder / "plain")).code == 0);
   const testing::Result imported =
       testing::run_zrt("checkpoint import " + (folder / "plain") + " --out " + out.string());
+  INFO(imported.text);
   CHECK(imported.text.find(holder) != std::string::npos);
   CHECK(testing::run_zrt("eval " + out.string() + " --data " + (folder / "corpus/validation")).code == 0);
   CHECK(testing::run_zrt("generate " + out.string() + " --prompt line --tokens 4").code == 0);
@@ -147,6 +158,42 @@ TEST_CASE("a live run's folder is refused at once by every command that would wr
   INFO(next.text);
   CHECK(next.code == 0);
   CHECK_FALSE(fs::exists(out / "lock"));
+}
+
+TEST_CASE("a supervised run's folder is refused to others while the run waits to be started again") {
+  const Folder folder("between");
+  testing::build_data(folder);
+  folder.write("config.json", folder.config());
+  const std::string config = folder / "config.json", out = folder / "run";
+  const std::vector<std::string> sets{"--set", "run.checkpoint_interval=5", "--set", "run.log_interval=0",
+                                      "--set", "data.validation=null",      "--set", "run.keep_last=100"};
+  std::vector<std::string> launch{"launch", config, "--ranks", "2", "--out", out, "--steps", "100000", "--delay", "20"};
+  launch.insert(launch.end(), sets.begin(), sets.end());
+  const pid_t supervisor = start(launch, folder / "launch.log");
+  const auto child = [&] {
+    pid_t pid = 0;
+    std::ifstream("/proc/" + std::to_string(supervisor) + "/task/" + std::to_string(supervisor) + "/children") >> pid;
+    return pid;
+  };
+  for (int i = 0; i < 24000 && !fs::exists(out + "/checkpoints/step_5/manifest.json"); ++i) usleep(5000);
+  REQUIRE(child() > 0);
+  kill(child(), SIGKILL);
+  for (int i = 0; i < 24000 && child() > 0; ++i) usleep(5000);
+  const std::string holder = "in use by zrt launch, process " + std::to_string(supervisor) + " on ";
+  for (const std::string& command :
+       {"train " + config + " --steps 5 --out ", "train --resume auto " + config + " --out ",
+        "launch " + config + " --out ", "launch --processes " + config + " --out "}) {
+    const testing::Result result = testing::run_zrt(command + out + " --ranks 2");
+    INFO(command << "\n" << result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(holder) != std::string::npos);
+  }
+  kill(supervisor, SIGTERM);
+  CHECK(wait_for(supervisor) == 128 + SIGTERM);
+  CHECK(!fs::exists(out + "/launch.lock"));
+  CHECK(testing::run_zrt("train --resume auto " + config +
+                         " --steps 1000 --ranks 2 --set run.checkpoint_interval=5 --out " + out)
+            .code == 0);
 }
 
 TEST_CASE("one of several processes that a launcher unknown to zrt started is refused, and leaves no folder") {
@@ -169,6 +216,24 @@ TEST_CASE("one of several processes that a launcher unknown to zrt started is re
   CHECK(twice.code == 2);
   CHECK(twice.text.find("start it without mpirun or srun") != std::string::npos);
   CHECK(testing::run_command("env RANK=0 WORLD_SIZE=1 " + program + " train " + config).code == 0);
+}
+
+TEST_CASE("a run counts as hung after twice the time that its ranks wait for each other, unless another is asked for") {
+  const Folder folder("launch_hangs");
+  folder.write("config.json", R"({"train_batch_size": 4, "model": {"preset": "gpt2-tiny"}})");
+  // Stands in for an mpirun whose ranks take a step and stand still.
+  folder.write("mpirun", "#!/bin/sh\necho '{\"step\": 1, \"step_seconds\": 0.01}' >>" + (folder / "run/metrics.jsonl") +
+                             "\nexec sleep 1000\n");
+  fs::permissions(folder.path / "mpirun", fs::perms::owner_all);
+  for (const auto& [more, limit] : {std::pair<std::string, std::string>{"", "2.0"}, {" --hang-timeout 0.3", "0.3"}}) {
+    fs::remove_all(folder.path / "run");
+    const testing::Result result = testing::run_command(
+        "timeout 60 " + program + " launch " + (folder / "config.json") + " --ranks 2 --out " + (folder / "run") +
+        " --mpi --mpirun " + (folder / "mpirun") + " --max-restarts 0 --set run.timeout_seconds=1" + more);
+    INFO(result.text);
+    CHECK(result.code == 137);
+    CHECK(text_of(folder.path / "run/events.jsonl").find("no sign of life for " + limit + " s") != std::string::npos);
+  }
 }
 
 TEST_CASE("what mpirun refuses before any rank has begun is not repeated, and root is told what to set") {

@@ -165,6 +165,7 @@ TEST_CASE("the script of two hosts says what it lacks") {
   const std::string script = std::string(ZRT_SOURCE_DIR) + "/tools/two_hosts.sh ";
   CHECK(run_shell(script).code == 2);
   CHECK(run_shell(script + "--rats 1 -- true").text.find("unknown option --rats") != std::string::npos);
+  CHECK(run_shell(script + "--by-zrt --in-turns -- true").code == 2);
   const JobResult alone = run_shell("PATH=/nonexistent /bin/bash " + script + "-- true");
   CHECK(alone.code == 77);
   CHECK(alone.text.find("was not found; install iproute2 and openmpi-bin") != std::string::npos);
@@ -173,24 +174,26 @@ TEST_CASE("the script of two hosts says what it lacks") {
 TEST_CASE("two machines joined by a cable train to the bits that threads train to") {
   const Folder folder("cable");
   const JobResult threads = run_shell(folder.train("--ranks 4 --set zero_optimization.stage=3", "threads"));
-  const JobResult machines =
-      run_shell("timeout -k 5 600 " ZRT_SOURCE_DIR "/tools/two_hosts.sh --ranks-per-host 2 --rate none -- " +
-                folder.train("--set zero_optimization.stage=3", "machines"));
-  if (machines.code == 77) {
-    WARN("not run: " << machines.text);
-    return;
-  }
-  INFO(threads.text << machines.text);
   REQUIRE(threads.code == 0);
-  REQUIRE(machines.code == 0);
-  CHECK(folder.json("threads/summary.json")["state_xxh3"] == folder.json("machines/summary.json")["state_xxh3"]);
-  // Half of what a rank receives from two of three others, for two ranks of a machine, at least.
-  uint64_t received = 0;
-  const auto summary = folder.json("machines/summary.json");
-  for (const auto& bytes : summary["comm_bytes"]) received += bytes.get<uint64_t>();
-  const size_t at = machines.text.find("cable_bytes ");
-  REQUIRE(at != std::string::npos);
-  CHECK(std::stoull(machines.text.substr(at + 12)) > received);
+  for (const std::string way : {"mpirun", "zrt"}) {
+    const JobResult machines = run_shell(
+        "timeout -k 5 600 " ZRT_SOURCE_DIR "/tools/two_hosts.sh --ranks-per-host 2 --rate none " +
+        std::string(way == "zrt" ? "--by-zrt " : "") + "-- " + folder.train("--set zero_optimization.stage=3", way));
+    if (machines.code == 77) {
+      WARN("not run: " << machines.text);
+      return;
+    }
+    INFO("started by " << way << "\n" << threads.text << machines.text);
+    REQUIRE(machines.code == 0);
+    const auto summary = folder.json(way + "/summary.json");
+    CHECK(folder.json("threads/summary.json")["state_xxh3"] == summary["state_xxh3"]);
+    // Half of what a rank receives from two of three others, for two ranks of a machine, at least.
+    uint64_t received = 0;
+    for (const auto& bytes : summary["comm_bytes"]) received += bytes.get<uint64_t>();
+    const size_t at = machines.text.find("cable_bytes ");
+    REQUIRE(at != std::string::npos);
+    CHECK(std::stoull(machines.text.substr(at + 12)) > received);
+  }
 }
 
 TEST_CASE("the constants of two machines hold the link between them, and a step over it is predicted and measured") {
@@ -299,6 +302,17 @@ TEST_CASE("processes that read different data at one path are refused by what di
         std::string::npos);
   CHECK(other.text.find("train[0].xxh3: ") != std::string::npos);
   CHECK(other.text.find("train[0].documents") == std::string::npos);
+  // The index is equal, and one token differs.
+  std::string turned = text;
+  turned[5000] = 'y';
+  copy("h1", turned);
+  for (const std::string& command : {folder.train(sets, "turned"), eval}) {
+    const JobResult differs = start(command);
+    INFO(differs.text);
+    CHECK(differs.code != 0);
+    CHECK(differs.text.find("[0].tokens_xxh3: ") != std::string::npos);
+    CHECK(differs.text.find("[0].xxh3: ") == std::string::npos);
+  }
 }
 
 TEST_CASE("processes that disagree end with one message") {

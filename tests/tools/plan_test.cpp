@@ -100,6 +100,8 @@ json schema() {
            {"idle_share", "?number"}}}}}},
       {"comm_bytes", {{"*", "integer"}}},
       {"cluster", "?text"},
+      {"groups",
+       {{{"name", "text"}, {"ranks", "integer"}, {"hosts", "integer"}, {"way", "text"}, {"staging_bytes", "integer"}}}},
       {"seconds_per_step", "?number"},
       {"exposed_comm_seconds", "?number"},
       {"exposed_io_seconds", "?number"},
@@ -272,6 +274,77 @@ TEST_CASE("A page with everything inside is drawn") {
   }
   for (const char* outside : {"http:", "https:", "src=", "href="}) CHECK(page.find(outside) == std::string::npos);
   CHECK(plan(folder, "--draw /nonexistent/plan.html").code == 1);
+}
+
+namespace {
+
+std::string contents(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("Files that a user names are replaced when the same command wrote them, by --force, and never a config") {
+  const Folder folder("user_files");
+  build_data(folder);
+  folder.write("run.json", folder.config());
+  const std::string config = folder / "run.json", out = folder / "out";
+  REQUIRE(run_zrt("train " + config + " --ranks 1 --steps 1").code == 0);
+  struct Command {
+    std::string arguments, option;
+    bool reads_config;
+  };
+  const std::vector<Command> commands{
+      {"plan " + config, "--draw", true},
+      {"report " + (folder / "run"), "--out", false},
+      {"bench calibrate --quick --ranks 1", "--out", false},
+      {"bench offload --config " + config + " --budgets 1 --rounds 1 --steps 1 --placements auto", "--svg", true}};
+  for (const Command& command : commands) {
+    CAPTURE(command.arguments);
+    const auto run = [&](const std::string& file, const std::string& more = "") {
+      return run_zrt(command.arguments + " " + command.option + " " + file + more);
+    };
+    folder.write("out", "int main() {}\n");
+    fs::remove(folder / "link");
+    fs::create_symlink(out, folder / "link");
+    for (const std::string& file : {out, folder / "link"}) {
+      const Result refused = run(file);
+      CHECK(refused.code == 2);
+      CHECK(refused.text.find(file + ": this file is there already, and " + command.option + " did not write it") !=
+            std::string::npos);
+      CHECK(refused.text.find("--force") != std::string::npos);
+      CHECK(contents(out) == "int main() {}\n");
+    }
+    CHECK(run(out, " --force").code == 0);
+    CHECK(contents(out).size() > 100);
+    // Its own; the calibration, which takes ten seconds, comes as far as its drive.
+    const bool slow = command.arguments.find("calibrate") != std::string::npos;
+    CHECK(run(out, slow ? " --path /dev/null/none" : "").code == (slow ? 1 : 0));
+
+    const std::string before = contents(config);
+    const Result refused = run(config, command.reads_config ? " --force" : "");
+    CHECK(refused.code == 2);
+    CHECK((refused.text.find("which is the input") != std::string::npos) == command.reads_config);
+    CHECK(contents(config) == before);
+  }
+  CHECK(run_zrt("report " + (folder / "run")).code == 0);
+  folder.write("run/report.html", "mine");
+  CHECK(run_zrt("report " + (folder / "run")).code == 2);
+  CHECK(contents(folder / "run/report.html") == "mine");
+  CHECK(run_zrt("plan " + config + " --draw /dev/null").code == 0);
+  std::ofstream(out, std::ios::trunc).close();  // mktemp makes such
+  CHECK(run_zrt("plan " + config + " --draw " + out).code == 0);
+
+  const std::string plain = folder / "plain", import = "checkpoint import " + plain + " --out ";
+  REQUIRE(run_zrt("checkpoint export " + (folder / "run") + " --out " + plain).code == 0);
+  CHECK(run_zrt("checkpoint export " + (folder / "run") + " --out " + plain).text.find("exists already") !=
+        std::string::npos);
+  fs::create_directories(folder / "begun");
+  folder.write("begun/config.resolved.json", "{}");
+  CHECK(run_zrt(import + (folder / "begun")).text.find("config.resolved.json an import would replace") !=
+        std::string::npos);
+  CHECK(contents(folder / "begun/config.resolved.json") == "{}");
 }
 
 TEST_CASE("Train is refused with what plan suggests, and runs when a suggestion is followed") {

@@ -231,7 +231,22 @@ void check_trace(const FiguresRun& run, const std::string& options, int stages, 
   }
 }
 
-void check_checkpoints(const FiguresRun& run) {
+// A checkpoint says of the run that made it what the run's configuration says.
+void check_maker(const FiguresRun& run, const json& made_by, int ranks) {
+  const json config = run.file("config.resolved.json");
+  const auto key = [&](const char* section, const char* name) { return config[section][name]["value"]; };
+  INFO(made_by);
+  CHECK(made_by["ranks"] == ranks);
+  CHECK(made_by["pipeline"] == key("parallel", "pipeline"));
+  CHECK(made_by["tensor"] == key("parallel", "tensor"));
+  CHECK(made_by["sequence"] == key("parallel", "sequence"));
+  CHECK(made_by["stage"] == key("zero_optimization", "stage"));
+  CHECK(made_by["seed"] == key("run", "seed"));
+  CHECK(made_by["train_batch_size"] == batch);
+  CHECK(made_by["type"] == "bf16");
+}
+
+void check_checkpoints(const FiguresRun& run, int ranks) {
   const std::string step = run / "run/checkpoints/step_6";
   uint64_t bytes = 0, files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(step)) {
@@ -240,6 +255,10 @@ void check_checkpoints(const FiguresRun& run) {
   }
   const std::string text = run_zrt("checkpoint inspect " + step).text;
   const json known = json::parse(run_zrt("checkpoint inspect " + step + " --json").text);
+  check_maker(run, known["made_by"], ranks);
+  for (const json& row : json::parse(run_zrt("checkpoint list --json " + (run / "run")).text)) {
+    check_maker(run, row["made_by"], ranks);
+  }
   const Match line = only(text, "step (\\d+), (\\d+) samples consumed, (\\S+ \\w+) in (\\d+) files");
   CHECK((real(line[1]) == 6 && known["step"] == 6));
   CHECK((real(line[2]) == 6 * batch && known["samples"] == 6 * batch));
@@ -270,7 +289,7 @@ TEST_CASE("every figure of a run's report, trace and checkpoints is that of its 
     const FiguresRun run(std::string("report_") + c.name, c.options());
     check_report(run);
     check_trace(run, c.options(), c.stages, c.microbatches);
-    check_checkpoints(run);
+    check_checkpoints(run, c.ranks);
   }
 }
 

@@ -144,6 +144,15 @@ TEST_CASE("A run that is resumed for more steps says that the order changes and 
   samples.check(9, 30, 1, 30 * batch);
 }
 
+TEST_CASE("A run that takes a checkpoint's weights alone reads its data from the beginning") {
+  const Samples samples("samples_weights");
+  run(samples.command(2, 4));
+  fs::rename(samples.folder.path / "run", samples.folder.path / "first");
+  run(samples.command(2, 6, "--set run.load_module_only=true --resume " + (samples.folder / "first")));
+  CHECK(samples.lines().size() == 6);
+  samples.check(1, 6, 2, 6 * batch);
+}
+
 TEST_CASE("Without run.log_samples no such file is written, and none of an earlier run stays") {
   const Samples samples("samples_off");
   run(samples.command(1, 2, "--set run.log_samples=false"));

@@ -1,8 +1,15 @@
 // Runs whose steps are skipped, or whose weights are not finite: they say so, end with an error, and save nothing bad.
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <limits>
+#include <set>
 
 #include "program.h"
+#include "runtime/config/config.h"
+#include "runtime/train/trainer.h"
+#include "tests/record_hashes.h"
+#include "wrapped_transport.h"
 
 namespace zrt::skipped_run_test {
 
@@ -132,6 +139,89 @@ TEST_CASE("a run that ends before the limit says how many steps were skipped, an
   }
 }
 
+TEST_CASE("a run whose loss scale never finds its range says at its end that nothing was trained") {
+  const Run run("no_range");
+  const std::string said = "the run ends without an update: every step was skipped";
+  const std::string fp16 = " --set fp16.enabled=true --set bf16.enabled=false --set fp16.initial_scale_power=";
+  const Result none = run.train(fp16 + "60 --steps 4"), some = run.train(fp16 + "4 --steps 4", "other");
+  INFO(none.text << "\n" << some.text);
+  CHECK(none.code == 0);
+  CHECK(has(none.text, "finished after 4 steps, 4 of them skipped"));
+  CHECK(has(none.text, said));
+  CHECK(some.code == 0);
+  CHECK(!has(some.text, said));
+}
+
+TEST_CASE("a skipped step does not move the learning rate's schedule") {
+  const Run run("skipped_schedule");
+  // The first steps of a loss scale that begins too high overflow.
+  const std::string fp16 =
+      " --steps 12 --set fp16.enabled=true --set fp16.hysteresis=1 --set scheduler.type=WarmupDecayLR --set "
+      "scheduler.params.warmup_num_steps=5 --set scheduler.params.total_num_steps=12 --set "
+      "scheduler.params.warmup_max_lr=0.003 --set fp16.initial_scale_power=";
+  const Result skips = run.train(fp16 + "24", "skips"), whole = run.train(fp16 + "4", "whole");
+  INFO(skips.text << whole.text);
+  REQUIRE(skips.code == 0);
+  REQUIRE(whole.code == 0);
+  std::vector<double> rates;
+  for (const json& line : run.metrics("whole")) {
+    REQUIRE(line["skipped"] == false);
+    rates.push_back(line["lr"]);
+  }
+  REQUIRE(rates.size() == 12);
+  CHECK(rates[2] != rates[3]);
+  size_t updates = 0, skipped = 0;
+  for (const json& line : run.metrics("skips")) {
+    INFO(line.dump());
+    CHECK(line["lr"] == rates[updates]);
+    line["skipped"] == true ? ++skipped : ++updates;
+  }
+  CHECK(skipped > 0);
+  CHECK(updates > 3);
+}
+
+TEST_CASE("a checkpoint that falls due on a skipped step is made after the next step that is taken") {
+  const Run run("skipped_due");
+  json config = json::parse(run.config());
+  config["run"].merge_patch({{"steps", 9}, {"checkpoint_interval", 3}, {"keep_every", 1}});
+  for (const std::set<int64_t>& skips : {std::set<int64_t>{3}, {2, 3, 4}, {5, 7}, {3, 6, 7, 8}}) {
+    CAPTURE(skips);
+    fs::remove_all(run.path / "run");
+    std::atomic<int64_t> step = 0;
+    runtime::TrainHooks hooks;
+    hooks.requests = [&] {
+      ++step;
+      return uint32_t{0};
+    };
+    CallHooks calls;
+    calls.summed = [&](std::string_view, const comm::ReduceRange& range, core::DType type) {
+      if (type == core::DType::f32 && skips.count(step) > 0)
+        *static_cast<float*>(range.target) = std::numeric_limits<float>::quiet_NaN();
+    };
+    WrappedTransport transport(comm::make_thread_transport(2), calls);
+    runtime::train(runtime::parse_config(config.dump(), "due.json", {}, 2), hooks, transport);
+    std::vector<int64_t> expected;
+    bool due = false;
+    for (const json& line : run.metrics()) {
+      const int64_t number = line["step"];
+      CHECK(line["skipped"] == (skips.count(number) > 0));
+      due = due || number % 3 == 0;
+      if (!due || line["skipped"] == true) continue;
+      expected.push_back(number);
+      due = false;
+    }
+    CHECK(run.checkpoints() == expected);
+  }
+}
+
+TEST_CASE("what an earlier run failed of is no longer told once a run has begun in its folder") {
+  const Run run("skipped_forgotten");
+  REQUIRE(run.train("--steps 2 --set run.checkpoint_interval=1").code == 0);
+  run.write("run/failure.json", R"({"step": 9, "kind": "not finite", "message": "a weight of long ago"})");
+  REQUIRE(run.train("--steps 3 --resume auto").code == 0);
+  CHECK_FALSE(fs::exists(run.path / "run/failure.json"));
+}
+
 TEST_CASE("weights that are not finite are never saved, whatever the limit, and the run's end is an error") {
   const Run run("skipped_bad");
   // The first step is taken: its gradient is finite, and decay throws the weights out of range.
@@ -161,10 +251,11 @@ TEST_CASE("weights that are not finite are never saved, whatever the limit, and 
   }
 }
 
-TEST_CASE("what is loaded with a NaN is refused by name, to train, to evaluate and to generate") {
+TEST_CASE("what is loaded with a NaN is refused by name, to train, to import, to evaluate and to generate") {
   const Run run("skipped_start");
   REQUIRE(run.train("--steps 2").code == 0);
   REQUIRE(run_zrt("checkpoint export " + (run / "run") + " --out " + (run / "plain")).code == 0);
+  REQUIRE(run_zrt("checkpoint import " + (run / "plain") + " --out " + (run / "imported")).code == 0);
   spoil(run / "plain/model.safetensors", "transformer.h.1.ln_2.weight");
   const Result train = run.train("--resume " + (run / "plain"), "other");
   INFO(train.text);
@@ -173,7 +264,15 @@ TEST_CASE("what is loaded with a NaN is refused by name, to train, to evaluate a
   CHECK(has(train.text, "is NaN at element 0"));
   CHECK(run.checkpoints("other").empty());
 
-  REQUIRE(run_zrt("checkpoint import " + (run / "plain") + " --out " + (run / "imported")).code == 0);
+  const Result import = run_zrt("checkpoint import " + (run / "plain") + " --out " + (run / "again"));
+  CHECK(import.code == 1);
+  CHECK(has(import.text, "model.safetensors: tensor 'transformer.h.1.ln_2.weight' of type F32 is NaN at element 0"));
+
+  const std::string step = run / "imported/checkpoints/step_0";
+  for (const auto& entry : fs::directory_iterator(step))
+    if (entry.path().extension() == ".safetensors" && entry.path().string().find("model-00001-of") != std::string::npos)
+      spoil(entry.path().string(), "h.1.ln_2.weight");
+  record_hashes(step);
   for (const std::string& command : {"generate " + (run / "imported") + " --tokenizer bytes",
                                      "eval " + (run / "imported") + " --data " + (run / "corpus/validation")}) {
     const Result result = run_zrt(command);

@@ -1,4 +1,4 @@
-// `zrt train` under a real Slurm of one node, started for the test (tools/local_slurm.sh).
+// `zrt train` under a real Slurm of one node, started for the test (tools/local_slurm.sh), a process for each rank.
 #include "program.h"
 
 namespace zrt::slurm_test {
@@ -30,12 +30,14 @@ TEST_CASE("tasks of srun train to the bits that threads train to, and a killed t
   const Folder folder("slurm");
   build_data(folder);
   folder.write("good.json", folder.config());
-  const Result tasks = under_slurm("srun --mpi=pmix -n 2 " + train(folder, "tasks", ""));
+  // In a build with the emulated GPU each task has one of its own, which the other reads in place.
+  const std::string device = ZRT_EMULATED ? "--device cuda " : "";
+  const Result tasks = under_slurm("srun --mpi=pmix -n 2 " + train(folder, "tasks", device));
   if (tasks.code == 77) {
     WARN("not run: " << tasks.text);
     return;
   }
-  const Result threads = run_command(train(folder, "threads", "--ranks 2"));
+  const Result threads = run_command(train(folder, "threads", device + "--ranks 2"));
   INFO(threads.text << tasks.text);
   REQUIRE(threads.code == 0);
   REQUIRE(tasks.code == 0);
@@ -49,9 +51,9 @@ TEST_CASE("tasks of srun train to the bits that threads train to, and a killed t
 fi
 exec "$@"
 )");
-  const Result killed =
-      under_slurm("srun --mpi=pmix -n 2 sh " + (folder / "task.sh") + " " +
-                  train(folder, "killed", "--steps 1000000 --set run.timeout_seconds=5 --set run.log_interval=0"));
+  const Result killed = under_slurm(
+      "srun --mpi=pmix -n 2 sh " + (folder / "task.sh") + " " +
+      train(folder, "killed", device + "--steps 1000000 --set run.timeout_seconds=5 --set run.log_interval=0"));
   INFO(killed.text);
   CHECK(killed.code != 0);
   CHECK(killed.code != 124);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "other_sums.h"
 #include "program.h"
 
 namespace zrt::tensor_train_test {
@@ -10,6 +11,8 @@ using namespace zrt::testing;
 using nlohmann::json;
 
 namespace {
+
+constexpr double rate = 0.001;  // of the configuration below
 
 // Two data-parallel ranks, whatever the number of ranks that share blocks and of stages.
 struct Run : Folder {
@@ -83,12 +86,14 @@ TEST_CASE("ranks that share blocks read the samples of one data-parallel rank, a
                         {1, "--set zero_optimization.stage=2 --set zero_optimization.offload_optimizer.device=cpu"}}) {
     INFO(c.stages << " stages " << c.more);
     fs::remove_all(run.path / "run");
-    require_run(run.train("run", 2, c.stages, c.more));
+    const Result result = require_run(run.train("run", 2, c.stages, c.more));
     const json summary = run.summary("run");
-    CHECK(std::abs(loss_of(summary) - loss_of(plain)) < 1e-4);
+    const double bound = other_sums_bound(run / "run", result.text, rate);
+    CHECK(bound < 1e-3);
+    CHECK(std::abs(loss_of(summary) - loss_of(plain)) < bound);
     const json evaluated = json::parse(text_of(run, "eval", "run", "--json"));
     CHECK(evaluated["tokens"] == expected["tokens"]);
-    CHECK(std::abs(evaluated["loss"].get<double>() - expected["loss"].get<double>()) < 1e-4);
+    CHECK(std::abs(evaluated["loss"].get<double>() - expected["loss"].get<double>()) < bound);
     if (state.empty()) state = summary["state_xxh3"];
     CHECK(summary["state_xxh3"] == state);
     CHECK(samples(run, "run", 2) == samples(run, "plain", 1));
@@ -108,17 +113,21 @@ TEST_CASE("what ranks that share blocks have trained is evaluated, generates tex
   const json own = json::parse(text_of(run, "eval", "run", "--json"));
   const json one = json::parse(text_of(run, "eval", "run", "--json --ranks 1"));
   CHECK(own["tokens"] == one["tokens"]);
-  CHECK(std::abs(own["loss"].get<double>() - one["loss"].get<double>()) < 1e-5);
+  CHECK(std::abs(own["loss"].get<double>() - one["loss"].get<double>()) <= sums_rounding * one["loss"].get<double>());
   CHECK_FALSE(text_of(run, "generate", "run", "--prompt line --tokens 4 --temperature 0").empty());
   // Two further steps on three meshes.
-  std::vector<double> losses;
+  std::vector<double> losses, bounds;
   for (const auto& [tensor, stages] : {std::pair{2, 1}, {4, 1}, {1, 2}}) {
     const std::string out = "again" + std::to_string(tensor);
-    require_run(run.train(out, tensor, stages, "--resume " + (run / "run") + " --set run.steps=6"));
+    const Result result =
+        require_run(run.train(out, tensor, stages, "--resume " + (run / "run") + " --set run.steps=6"));
     losses.push_back(loss_of(run.summary(out)));
+    bounds.push_back(other_sums_bound(run / out, result.text, rate));
   }
-  CHECK(losses[1] == Approx(losses[0]).epsilon(1e-5));
-  CHECK(losses[2] == Approx(losses[0]).epsilon(1e-5));
+  for (size_t i : {1, 2}) {
+    INFO("mesh " << i);
+    CHECK(std::abs(losses[i] - losses[0]) < bounds[i]);
+  }
 }
 
 TEST_CASE("what tensor-parallel ranks cannot do is refused with what they can") {

@@ -5,6 +5,8 @@
 
 #include <ctime>
 #include <iostream>
+#include <iterator>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -75,6 +77,11 @@ runtime::Settings config_settings(const po::variables_map& values, const std::ve
 
 std::string default_folder(const std::string& name) {
   return fmt::format("runs/{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
+}
+
+std::vector<std::string> command_words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
 }
 
 }  // namespace zrt::tools

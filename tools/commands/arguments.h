@@ -35,4 +35,7 @@ inline const KeyOption dtype_option{
 // Folder of a run that was given none: runs/<name>-<time>.
 std::string default_folder(const std::string& name);
 
+// A command line's words, as blanks part them.
+std::vector<std::string> command_words(const std::string& text);
+
 }  // namespace zrt::tools

@@ -12,6 +12,7 @@
 #include "runtime/report/draw/figure.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/bench.h"
+#include "tools/commands/user_file.h"
 
 namespace zrt::tools {
 namespace {
@@ -163,6 +164,7 @@ int bench_offload(const Args& args) {
                                                                       "counted steps of each run in a round")(
       "svg", po::value<std::string>(), "file for a figure: step time over budget")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: set any key")("json", "print JSON");
+  add_force_option(options);
   po::variables_map values;
   if (!parse(args, "zrt bench offload [--model PRESET] [--budgets N] [--placements LIST] …", options, {}, values)) {
     return 0;
@@ -173,6 +175,10 @@ int bench_offload(const Args& args) {
   read_budgets(values["budgets"].as<std::string>(), wanted);
   wanted.placements = words_of(values["placements"].as<std::string>());
   if (wanted.placements.empty()) throw core::UsageError("--placements is empty");
+  if (values.count("svg")) {
+    const std::string input = values.count("config") ? values["config"].as<std::string>() : "";
+    require_replaceable({values["svg"].as<std::string>(), "--svg", runtime::draw::figure_mark, input}, values);
+  }
   const runtime::Config config = offload_config(values);
   for (const std::string& name : wanted.placements) runtime::offload_placement(name, config.zero.stage, false);
   const runtime::OffloadBench bench = runtime::bench_offload(config, wanted, bench_progress());

@@ -11,6 +11,7 @@
 #include "runtime/bench/predict.h"
 #include "tools/commands/bench.h"
 #include "tools/commands/ranks.h"
+#include "tools/commands/user_file.h"
 
 namespace zrt::tools {
 
@@ -29,11 +30,13 @@ int bench_calibrate(const Args& args) {
       "threads", po::value<int>()->default_value(1), "threads of a rank")(
       "path", po::value<std::string>(), "folder on the drive to measure; by default that of the file")(
       "quick", "show that all works, in seconds, with figures of no use")("json", "print the file");
+  add_force_option(options);
   po::variables_map values;
-  if (!parse(args, "zrt bench calibrate --out FILE [--ranks N]", options, {}, values)) return 0;
+  if (!parse(args, "zrt bench calibrate --out FILE [--ranks N] [--force]", options, {}, values)) return 0;
   need(values, "out");
   const int threads = values["threads"].as<int>();
   if (threads < 1 || threads > 1024) throw core::UsageError("--threads must lie between 1 and 1024");
+  require_replaceable({values["out"].as<std::string>(), "--out", runtime::calibration_mark, ""}, values);
   const auto transport = start_ranks(values, 2);
   return run_ranks(*transport, [&] {
     const std::filesystem::path out = values["out"].as<std::string>();

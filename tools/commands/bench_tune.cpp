@@ -8,6 +8,7 @@
 #include "runtime/bench/tune.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/bench.h"
+#include "tools/commands/user_file.h"
 
 namespace zrt::tools {
 
@@ -16,18 +17,22 @@ int bench_tune(const Args& args) {
   options.add_options()("out", po::value<std::string>(), "the file for run.kernel_table")(
       "rounds", po::value<int>()->default_value(5), "times the fastest are compared")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key")("json", "print JSON");
+  add_force_option(options);
   add_device_option(options);
   po::variables_map values;
-  if (!parse(args, "zrt bench tune CONFIG --out FILE [--rounds N] [--device cuda]", options, {"CONFIG"}, values)) {
+  if (!parse(args, "zrt bench tune CONFIG --out FILE [--rounds N] [--force] [--device cuda]", options, {"CONFIG"},
+             values)) {
     return 0;
   }
   if (!values.count("out")) throw core::UsageError("--out is missing (see --help)");
   const int rounds = values["rounds"].as<int>();
   if (rounds < 1) throw core::UsageError("--rounds must be positive");
+  const std::string out = values["out"].as<std::string>();
+  require_replaceable({out, "--out", models::kernel_file_mark, values["CONFIG"].as<std::string>()}, values);
   const runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), 1);
   const runtime::Tuning tuning = runtime::tune_products(config, rounds, bench_progress());
   end_bench_progress();
-  core::write_durably(values["out"].as<std::string>(), models::kernel_file_text(tuning.file));
+  core::write_durably(out, models::kernel_file_text(tuning.file));
   Json rows = Json::array();
   for (const runtime::TunedProduct& p : tuning.products) {
     rows.push_back({{"product", p.product},

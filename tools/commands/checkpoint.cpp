@@ -138,6 +138,7 @@ int verify(const Args& args) {
   const auto check = [&](const fs::path& folder) {
     try {
       const Reader reader(folder, true);
+      reader.require_finite();
       print(fmt::format("{}: whole, {} in {} files", folder.string(), core::format_bytes(bytes_of(reader.manifest())),
                         reader.manifest().files.size()));
     } catch (const core::DataError& error) {
@@ -196,6 +197,12 @@ int import_from(const Args& args) {
   if (!values.count("out")) throw core::UsageError("--out is missing; it names the folder of the new run");
   const std::string from = values["DIR"].as<std::string>();
   const fs::path out = values["out"].as<std::string>();
+  const core::FolderLock lock(out);
+  if (fs::exists(out / "config.resolved.json")) {
+    throw core::DataError(
+        fmt::format("{}: is the folder of a run, whose config.resolved.json an import would replace; name a new folder",
+                    out.string()));
+  }
   const Reader model =
       open_hugging_face(from, [](const std::string& text) { std::cerr << "warning: " << text << "\n"; });
   runtime::Config config = runtime::hugging_face_config(model, config_settings(values));
@@ -208,7 +215,6 @@ int import_from(const Args& args) {
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),
                            core::format_bytes(plan.host_bytes));
-  const core::FolderLock lock(out);
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
   print(checkpoint.string());
@@ -229,7 +235,7 @@ int checkpoint_command(const Args& args) {
     std::cout << "usage: " << usage
               << "\n\n  list RUN                      its checkpoints, newest first\n"
                  "  inspect RUN|CHECKPOINT        what one holds\n"
-                 "  verify RUN|CHECKPOINT         reads every byte of one or all\n"
+                 "  verify RUN|CHECKPOINT         reads every byte and every value of one or all\n"
                  "  export RUN|CHECKPOINT --out DIR   plain Hugging Face files\n"
                  "  import DIR --out RUN          a Hugging Face model as a run\n";
     return 0;

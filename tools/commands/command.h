@@ -11,6 +11,7 @@ using Args = std::vector<std::string>;
 int train_command(const Args& args);
 int plan_command(const Args& args);
 int launch_command(const Args& args);
+int ranks_command(const Args& args);
 int checkpoint_command(const Args& args);
 int data_command(const Args& args);
 int eval_command(const Args& args);

@@ -63,6 +63,15 @@ void report_damaged(const std::vector<data::DamagedText>& texts) {
                  text.bytes, text.first);
 }
 
+// Training takes fewer pieces than asked for from a short text, without a word.
+void report_vocabulary(int64_t made, int64_t asked) {
+  if (made >= asked) return;
+  spdlog::warn(
+      "the text gives a tokenizer of {} tokens, fewer than the {} asked for: a model.vocab of {} has no use "
+      "for the rest",
+      made, asked, asked);
+}
+
 constexpr const char* build_usage = "zrt data build --out PREFIX FILE…";
 constexpr const char* tokenizer_usage = "zrt data tokenizer --out FILE.model --vocab N FILE…";
 
@@ -103,6 +112,7 @@ int build_command(const Args& args) {
   }
   report_skipped(result.skipped);
   report_damaged(result.damaged);
+  if (build.tokenizer == "train") report_vocabulary(result.train.meta.vocabulary, build.vocabulary);
   if (values.count("json")) {
     nlohmann::ordered_json json{{"files", result.files}, {"train", part_json(result.train)}};
     if (build.dedup) json["duplicates"] = result.duplicates;
@@ -138,6 +148,7 @@ int tokenizer_command(const Args& args) {
   }
   report_skipped(result.skipped);
   report_damaged(result.damaged);
+  report_vocabulary(result.vocabulary, train.vocabulary);
   if (values.count("json")) {
     std::cout << nlohmann::ordered_json{{"file", train.out},
                                         {"vocabulary", result.vocabulary},

@@ -26,22 +26,33 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
     for (const std::string& prefix : values["data"].as<std::vector<std::string>>()) sources.push_back({1, prefix, ""});
   }
   if (sources.empty()) throw core::UsageError("the run has no data.validation; name a dataset with --data PREFIX");
-  // The ids of the datasets must mean what those of the training data mean.
+  const runtime::checkpoint::Reader weights(run.checkpoint, false);
+  // The ids of the datasets must mean what those of the training data meant, which the checkpoint says or, if it is
+  // old, that data.
+  const std::string learned = runtime::trained_tokenizer(weights.manifest().made_by);
   std::vector<std::string> prefixes;
-  for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
+  for (const auto& source : config.data.train) {
+    if (learned.empty()) prefixes.push_back(source.prefix);
+  }
   for (const auto& source : sources) prefixes.push_back(source.prefix);
-  models::data::common_tokenizer(prefixes, config.model.vocab);
+  const auto made_by = models::data::common_tokenizer(prefixes, config.model.vocab);
+  if (made_by && !learned.empty() && models::data::tokenizer_text(*made_by) != learned) {
+    throw core::ConfigError(
+        fmt::format("dataset {} was made by the tokenizer {} and the checkpoint was trained with {}: their token ids "
+                    "mean different text. Build the dataset with the checkpoint's tokenizer",
+                    made_by->prefix, models::data::tokenizer_text(*made_by), learned));
+  }
 
   const models::Model model = config.model.make();
   const runtime::EvalData data = runtime::open_eval_data(sources, model);
-  runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}},
-                             runtime::session_options(config).timeout);
-  const runtime::checkpoint::Reader weights(run.checkpoint, false);
+  const runtime::SessionOptions options = runtime::session_options(config);
+  runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}}, options.timeout);
   runtime::require_weights(weights, model);
   runtime::BatchFiller filler;
   runtime::Session session(
-      runtime::compile_within_budget(config, model, {"load", "eval"}, transport.host_count()),
-      runtime::session_options(config),
+      runtime::compile_within_budget(config, model, {"load", "eval"},
+                                     runtime::run_place(transport, config.run.device, options.timeout)),
+      options,
       {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
          filler(rank, microbatch, tokens, targets);
        },
@@ -75,7 +86,11 @@ int eval_command(const Args& args) {
   if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
-  if (values.count("ranks")) config = runtime::data_parallel(config, values["ranks"].as<int>());
+  if (values.count("ranks")) {
+    const int ranks = values["ranks"].as<int>();
+    if (ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", ranks));
+    config = runtime::data_parallel(config, ranks);
+  }
   const auto transport = comm::make_transport("", config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }

@@ -10,6 +10,7 @@
 #include "core/log.h"
 #include "models/data/dataset_tokenizer.h"
 #include "models/data/indexed_format.h"
+#include "runtime/train/data_identity.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 #include "tools/commands/arguments.h"
@@ -20,18 +21,29 @@ namespace {
 
 namespace data = models::data;
 
-// Ids of a vocabulary that nobody names mean no text: `given`, if it is not "", must go with what the run's data says.
-std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config, const std::string& given) {
+// Ids of a vocabulary that nobody names mean no text, nor do those of a blend of which one dataset does not name it:
+// `given`, if it is not "", must go with what the run's data says. `learned` is what the checkpoint says.
+std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, const std::string& given,
+                                                const std::string& learned) {
+  if (!given.empty()) {  // the checkpoint's, whatever has become of the data
+    auto named = data::make_tokenizer(given);
+    if (data::tokenizer_text(*named) == learned) return named;
+  }
   std::vector<std::string> prefixes;
   for (const auto& source : config.data.train) prefixes.push_back(source.prefix);
   const auto trained = data::common_tokenizer(prefixes, config.model.vocab);
-  if (given.empty() && trained) return data::open_tokenizer(*trained);
+  const bool known = trained && trained->unnamed.empty();
+  if (given.empty() && known) return data::open_tokenizer(*trained);
+  if (auto bytes = data::make_tokenizer("bytes"); given.empty() && learned == data::tokenizer_text(*bytes))
+    return bytes;
   if (given.empty()) {
     throw core::ConfigError(fmt::format(
-        "which text the model's ids stand for is not known: {}, which would name the tokenizer. Name it yourself: "
-        "--tokenizer bytes, or --tokenizer FILE.model of SentencePiece",
-        prefixes.empty() ? "the run has no data.train"
-                         : fmt::format("there is no {}", data::meta_path(prefixes.front()))));
+        "which text the model's ids stand for is not known: {}, which would name the tokenizer. {}: --tokenizer bytes, "
+        "or --tokenizer FILE.model of SentencePiece",
+        prefixes.empty()
+            ? "the run has no data.train"
+            : fmt::format("there is no {}", data::meta_path(trained ? trained->unnamed : prefixes.front())),
+        learned.empty() ? "Name it yourself" : fmt::format("The checkpoint was trained with {}; name that", learned)));
   }
   auto tokenizer = data::make_tokenizer(given);
   if (trained && (tokenizer->name() != trained->name || tokenizer->xxh3() != trained->xxh3)) {
@@ -47,6 +59,19 @@ std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config,
   return tokenizer;
 }
 
+std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config, const std::string& given,
+                                                  const std::string& learned) {
+  auto tokenizer = find_tokenizer(config, given, learned);
+  if (const std::string found = data::tokenizer_text(*tokenizer); !learned.empty() && found != learned) {
+    throw core::ConfigError(
+        fmt::format("the checkpoint was trained with the tokenizer {}, and {} is {}: its ids mean other text. {}",
+                    learned, given.empty() ? "that of the run's data" : "--tokenizer", found,
+                    given.empty() ? "The data was built again since; name the old tokenizer with --tokenizer"
+                                  : "Name the one that the data was built with"));
+  }
+  return tokenizer;
+}
+
 }  // namespace
 
 int generate_command(const Args& args) {
@@ -55,7 +80,7 @@ int generate_command(const Args& args) {
       "tokens", po::value<int64_t>()->default_value(200), "new tokens, at most")(
       "temperature", po::value<double>()->default_value(0.8), "0 takes the likeliest token")(
       "top-k", po::value<int64_t>()->default_value(40), "choose among the k likeliest; 0: all")(
-      "seed", po::value<uint64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON")(
+      "seed", po::value<int64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON")(
       "tokenizer", po::value<std::string>()->default_value("", "that of the run's data"),
       "bytes, or a SentencePiece FILE.model, where the data does not say");
   add_device_option(options);
@@ -63,7 +88,9 @@ int generate_command(const Args& args) {
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
-  const auto tokenizer = choose_tokenizer(config, values["tokenizer"].as<std::string>());
+  const runtime::checkpoint::Reader checkpoint(run.checkpoint, false);
+  const std::string learned = runtime::trained_tokenizer(checkpoint.manifest().made_by);
+  const auto tokenizer = choose_tokenizer(config, values["tokenizer"].as<std::string>(), learned);
 
   const std::string prompt = values["prompt"].as<std::string>();
   runtime::GenerateOptions generate;
@@ -72,7 +99,9 @@ int generate_command(const Args& args) {
   generate.tokens = values["tokens"].as<int64_t>();
   generate.temperature = values["temperature"].as<double>();
   generate.top_k = values["top-k"].as<int64_t>();
-  generate.seed = values["seed"].as<uint64_t>();
+  const auto seed = values["seed"].as<int64_t>();
+  if (seed < 0) throw core::UsageError(fmt::format("--seed is {}; legal are 0 to 2^63 - 1", seed));
+  generate.seed = static_cast<uint64_t>(seed);
   generate.stop_token = tokenizer->eod();
   if (generate.tokens < 1) throw core::UsageError(fmt::format("--tokens is {}; it must be positive", generate.tokens));
   if (!std::isfinite(generate.temperature) || generate.temperature < 0) {
@@ -110,7 +139,8 @@ int generate_command(const Args& args) {
   output.end();
   if (json) {
     const nlohmann::ordered_json result{{"prompt", prompt}, {"text", text}, {"tokens", tokens}};
-    std::cout << result.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    // DEL and C1 stand in JSON as they are, unless it is ASCII.
+    std::cout << result.dump(1, ' ', output.terminal(), nlohmann::ordered_json::error_handler_t::replace);
   }
   std::cout << "\n";
   if (beyond > 0) {

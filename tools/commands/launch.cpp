@@ -6,23 +6,19 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <iterator>
-#include <sstream>
 
 #include "core/error.h"
+#include "core/gpu.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "runtime/config/config.h"
+#include "runtime/plan/gpus.h"
+#include "runtime/train/launch/hosts.h"
 #include "runtime/train/launch/supervisor.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {
 namespace {
-
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream in(text);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 // The options that `zrt train` gets as they were given here.
 Args train_options(const po::variables_map& values) {
@@ -52,14 +48,26 @@ std::string root_hint(const std::vector<std::string>& mpirun) {
       missing);
 }
 
+// Threads of one process copy through the host where processes could not reach each other's GPUs.
+bool can_be_processes(const runtime::Config& config, int ranks) {
+  const auto gpus = runtime::choose_gpus(config.run.device, {ranks}, config.run.share_gpu);
+  const std::string apart = core::unconnectable_gpus(gpus);
+  if (apart.empty()) return true;
+  std::cerr << "launch: GPUs " << apart << " cannot read each other's memory: ranks are threads of one process\n";
+  return false;
+}
+
 }  // namespace
 
 int launch_command(const Args& all) {
   const auto dashes = std::find(all.begin(), all.end(), "--");
   po::options_description options("options");
   options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks")(
-      "mpi", "a process per rank, started by mpirun; without it ranks are threads of one process")(
-      "mpirun", po::value<std::string>()->default_value("mpirun"), "that program, with options of its own")(
+      "processes", "a process per rank, without MPI; so it is on GPUs, elsewhere ranks are threads of one process")(
+      "hosts", po::value<std::string>(), "file with a line for each host, \"worker-0 slots=8\": a process per slot")(
+      "agent", po::value<std::string>()->default_value("ssh"), "what starts a command line on a host, as of zrt ranks")(
+      "mpi", "a process per rank, started by mpirun")("mpirun", po::value<std::string>()->default_value("mpirun"),
+                                                      "that program, with options of its own")(
       "out", po::value<std::string>(), "run.out: folder of the run")(
       "set", po::value<std::vector<std::string>>()->composing(), "as of train")("steps", po::value<int64_t>(),
                                                                                 "as of train")("json", "as of train")(
@@ -70,11 +78,19 @@ int launch_command(const Args& all) {
       "delay", po::value<double>()->default_value(1), "seconds before a restart; doubles up to 30");
   add_device_option(options);
   po::variables_map values;
-  if (!parse({all.begin(), dashes}, "zrt launch CONFIG [--ranks N] [--mpi] [--out DIR] [options] [-- train options…]",
+  if (!parse({all.begin(), dashes},
+             "zrt launch CONFIG [--ranks N] [--processes | --hosts FILE | --mpi] [--out DIR] [options] [-- train "
+             "options…]",
              options, {"CONFIG"}, values)) {
     return 0;
   }
-  const int ranks = values["ranks"].as<int>();
+  std::vector<runtime::Host> hosts;
+  if (values.count("hosts")) hosts = runtime::read_hosts(values["hosts"].as<std::string>());
+  const int ranks = hosts.empty() ? values["ranks"].as<int>() : runtime::ranks_of(hosts);
+  if (!hosts.empty() && !values["ranks"].defaulted() && values["ranks"].as<int>() != ranks) {
+    throw core::UsageError(
+        fmt::format("--ranks is {} but the hosts have {} slots; leave --ranks out", values["ranks"].as<int>(), ranks));
+  }
   const std::string file = values["CONFIG"].as<std::string>();
   Args passed = train_options(values);
   if (dashes != all.end()) passed.insert(passed.end(), dashes + 1, all.end());
@@ -101,15 +117,33 @@ int launch_command(const Args& all) {
   launch.out = config.run.out.empty() ? default_folder(config.run.name) : config.run.out;
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
   const bool mpi = values.count("mpi") > 0;
-  if (mpi) launch.command = words(values["mpirun"].as<std::string>());
-  if (mpi) launch.command.insert(launch.command.end(), {"-n", std::to_string(ranks)});
+  if (mpi + values.count("processes") + values.count("hosts") > 1) {
+    throw core::UsageError(
+        "--processes, --hosts and --mpi are ways to start a process for each rank; give one of them");
+  }
+  const bool on_gpus = ranks > 1 && config.run.device == core::DeviceKind::cuda;
+  const bool asked = values.count("processes") > 0,
+             processes = !mpi && hosts.empty() && (asked || (on_gpus && can_be_processes(config, ranks)));
+  if (mpi) {
+    launch.command = command_words(values["mpirun"].as<std::string>());
+    launch.command.insert(launch.command.end(), {"-n", std::to_string(ranks), program.string()});
+  } else {
+    launch.command = {program.string()};
+    if (processes) launch.command.insert(launch.command.end(), {"ranks", std::to_string(ranks)});
+    if (!hosts.empty()) {
+      launch.command.insert(launch.command.end(), {"ranks", "--hosts", values["hosts"].as<std::string>(), "--agent",
+                                                   values["agent"].as<std::string>()});
+    }
+  }
   launch.command.insert(launch.command.end(),
-                        {program.string(), "train", file, "--out", launch.out.string(), "--resume", "auto"});
-  if (!mpi) launch.command.push_back(fmt::format("--ranks={}", ranks));
+                        {"train", file, "--out", launch.out.string(), "--resume", "auto", "--launched"});
+  if (!mpi && !processes && hosts.empty()) launch.command.push_back(fmt::format("--ranks={}", ranks));
   launch.command.insert(launch.command.end(), passed.begin(), passed.end());
   // mpirun kills its ranks soon after SIGTERM, and cannot on SIGKILL. So ranks are asked to stop directly.
-  if (mpi) launch.rank_program = program;
-  launch.death_signal = mpi ? SIGTERM : SIGKILL;
+  if (mpi || processes) launch.rank_program = program;
+  // SIGUSR2 it passes on to all of them, and waits.
+  launch.death_signal = mpi ? SIGUSR2 : SIGTERM;
+  launch.cleans_up = mpi || !hosts.empty();
 
   launch.max_restarts = values["max-restarts"].as<int>();
   launch.hang_timeout = runtime::Seconds(values["hang-timeout"].as<double>());

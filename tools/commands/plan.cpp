@@ -8,9 +8,11 @@
 #include "core/log.h"
 #include "runtime/plan/listing.h"
 #include "runtime/plan/setup.h"
+#include "runtime/report/draw/page.h"
 #include "runtime/report/plan_page.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/user_file.h"
 
 namespace zrt::tools {
 
@@ -25,10 +27,12 @@ int plan_command(const Args& args) {
       "program", "print the programs that a rank runs, one op a line, instead of the plan")(
       "after", po::value<std::string>(), "with --program: what they are behind this pass")(
       "phase", po::value<std::string>(), "with --program: of this phase alone, such as step");
+  add_force_option(options);
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
-             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE] [--program "
+             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE] [--force] "
+             "[--program "
              "[--after PASS] [--phase NAME]]\n\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
              options, {"CONFIG"}, values)) {
@@ -41,6 +45,11 @@ int plan_command(const Args& args) {
   }
   if (values.count("program") && values.count("json")) {
     throw core::UsageError("--program prints text for people, --json the plan: choose one of them");
+  }
+  if (values.count("draw")) {
+    require_replaceable(
+        {values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark, values["CONFIG"].as<std::string>()},
+        values);
   }
   const runtime::Config config =
       runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());

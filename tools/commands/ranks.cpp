@@ -18,7 +18,7 @@ void add_rank_options(po::options_description& options) {
   options.add_options()("ranks", po::value<int>(),
                         "number of ranks, as threads of this process (under mpirun or srun each process is one)")(
       "transport", po::value<std::string>()->default_value(""),
-      "thread, mpi or nccl (one rank on a GPU); default: mpi under mpirun or srun, thread otherwise");
+      "thread, mpi, socket, or nccl (all groups of GPUs by NCCL); default: the way of the launcher, else thread");
 }
 
 std::unique_ptr<comm::Transport> start_ranks(const po::variables_map& values, int threads) {

@@ -169,7 +169,7 @@ std::string evaluation_text(const runtime::Evaluation& e) {
   std::string text = fmt::format("held-out loss {:.4f} nats per token over {} tokens, perplexity {:.6g}", e.loss,
                                  e.tokens, e.perplexity());
   if (e.bits_per_byte) text += fmt::format(", {:.4f} bits per byte", *e.bits_per_byte);
-  if (e.bits_per_byte && e.unigram_entropy) {
+  if (e.bits_per_byte && std::isfinite(*e.bits_per_byte) && e.unigram_entropy) {
     const double below = *e.unigram_entropy - *e.bits_per_byte;
     text += fmt::format("; {:.4f} bits per byte ({:.0f} %) {} the text's unigram entropy of {:.4f}", std::abs(below),
                         100 * std::abs(below) / *e.unigram_entropy, below >= 0 ? "below" : "above", *e.unigram_entropy);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -20,11 +21,14 @@ namespace {
 std::atomic<uint32_t> wishes{0};
 runtime::StopSignals stops;
 std::atomic<bool> one_process{true};
+std::atomic<runtime::Orphan*> orphan{nullptr};
 
 constexpr std::string_view stopping =
     "zrt: asked to stop: the run saves after this step and ends; another signal, two seconds from now or later, ends "
     "it "
     "at once\n";
+constexpr std::string_view orphaned =
+    "zrt: the process that watched this run has died: the run saves after this step and ends\n";
 constexpr std::string_view at_once = "zrt: a second signal: the run ends at once; what was not saved is lost\n";
 
 // Not through a stream, whose lock another thread may hold.
@@ -38,10 +42,12 @@ void say(std::string_view text) {
 
 void on_stop(int signal) {
   const int error = errno;
-  switch (stops.note(std::chrono::steady_clock::now())) {
+  runtime::Orphan* const self = orphan;
+  if (self) self->bound();
+  switch (stops.note(signal, std::chrono::steady_clock::now())) {
     case runtime::StopSignal::first:
       wishes |= runtime::stop_requested;
-      if (one_process) say(stopping);
+      if (one_process) say(self && self->is() ? orphaned : stopping);
       break;
     case runtime::StopSignal::echo:
       break;
@@ -68,15 +74,15 @@ sigset_t only_sigterm() {
 
 RunSignals::RunSignals(bool several) {
   one_process = !several;
-  struct sigaction action {
-  }, before{};
+  orphan = &orphan_;
+  struct sigaction action {};
   action.sa_flags = SA_RESTART;
   action.sa_handler = on_save;
   sigaction(SIGUSR1, &action, nullptr);
   action.sa_handler = on_stop;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  for (const int signal : runtime::stop_signals) {
+    if (!runtime::stays_ignored(signal)) sigaction(signal, &action, nullptr);
+  }
   if (!several) return;
   const sigset_t set = only_sigterm();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
@@ -84,6 +90,7 @@ RunSignals::RunSignals(bool several) {
 }
 
 RunSignals::~RunSignals() {
+  orphan = nullptr;
   if (!thread_.joinable()) return;
   done_ = true;
   pthread_kill(thread_.native_handle(), SIGTERM);
@@ -96,7 +103,16 @@ void RunSignals::set_transport(const comm::Transport& transport) {
 }
 
 uint32_t RunSignals::requests() {
+  const auto now = std::chrono::steady_clock::now();
+  if (last_requests_.time_since_epoch().count() != 0) {
+    orphan_.set_limit(std::max(orphan_.limit(), std::chrono::ceil<std::chrono::seconds>(5 * (now - last_requests_))));
+  }
+  last_requests_ = now;
   return wishes.fetch_and(~uint32_t{runtime::save_requested});
+}
+
+bool RunSignals::stopping() const {
+  return (wishes & runtime::stop_requested) != 0;
 }
 
 void RunSignals::wait() {
@@ -104,7 +120,8 @@ void RunSignals::wait() {
   for (int signal = 0;;) {
     if (sigwait(&set, &signal) != 0) continue;
     if (done_) return;
-    switch (stops.note(std::chrono::steady_clock::now())) {
+    orphan_.bound();
+    switch (stops.note(signal, std::chrono::steady_clock::now())) {
       case runtime::StopSignal::first:
         tell_last_calls();
         wishes |= runtime::stop_requested;
@@ -124,6 +141,7 @@ void RunSignals::tell_last_calls() {
     say("zrt: SIGTERM before the ranks have met: this process ends\n");
     _exit(128 + SIGTERM);
   }
+  if (orphan_.is()) return say(orphaned);
   say(
       fmt::format("zrt: SIGTERM: this process of several saves after this step and ends, if its launcher leaves it the "
                   "time. Last calls:\n{}",

@@ -12,6 +12,7 @@ class TextOutput {
   TextOutput();
   void write(std::string_view text);
   void end();  // a character that has not come whole is written, too
+  bool terminal() const { return terminal_; }
 
  private:
   const bool terminal_;

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <iostream>
 
 #include "core/log.h"
 #include "core/printable.h"
-#include "runtime/plan/gpus.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
@@ -26,6 +26,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   const runtime::Settings sets =
       config_settings(values, {{"steps", "run.steps"}, {"out", "run.out"}, {"resume", "run.resume"}});
   runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
+  signals.set_timeout(std::chrono::seconds(config.run.timeout_seconds));
   if (transport.leads()) {
     for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
     warn_of_binding(transport, config.run.threads_per_rank);
@@ -42,7 +43,9 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
 
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;
+  hooks.launched = values.count("launched") > 0;
   hooks.requests = [&] { return signals.requests(); };
+  hooks.stopping = [&] { return signals.stopping(); };
   hooks.stuck = [](const std::exception& error) {
     std::cout.flush();
     const int code = report_error(error);
@@ -53,11 +56,10 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
     const runtime::TrainResult result = runtime::train(config, hooks, transport);
     return exit_code(result);
   }
-  hooks.planned = [&](std::span<const runtime::Compiled> stages) {
-    const auto gpus = runtime::choose_gpus(config.run.device, transport.local_count(), config.run.share_gpu);
-    for (const std::string& line : runtime::gpu_lines(gpus, transport.first_local())) std::cerr << line << '\n';
-    reporter.planned(stages);
+  hooks.gpus = [](const std::vector<std::string>& lines) {
+    for (const std::string& line : lines) std::cerr << line << '\n';
   };
+  hooks.planned = [&](std::span<const runtime::Compiled> stages) { reporter.planned(stages); };
   hooks.step = [&](const runtime::StepMetrics& metrics) { reporter.step(metrics); };
   hooks.evaluated = [&](int64_t step, const runtime::Evaluation& e) { reporter.evaluated(step, e); };
   hooks.resumed = [&](int64_t step, const std::string& folder, uint64_t host_bytes) {
@@ -73,14 +75,15 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
     return exit_code(result);
   }
   const runtime::Summary& summary = result.summary;
-  std::cout << fmt::format(
-      "{} after {} steps{}; final loss {:.4f}, median step {:.3f} s, {:.0f} tokens/s, {:.1f} model GFLOP/s\n",
-      summary.exit_reason, summary.steps,
-      summary.skipped > 0 ? fmt::format(", {} of them skipped", summary.skipped) : "", summary.final_loss,
-      summary.step_seconds, summary.tokens_per_second, summary.model_flops_per_second / 1e9);
+  std::cout << fmt::format("{} after {} steps{}; {}median step {:.3f} s, {:.0f} tokens/s, {:.1f} model GFLOP/s\n",
+                           summary.exit_reason, summary.steps,
+                           summary.skipped > 0 ? fmt::format(", {} of them skipped", summary.skipped) : "",
+                           std::isnan(summary.final_loss) ? "" : fmt::format("final loss {:.4f}, ", summary.final_loss),
+                           summary.step_seconds, summary.tokens_per_second, summary.model_flops_per_second / 1e9);
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   if (!result.memory.ranks.empty()) std::cout << memory_table(result.memory);
-  std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in " << core::printable(config.run.out) << "\n";
+  std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in "
+            << core::printable(result.folder.empty() ? config.run.out : result.folder) << "\n";
   return exit_code(result);
 }
 
@@ -95,7 +98,8 @@ int train_command(const Args& args) {
       "resume", po::value<std::string>(),
       "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run, a "
       "checkpoint or a Hugging Face model")("json",
-                                            "print summary.json and memory.json to stdout instead of the tables");
+                                            "print summary.json and memory.json to stdout instead of the tables")(
+      "launched", "as zrt launch says it, which keeps the folder for the runs that it starts");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt train CONFIG [--ranks N] [--set key=value]… [--steps N] [--out DIR]", options, {"CONFIG"},

@@ -1,10 +1,11 @@
-"""The first hour of a GPU in five calls, each of which ends by itself in less than ten minutes. Started by first_contact.sh.
+"""The first hour of a GPU in six calls, each of which ends by itself in less than ten minutes. Started by first_contact.sh.
 
   1  facts and the tests of kernels
   2  benchmarks beside PyTorch: zrt, PyTorch, zrt for each model
   3  time per kernel, products chosen by timing, and the largest of these models again with them
   4  tests of blocks and of training programs
   5  fp8, a model of 7 billion parameters, compute-sanitizer
+  6  machines with several GPUs: tests of these, and runs as threads, as processes and over NCCL
 
 DIR/first_contact_N.tar.gz holds results.json, the table and all logs. It is written anew after jobs, and last when the
 call ends, also by SIGTERM; no job that hangs, crashes or fails keeps another from running. The exit status is 0 when
@@ -27,6 +28,7 @@ import jobs
 import kernel_times
 import machine
 import run_parts
+import several
 from results import Results, say
 
 MODELS = ["gpt2-124m", "gpt2-1.5b"]
@@ -70,8 +72,18 @@ def call_5(here):
     here.run(run_parts.sanitizer_jobs(here.programs), here.side_by_side, "sanitizer")
 
 
-# What each may take in all, in seconds: less than a run of ten minutes, and together less than forty minutes.
-CALLS = {1: (420, call_1), 2: (570, call_2), 3: (420, call_3), 4: (480, call_4), 5: (270, call_5)}
+def call_6(here):
+    gpus = several.count()
+    if gpus < 2:
+        here.run([jobs.Job("several GPUs", None, note=f"this machine has {gpus}")], 1, "several")
+        return
+    here.run([several.topology_job()], 1, "several")
+    here.run(several.test_jobs(here.programs, run_parts.TEST_SECONDS), 1, "several")
+    here.run(several.run_jobs(here.programs, here.folder, here.work, gpus), 1, "several")
+
+
+# What each may take in all, in seconds: less than a run of ten minutes, and together less than fifty minutes.
+CALLS = {1: (420, call_1), 2: (570, call_2), 3: (420, call_3), 4: (480, call_4), 5: (270, call_5), 6: (540, call_6)}
 
 
 def facts_job(here):
@@ -160,7 +172,7 @@ def stop_at(here, signum):
 def main():
     parser = argparse.ArgumentParser(prog="first_contact.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("call", type=int, choices=CALLS, help="which of the five")
+    parser.add_argument("call", type=int, choices=CALLS, help="which of the six")
     parser.add_argument("--out", type=Path, default=Path("gpu_results"), help="folder of the result (gpu_results)")
     parser.add_argument("--seconds", type=float, help="less than the call's own limit: "
                         + ", ".join(f"{n}: {seconds}" for n, (seconds, _) in CALLS.items()))

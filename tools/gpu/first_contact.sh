@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# first_contact.sh N [--out DIR]: call N (1 … 5) of a GPU's first hour, each of less than ten minutes; --help says more.
+# first_contact.sh N [--out DIR]: call N (1 … 6) of a GPU's first hour, each of less than ten minutes; --help says more.
 # Needs the bundle alone: beside this file, or in build/release/gpu_bundle of this source tree.
 set -euo pipefail
 export ZRT_STARTED=${ZRT_STARTED:-$EPOCHSECONDS}  # unpacking counts

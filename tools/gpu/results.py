@@ -10,6 +10,7 @@ from pathlib import Path
 
 LOG_BYTES = 256 << 10  # of one log in the packed file; of longer ones its beginning and its end
 PACK_SHARE = 20  # of the time at most one part goes into packing while jobs run
+PACK_WAIT = 10  # seconds after which what a job found is packed in any case: one packing may stall
 
 
 def say(text):
@@ -58,7 +59,7 @@ class Results:
             if self.packed and (last or begin >= self.next_pack):
                 self.pack()
                 end = time.monotonic()
-                self.next_pack = end + (PACK_SHARE - 1) * (end - begin)
+                self.next_pack = end + min(PACK_WAIT, (PACK_SHARE - 1) * (end - begin))
             elif self.packed and not self.waiting:
                 # The next job may hang: what this one found does not wait for it.
                 self.waiting = True

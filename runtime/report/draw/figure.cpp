@@ -77,8 +77,8 @@ std::string draw_figure(const Figure& figure) {
   const Axes axes = axes_of(figure);
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
-      width, height);
+      "font-family=\"sans-serif\" font-size=\"12\">{2}\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n",
+      width, height, figure_mark);
   text += fmt::format("<text x=\"{}\" y=\"24\" font-size=\"15\">{}</text>\n", figure_left, escaped(figure.title));
   text += grid(figure, axes);
   double beside = figure_left;

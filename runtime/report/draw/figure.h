@@ -7,6 +7,9 @@
 
 namespace zrt::runtime::draw {
 
+// Tells a figure of zrt's from other files; stands near its begin.
+inline constexpr const char* figure_mark = "<!-- drawn by zrt -->";
+
 struct FigureLine {
   std::string name;
   std::vector<double> y;          // one per x; NaN: no point here

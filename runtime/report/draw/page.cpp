@@ -66,12 +66,12 @@ for(const c of charts){
 
 std::string page(std::string_view title, const std::vector<std::string>& parts) {
   std::string text = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">{2}\n"
       // Nothing is fetched, whatever a name in the page says.
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src 'unsafe-inline'\">\n<title>{0}</title><style>{1}</style></head>\n"
       "<body><h1>{0}</h1>\n",
-      escaped(title), style);
+      escaped(title), style, page_mark);
   for (const std::string& part : parts) text += part;
   return text + fmt::format("<div id=\"tip\"></div><script>{}</script></body></html>\n", script);
 }

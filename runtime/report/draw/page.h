@@ -6,6 +6,9 @@
 
 namespace zrt::runtime::draw {
 
+// Tells a page of zrt's from other files; stands near its begin.
+inline constexpr const char* page_mark = "<meta name=\"generator\" content=\"zrt\">";
+
 // `parts` are HTML: what draw_lanes and draw_values return, tables, paragraphs. The script shows what lies under the
 // pointer and zooms into the common time axis of all charts with the wheel (a double click shows all of it again).
 std::string page(std::string_view title, const std::vector<std::string>& parts);

@@ -35,7 +35,7 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
     const int64_t count = tensor.elements();
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(values.size())) {
       values.resize(std::min<size_t>(chunk, static_cast<size_t>(count - done)));
-      reader.read(*models::parameter_name(reader.manifest().model, tensor.name), done, values);
+      reader.weights().read_finite(*models::parameter_name(reader.manifest().model, tensor.name), done, values, to);
       if (to == core::DType::f32) {
         file.write(values.data(), values.size() * sizeof(float));
         continue;
@@ -57,7 +57,14 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   if (out.empty()) throw core::DataError("the folder to export to has no name");
   if (fs::exists(out)) throw core::DataError(fmt::format("{}: exists already; name a new folder", out.string()));
   const Json& model = reader.manifest().model;
-  const Json config = models::to_hugging_face(model, options.type);
+  const Json config = [&] {
+    try {
+      return models::to_hugging_face(model, options.type);
+    } catch (const Json::exception& error) {
+      throw core::DataError(
+          fmt::format("{}: its manifest does not describe the model: {}", reader.folder().string(), error.what()));
+    }
+  }();
   const std::string type = model.at("type").get<std::string>();
   const char* dtype = options.type == core::DType::bf16 ? "BF16" : options.type == core::DType::f16 ? "F16" : "F32";
 
@@ -71,7 +78,7 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     held += bytes;
     total += bytes;
   }
-  const fs::path temporary = out.string() + ".tmp";
+  const fs::path temporary = out.parent_path() / ("." + out.filename().string() + ".export.tmp");  // nobody else's
   fs::remove_all(temporary);
   core::make_folder(temporary);
   try {
@@ -113,8 +120,9 @@ std::vector<std::vector<Run>> import_files(const Reader& from) {
     held += count;
     Run run{name, shape, 0, count};
     run.read = [&from, name](uint64_t skip, std::byte* to, uint64_t bytes) {
-      from.read(name, static_cast<int64_t>(skip / sizeof(float)),
-                {reinterpret_cast<float*>(to), static_cast<size_t>(bytes / sizeof(float))});
+      from.weights().read_finite(name, static_cast<int64_t>(skip / sizeof(float)),
+                                 {reinterpret_cast<float*>(to), static_cast<size_t>(bytes / sizeof(float))},
+                                 core::DType::f32);
     };
     files.back().push_back(std::move(run));
   }

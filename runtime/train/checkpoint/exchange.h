@@ -17,7 +17,7 @@ struct ExportOptions {
 };
 
 // Writes the consolidated weights to a new folder; it appears under its name when all of it is on disk. Returns the
-// files' names. Throws DataError.
+// files' names. Throws DataError, also for the first weight that is NaN or infinite, or would be in the type.
 std::vector<std::string> export_hugging_face(const Reader& reader, const std::filesystem::path& out,
                                              const ExportOptions& options);
 
@@ -30,7 +30,7 @@ ImportPlan plan_import(const Reader& from);
 
 // Writes the weights as checkpoint step_0 of a store, a part of a tensor at a time. `model` is the resolved section.
 // Returns the checkpoint's folder. Throws DataError, before it writes anything where the disk has too little room, and
-// leaves nothing behind.
+// for the first weight that is NaN or infinite, and leaves nothing behind.
 std::filesystem::path import_hugging_face(const Reader& from, const Json& model, const std::filesystem::path& store);
 
 }  // namespace zrt::runtime::checkpoint

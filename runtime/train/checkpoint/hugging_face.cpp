@@ -36,6 +36,12 @@ WeightFiles weight_files(const fs::path& folder) {
   const fs::path index = folder / index_name;
   if (!fs::exists(index)) {
     if (fs::exists(folder / single_name)) return {{folder / single_name}, {}};
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() != ".safetensors") continue;
+      refuse_folder(folder, fmt::format("holds {} but neither {} nor {}, which says which tensors lie in which file; "
+                                        "fetch that, too, or call a single file {}",
+                                        entry.path().filename().string(), single_name, index_name, single_name));
+    }
     refuse_folder(folder, fmt::format("holds neither {} nor {}; weights of another format must be saved as safetensors "
                                       "first (in transformers: save_pretrained)",
                                       single_name, index_name));

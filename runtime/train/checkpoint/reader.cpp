@@ -1,5 +1,10 @@
 #include "runtime/train/checkpoint/reader.h"
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <vector>
+
 #include "core/error.h"
 #include "runtime/train/checkpoint/store.h"
 
@@ -39,6 +44,22 @@ uint64_t Reader::table_bytes() const {
 void Reader::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const bool state = !weights_.has(tensor) && states_ && states_->has(tensor);
   (state ? *states_ : weights_).read(tensor, begin, out);
+}
+
+void Reader::require_finite() const {
+  constexpr int64_t most = 1 << 18;  // elements at a time
+  std::vector<float> values;
+  for (const TensorSet* set : {&weights_, states()}) {
+    if (!set) continue;
+    for (const std::string& name : set->names()) {
+      const std::vector<int64_t>& shape = set->shape(name);
+      const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      for (int64_t begin = 0; begin < count; begin += most) {
+        values.resize(static_cast<size_t>(std::min(most, count - begin)));
+        set->read_finite(name, begin, values, core::DType::f32);
+      }
+    }
+  }
 }
 
 Reader open_checkpoint(const std::filesystem::path& path) {

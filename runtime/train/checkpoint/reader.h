@@ -26,6 +26,8 @@ class Reader {
   uint64_t table_bytes() const;                                              // of both
   // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
+  // Reads every value, a part of a tensor at a time. Throws DataError for the first that is NaN or infinite.
+  void require_finite() const;
 
  private:
   std::filesystem::path folder_;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/finite.h"
 #include "core/printable.h"
 #include "runtime/train/checkpoint/shard.h"
 
@@ -127,6 +128,28 @@ void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> 
                                    out.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(count)));
                 });
   }
+}
+
+void TensorSet::read_finite(const std::string& tensor, int64_t begin, std::span<float> out, core::DType type) const {
+  read(tensor, begin, out);
+  const int64_t at = core::first_not_finite(out, type);
+  if (at < 0) return;
+  const Tensor& whole = find(tensor);
+  const int64_t element = begin + at;
+  const auto has_it = [&](const Piece& piece) {
+    bool has = false;
+    common_runs(whole.shape, piece.rectangle, element, element + 1, [&](int64_t, int64_t, int64_t) { has = true; });
+    return has;
+  };
+  const Piece& piece = *std::find_if(whole.pieces.begin(), whole.pieces.end(), has_it);
+  const float value = out[static_cast<size_t>(at)];
+  const std::string note = core::not_finite_note(value, type);
+  refuse(piece.file->path(),
+         fmt::format("tensor '{}' of type {} is {} at element {} of [{}]{}", piece.entry.name, piece.entry.dtype,
+                     core::value_text(value), element, fmt::join(whole.shape, ", "),
+                     note.empty() ? ": the run that made it has diverged, or the file was changed. Take an earlier "
+                                    "checkpoint, or another copy of the file"
+                                  : note + ". Choose a type that reaches as far as fp32"));
 }
 
 }  // namespace zrt::runtime::checkpoint

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/dtype.h"
 #include "runtime/train/checkpoint/rectangle.h"
 #include "runtime/train/checkpoint/safetensors.h"
 
@@ -34,6 +35,9 @@ class TensorSet {
   uint64_t table_bytes() const;
   // Elements [begin, begin + out.size()) of the whole tensor, as fp32. Thread safe. Throws DataError.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
+  // The same, and throws DataError with the file, the tensor's name there and the element where the first value is that
+  // is NaN or infinite, or would be in `type`.
+  void read_finite(const std::string& tensor, int64_t begin, std::span<float> out, core::DType type) const;
 
  private:
   struct Piece {

@@ -71,8 +71,8 @@ std::string ProcessEnd::text() const {
   return signal == 0 ? fmt::format("exit code {}", code) : fmt::format("signal {} ({})", signal, strsignal(signal));
 }
 
-Child::Child(const std::vector<std::string>& command, int death_signal, const sigset_t& unblocked)
-    : death_signal_(death_signal) {
+Child::Child(const std::vector<std::string>& command, int death_signal, bool cleans_up, const sigset_t& unblocked)
+    : cleans_up_(cleans_up) {
   std::vector<char*> arguments;
   for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
@@ -107,8 +107,8 @@ void Child::send(int signal, const std::filesystem::path& program) const {
 }
 
 void Child::end_tree() {
-  if (death_signal_ != SIGKILL && !poll()) {
-    kill(pid_, death_signal_);
+  if (cleans_up_ && !poll()) {
+    kill(pid_, SIGTERM);
     for (int round = 0; round < 500 && !poll(); ++round) usleep(10000);
   }
   // A process may fork while it is being killed, so the tree is read until it is empty. One that sleeps in the kernel,

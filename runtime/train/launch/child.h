@@ -22,9 +22,9 @@ struct ProcessEnd {
 class Child {
  public:
   // Starts `command` (found through PATH) in a process group of its own, with the signals of `unblocked` unblocked. The
-  // kernel sends it `death_signal` when the calling thread dies. Throws core::Error when no process can be made; a
-  // program that cannot be run ends with code 127.
-  Child(const std::vector<std::string>& command, int death_signal, const sigset_t& unblocked);
+  // kernel sends it `death_signal` when the calling thread dies. `cleans_up`: it is a launcher, see end_tree(). Throws
+  // core::Error when no process can be made; a program that cannot be run ends with code 127.
+  Child(const std::vector<std::string>& command, int death_signal, bool cleans_up, const sigset_t& unblocked);
   ~Child() { end_tree(); }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -33,12 +33,12 @@ class Child {
   // To the child's descendants that run the file `program`; to the child itself if that is "" or none does.
   void send(int signal, const std::filesystem::path& program) const;
   // Kills the child and all its descendants, stopped ones and those in other process groups too, and waits for them. A
-  // launcher, whose death signal is not SIGKILL, first gets that signal and some seconds to clean up behind its ranks.
+  // launcher that cleans up behind its ranks first gets SIGTERM and some seconds.
   void end_tree();
 
  private:
   pid_t pid_;
-  int death_signal_;
+  bool cleans_up_;
   std::optional<ProcessEnd> end_;
 };
 

@@ -1,11 +1,16 @@
 #include "runtime/train/launch/progress.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/hash.h"
 
 namespace zrt::runtime {
@@ -31,6 +36,10 @@ RunProgress::RunProgress(const fs::path& out) : folder_(out), out_(out) {
   productive_ = longest_ = 0;
 }
 
+RunProgress::~RunProgress() {
+  if (metrics_ >= 0) ::close(metrics_);
+}
+
 std::string RunProgress::gone() {
   try {
     return folder_.renamed();
@@ -50,8 +59,23 @@ bool RunProgress::poll() {
   return steps || files;
 }
 
+// A run goes on writing into a file that somebody removes or replaces, and makes another when it is started again.
 bool RunProgress::poll_metrics() {
-  std::ifstream file(out_ / "metrics.jsonl", std::ios::binary);
+  const fs::path path = out_ / "metrics.jsonl";
+  const bool moved = read_metrics();
+  if (metrics_ >= 0 && core::names_open(path, metrics_)) return moved;
+  const int next = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (next < 0) return moved;
+  if (metrics_ >= 0) ::close(metrics_);
+  metrics_ = next;
+  offset_ = 0;
+  last_line_.clear();
+  return read_metrics() || moved;
+}
+
+bool RunProgress::read_metrics() {
+  if (metrics_ < 0) return false;
+  std::ifstream file(fmt::format("/proc/self/fd/{}", metrics_), std::ios::binary);
   // The line read last still stands where it stood, or the file was written anew.
   std::string same(last_line_.size(), '\0');
   file.seekg(static_cast<std::streamoff>(offset_ - last_line_.size()));

@@ -24,19 +24,13 @@ using Clock = std::chrono::steady_clock;
 
 constexpr Seconds poll_interval{0.2};
 
-bool stops(int signal) {
-  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
-}
-
-// Blocks the signals a supervisor answers, so that they are waited for and interrupt nothing. SIGHUP that is ignored,
-// as under nohup, stays so.
+// Blocks the signals a supervisor answers, so that they are waited for and interrupt nothing.
 class SignalWait {
  public:
   SignalWait() {
     sigemptyset(&set_);
-    for (const int signal : {SIGTERM, SIGINT, SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
-    struct sigaction hangup {};
-    if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
+    for (const int signal : {SIGUSR1, SIGCHLD}) sigaddset(&set_, signal);
+    add_stop_signals(set_);
     pthread_sigmask(SIG_BLOCK, &set_, &before_);
   }
   // A process that was asked to stop is about to end as it should; another signal must not end it sooner.
@@ -104,10 +98,8 @@ class Supervisor {
       const Seconds delay =
           std::min(options_.longest_delay, options_.first_delay * static_cast<double>(1 << std::min(fruitless, 20)));
       event("restart", fmt::format("after {}, in {:.1f} s", end.text(), delay.count()));
-      if (const int signal = pause(delay); signal != 0) {
-        result_.reason = fmt::format("stopped by signal {} between two starts", signal);
-        return 128 + signal;
-      }
+      if (const int signal = pause(delay); signal != 0) return stopped(signal);
+      if (const int refused = wait_for_folder(); refused != 0) return refused;
       ++result_.restarts;
     }
   }
@@ -150,7 +142,7 @@ class Supervisor {
 
   ProcessEnd run_child() {
     hung_ = false;
-    Child child(options_.command, options_.death_signal, signals_.set());
+    Child child(options_.command, options_.death_signal, options_.cleans_up, signals_.set());
     event("start", fmt::format("{}", fmt::join(options_.command, " ")));
     for (watch_.start(Clock::now());;) {
       const int signal = signals_.wait(poll_interval);
@@ -178,7 +170,7 @@ class Supervisor {
       event("signal", "SIGUSR1 passed on: save and go on");
       return child.send(signal, options_.rank_program);
     }
-    const StopSignal meaning = stops_.note(Clock::now());
+    const StopSignal meaning = stops_.note(signal, Clock::now());
     if (meaning == StopSignal::echo) return;
     stopping_ = true;
     const bool kills = meaning == StopSignal::second;
@@ -196,6 +188,32 @@ class Supervisor {
       if (stops(signal)) return signal;
     }
     return 0;
+  }
+
+  // Ranks of the last child may still be saving and ending, for as long as a step and a save may take. The exit code
+  // where nothing is to be started, else 0.
+  int wait_for_folder() {
+    const auto end = Clock::now() + watch_.limit();
+    for (bool said = false;; said = true) {
+      try {
+        const core::FolderLock free(options_.out, core::Entry::launched);
+        return 0;
+      } catch (const core::ConfigError& error) {
+        if (!said) event("wait", error.what());
+        if (Clock::now() > end) {
+          result_.reason = error.what();
+          return exit_refused;
+        }
+      } catch (const core::DataError&) {  // for the next child to say, or to find mended
+        return 0;
+      }
+      if (const int signal = pause(poll_interval); signal != 0) return stopped(signal);
+    }
+  }
+
+  int stopped(int signal) {
+    result_.reason = fmt::format("stopped by signal {} between two starts", signal);
+    return 128 + signal;
   }
 
   void event(const std::string& name, const std::string& reason) {
@@ -217,8 +235,8 @@ class Supervisor {
 
 LaunchResult supervise(const LaunchOptions& options) {
   core::make_folder(options.out);
-  // Steps of a run that is not the supervisor's must not count as its own. The child locks the folder for itself.
-  { const core::FolderLock free(options.out); }
+  // Steps of a run that is not the supervisor's must not count as its own. The child locks the folder, too.
+  const core::LaunchLock lock(options.out);
   core::refuse_special(options.out / "events.jsonl");
   return Supervisor(options).run();
 }

@@ -1,5 +1,7 @@
 // Keeps a training run going: starts it, restarts it when it dies or hangs, and stops when restarts bring nothing.
 #pragma once
+#include <signal.h>
+
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -22,7 +24,10 @@ struct LaunchOptions {
   // Where ranks are processes below a launcher, which would rather kill them: signals go to the processes that run this
   // file, if any, instead of to the child, and SIGINT stands for SIGTERM. "": to the child.
   std::filesystem::path rank_program;
-  int death_signal = 9;  // to the child when the supervisor dies
+  // To the child when the supervisor dies: one that lets it save. A run that does not end by it bounds its own life,
+  // see orphan.h.
+  int death_signal = SIGTERM;
+  bool cleans_up = false;  // the child is a launcher that gets some seconds before it is killed
 };
 
 struct LaunchResult {
@@ -41,11 +46,11 @@ struct LaunchResult {
 inline constexpr int exit_done = 0, exit_refused = 2, exit_preempted = 3, exit_not_runnable = 126, exit_not_found = 127;
 
 // Runs the command until it is done. A child that ends before any rank has given a sign of life is not started again,
-// nor is one with the codes above, nor one that left the same RunFailure as one before it. SIGTERM, SIGINT and SIGHUP
-// to the caller ask the child to stop, whose end is then waited for; a second one, two seconds later or more, kills it.
-// SIGUSR1 is passed on. Call it from a thread that lives as long as the process, in a process without other children
-// and with the signals unhandled by others. Throws DataError when `out` cannot be made, and ConfigError when another
-// run uses it.
+// nor is one with the codes above, nor one that left the same RunFailure as one before it. The signals
+// of stop_signals.h ask the child to stop, whose end is then waited for; a second one, two seconds later or more, kills
+// it. SIGUSR1 is passed on. Call it from a thread that lives as long as the process, in a process without other
+// children and with the signals unhandled by others. Throws DataError when `out` cannot be made, and ConfigError when
+// another run uses it.
 LaunchResult supervise(const LaunchOptions& options);
 
 }  // namespace zrt::runtime

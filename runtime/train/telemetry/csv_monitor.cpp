@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/held_folder.h"
 
 namespace zrt::runtime {
 namespace {
@@ -32,6 +33,8 @@ AppendFile& CsvMonitor::file(const std::string& tag) {
   std::replace_if(
       name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
   const std::filesystem::path path = folder_ / (name + ".csv");
+  core::refuse_special(folder_);
+  core::refuse_special(path);  // nor are rows read through one
   std::string text = "step," + tag.substr(tag.rfind('/') + 1) + "\n";
   std::ifstream in(path);
   for (std::string row; from_ > 0 && std::getline(in, row);) {

@@ -14,7 +14,7 @@ namespace zrt::runtime {
 class CsvMonitor : public ScalarSink {
  public:
   // Files in `folder`, which is made. Of files that are there, rows up to `samples` stay; with 0 they start anew.
-  // Throws DataError.
+  // A link, a pipe or a device in the place of one is an error. Throws DataError.
   CsvMonitor(std::filesystem::path folder, int64_t samples);
   void add(int64_t samples, std::span<const Scalar> scalars) override;
   const std::string& error() const override { return error_; }

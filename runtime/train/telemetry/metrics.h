@@ -56,6 +56,7 @@ struct Evaluation {
   std::optional<int64_t> bytes;           // of text that the tokens stand for, at the dataset's mean
   std::string prefix, language;           // of a dataset; language may be ""
   std::vector<Evaluation> sets;
+  bool cut_short = false;  // the run was asked to stop: the numbers mean nothing
   double perplexity() const;
   const std::string& label() const { return language.empty() ? prefix : language; }
 };

@@ -1,13 +1,18 @@
 #include "runtime/train/telemetry/records.h"
 
+#include "core/held_folder.h"
 #include "runtime/train/telemetry/csv_monitor.h"
 #include "runtime/train/telemetry/event_file.h"
 
 namespace zrt::runtime {
 namespace {
 
+// The job's folder below output_path, which is the user's to choose. What lies in there others may have planted: no
+// folder of job_name may be a link.
 std::filesystem::path folder_of(const MonitorConfig& monitor) {
-  return std::filesystem::path(monitor.output_path) / monitor.job_name;
+  std::filesystem::path folder = monitor.output_path;
+  for (const auto& part : std::filesystem::path(monitor.job_name)) core::refuse_special(folder /= part);
+  return folder;
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // What `zrt bench offload` runs, and what it says of it.
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "catch.h"
 #include "core/error.h"
@@ -93,6 +95,28 @@ TEST_CASE("With a drive its tier is used, and what moves takes its bytes over th
   const OffloadRun& least = bench.runs[*bench.points.front().runs[0]];
   CHECK(least.host_bytes <= all.host_bytes);
   CHECK(least.nvme_bytes > 0);
+}
+
+TEST_CASE("A drive that reads at another rate than it writes takes its time for each") {
+  const testing::TemporaryFolder folder;
+  std::ifstream shipped(ZRT_SOURCE_DIR "/share/clusters/dgx-a100.json");
+  nlohmann::json cluster = nlohmann::json::parse(shipped);
+  const double writes = 2e9;
+  cluster["disk"]["bytes_per_second"]["value"] = writes;
+  for (const double reads : {5e8, 2e9, 8e9}) {
+    cluster["disk"]["read_bytes_per_second"] = {{"value", reads}, {"source", "a test"}};
+    const std::string file = folder.path / "mine.json";
+    std::ofstream(file) << cluster.dump();
+    const runtime::Config config =
+        config_of(3, {"memory.nvme_path=" + folder.path.string(), "parallel.cluster=" + file});
+    const auto sets = runtime::offload_placement("host", 3, true).sets.front();
+    const OffloadRun run = runtime::describe(runtime::compile_way(config, config.model.make(), sets));
+    CAPTURE(reads, run.moved.read, run.moved.written);
+    REQUIRE((run.moved.read > 0 && run.moved.written > 0));
+    // Two ranks share the drive.
+    const auto read = static_cast<double>(run.moved.read), written = static_cast<double>(run.moved.written);
+    CHECK(run.disk_seconds == Approx(2 * (read / reads + written / writes)));
+  }
 }
 
 TEST_CASE("A figure has a line for every placement, with gaps where it does not fit") {

@@ -45,7 +45,7 @@ const std::vector<Accepted> accepted{
       "optimizer.params.betas = [0.9,0.999] (line 9), optimizer.params.eps"}},
     {"hf_zero3_offload_auto",
      {},
-     {"stage3_gather_16bit_weights_on_model_save", "the warm-up never ends",
+     {"stage3_gather_16bit_weights_on_model_save", "the rate is at its lowest from the end of the warm-up on",
       "stage3_param_persistence_threshold = 0 (line 22)"}},
     {"llama_factory_zero2",
      {"train_micro_batch_size_per_gpu=1", "bf16.enabled=true"},

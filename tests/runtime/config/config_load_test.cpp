@@ -330,6 +330,28 @@ TEST_CASE("every optimizer carries its parameters, with defaults") {
   CHECK(find_params<AdafactorParams>(fixed.algorithm)->eps2 == 0.1);
 }
 
+TEST_CASE("a rate of Muon's that is left out is lr, and lr that is left out is muon_lr") {
+  struct Case {
+    const char* given;
+    double lr, muon, adam;
+  };
+  for (const Case& c : {Case{R"("lr": 0.03)", 0.03, 0.03, 0.03}, Case{R"("muon_lr": 0.02)", 0.02, 0.02, 0.02},
+                        Case{R"("lr": 0.03, "muon_lr": 0.02)", 0.03, 0.02, 0.03},
+                        Case{R"("lr": 0.03, "adam_lr": 0.001)", 0.03, 0.03, 0.001},
+                        Case{R"("muon_lr": 0.02, "adam_lr": 0.001)", 0.02, 0.02, 0.001},
+                        Case{R"("lr": 0.03, "muon_lr": 0.02, "adam_lr": 0.001)", 0.03, 0.02, 0.001}}) {
+    INFO(c.given);
+    const auto optimizer =
+        parsed(R"("optimizer": {"type": "Muon", "params": {)" + std::string(c.given) + "}},").optimizer;
+    CHECK(optimizer.lr == c.lr);
+    const auto rest = optimizer.algorithm->facts(0), matrices = optimizer.algorithm->facts(1);
+    CHECK(rest.optimizer == std::string("AdamW"));
+    CHECK(matrices.optimizer == std::string("Muon"));
+    CHECK(optimizer.lr * rest.lr_scale == Approx(c.adam));
+    CHECK(optimizer.lr * matrices.lr_scale == Approx(c.muon));
+  }
+}
+
 TEST_CASE("one cycle and the range test carry DeepSpeed's parameters") {
   const auto config = [](const std::string& optimizer, const std::string& type, const std::string& params) {
     return parsed(R"("optimizer": {"type": ")" + optimizer + R"("}, "scheduler": {"type": ")" + type +
@@ -394,24 +416,27 @@ TEST_CASE("fp16 carries DeepSpeed's loss scale, dynamic unless one is given") {
 
 TEST_CASE("gradient types follow accumulation, reduce_every and communication_data_type") {
   struct Case {
-    bool bf16;
     int accumulation, reduce_every;
-    const char* wire;
-    DType local, accumulated;
+    std::string wire;         // "own": the name of the weights' type
+    bool local, accumulated;  // are of the weights' type, where that is not fp32
   };
-  const DType f = DType::f32, b = DType::bf16;
-  for (const Case& c :
-       {Case{false, 1, 1, "null", f, f}, Case{true, 1, 1, "null", b, b}, Case{true, 4, 1, "null", b, f},
-        Case{true, 4, 2, "null", f, f}, Case{true, 4, 4, "\"fp32\"", f, f}, Case{true, 4, 1, "\"FP32\"", f, f},
-        Case{true, 1, 1, "\"fp32\"", f, f}, Case{true, 4, 1, "\"bf16\"", b, f}, Case{false, 4, 4, "\"fp32\"", f, f}}) {
-    INFO(c.bf16 << " " << c.accumulation << " " << c.reduce_every << " " << c.wire);
-    const Config config = parsed(R"("bf16": {"enabled": )" + std::string(c.bf16 ? "true" : "false") +
-                                 R"(}, "communication_data_type": )" + c.wire + R"(, "gradient_accumulation_steps": )" +
-                                 std::to_string(c.accumulation) + R"(, "parallel": {"reduce_every": )" +
-                                 std::to_string(c.reduce_every) + "},");
-    CHECK(config.precision.compute == (c.bf16 ? b : f));
-    CHECK(config.precision.local_grad == c.local);
-    CHECK(config.precision.accumulated_grad == c.accumulated);
+  const std::vector<Case> cases{{1, 1, "null", true, true},   {4, 1, "null", true, false},
+                                {4, 2, "null", false, false}, {4, 4, "fp32", false, false},
+                                {4, 1, "FP32", false, false}, {1, 1, "fp32", false, false},
+                                {1, 1, "own", true, true},    {4, 1, "own", true, false}};
+  for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+    const std::string name(zrt::core::dtype_name(type));
+    for (const Case& c : cases) {
+      INFO(name << " " << c.accumulation << " " << c.reduce_every << " " << c.wire);
+      const std::string wire = c.wire == "null" ? c.wire : "\"" + (c.wire == "own" ? name : c.wire) + "\"";
+      const Config config = parsed((type == DType::f32 ? "" : "\"" + name + R"(": {"enabled": true}, )") +
+                                   R"("communication_data_type": )" + wire + R"(, "gradient_accumulation_steps": )" +
+                                   std::to_string(c.accumulation) + R"(, "parallel": {"reduce_every": )" +
+                                   std::to_string(c.reduce_every) + "},");
+      CHECK(config.precision.compute == type);
+      CHECK(config.precision.local_grad == (c.local ? type : DType::f32));
+      CHECK(config.precision.accumulated_grad == (c.accumulated ? type : DType::f32));
+    }
   }
 }
 
@@ -526,7 +551,11 @@ TEST_CASE("an override sets any key, creates sections and comes from the command
   CHECK(config.data.validation.at(0).prefix == "corpus/held");
   CHECK(adam_of(config).beta1 == 0.5f);
   CHECK(config.precision.compute == DType::bf16);
-  CHECK(parsed("", {"data.train=corpus/train"}).data.train[0].prefix == "corpus/train");
+  for (const char* prefix : {"corpus/train", "123", "1.5", "true", "a[b]"}) {
+    INFO(prefix);
+    CHECK(parsed("", {std::string("data.train=") + prefix}).data.train[0].prefix == prefix);
+  }
+  CHECK(parsed("", {"data.train=\"[a]/x\""}).data.train[0].prefix == "[a]/x");
 }
 
 TEST_CASE("switched-off features of other tools are accepted without a word") {

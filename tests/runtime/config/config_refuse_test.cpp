@@ -57,8 +57,14 @@ TEST_CASE("a name that leaves the folder which it names a place in is refused") 
       CHECK(has(error, "leaves output_path"));
       CHECK(has(error, "Try " + section + ".output_path"));
     }
-    for (const char* name : {"x", "team/x", "..x", "x..", ""}) {
+    for (const char* name : {"x", "team/x", "..x", "x..", ".x"}) {
       CHECK_NOTHROW(parsed("\"" + section + R"(": {"enabled": true, "job_name": ")" + name + "\"},"));
+    }
+    for (const char* name : {"", ".", "./", "x/", "x/.", "./x"}) {
+      const std::string error = parse_error("\"" + section + R"(": {"enabled": true, "job_name": ")" + name + "\"},");
+      CHECK(has(error, section + ".job_name = \"" + name + "\" (ds.json:1)"));
+      CHECK(has(error, "names no folder"));
+      CHECK_NOTHROW(parsed("\"" + section + R"(": {"job_name": ")" + name + "\"},"));  // not enabled
     }
   }
   for (const char* name : {"../x", "a/b", ""}) {
@@ -194,6 +200,52 @@ TEST_CASE("a tensor degree that does not divide the heads is refused with those 
   CHECK(has(parse_error(R"("tensor_parallel": {"autotp_size": 2}, "parallel": {"tensor": 4},)", {}, 4), "contradicts"));
 }
 
+TEST_CASE("a key of DeepSpeed's and zrt's own that differ are refused with both named, whatever each of them says") {
+  struct Pair {
+    std::string theirs, own;
+    std::vector<std::string> of_theirs, of_own;
+    std::string open;  // of theirs: says nothing
+    Settings more = {};
+  };
+  const std::vector<Pair> pairs{{"pipeline.stages", "parallel.pipeline", {"1", "2"}, {"1", "2"}, "auto"},
+                                {"pipeline.partition",
+                                 "parallel.partition",
+                                 {"best", "parameters", "uniform"},
+                                 {"time", "parameters", "uniform"},
+                                 "best",
+                                 {"parallel.pipeline=2"}},
+                                {"tensor_parallel.autotp_size", "parallel.tensor", {"0", "1", "2"}, {"1", "2"}, "0"},
+                                {"tensor_parallel.tp.tp_size", "parallel.tensor", {"1", "2"}, {"1", "2"}, "1"},
+                                {"activation_checkpointing.partition_activations",
+                                 "parallel.sequence",
+                                 {"false", "true"},
+                                 {"false", "true"},
+                                 "false",
+                                 {"parallel.tensor=2"}}};
+  int differ = 0;
+  for (const Pair& pair : pairs) {
+    for (const std::string& theirs : pair.of_theirs) {
+      for (const std::string& own : pair.of_own) {
+        Settings sets = pair.more;
+        sets.insert(sets.end(), {pair.theirs + "=" + theirs, pair.own + "=" + own});
+        CAPTURE(pair.theirs, theirs, pair.own, own);
+        std::string error;
+        try {
+          parsed(R"("gradient_accumulation_steps": 2,)", sets, 2);
+        } catch (const zrt::core::ConfigError& thrown) {
+          error = thrown.what();
+        }
+        INFO(error);
+        const bool refused = theirs != own && theirs != pair.open;
+        CHECK((error.find("contradicts " + pair.own + " = ") != std::string::npos) == refused);
+        CHECK((error.find(pair.theirs + " = ") != std::string::npos) == refused);
+        differ += refused;
+      }
+    }
+  }
+  CHECK(differ == 10);
+}
+
 TEST_CASE("groups that the ranks or the stage do not allow are refused by key") {
   const auto refused = [](const std::string& keys, int ranks) { return parse_error(keys, {}, ranks); };
   const std::string stage3 = R"("zero_optimization": {"stage": 3, )";
@@ -270,6 +322,8 @@ TEST_CASE("keys that contradict each other are refused") {
       {R"("optimizer": {"type": "SGD", "params": {"lr": "x", "nesterov": true}}, "parameter_groups": [1],)",
        {"optimizer.params.lr", "optimizer.params.nesterov", "parameter_groups"}},
       {R"("optimizer": {"type": "SGD", "params": {"nesterov": true}},)", {"optimizer.params.nesterov", "momentum"}},
+      {R"("optimizer": {"type": "SGD", "params": {"momentum": 0.9, "nesterov": true, "dampening": 0.5}},)",
+       {"optimizer.params.nesterov", "dampening"}},
       {R"("optimizer": {"type": "Adafactor", "params": {"lr": 0.1}},)", {"optimizer.params.lr = 0.1", "relative_step"}},
       {R"("optimizer": {"type": "Adafactor", "params": {"relative_step": false}},)",
        {"optimizer.params.lr is missing"}},
@@ -308,6 +362,11 @@ TEST_CASE("an override that is not of the form key=value is a usage error") {
   CHECK(has(parse_error("", {"model.layers=2", "model.layers.x=3"}), "'layers' is 2"));
   CHECK(has(parse_error(R"("steps_per_print": 3,)", {"steps_per_print.x=3"}), "'steps_per_print' is 3 in ds.json"));
   CHECK(has(parse_error("", {"data.train=[[1, \"x\""}), "--set 'data.train="));
+  for (const char* name : {"[a]/x", "{a}", "'a"}) {
+    INFO(name);
+    CHECK(has(parse_error("", {std::string("data.train=") + name}),
+              std::string("begins with ") + name[0] + " into double quotes: 'train=\"" + name + "\"'"));
+  }
   CHECK(has(parse_error("", {"run.steps=many"}), "run.steps = \"many\" (--set run.steps)"));
   CHECK(has(parse_error("", {"run.steps="}), "run.steps = \"\""));
   CHECK(has(parse_error("", {"run.steps=0"}), "run.steps = 0 (--set run.steps)"));
@@ -404,6 +463,17 @@ TEST_CASE("an option and a --set that contradict each other are refused with bot
   CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", section, 1); }), "--dtype sets"));
   const Settings alias{{"bf16.enabled=true", "--dtype"}, {"bfloat16.enabled=no"}};
   CHECK(has(error_of([&] { parse_config(with(R"("train_batch_size": 1,)"), "c", alias, 1); }), "--dtype sets"));
+  // The two stand anywhere among other settings.
+  const Settings others{{"run.out=x", "--out"}, {"run.seed=3"}, {"run.name=y"}};
+  for (size_t second = 0; second <= others.size(); ++second) {
+    for (size_t first = 0; first <= second; ++first) {
+      Settings sets = others;
+      sets.insert(sets.begin() + static_cast<std::ptrdiff_t>(second), Override("run.steps=10"));
+      sets.insert(sets.begin() + static_cast<std::ptrdiff_t>(first), Override("run.steps=5", "--steps"));
+      CAPTURE(first, second);
+      CHECK(has(parse_error("", sets), "--steps sets run.steps = 5, but --set sets run.steps = 10"));
+    }
+  }
   // One value by two ways, and several --set, of which the last counts, are no contradiction.
   const Settings same{{"bf16.enabled=true", "--dtype"}, {"bf16.enabled=1"}, {"run.steps=1"}, {"run.steps=2"}};
   CHECK(parse_config(with(R"("train_batch_size": 1,)"), "c", same, 1).run.steps == 2);

@@ -200,6 +200,12 @@ TEST_CASE("a file that is no resolved configuration is refused") {
   CHECK(has(bad(R"({"value": 5, "from": "file"})"), "holds 5"));
 }
 
+TEST_CASE("a resolved file that is given for a configuration is refused in one sentence") {
+  CHECK_THROWS_WITH(parse_config(resolved_json(example()), "run/config.resolved.json", {}, 2),
+                    Catch::Contains("run/config.resolved.json: is what a run has written") &&
+                        Catch::Contains("--resume auto") && !Catch::Contains("wrong type"));
+}
+
 TEST_CASE("only keys of the table can be recorded") {
   Config config = example();
   CHECK_THROWS_AS(record_inferred(config, "run.outt", "x"), zrt::core::ProgramError);

@@ -47,7 +47,7 @@ void contains(const std::string& message, const std::vector<std::string>& parts)
 
 TEST_CASE("The clusters that are shipped can be found by name and have sources for all figures") {
   const std::vector<std::string> names = runtime::cluster_names();
-  CHECK(names == std::vector<std::string>{"dgx-a100", "dgx-h100", "dgx-h200", "dgx2-v100"});
+  CHECK(names == std::vector<std::string>{"dgx-a100", "dgx-h100", "dgx-h200", "dgx2-v100", "rtx4090"});
   for (const std::string& name : names) {
     const Cluster cluster = runtime::find_cluster(name);
     CHECK(cluster.name == name);

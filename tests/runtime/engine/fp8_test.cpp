@@ -1,4 +1,8 @@
 // fp8 products in whole programs.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "catch.h"
 #include "models/kernels/gemm.h"
 #include "runtime/harness.h"
@@ -21,6 +25,19 @@ models::Model model() {
   return models::make_gpt2({.layers = 2, .hidden = 48, .heads = 4, .sequence = 24, .vocab = 61});
 }
 
+// Bounds what fp8 may move a loss by. Rounding to e4m3 makes a tensor 2^-4 · sqrt(2 ln 2 / 9) = 2.5 % of its norm wrong
+// (models/rounded_path.h), both operands a product 3.5 %, and the nine products on the way to the logits these 10 %, by
+// errors that are unrelated. Logits spread by 0.02 · sqrt(48) = 0.14 around zero at the start, some 0.2 after these
+// steps. A token's loss moves by about its target's error, so a mean of 96 tokens by 0.1 · 0.2 / sqrt(96) = 0.002 in
+// the root mean square, of which four times are allowed, and by half the errors' square, 0.0002. Gradients, behind
+// twice as many products, are 20 % wrong at most where errors are amplified as there: so may be what the updates have
+// moved.
+double allowed(const std::vector<double>& losses, size_t step) {
+  double moved = 0;
+  for (size_t i = 0; i <= step; ++i) moved = std::max(moved, std::abs(losses[i] - losses[0]));
+  return 4 * 0.002 + 0.0002 + 0.2 * moved;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -38,9 +55,9 @@ TEST_CASE(
     CHECK(outcome.state != plain.state);
     CHECK(outcome.planned == outcome.measured);
     for (size_t step = 0; step < plain.losses.size(); ++step) {
-      CHECK(outcome.losses[step] == Approx(plain.losses[step]).epsilon(0.02));
+      CHECK(std::abs(outcome.losses[step] - plain.losses[step]) < allowed(plain.losses, step));
     }
-    CHECK(outcome.eval_loss == Approx(plain.eval_loss).epsilon(0.02));
+    CHECK(std::abs(outcome.eval_loss - plain.eval_loss) < allowed(plain.losses, plain.losses.size() - 1));
   }
 }
 

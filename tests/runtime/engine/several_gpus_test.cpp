@@ -120,11 +120,11 @@ TEST_CASE("more ranks than GPUs are refused unless they may take turns") {
   if (!emulated()) return;
   using runtime::choose_gpus;
   have_gpus(2);
-  CHECK(choose_gpus(core::DeviceKind::cuda, 2, false) == std::vector<int>{0, 1});
-  CHECK(choose_gpus(core::DeviceKind::cuda, 5, true) == std::vector<int>{0, 1, 0, 1, 0});
-  CHECK(choose_gpus(core::DeviceKind::cpu, 5, false).empty());
+  CHECK(choose_gpus(core::DeviceKind::cuda, {2}, false) == std::vector<int>{0, 1});
+  CHECK(choose_gpus(core::DeviceKind::cuda, {5}, true) == std::vector<int>{0, 1, 0, 1, 0});
+  CHECK(choose_gpus(core::DeviceKind::cpu, {5}, false).empty());
   using Catch::Matchers::Contains;
-  CHECK_THROWS_WITH(choose_gpus(core::DeviceKind::cuda, 3, false),
+  CHECK_THROWS_WITH(choose_gpus(core::DeviceKind::cuda, {3}, false),
                     Contains("3 ranks") && Contains("sees 2") && Contains("run.share_gpu"));
   have_gpus(8);
 }

@@ -122,6 +122,24 @@ TEST_CASE("Between hosts the ranks of one share its link: each byte once, or onc
   CHECK(Collective(OpKind::gather, 5, 500).cost(cluster).seconds == Approx(400 / 10.0));
 }
 
+TEST_CASE("Sums between hosts are fetched by each rank, over NCCL too, and inside a host as much as a gather") {
+  Cluster cluster = cluster_of(2);
+  const Collective sum(OpKind::reduce_grad, 4, 800), gather(OpKind::gather, 4, 800);
+  // Two ranks of a host are each sent their 200 by the two ranks of the other one.
+  CHECK(sum.cost(cluster).seconds == Approx(2 * 2 * 200 / 10.0));
+  CHECK(gather.cost(cluster).seconds == Approx(2 * 200 / 10.0));
+  cluster.exchange = runtime::Exchange::once_per_rank;
+  CHECK(sum.cost(cluster).seconds == gather.cost(cluster).seconds);
+  CHECK(Collective(OpKind::reduce_grad, 4, 800).cost(cluster_of(4)).seconds ==
+        Approx(Collective(OpKind::gather, 4, 800).cost(cluster_of(4)).seconds));
+}
+
+TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, however many there are") {
+  Cluster cluster = cluster_of(8);
+  cluster.inside_host = {1, 1e30};
+  for (const int ranks : {2, 8}) CHECK(Collective(OpKind::gather, ranks, 800).cost(cluster).seconds == Approx(1));
+}
+
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.

@@ -1,6 +1,8 @@
 // Groups of parameters, from the configuration to the units of a run.
 #include "optimizer/groups.h"
 
+#include <map>
+
 #include "runtime/plan/setup.h"
 #include "tests/runtime/config/config_helpers.h"
 
@@ -68,12 +70,63 @@ TEST_CASE("a rate inside a group's optimizer is its own, as a multiple of the ru
   CHECK(facts(R"([{"match": "wte*", "optimizer": {"type": "Lion", "params": {"lr": 0.0005}}}])", 1).lr_scale ==
         Approx(0.5));
   CHECK(facts(R"([{"match": "wte*", "lr_scale": 4, "optimizer": "Lion"}])", 1).lr_scale == Approx(4));
+  CHECK(facts(R"([{"match": "wte*", "lr_scale": 0.1, "optimizer": {"type": "AdamW", "params": {"lr": 0.002}}}])", 1)
+            .lr_scale == Approx(0.2));
   const std::string muon =
       R"([{"match": "*", "optimizer": {"type": "Muon", "params": {"muon_lr": 0.02, "adam_lr": 3e-4}}}])";
   CHECK(facts(muon, 1).optimizer == std::string("AdamW"));
   CHECK(facts(muon, 1).lr_scale == Approx(0.3));
   CHECK(facts(muon, 2).optimizer == std::string("Muon"));
   CHECK(facts(muon, 2).lr_scale == Approx(20));
+}
+
+TEST_CASE("a group's optimizer keeps its states in the forms in which it would as the only one of a run") {
+  // Names the states that each weight of a layer has, and their forms.
+  const auto forms_of = [](const Config& config) {
+    const models::Model model = config.model.make();
+    std::map<std::string, std::vector<std::pair<std::string, core::Form>>> all;
+    const Layout layout = make_layouts(config, model).front();
+    for (const optimizer::Unit& unit : layout.units.units) {
+      for (const optimizer::UnitParam& place : unit.params) {
+        if (!place.param->name.starts_with("h.")) continue;
+        for (const optimizer::UnitState& state : config.optimizer.algorithm->states(unit)) {
+          all[place.param->name].push_back({state.kind, state.form});
+        }
+      }
+    }
+    return all;
+  };
+  for (const char* moments : {"fp32", "bf16", "int8"}) {
+    for (const char* group :
+         {R"({"type": "AdamW", "params": {"lr": 0.01}})", R"({"type": "Lion", "params": {"lr": 0.01}})",
+          R"({"type": "SGD", "params": {"lr": 0.01, "momentum": 0.9}})",
+          R"({"type": "Muon", "params": {"lr": 0.01}})"}) {
+      for (const char* run : {"AdamW", "SGD"}) {
+        CAPTURE(moments, group, run);
+        const std::string memory = R"("memory": {"moments": ")" + std::string(moments) + "\"},";
+        const auto grouped = forms_of(parsed(
+            memory + R"("optimizer": {"type": ")" + run +
+            R"(", "params": {"lr": 0.02}}, "parameter_groups": [{"match": "h.*", "optimizer": )" + group + "}],"));
+        CHECK(!grouped.empty());
+        CHECK(grouped == forms_of(parsed(memory + R"("optimizer": )" + group + ",")));
+      }
+    }
+  }
+}
+
+TEST_CASE("a group's optimizer that keeps fp32 alone is refused beside other forms, of moments and of weights") {
+  const std::string group = R"([{"match": "h.*", "optimizer": {"type": "Adafactor", "params": {"lr": 0.01,
+                                 "relative_step": false}}}])";
+  for (const std::string form : {"moments", "master"}) {
+    const auto parse = [&](const std::string& value) {
+      return parsed(R"("bf16": {"enabled": true}, "memory": {")" + form + R"(": ")" + value +
+                    R"("}, "optimizer": {"type": "AdamW", "params": {"lr": 0.02}}, "parameter_groups": )" + group +
+                    ",");
+    };
+    CAPTURE(form);
+    CHECK(parse("fp32").optimizer.groups.size() == 1);
+    CHECK(has(error_of([&] { parse(form == "master" ? "none" : "bf16"); }), "memory." + form));
+  }
 }
 
 TEST_CASE("a group's optimizer that makes its rate itself, or has none, is refused") {

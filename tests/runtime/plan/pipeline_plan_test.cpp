@@ -46,6 +46,28 @@ TEST_CASE("stages of a pipeline save in the same way, and each keeps its own bud
   CHECK(!p->plan.stages[1 - larger].compiled.layout.placement.moves());
 }
 
+TEST_CASE("stages receive as many messages as there are microbatches, in turns that repeat too") {
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", "interleaved"}) {
+    std::vector<uint64_t> first;  // of each stage, with two microbatches
+    for (const uint64_t microbatches : {2, 4, 16, 64}) {
+      CAPTURE(schedule, microbatches);
+      const auto p = planned({std::string("parallel.schedule=") + schedule, "parallel.pipeline=2",
+                              std::string("parallel.virtual_pipeline=") + (*schedule == 'i' ? "2" : "1"),
+                              "train_micro_batch_size_per_gpu=1", fmt::format("train_batch_size={}", microbatches),
+                              "model.layers=4", "zero_optimization.stage=0"},
+                             2);
+      for (size_t stage = 0; stage < 2; ++stage) {
+        const CommBytes& comm = p->plan.stages[stage].comm;
+        const auto found = comm.find(OpKind::receive);
+        REQUIRE(found != comm.end());
+        if (first.size() == stage) first.push_back(found->second);
+        CHECK(first[stage] > 0);
+        CHECK(found->second * 2 == first[stage] * microbatches);
+      }
+    }
+  }
+}
+
 TEST_CASE("a stage keeps gathered weights as long as its device has room, without a budget for a use") {
   const std::vector<std::string> sets{"parallel.pipeline=2",       "parallel.virtual_pipeline=3",
                                       "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1",

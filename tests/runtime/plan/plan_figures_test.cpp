@@ -58,6 +58,15 @@ const std::vector<Case>& cases() {
        4,
        "dgx-a100"},
       {"tensor", {"parallel.tensor=2", "zero_optimization.stage=1", groups}, 4, "dgx-a100"},
+      {"two hosts",
+       {"parallel.tensor=2", "zero_optimization.stage=3", "train_micro_batch_size_per_gpu=1"},
+       16,
+       "dgx-a100"},
+      {"groups of ranks", {"zero_optimization.stage=3", "zero_optimization.mics_shard_size=2"}, 4, "dgx-a100"},
+      {"stages on hosts",
+       {"parallel.tensor=2", "parallel.pipeline=2", "train_micro_batch_size_per_gpu=1"},
+       16,
+       "dgx-h100"},
       {"tensor in stages", {"parallel.tensor=2", "parallel.pipeline=2", "parallel.sequence=true", groups}, 8, ""},
       {"host", {"memory.placement=host", "run.checkpoint_interval=5", "data.validation=v"}, 2, "dgx-a100"},
       {"NVMe", {"memory.placement=nvme", "memory.nvme_path=scratch", "zero_optimization.stage=3"}, 2, "dgx-a100"},
@@ -294,7 +303,53 @@ class Reader : PrintedLines {
           Approx(real(rate)).epsilon(1e-4).margin(0.51));
   }
 
+  // Each group in which several ranks exchange once, with the hosts that its first ranks are on.
+  void ways() {
+    const json& known = json_["groups"];
+    if (!p_.plan.cluster) {
+      CHECK(known == json::array());
+      return;
+    }
+    std::map<std::string, std::pair<int, std::set<int>>> written;  // by name: ranks, hosts
+    for (const StagePlan& plan : p_.plan.stages) {
+      const ProgramSet& set = plan.compiled.set;
+      for (size_t g = 0; g < set.groups.size(); ++g) {
+        const Group& group = set.groups[g];
+        bool used = false;
+        for (const Program& program : set.programs) {
+          for (const Op& op : program.ops) used = used || (op.group == g && spec(op.kind).communicates());
+        }
+        if (group.size == 1 || !used) continue;
+        written[group.name].first = group.size;
+        for (int rank = 0; rank < p_.config.mesh.world(); ++rank) {
+          if (group.together(group.first, rank)) written[group.name].second.insert(rank / 8);
+        }
+      }
+    }
+    REQUIRE(known.size() == written.size());
+    std::map<std::string, std::string> lines;
+    for (const json& entry : known) {
+      const auto& [ranks, hosts] = written.at(entry["name"]);
+      CAPTURE(entry.dump());
+      CHECK(entry["ranks"] == ranks);
+      CHECK(entry["hosts"] == hosts.size());
+      CHECK(entry["way"] == (hosts.size() == 1 ? "memory" : "nccl"));
+      const int staged = hosts.size() == 1 ? 0 : ranks - 1;  // MiB
+      CHECK(entry["staging_bytes"] == staged << 20);
+      std::string& line = lines[entry["way"]];
+      line += fmt::format("{}{} ({} ranks", line.empty() ? "" : ", ", entry["name"].get<std::string>(), ranks);
+      line += hosts.size() == 1 ? ")" : fmt::format(" on {} hosts, {}.00 MiB for sums)", hosts.size(), staged);
+    }
+    for (const auto& [way, text] :
+         {std::pair("memory", "inside a host, by each other's memory"), std::pair("nccl", "between hosts, by NCCL")}) {
+      if (!lines.count(way)) continue;
+      need(fmt::format("groups {}: (.*)", text));
+      CHECK(part(1) == lines[way]);
+    }
+  }
+
   void end() {
+    ways();
     if (json_["cluster"].is_null()) {
       CHECK(json_["seconds_per_step"].is_null());
     } else {

@@ -52,6 +52,7 @@ struct DrawnCurve {
   std::vector<double> x;
   std::vector<std::string> labels;
   std::map<std::string, std::vector<double>> bytes;
+  std::string limit;  // what its line says; empty without one
   double total(size_t i) const {
     double sum = 0;
     for (const auto& [name, y] : bytes) sum += y.at(i);
@@ -107,6 +108,9 @@ DrawnCurve curve_of(const std::string& part) {
   for (const json& series : values["series"]) {
     curve.bytes[series["name"]] = series["y"].get<std::vector<double>>();
     CHECK(series["y"].size() == curve.x.size());
+  }
+  if (const size_t line = part.find("class=\"limit\""); line != std::string::npos) {
+    curve.limit = plain(matches(part.substr(line), "data-t=\"", "\"").front());
   }
   return curve;
 }
@@ -279,6 +283,33 @@ TEST_CASE("a page in program order has the plan's live peak, at the plan's op, a
         }
       }
     }
+  }
+}
+
+TEST_CASE("the chart of each tier has the line of its own limit, and none where no limit is known") {
+  const std::vector<std::string> base{"memory.placement=nvme", "memory.nvme_path=scratch"};
+  const TierBytes peaks = peak_bytes(planned(base, 2)->plan.stages[0].compiled.plan);
+  // Each of the three tiers has a limit or has none.
+  for (size_t which = 0; which < 8; ++which) {
+    std::vector<std::string> sets = base;
+    std::map<std::string, std::string> expected;
+    for (size_t t = 0; t < core::tier_count; ++t) {
+      const std::string tier(core::tier_names[t]);
+      const uint64_t bytes = peaks[t] + (t + 1) * 4096;
+      if ((which >> t & 1) == 0) continue;
+      sets.push_back(fmt::format("memory.{}_budget_bytes={}", tier, bytes));
+      expected[tier] = fmt::format("memory.{}_budget_bytes {}", tier, core::format_bytes(bytes));
+    }
+    const auto p = planned(sets, 2);
+    CAPTURE(sets);
+    const auto stages = read_page(plan_page(p->plan));
+    std::set<std::string> drawn;
+    for (const DrawnCurve& curve : stages.at(0).curves) {
+      CAPTURE(curve.tier);
+      CHECK(curve.limit == expected[curve.tier]);
+      drawn.insert(curve.tier);
+    }
+    CHECK(drawn.size() == core::tier_count);
   }
 }
 

@@ -201,6 +201,29 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
   }
 }
 
+TEST_CASE("what does not fit is the peak of a rank's memory with the gaps between its buffers, tier by tier") {
+  for (size_t t = 0; t < core::tier_count; ++t) {
+    MemoryPlan plan;
+    TierPlan& tier = plan.tiers[t];
+    tier.live_peak_bytes = 900, tier.peak_bytes = 1000, tier.peak_phase = "step", tier.peak_op = "forward h.1";
+    CAPTURE(core::tier_names[t]);
+    // As much as is live is too little, too.
+    for (const uint64_t bytes : {100, 900, 999}) {
+      Limits limits;
+      limits.tiers[t] = Limit{bytes, "a key"};
+      CHECK(shortage_text(plan, limits) ==
+            fmt::format("a key is {0} bytes ({0} B) but each rank needs 1000 bytes (1000 B) of its {1} tier; the peak "
+                        "is in phase 'step' at 'forward h.1'.",
+                        bytes, core::tier_names[t]));
+      CHECK_FALSE(limits.hold(peak_bytes(plan)));
+    }
+    Limits limits;
+    limits.tiers[t] = Limit{1000, "a key"};
+    CHECK(shortage_text(plan, limits).empty());
+    CHECK(limits.hold(peak_bytes(plan)));
+  }
+}
+
 TEST_CASE("every suggestion fits when it is followed, with the peak, the traffic and the time it states") {
   const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
   for (const double part : {0.97, 0.8, 0.5}) {

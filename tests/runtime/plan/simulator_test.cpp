@@ -260,6 +260,23 @@ TEST_CASE("Exposed I/O is what both computing lanes wait for, the host's behind 
   CHECK(waits.run(cluster).seconds == Approx(4));
 }
 
+TEST_CASE("What a step loses behind its last computation counts once, first for communication, then for copies") {
+  using core::Tier;
+  for (const uint64_t gathers : {0, 1, 2, 5}) {
+    for (const uint64_t copies : {0, 1, 2, 7}) {
+      Hand hand;
+      const OpId computed = hand.compute(3);
+      if (gathers > 0) hand.gather(gathers, {computed});
+      if (copies > 0) hand.move(Tier::device, Tier::host, copies, {computed});
+      const Simulation run = hand.run(unit_cluster());
+      CAPTURE(gathers, copies);
+      CHECK(run.seconds == Approx(3 + static_cast<double>(std::max(gathers, copies))));
+      CHECK(run.exposed_comm_seconds == Approx(static_cast<double>(gathers)));
+      CHECK(run.exposed_comm_seconds + run.exposed_io_seconds == Approx(run.seconds - run.busy_seconds[0]));
+    }
+  }
+}
+
 TEST_CASE("Where a CPU plays the device, its host lane takes half of it while both are busy") {
   Cluster cluster = unit_cluster();
   Hand hand;

@@ -142,6 +142,22 @@ TEST_CASE("a suggestion that is followed fits, with the bytes of each tier, the 
   CHECK(with_host >= 5);
 }
 
+TEST_CASE("a suggestion's text has the figures of each tier, and leaves out those that hold nothing") {
+  Suggestion one;
+  one.changes = {{"zero_optimization.stage", "3"}};
+  one.peaks = {uint64_t{3} << 30, uint64_t{5} << 30, uint64_t{7} << 30};
+  one.comm_bytes = uint64_t{11} << 30;
+  const std::string text = suggestions_text({one});
+  for (const char* part : {"--set zero_optimization.stage=3", "peak 3221225472 bytes (3.00 GiB) a rank",
+                           "a rank receives 11.00 GiB a step", "; 5.00 GiB of host memory", "; 7.00 GiB on NVMe"}) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  }
+  one.peaks[1] = one.peaks[2] = 0;
+  CHECK(suggestions_text({one}).find("host memory") == std::string::npos);
+  CHECK(suggestions_text({one}).find("NVMe") == std::string::npos);
+}
+
 TEST_CASE("a run that does as its refusal says has the peak that this states", "[long]") {
   int followed = 0;
   for (const Case& one : cases()) {
@@ -165,6 +181,29 @@ TEST_CASE("a run that does as its refusal says has the peak that this states", "
     }
   }
   CHECK(followed >= 40);
+}
+
+TEST_CASE("every ZeRO stage above a plan's own is suggested where it fits and those between do not") {
+  const Subject four{subjects[1].model, subjects[1].more, 4};
+  const auto at = [&](int stage, uint64_t budget) {
+    Case one{four, {}, {}};
+    one.sets = {fmt::format("zero_optimization.stage={}", stage), "memory.placement=device", "memory.recompute=none"};
+    if (budget > 0) one.sets.push_back(fmt::format("memory.device_budget_bytes={}", budget));
+    return one;
+  };
+  uint64_t before = ~uint64_t{0};
+  for (int stage = 1; stage < 4; ++stage) {
+    const uint64_t peak = at(stage, 0).peaks()[0];
+    REQUIRE(peak < before);
+    before = peak;
+    for (int from = 0; from < stage; ++from) {
+      CAPTURE(from, stage);
+      std::string all;
+      for (const Suggestion& suggestion : at(from, peak).plan().suggestions) all += suggestion.options() + "\n";
+      INFO(all);
+      CHECK(all.find(fmt::format("--set zero_optimization.stage={}\n", stage)) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("where auto stands for a number a plan suggests what it suggests for that number") {

@@ -34,8 +34,8 @@ auto fields(Lane& lane) {
   return std::tie(kind, group);
 }
 auto fields(Group& group) {
-  auto& [kind, name, size, stride, first] = group;
-  return std::tie(kind, name, size, stride, first);
+  auto& [kind, name, size, stride, first, staging] = group;
+  return std::tie(kind, name, size, stride, first, staging);
 }
 auto fields(Op& op) {
   auto& [kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units, accumulate,

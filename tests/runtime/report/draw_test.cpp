@@ -1,5 +1,6 @@
 #include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "catch.h"
@@ -82,6 +83,31 @@ TEST_CASE("An axis is never shorter than its bars, nor empty") {
   chart.bars.clear();
   CHECK(contains(draw_lanes(chart), "data-to=\"1\""));
   CHECK(first_fault(draw_lanes({})).empty());
+}
+
+TEST_CASE("The numbers below an axis go from its start to its end, wherever it begins") {
+  const auto ticks = [](const std::string& svg) {
+    std::vector<std::string> found;
+    for (size_t at = 0; (at = svg.find("class=\"tick\"", at)) != std::string::npos; ++at) {
+      const size_t begin = svg.find('>', at) + 1;
+      found.push_back(svg.substr(begin, svg.find('<', begin) - begin));
+    }
+    return found;
+  };
+  using Numbers = std::vector<std::string>;
+  for (const auto& [from, to, expected] :
+       std::vector<std::tuple<double, double, Numbers>>{{0, 1000, {"0", "200", "400", "600", "800", "1000"}},
+                                                        {500, 1000, {"500", "600", "700", "800", "900", "1000"}},
+                                                        {-1, 4, {"-1", "0", "1", "2", "3", "4"}}}) {
+    CAPTURE(from, to);
+    ValueChart values;
+    values.x = {from, to}, values.x_start = from, values.x_end = to;
+    values.series = {{"loss", {2, 1}}};
+    CHECK(ticks(draw_values(values)) == expected);
+    LaneChart bars = lanes();
+    bars.x_unit = Unit::plain, bars.x_start = from, bars.x_end = to;
+    CHECK(ticks(draw_lanes(bars)) == expected);
+  }
 }
 
 TEST_CASE("Areas are stacked on each other and hold their value until the next") {

@@ -5,12 +5,14 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "catch.h"
 #include "core/error.h"
 #include "core/philox.h"
 #include "runtime/report/curve_line.h"
 #include "runtime/report/decimate.h"
+#include "runtime/report/draw/page.h"
 #include "runtime/report/run_data.h"
 #include "runtime/report/trace_data.h"
 #include "temporary_folder.h"
@@ -116,6 +118,24 @@ TEST_CASE("Skipped steps and the failure that they ended in are told") {
   CHECK(has(run.page(), "step 6: too many &amp; &lt;none&gt;"));
 }
 
+TEST_CASE("A measured peak that differs is told above the table, whichever rank's it is") {
+  const auto page = [](uint64_t first, uint64_t second) {
+    const Run run;
+    run.write("metrics.jsonl", steps(1, 2));
+    const auto rank = [](int number, uint64_t measured) {
+      return R"({"rank":)" + std::to_string(number) +
+             R"(,"tiers":{"device":{"planned_peak_bytes":100,"measured_peak_bytes":)" + std::to_string(measured) +
+             "}}}";
+    };
+    run.write("memory.json", R"({"ranks":[)" + rank(0, first) + "," + rank(1, second) + "]}");
+    return run.page();
+  };
+  const std::string told = "A measured peak differs from the planned one";
+  CHECK_FALSE(has(page(100, 100), told));
+  CHECK(has(page(101, 100), told));
+  CHECK(has(page(100, 99), told));
+}
+
 TEST_CASE("Losses that are no numbers leave a gap and a sentence") {
   const Run run;
   run.write("metrics.jsonl", steps(1, 4) + step_line(5, "null") + step_line(6, "null") + steps(7, 9));
@@ -219,6 +239,34 @@ TEST_CASE("A run's curve on one line has a bar for each stretch of steps, and a 
   CHECK(curve_line(run, 8) == "loss 8 █▇ ▅▄▃▂▁ 4.5 over steps 1 to 16; held out 5.125, 1.75 bits per byte");
   run.steps.resize(1);
   CHECK(curve_line(run, 8) == "loss 8 ▁ 8 over steps 1 to 1; held out 5.125, 1.75 bits per byte");
+}
+
+TEST_CASE("A run's curve on one line names its first and its last step, whichever steps lie between") {
+  for (const auto& numbers : std::vector<std::vector<int64_t>>{{1, 2, 3}, {501, 502, 503, 504}, {1, 2, 40}, {7, 9}}) {
+    RunData run;
+    for (const int64_t number : numbers) {
+      StepRow& row = run.steps.emplace_back();
+      row.step = number, row.loss = 2;
+    }
+    CHECK_THAT(curve_line(run), Catch::EndsWith(" over steps " + std::to_string(numbers.front()) + " to " +
+                                                std::to_string(numbers.back())));
+  }
+}
+
+TEST_CASE("Every step that a run's metrics lack is counted, in whatever gaps") {
+  const auto note = [](int64_t count, int64_t first) {
+    return std::to_string(count) + " step(s) are missing from metrics.jsonl, the first of them step " +
+           std::to_string(first) + ".";
+  };
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 2) + steps(6, 7));
+  CHECK(has(run.page(), note(3, 3)));
+  run.write("metrics.jsonl", steps(1, 2) + steps(4, 4) + steps(10, 12) + steps(14, 14));
+  CHECK(has(run.page(), note(7, 3)));
+  run.write("metrics.jsonl", steps(501, 503) + steps(1004, 1005));
+  CHECK(has(run.page(), note(500, 504)));
+  run.write("metrics.jsonl", steps(501, 505));
+  CHECK_FALSE(has(run.page(), "missing from metrics.jsonl"));
 }
 
 TEST_CASE("A step that was taken again counts as it was taken last") {
@@ -330,6 +378,40 @@ TEST_CASE("The last step of a trace is shown, of each rank, from its own start")
   CHECK(has(run.page(), "new op"));
   run.write("trace.json", trace_head);
   CHECK(has(run.page(), "trace.json ends too early."));
+}
+
+TEST_CASE("A step lasts until its last rank ends, and for what of it a rank does not compute it is idle") {
+  // Each rank computes for a second, once the one before has, and then receives for so many seconds.
+  const auto page = [](const std::vector<double>& receipts) {
+    const Run run;
+    run.write("metrics.jsonl", steps(1, 7));
+    std::string text = trace_head;
+    for (size_t r = 0; r < receipts.size(); ++r) {
+      const int rank = static_cast<int>(r);
+      const double begin = 1e6 * rank, end = begin + 1e6 * (1 + receipts[r]);
+      for (const auto& [lane, name] : {std::pair{1, "compute"}, {2, "comm:pp"}}) {
+        text += R"({"pid":)" + std::to_string(rank) + R"(,"name":"thread_name","ph":"M","tid":)" +
+                std::to_string(lane) + R"(,"args":{"name":")" + name + "\"}},\n";
+      }
+      text += slice(rank, 0, "step", "program", 0, end) + slice(rank, 1, "op", "forward", begin, 1e6) +
+              slice(rank, 2, "receipt", "receive", begin + 1e6, end - begin - 1e6);
+    }
+    run.write("trace.json", text + R"({"pid":0,"name":"x","ph":"M","tid":1,"args":{}})" + "\n]}\n");
+    return run.page();
+  };
+  const auto table = [](const std::string& idle) {
+    return zrt::runtime::draw::table({"rank", "computes", "idle"}, {{"0", "1 s", idle}, {"1", "1 s", idle}});
+  };
+  // The second rank ends last, the first does, both end at once.
+  for (const auto& [receipts, seconds, idle] : std::vector<std::tuple<std::vector<double>, std::string, std::string>>{
+           {{0.5, 3}, "5", "80.0 %"}, {{3, 0.5}, "4", "75.0 %"}, {{1.5, 0.5}, "2.5", "60.0 %"}}) {
+    const std::string shown = page(receipts);
+    CAPTURE(seconds, idle);
+    CHECK(has(shown, table(idle)));
+    const size_t lanes = shown.find("<h2>Step 7: what each lane of each rank did");
+    REQUIRE(lanes != std::string::npos);
+    CHECK(has(shown.substr(lanes, shown.find("<rect", lanes) - lanes), " data-to=\"" + seconds + "\""));
+  }
 }
 
 TEST_CASE("A trace of very many ops makes a small page") {

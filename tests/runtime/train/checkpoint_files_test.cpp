@@ -138,6 +138,51 @@ TEST_CASE("What any number of ranks writes is read back at any place, whatever t
   }
 }
 
+TEST_CASE("What tensor-parallel ranks have of a tensor is written to its place in the whole, small or large") {
+  struct Cut {
+    std::vector<int64_t> shape;
+    size_t dimension;
+    int64_t sections;
+  };
+  constexpr int ranks = 2;
+  // Some have padding: 5, 13, 1401 and 699 are odd.
+  for (const Cut& cut : {Cut{{12, 5}, 0, 1}, Cut{{12, 5}, 0, 3}, Cut{{12, 5}, 1, 1}, Cut{{4, 15}, 1, 3},
+                         Cut{{13, 3}, 0, 1}, Cut{{1401 * 3, 512}, 0, 3}, Cut{{1024, 699 * 3}, 1, 3}}) {
+    const size_t d = cut.dimension;
+    const int64_t extent = cut.shape[d], section = extent / cut.sections, part = (section + ranks - 1) / ranks;
+    const int64_t inner = d + 1 < cut.shape.size() ? cut.shape[d + 1] : 1, outer = product(cut.shape) / inner / extent;
+    for (const int data : {1, 2}) {
+      CAPTURE(cut.shape, cut.dimension, cut.sections, data);
+      const testing::TemporaryFolder folder;
+      for (int rank = 0; rank < ranks; ++rank) {
+        // Each element is its number in the whole, padding is zero.
+        std::vector<float> values;
+        for (int64_t row = 0; row < outer * cut.sections * part; ++row) {
+          const int64_t at = rank * part + row % part;
+          const int64_t whole = (row / part * section + at) * inner;
+          for (int64_t i = 0; i < inner; ++i) values.push_back(at < section ? static_cast<float>(whole + i) : 0);
+        }
+        std::vector<int64_t> shape = cut.shape;
+        shape[d] = cut.sections * part;
+        for (int shard = 0; shard < data; ++shard) {
+          const int64_t begin = product(shape) * shard / data, end = product(shape) * (shard + 1) / data;
+          Run run{"w",         shape,           begin,
+                  end - begin, core::Form::f32, reinterpret_cast<const std::byte*>(values.data() + begin)};
+          run.slice = models::Slice{d, extent, cut.sections, ranks}, run.tensor_rank = rank;
+          write_shard(folder.path, rank * data + shard, {&run, 1});
+        }
+      }
+      const TensorSet set(folder.path, weight_files(folder.path));
+      CHECK(set.shape("w") == cut.shape);
+      std::vector<float> whole(static_cast<size_t>(product(cut.shape)));
+      set.read("w", 0, whole);
+      size_t right = 0;
+      while (right < whole.size() && whole[right] == static_cast<float>(right)) ++right;
+      CHECK(right == whole.size());
+    }
+  }
+}
+
 TEST_CASE("A safetensors file has the reference writer's order, padding and metadata") {
   SafetensorsHeader header;
   header.tensors = {{"z", "F32", {2}, 0, 0}, {"b", "BF16", {3}, 0, 0}, {"a", "F32", {}, 0, 0}, {"i", "I64", {1}, 0, 0}};

@@ -1,4 +1,5 @@
 // A run that stops and goes on: the same bits on the same mesh, the same weights on any.
+#include <chrono>
 #include <fstream>
 
 #include "catch.h"
@@ -158,6 +159,30 @@ TEST_CASE("What a save writes beside training is what the weights were when it w
     REQUIRE(values == before.at(param.name));
   }
   CHECK(reader.states()->names().size() == 2 * reader.weights().names().size());
+}
+
+TEST_CASE("Training stands still for a save while states are copied and while its end is waited for") {
+  const testing::TemporaryFolder folder;
+  Run run(testing::make_toy(2, 128, 512, 5, false, false), setting(1, 0), folder.path, true);
+  const auto seconds_of = [](const auto& work) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  // A busy machine may hold the test up between its clock and that of the save, but not each time.
+  bool both_count = false;
+  for (int round = 0; round < 20 && !both_count; ++round) {
+    run.steps(1);
+    const double copying = seconds_of([&] { run.save(); });
+    run.steps(1);
+    runtime::SaveOutcome outcome;
+    const double waiting = seconds_of([&] { outcome = run.saved(); });
+    CAPTURE(copying, waiting, outcome.stall_seconds);
+    REQUIRE(outcome.error.empty());
+    REQUIRE(outcome.stall_seconds <= copying + waiting);
+    both_count = outcome.stall_seconds > waiting + copying / 2;
+  }
+  CHECK(both_count);
 }
 
 TEST_CASE("A save that cannot be written is reported with its reason, and training goes on") {

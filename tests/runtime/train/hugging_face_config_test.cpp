@@ -97,10 +97,18 @@ TEST_CASE("A key that changes what the model computes is refused by name where z
       {"llama", "qk_norm", true},
       {"llama", "use_qk_norm", true},
       {"llama", "layer_types", {"full_attention", "sliding_attention"}},
+      {"llama", "layer_types", {"full_attention"}},
+      {"llama", "layer_types", {"full_attention", "full_attention", "full_attention"}},
+      {"llama", "layer_types", {"full_attention", nullptr}},
+      {"llama", "layer_types", Json::array()},
+      {"llama", "layer_types", "full_attention"},
       {"llama", "no_rope_layers", {1, 0}},
       {"llama", "original_max_position_embeddings", 4096},
       {"qwen3", "architectures", {"Qwen3ForSequenceClassification"}},
       {"qwen3", "layer_types", {"sliding_attention", "full_attention"}},
+      {"qwen3", "layer_types", {"full_attention"}},
+      {"qwen3", "layer_types", Json::array()},
+      {"qwen3", "layer_types", "full_attention"},
       {"qwen3", "head_dim", nullptr},
       {"bert", "architectures", {"BertForSequenceClassification"}},
       {"bert", "architectures", {"BertLMHeadModel"}},
@@ -143,6 +151,8 @@ TEST_CASE(
       {"gpt2", "num_hidden_layers", 2},
       {"gpt2", "reorder_and_upcast_attn", true},
       {"llama", "hidden_act", "swish"},
+      {"llama", "layer_types", {"full_attention", "full_attention"}},
+      {"llama", "layer_types", nullptr},
       {"llama", "rope_scaling", nullptr},
       {"llama", "rope_theta", 10000},
       {"qwen3", "sliding_window", 4096},
@@ -211,6 +221,24 @@ TEST_CASE("The config.json of published models is read without a word, into the 
   }
 }
 
+TEST_CASE("A Qwen3 with stretched positions is refused with their type, whichever key says it") {
+  for (Json block : {yarn, llama3}) {
+    CAPTURE(block.dump());
+    const std::string type = block["rope_type"];
+    const Copy scaling("qwen3"), parameters("qwen3");
+    scaling.change_json("config.json", [&](Json& json) {
+      json.erase("rope_parameters");
+      json["rope_theta"] = 1000000.0, json["rope_scaling"] = block;
+    });
+    block["rope_theta"] = 1000000.0;
+    parameters.set("rope_parameters", block);
+    for (const Copy* copy : {&scaling, &parameters}) {
+      contains(copy->error(), "'" + type + "'");
+      contains(copy->error(), "legal is");
+    }
+  }
+}
+
 TEST_CASE("Two places that describe different rotary positions are refused with both values") {
   struct Two {
     Json theta, scaling, parameters;  // null: left out
@@ -219,9 +247,17 @@ TEST_CASE("Two places that describe different rotary positions are refused with 
   const Json plain{{"rope_type", "default"}, {"rope_theta", 500000.0}};
   Json llama3_theta = llama3;
   llama3_theta["rope_theta"] = 500000.0;
+  const auto with = [](const char* key, double value) {
+    Json other = llama3;
+    other[key] = value;
+    return other;
+  };
   for (const Two& two : {
            // A stretch without a theta has 10000 of it, the block beside it another.
            Two{nullptr, llama3, llama3_theta, {"'rope_scaling' is ", "'rope_parameters' is ", "500000.0", "10000"}},
+           Two{nullptr, llama3, with("factor", 31.5), {"'rope_scaling' is ", "'rope_parameters' is ", "31.5"}},
+           Two{nullptr, llama3, with("low_freq_factor", 1.25), {"'rope_parameters' is ", "1.25"}},
+           Two{nullptr, llama3, with("original_max_position_embeddings", 77), {"'rope_parameters' is ", "77"}},
            Two{nullptr, llama3, plain, {"'rope_scaling' is ", "llama3", "'rope_parameters' is ", "500000.0"}},
            Two{10000.0, nullptr, plain, {"'rope_theta' is 10000.0 and 'rope_parameters.rope_theta' is 500000.0"}},
            Two{300.0, llama3_theta, nullptr, {"'rope_theta' is 300.0 and 'rope_scaling.rope_theta' is 500000.0"}},

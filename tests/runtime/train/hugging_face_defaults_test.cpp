@@ -98,6 +98,38 @@ TEST_CASE("A config.json that says the type alone describes the model of transfo
   CHECK(empty == 10);
 }
 
+TEST_CASE("An exported config.json describes to transformers' class the model that zrt trained, with its dropout") {
+  constexpr const char* dropouts[] = {"attention_dropout", "attention_probs_dropout_prob", "attn_pdrop",
+                                      "embd_pdrop",        "hidden_dropout_prob",          "resid_pdrop"};
+  size_t compared = 0;
+  for (const Case& each : cases()) {
+    if (!each.given.empty()) continue;
+    for (const double dropout : {0.0, 0.25}) {
+      const std::string type = each.type;
+      if (dropout > 0 && (type == "llama" || type == "qwen3")) continue;  // have none
+      INFO("transformers " << each.version << ": " << type << " with a dropout of " << dropout);
+      const Json run{{"train_batch_size", 1}, {"model", {{"preset", type + "-tiny"}, {"dropout", dropout}}}};
+      const Json model = runtime::model_json(runtime::parse_config(run.dump(), "test", {}, 1));
+      const Json exported = models::to_hugging_face(model, core::DType::f32);
+      Json theirs = with(each, each.whole);
+      if (exported.contains("rope_theta")) theirs.erase("rope_parameters");  // which the class makes of it
+      theirs.erase("layer_types");                                           // which it makes of the number of layers
+      theirs.update(exported);
+      CHECK(reading(theirs) == reading(exported));
+      Json read = Json::parse(reading(exported)), trained = model;
+      for (Json* section : {&read, &trained}) section->erase("preset"), section->erase("dropout");
+      CHECK(read == trained);
+      for (const char* key : dropouts) {
+        if (!theirs.contains(key)) continue;
+        INFO(key);
+        CHECK(theirs[key] == dropout);
+        ++compared;
+      }
+    }
+  }
+  CHECK(compared == 2 * (2 * (3 + 2 + 2) + 2));
+}
+
 TEST_CASE("zrt knows every key of transformers' classes, and warns by name of others") {
   for (const Case& each : cases()) {
     std::vector<std::string> said;

@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
+#include <limits>
 
 #include "catch.h"
+#include "core/dtype.h"
 #include "core/error.h"
 #include "runtime/train/checkpoint/exchange.h"
 #include "tests/runtime/train/hugging_face_copy.h"
@@ -39,6 +42,12 @@ TEST_CASE("A folder without one of its files is refused with the name of what it
   CHECK(tied.error().empty());
   fs::remove(tied.path / "model.safetensors");
   contains(tied.error(), "holds neither model.safetensors nor model.safetensors.index.json");
+  fs::copy(whole.path / "model-00001-of-00003.safetensors", tied.path / "model-00001-of-00001.safetensors");
+  contains(tied.error(), "holds model-00001-of-00001.safetensors but neither model.safetensors nor");
+  std::ofstream(tied.path / "model.safetensors")
+      << "version https://git-lfs.github.com/spec/v1\noid sha256:4f0c\nsize 3\n";
+  contains(tied.error(), "model.safetensors: is a pointer of Git LFS");
+  contains(tied.error(), "`git lfs pull`");
   fs::remove(whole.path / "model-00002-of-00003.safetensors");
   contains(whole.error(), "lies in 'model-00002-of-00003.safetensors', which the folder does not hold");
   CHECK(is_hugging_face(whole.path));  // so that resuming it says what is missing, too
@@ -151,6 +160,30 @@ TEST_CASE("A tied matrix that files hold twice must be the same, else it is refu
   }
 }
 
+TEST_CASE("A tied matrix that files hold twice is compared to its last row, however large it is") {
+  // More than what is read of a tensor at a time, 32,768 elements.
+  const Copy both("llama_tied");
+  constexpr size_t rows = 5000;
+  both.change_json("config.json", [&](Json& json) { json["vocab_size"] = rows; });
+  const char* embedding = "model.embed_tokens.weight";
+  both.change_file("model.safetensors", [&](Json& json, std::string& data) {
+    Json& entry = json.at(embedding);
+    const auto place = entry.at("data_offsets").get<std::vector<size_t>>();
+    const size_t row = (place[1] - place[0]) / entry["shape"][0].get<size_t>(),
+                 more = rows * row - (place[1] - place[0]);
+    data.insert(place[1], std::string(more, '\0'));
+    for (auto& [name, other] : json.items()) {
+      if (!other.contains("data_offsets") || other["data_offsets"][0].get<size_t>() < place[1]) continue;
+      for (Json& offset : other["data_offsets"]) offset = offset.get<size_t>() + more;
+    }
+    entry["shape"][0] = rows, entry["data_offsets"] = {place[0], place[1] + more};
+  });
+  both.add_copy(embedding, "lm_head.weight");
+  CHECK(both.error() == "");
+  both.change_file("model.safetensors", [](Json&, std::string& data) { data[data.size() - 1] ^= 0x40; });
+  contains(both.error(), "('tie_word_embeddings'), but their elements ");
+}
+
 TEST_CASE(
     "An untied BERT without the copy of its output's bias, as transformers 4 saves it, has the one that is there") {
   const Copy both("bert_untied"), one("bert_untied"), other("bert_untied");
@@ -164,6 +197,28 @@ TEST_CASE(
   CHECK(other.same_weights(Copy("bert_untied")));
   one.remove(bias);
   contains(one.error(), "needs tensor 'cls.predictions.decoder.bias'");
+}
+
+TEST_CASE("BERT files that name the weight and bias of norms gamma and beta hold the same model") {
+  for (const char* name : {"bert", "bert_untied", "bert_order", "megatron_bert"}) {
+    CAPTURE(name);
+    const Copy copy(name);
+    int renamed = 0;
+    copy.change_header("model.safetensors", [&](Json& json) {
+      Json first = Json::object();
+      for (const auto& [tensor, entry] : json.items()) {
+        std::string old = tensor;
+        const bool norm = tensor.find("LayerNorm.") != std::string::npos || tensor.find("ln.") != std::string::npos;
+        if (norm && tensor.ends_with(".weight")) old.replace(old.size() - 6, 6, "gamma");
+        if (norm && tensor.ends_with(".bias")) old.replace(old.size() - 4, 4, "beta");
+        renamed += old != tensor;
+        first[old] = entry;
+      }
+      json = first;
+    });
+    CHECK(renamed > 4);
+    CHECK(copy.same_weights(Copy(name)));
+  }
 }
 
 TEST_CASE("A folder with weights in two places, or with an adapter, is refused rather than one of them chosen") {
@@ -235,6 +290,106 @@ TEST_CASE("An import that fails on its way leaves nothing behind") {
   }
   contains(error, "model.safetensors");
   CHECK(!fs::exists(run.parent_path()));
+}
+
+namespace {
+
+std::string bytes_of(const char* dtype, float value) {
+  const auto raw = [](auto x) { return std::string(reinterpret_cast<const char*>(&x), sizeof x); };
+  const std::string_view type = dtype;
+  if (type == "F64") return raw(static_cast<double>(value));
+  if (type == "BF16") return raw(core::to_bf16(value).bits);
+  return type == "F16" ? raw(core::to_f16(value).bits) : raw(value);
+}
+
+// Makes every tensor of the only file one of a type, all values 0.25 but for one of them.
+void retype(const Copy& copy, const char* dtype, const std::string& tensor, int64_t element, const std::string& bytes) {
+  copy.change_file("model.safetensors", [&](Json& json, std::string& data) {
+    SafetensorsHeader header;
+    for (const auto& [name, entry] : json.items()) {
+      if (entry.contains("shape")) {
+        header.tensors.push_back({name, dtype, entry["shape"].get<std::vector<int64_t>>(), 0, 0});
+      }
+    }
+    json = Json::parse(lay_out(header).substr(8));
+    data.clear();
+    for (const TensorEntry& entry : header.tensors) {
+      for (int64_t i = 0; i < entry.elements(); ++i) {
+        data += entry.name == tensor && i == element ? bytes : bytes_of(dtype, 0.25f);
+      }
+    }
+  });
+}
+
+std::string refusal(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const core::DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("A folder with a NaN or an infinity in any type is neither imported nor exported, and the value is named") {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  struct Bad {
+    const char* dtype;
+    std::string bytes;
+    const char* text;
+  };
+  std::vector<Bad> all;
+  for (const char* dtype : {"F32", "BF16", "F16", "F64"}) {
+    all.push_back({dtype, bytes_of(dtype, nan), "NaN"});
+    all.push_back({dtype, bytes_of(dtype, infinity), "infinity"});
+    all.push_back({dtype, bytes_of(dtype, -infinity), "-infinity"});
+  }
+  const double large = 1e300;  // no infinity before it is read as fp32
+  all.push_back({"F64", std::string(reinterpret_cast<const char*>(&large), sizeof large), "infinity"});
+  for (const Bad& bad : all) {
+    CAPTURE(bad.dtype, bad.text);
+    const Copy copy("llama_tied");
+    retype(copy, bad.dtype, query, 131, bad.bytes);
+    const Reader reader = open_hugging_face(copy.path);
+    const fs::path run = copy.folder.path / "new/run", out = copy.folder.path / "out";
+    const std::string what = fmt::format("{}: tensor '{}' of type {} is {} at element 131 of [",
+                                         (copy.path / "model.safetensors").string(), query, bad.dtype, bad.text);
+    contains(refusal([&] { import_hugging_face(reader, reader.manifest().model, run / "checkpoints"); }), what);
+    contains(refusal([&] { export_hugging_face(reader, out, {}); }), what);
+    contains(refusal([&] { reader.require_finite(); }), what);
+    CHECK(!fs::exists(run.parent_path()));
+    CHECK(!fs::exists(out));
+    CHECK(!fs::exists(copy.folder.path / ".out.export.tmp"));
+  }
+}
+
+TEST_CASE("An export of a checkpoint whose manifest does not describe its model names the folder and the key") {
+  const Copy copy("llama_tied");
+  const Reader reader = open_hugging_face(copy.path);
+  Json model = reader.manifest().model;
+  model.erase("tied");
+  const fs::path made = import_hugging_face(reader, model, copy.folder.path / "store"), out = copy.folder.path / "out";
+  const std::string error = refusal([&] { export_hugging_face(Reader(made, true), out, {}); });
+  contains(error, made.string() + ": its manifest does not describe the model: ");
+  contains(error, "'tied'");
+  CHECK(!fs::exists(out));
+}
+
+TEST_CASE("An export refuses a weight that its type does not hold, and takes it in a type that does") {
+  const Copy copy("llama_tied");
+  const auto exported = [&](const char* name, core::DType type) {
+    return refusal([&] { export_hugging_face(open_hugging_face(copy.path), copy.folder.path / name, {type}); });
+  };
+  retype(copy, "F32", query, 7, bytes_of("F32", 65519.9f));
+  CHECK(exported("below", core::DType::f16) == "");
+  retype(copy, "F32", query, 7, bytes_of("F32", -65520));
+  contains(exported("fp16", core::DType::f16), "is -6.55e+04 at element 7 of [");
+  contains(exported("fp16", core::DType::f16), "; fp16 has no such number. Choose a type that reaches as far as fp32");
+  CHECK(exported("bf16", core::DType::bf16) == "");
+  retype(copy, "F32", query, 7, bytes_of("F32", std::numeric_limits<float>::max()));
+  contains(exported("largest", core::DType::bf16), "bf16 has no such number");
+  CHECK(exported("fp32", core::DType::f32) == "");
 }
 
 }  // namespace zrt::hugging_face_errors_test

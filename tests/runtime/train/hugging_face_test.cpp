@@ -224,22 +224,37 @@ TEST_CASE("A run starts from a folder with the bits that it would have from an i
   }
 }
 
-TEST_CASE("An export in bf16 rounds every weight once and says so in config.json") {
+TEST_CASE("An export rounds every weight once to its type, which config.json names as the files do") {
+  struct Type {
+    core::DType type;
+    const char *in_config, *in_files;
+    float (*rounded)(float);
+  };
   const testing::TemporaryFolder folder;
   const Reader from = open_hugging_face(goldens / "llama");
   const fs::path checkpoint =
       import_hugging_face(from, runtime::model_json(config_of(from)), folder.path / "checkpoints");
-  export_hugging_face(Reader(checkpoint, true), folder.path / "out", {core::DType::bf16, 1u << 30});
-  const Reader again = open_hugging_face(folder.path / "out");
-  std::vector<float> a(24), b(24);
-  from.read("model.norm.weight", 0, a);
-  again.read("model.norm.weight", 0, b);
-  for (size_t i = 0; i < a.size(); ++i) CHECK(b[i] == core::to_float(core::to_bf16(a[i])));
-  std::ifstream in(folder.path / "out/config.json");
-  CHECK(nlohmann::json::parse(in)["torch_dtype"] == "bfloat16");
-  CHECK(message([&] {
-          export_hugging_face(Reader(checkpoint, true), folder.path / "out", {});
-        }).find("exists already") != std::string::npos);
+  for (const Type& each :
+       {Type{core::DType::f32, "float32", "F32", [](float x) { return x; }},
+        Type{core::DType::bf16, "bfloat16", "BF16", [](float x) { return core::to_float(core::to_bf16(x)); }},
+        Type{core::DType::f16, "float16", "F16", [](float x) { return core::to_float(core::to_f16(x)); }}}) {
+    INFO(each.in_config);
+    const fs::path out = folder.path / each.in_config;
+    const fs::path beside = out.string() + ".tmp";  // a folder of somebody else
+    fs::create_directories(beside / "mine");
+    export_hugging_face(Reader(checkpoint, true), out, {each.type, 1u << 30});
+    const Reader again = open_hugging_face(out);
+    std::vector<float> a(24), b(24);
+    from.read("model.norm.weight", 0, a);
+    again.read("model.norm.weight", 0, b);
+    for (size_t i = 0; i < a.size(); ++i) CHECK(b[i] == each.rounded(a[i]));
+    for (const std::string& tensor : again.weights().names()) CHECK(again.weights().dtype(tensor) == each.in_files);
+    std::ifstream in(out / "config.json");
+    CHECK(nlohmann::json::parse(in)["torch_dtype"] == each.in_config);
+    CHECK(fs::exists(beside / "mine"));
+    CHECK(message([&] { export_hugging_face(Reader(checkpoint, true), out, {}); }).find("exists already") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("A directory that zrt's models cannot be is refused with the key and what is legal") {

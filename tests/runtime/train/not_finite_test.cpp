@@ -193,6 +193,34 @@ TEST_CASE("a state of the optimizer that is not finite is named, in every form t
   }
 }
 
+TEST_CASE(
+    "a state of Adafactor's that is not finite is named and not saved, whether ranks share it or each has it all") {
+  optimizer::AdafactorParams params;
+  params.momentum = true, params.beta1 = 0.9;
+  unsigned number = 0;
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const auto& [kind, tensor] : {std::pair<std::string, std::string>{"exp_avg", "linear.2.weight"},
+                                       {"exp_avg_sq_row", "linear.2.weight"},
+                                       {"exp_avg_sq_col", "linear.2.weight"},
+                                       {"exp_avg_sq", "linear.2.bias"}}) {
+      Setting s = setting(number++, stage);
+      s.optimizer = make_optimizer(params);
+      CAPTURE(stage, kind, s.ranks, core::dtype_name(s.compute));
+      CHECK_FALSE(Loaded(toy(), s, {}).find(LookAt::states));
+      Loaded run(toy(), s, {{kind + "." + tensor, 5, number % 2 == 0 ? nan : infinity}}, true);
+      const auto found = run.find(LookAt::states);
+      REQUIRE(found);
+      INFO(found->text);
+      CHECK(found->kind == 1);
+      CHECK(found->element == 5);
+      CHECK(has(found->text, "the optimizer's state '" + kind + "' of"));
+      CHECK(has(found->text, "'" + tensor + "'"));
+      const TemporaryFolder folder;
+      CHECK(run.save(folder.path, number % 4 < 2).not_finite == found->text);
+    }
+  }
+}
+
 TEST_CASE("after a skipped step the first gradient that is not finite is named, on every tier") {
   const std::vector<NamedPlacing> all = placings();
   unsigned number = 0;

@@ -5,6 +5,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "models/data/blended_dataset.h"
 #include "models/data/build.h"
 #include "models/data/masked_dataset.h"
@@ -94,6 +95,11 @@ bool equal(const data::SampleSource& a, const data::SampleSource& b, int64_t cou
     if (!(read(a, n) == read(b, n))) return false;
   }
   return true;
+}
+
+Json facts_of(const Config& config) {
+  const models::Model model = config.model.make();
+  return data_json(config, model, *open_train_data(config, model, samples), open_validation_data(config, model));
 }
 
 std::string joined(const std::vector<std::string>& lines) {
@@ -207,11 +213,7 @@ TEST_CASE("a token beyond the model's vocabulary is refused in training and in e
 
 TEST_CASE("what a checkpoint says of its data is compared with what is read after it") {
   const Data data;
-  const auto facts = [&](const Config& config) {
-    const models::Model model = config.model.make();
-    return data_json(config, model, *open_train_data(config, model, samples), open_validation_data(config, model));
-  };
-  const Json before = facts(data.config(gpt));
+  const Json before = facts_of(data.config(gpt));
   CHECK(before["train"].size() == 2);
   CHECK(before["train"][0]["prefix"] == data / "a");
   CHECK(before["train"][0]["share"] == 0.75);
@@ -243,11 +245,22 @@ TEST_CASE("what a checkpoint says of its data is compared with what is read afte
   now = before;
   now["train"][0]["prefix"] = "moved";
   CHECK(changes(now) == "data.train moved was " + data / "a" +
-                            " in the checkpoint, with the same index: where the "
-                            "tokens are the same, no sample repeats or is lost\n");
+                            " in the checkpoint, with the same index and tokens: no sample repeats or is lost\n");
   std::swap(now["train"][0], now["train"][1]);
   CHECK(contains(changes(now), "moved was"));
 
+  const std::string order = "data.train has its datasets in another order than the checkpoint";
+  CHECK(contains(changes(now), order));
+  now = before;
+  std::swap(now["train"][0], now["train"][1]);
+  CHECK(changes(now).find(order) == 0);
+  CHECK(joined(data_changes(before, now, 0)).empty());  // nothing was read
+  now["train"].insert(now["train"].begin() + 1, now["train"][0]), now["train"][1]["prefix"] = "new";
+  CHECK(contains(changes(now), order));
+
+  now = before;
+  now["train"][0]["prefix"] = "moved";
+  std::swap(now["train"][0], now["train"][1]);
   now["train"].erase(1);
   now["train"][0]["share"] = 1.0;
   CHECK(contains(changes(now), "data.train " + data / "a" + " of the checkpoint is gone: about 75 samples"));
@@ -261,17 +274,110 @@ TEST_CASE("what a checkpoint says of its data is compared with what is read afte
   now["validation"][0]["tokens"] = 5;
   CHECK(contains(changes(now), "data.validation[0].tokens: "));
 
-  const Json hidden = facts(data.config(bert));
+  const Json hidden = facts_of(data.config(bert));
   Json other = bert;
   other["mask_rate"] = 0.25, other["whole_words"] = false;
-  const std::string masks = joined(data_changes(hidden, facts(data.config(other)), 100));
+  const std::string masks = joined(data_changes(hidden, facts_of(data.config(other)), 100));
   CHECK(contains(masks, "model.mask_rate is 0.25 and was 0.5"));
   CHECK(contains(masks, "model.whole_words is false and was true"));
 
   data.write("b", std::string(99, 'x') + "\n\nanother\n\n");
-  const std::string rebuilt = changes(facts(data.config(gpt)));
+  const std::string rebuilt = changes(facts_of(data.config(gpt)));
   CHECK(contains(rebuilt, data / "b" + " has 2 documents, 110 tokens"));
   CHECK(contains(rebuilt, "'s " + data / "b" + " has 300 documents"));
+}
+
+TEST_CASE("other tokens under an equal index are told, by ranks and where a run goes on") {
+  const Data data;
+  const Json before = facts_of(data.config(gpt));
+  {
+    std::fstream tokens(data / "b.bin", std::ios::in | std::ios::out | std::ios::binary);
+    tokens.seekp(40);
+    tokens.put('!');
+  }
+  const Json now = facts_of(data.config(gpt));
+  CHECK(now != before);
+  CHECK(now["train"][0] == before["train"][0]);
+  CHECK(now["train"][1]["xxh3"] == before["train"][1]["xxh3"]);
+  const std::string changes = joined(data_changes(before, now, 100));
+  INFO(changes);
+  CHECK(contains(changes, data / "b" + " has the index of the checkpoint's " + data / "b" + ", but its tokens are"));
+  CHECK(contains(changes, before["train"][1]["tokens_xxh3"].get<std::string>()));
+  CHECK(!contains(changes, data / "a"));
+
+  Json old = before;  // of a checkpoint without these keys
+  for (Json& dataset : old["train"]) dataset.erase("tokens_xxh3"), dataset.erase("tokenizer");
+  for (Json& dataset : old["validation"]) dataset.erase("tokens_xxh3"), dataset.erase("tokenizer");
+  CHECK(joined(data_changes(old, now, 100)).empty());
+  CHECK(other_tokenizer(old, now).empty());
+}
+
+TEST_CASE("data of another tokenizer is told, whatever the weights are taken for") {
+  const Data data;
+  const Json bytes = facts_of(data.config(gpt));
+  CHECK(bytes["train"][0]["tokenizer"] == "'bytes' of 257 tokens");
+  CHECK(other_tokenizer(bytes, bytes).empty());
+  Json words = bytes;
+  for (Json& dataset : words["train"]) dataset["tokenizer"] = "'sentencepiece' 0123456789abcdef of 257 tokens";
+  for (const auto& [before, now] : {std::pair(bytes, words), std::pair(words, bytes)}) {
+    CHECK(contains(other_tokenizer(before, now), "the same ids mean other text"));
+    CHECK(data_changes(before, now, 100).front() == other_tokenizer(before, now));
+  }
+  // One that is not known may be the same.
+  std::filesystem::remove(data / "a.meta.json");
+  CHECK(other_tokenizer(words, facts_of(data.config(gpt))) == other_tokenizer(words, bytes));
+  for (const char* name : {"b.meta.json", "held.meta.json"}) std::filesystem::remove(data / name);
+  CHECK(other_tokenizer(words, facts_of(data.config(gpt))).empty());
+}
+
+TEST_CASE("each of two datasets with one prefix is compared with one of the checkpoint") {
+  const Data data;
+  const Json one = facts_of(data.config(gpt));
+  Json two = one;
+  two["train"][0]["share"] = 0.25, two["train"][1]["share"] = 0.5;
+  two["train"].push_back(one["train"][0]), two["train"][2]["share"] = 0.25;
+  CHECK(joined(data_changes(two, two, 100)).empty());
+
+  const std::string split = joined(data_changes(one, two, 100));
+  INFO(split);
+  CHECK(contains(split, data / "a" + " gives 0.25 of the samples and gave 0.75"));
+  CHECK(contains(split, data / "a" + " is not in the checkpoint's data"));
+  const std::string joint = joined(data_changes(two, one, 100));
+  INFO(joint);
+  CHECK(contains(joint, data / "a" + " gives 0.75 of the samples and gave 0.25"));
+  CHECK(contains(joint, data / "a" + " of the checkpoint is gone: about 25 samples"));
+}
+
+TEST_CASE("a large file of tokens is hashed in blocks at even distances, its ends among them") {
+  const Data data;
+  const auto path = data / "large";
+  constexpr uint64_t bytes = (uint64_t{1} << 30) + 777, block = 64 << 10;
+  std::ofstream(path).close();
+  std::filesystem::resize_file(path, bytes);  // a file of zeros, of which the disk holds none
+  const std::string zeros = core::InputFile(path).sampled_xxh3();
+  const auto with = [&](uint64_t place) {
+    {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(place)), file.put('x');
+    }
+    const std::string changed = core::InputFile(path).sampled_xxh3();
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(place)), file.put('\0');
+    return changed;
+  };
+  // The blocks begin at i (bytes - block) / 255.
+  for (const uint64_t i : {0, 1, 100, 254, 255}) {
+    const uint64_t first = i * (bytes - block) / 255;
+    INFO("block " << i);
+    CHECK((with(first) != zeros && with(first + block - 1) != zeros));
+  }
+  CHECK(with(block) == zeros);
+  std::filesystem::resize_file(path, bytes + 1);
+  CHECK(core::InputFile(path).sampled_xxh3() != zeros);
+  std::filesystem::resize_file(path, 256 * block);
+  CHECK(core::InputFile(path).sampled_xxh3() == core::InputFile(path).xxh3());
+  std::filesystem::resize_file(path, 256 * block + 1);
+  CHECK(core::InputFile(path).sampled_xxh3() != core::InputFile(path).xxh3());
 }
 
 }  // namespace zrt::run_data_test

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/folder_lock.h"
+#include "runtime/train/launch/stop_signals.h"
 #include "tests/catch.h"
 
 namespace zrt::supervisor_test {
@@ -228,6 +229,44 @@ TEST_CASE("a newer step or checkpoint starts the count anew") {
   CHECK(result.restarts == 8);
 }
 
+TEST_CASE("steps of before a supervisor are not its own: to go on behind them is progress, and loses none of them") {
+  Run run("earlier", {"keep:2 step:3 exit:1", "step:4 exit:1", "step:5 exit:1", "step:6 exit:0"});
+  run.options.max_restarts = 1;
+  {
+    std::ofstream metrics(run.path / "metrics.jsonl");
+    for (int step = 1; step <= 100; ++step)
+      metrics << R"({"step":)" << step << R"(,"step_seconds":0.25})"
+              << "\n";
+  }
+  fs::create_directories(run.path / "checkpoints/step_2");
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.restarts == 3);
+  CHECK(result.step == 6);
+  CHECK(result.lost_steps == 0);
+  CHECK(result.productive_seconds == 1);
+}
+
+TEST_CASE("where metrics.jsonl was removed the step is the newest checkpoint's, until the run takes one") {
+  const Run nothing("removed", {"beats:1 exit:0"}), goes_on("removed_on", {"step:7 step:8 exit:0"});
+  for (const Run* run : {&nothing, &goes_on}) fs::create_directories(run->path / "checkpoints/step_6");
+  CHECK(supervise(nothing.options).step == 6);
+  const LaunchResult result = supervise(goes_on.options);
+  CHECK(result.step == 8);
+  CHECK(result.lost_steps == 0);
+}
+
+TEST_CASE("steps of a live run whose metrics.jsonl was removed count, and those that a restart repeats are lost") {
+  const Run run("removed_live",
+                {"step:1 open rm seen:2 seen:3 seen:4 exit:1", "step:3 step:4 exit:1", "step:5 exit:0"});
+  const LaunchResult result = supervise(run.options);
+  CHECK(result.exit_code == 0);
+  CHECK(result.restarts == 2);
+  CHECK(result.step == 5);
+  CHECK(result.lost_steps == 2);
+  CHECK(result.productive_seconds == 1.25);
+}
+
 TEST_CASE("what ends before any rank has begun is not started again, and what failed after one had begun is") {
   for (const char* death : {"exit:1", "exit:9", "kill:9"}) {
     const Run run("early", {death, "step:1 exit:0"});
@@ -263,8 +302,8 @@ TEST_CASE("a run that saved and stopped by itself is not started again") {
   CHECK(run.starts() == 1);
 }
 
-TEST_CASE("SIGTERM, SIGINT and SIGHUP are passed on, waited for, and the run's code passed through") {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+TEST_CASE("each signal that asks to stop is passed on, waited for, and the run's code passed through") {
+  for (const int signal : stop_signals) {
     const Run run("term", {"step:1 wait", "exit:0"});
     const pid_t pid = supervise_in_child(run);
     run.await("ready");
@@ -311,7 +350,7 @@ TEST_CASE("a stop that comes as several signals at once is one, and does not end
     const Run run("echoes", {"step:1 wait", "exit:0"});
     const pid_t pid = supervise_in_child(run);
     run.await("ready");
-    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGTERM, SIGTERM}) kill(pid, signal);
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR2, SIGXCPU, SIGTERM}) kill(pid, signal);
     CHECK(exit_code(pid) == 3);
     CHECK(run.events() == Names{"start", "signal", "exit", "end"});
     run.check_all_gone();
@@ -358,19 +397,19 @@ TEST_CASE("a second SIGTERM, two seconds later, kills a run that does not stop")
 }
 
 TEST_CASE("a signal to stop between two starts ends it") {
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
+  for (const int signal : stop_signals) {
     Run run("between", {"step:1 exit:1", "exit:0"});
     run.options.first_delay = run.options.longest_delay = Seconds(600);
     const pid_t pid = supervise_in_child(run);
     run.await_events({"start", "exit", "restart"});
     kill(pid, signal);
-    kill(pid, SIGTERM);  // an echo
+    kill(pid, std::max(signal, SIGTERM));  // an echo; of two that wait, the lower number comes first
     CHECK(exit_code(pid) == 128 + signal);
     CHECK(run.starts() == 1);
   }
 }
 
-TEST_CASE("a supervisor that is killed takes the run with it") {
+TEST_CASE("a supervisor that is killed asks the run to stop") {
   const Run run("killed", {"step:1 wait"});
   prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that the orphan can be seen to end
   const pid_t pid = supervise_in_child(run);
@@ -382,6 +421,8 @@ TEST_CASE("a supervisor that is killed takes the run with it") {
   pid_t ended = 0;
   CHECK(Run::await_that([&] { return (ended = waitpid(child, &status, WNOHANG)) != 0; }));
   CHECK(ended == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 3);  // of its own will
   if (ended == 0) kill(child, SIGKILL);
 }
 

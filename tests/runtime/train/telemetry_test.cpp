@@ -1,4 +1,7 @@
-// What a run writes step by step: event files, CSV files, and its own lines.
+// A run writes event files, CSV files and its own lines step by step, and says what its process holds.
+#include <sys/mman.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,9 +14,12 @@
 #include "runtime/config/config.h"
 #include "runtime/train/telemetry/csv_monitor.h"
 #include "runtime/train/telemetry/event_file.h"
+#include "runtime/train/telemetry/process_memory.h"
 #include "runtime/train/telemetry/records.h"
 #include "temporary_folder.h"
 #include "tests/data_folder.h"
+#include "tests/runtime/toy_model.h"
+#include "tests/runtime/train/saving_run.h"
 
 namespace zrt::telemetry_test {
 
@@ -176,6 +182,97 @@ TEST_CASE("Steps and evaluations reach every file that the configuration asks fo
   CHECK(nlohmann::json::parse(line)["step"] == 2);
   CHECK(nlohmann::json::parse(line)["loss"] == 3.5);
   CHECK_FALSE(std::getline(lines, line));  // that of step 4 was dropped with the step
+}
+
+TEST_CASE("A step tells the learning rate of its update, whether the schedule or the optimizer chose it") {
+  optimizer::AdafactorParams own, given;
+  own.warmup_init = true;
+  given.relative_step = false;
+  const double scheduled = 0.5;
+  for (const auto& [optimizer, chosen] : {std::pair{make_optimizer(optimizer::AdamParams{}), false},
+                                          {make_optimizer(given), false},
+                                          {make_optimizer(own), true}}) {
+    testing::Setting s;
+    s.optimizer = optimizer, s.rate = scheduled;
+    const testing::TemporaryFolder folder;
+    testing::SavingRun run(testing::make_toy(2, 8, 11, 5, false, false), s, folder.path, false);
+    for (int64_t step = 1; step <= 3; ++step) {
+      run.steps(1);
+      const StepMetrics told = read_metrics(run.session(), step, 0.25);
+      CAPTURE(chosen, step);
+      REQUIRE_FALSE(told.skipped);
+      // Adafactor's own begins with a millionth and grows by one each step.
+      CHECK(told.lr == Approx(chosen ? 1e-6 * static_cast<double>(step) : scheduled));
+    }
+  }
+}
+
+TEST_CASE("A summary says of each way between tiers what was moved on it") {
+  Summary summary;
+  summary.moved = {.to_device = 11, .to_host = 22, .read = 33, .written = 44};
+  const auto moved = nlohmann::json::parse(to_json(summary))["moved_bytes"];
+  CHECK(moved["to_device"] == 11);
+  CHECK(moved["to_host"] == 22);
+  CHECK(moved["nvme_read"] == 33);
+  CHECK(moved["nvme_written"] == 44);
+}
+
+TEST_CASE("The peak of a process stays when it gives memory back") {
+  constexpr size_t bytes = size_t{64} << 20, tolerance = size_t{16} << 20;
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  REQUIRE(block != MAP_FAILED);
+  std::memset(block, 1, bytes);
+  const ProcessMemory held = read_process_memory({});
+  REQUIRE(munmap(block, bytes) == 0);
+  const ProcessMemory after = read_process_memory({});
+  CHECK(held.rss_peak_bytes > bytes);
+  CHECK(held.outside_arena_bytes > bytes);
+  CHECK(after.outside_arena_bytes < held.outside_arena_bytes - bytes + tolerance);
+  CHECK(after.rss_peak_bytes + tolerance > held.rss_peak_bytes);
+}
+
+TEST_CASE("Monitors write through no link that stands in the place of their folder or of a file in it") {
+  for (const std::string monitor : {"csv", "board"}) {
+    for (const std::string name : {"team", "team/job"}) {
+      CAPTURE(monitor, name);
+      const testing::TemporaryFolder folder;
+      const std::filesystem::path precious = folder.path / "precious", planted = folder.path / monitor / name;
+      std::filesystem::create_directories(precious / "job");
+      std::filesystem::create_directories(planted.parent_path());
+      std::filesystem::create_directory_symlink(precious, planted);
+      Config links = config(folder.path);
+      links.tensorboard.job_name = links.csv_monitor.job_name = "team/job";
+      std::string error;
+      try {
+        RunRecords(links, folder.path, 0, 0).step(metrics(1, 1), 8);
+      } catch (const core::DataError& failure) {
+        error = failure.what();
+      }
+      CHECK(error.find(planted.string() + " is a symbolic link, which a run does not write through") == 0);
+      CHECK(files_of(precious).size() == 1);
+      CHECK(files_of(precious / "job").empty());
+      // The folder that holds them is the user's: it may be one.
+      std::filesystem::rename(folder.path / monitor, precious / "own");
+      std::filesystem::remove(precious / "own" / name);
+      std::filesystem::create_directory_symlink(precious / "own", folder.path / monitor);
+      RunRecords(links, folder.path, 0, 0).step(metrics(1, 1), 8);
+      CHECK(!files_of(precious / "own/team/job").empty());
+    }
+  }
+  const testing::TemporaryFolder folder;
+  const auto csv = folder.path / "csv/job", file = csv / "Train_Samples_lr.csv";
+  std::filesystem::create_directories(csv);
+  std::ofstream(folder.path / "precious") << "step,lr\n1,2\n";
+  std::filesystem::create_symlink(folder.path / "precious", file);
+  for (int i = 0; i < 2; ++i) {
+    RunRecords records(config(folder.path), folder.path, 1, 8);
+    records.step(metrics(2, 1), 16);
+    CHECK(records.new_error().find(file.string() + " is a ") == 0);
+    CHECK(read(folder.path / "precious") == "step,lr\n1,2\n");
+    CHECK(read(csv / "Train_Samples_train_loss.csv") == "step,train_loss\n16,1\n");
+    std::filesystem::remove(file);
+    REQUIRE(mkfifo(file.c_str(), 0600) == 0);  // which nobody writes to
+  }
 }
 
 TEST_CASE("Monitors that are not enabled leave nothing") {

@@ -1,4 +1,4 @@
-// One rank per process, under mpirun or srun.
+// One rank per process.
 #include "comm/transport.h"
 
 #include <fmt/format.h>
@@ -9,12 +9,13 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <mutex>
+#include <optional>
 #include <thread>
 
-#include "comm/mpi/library.h"
-#include "comm/mpi/shared_files.h"
+#include "comm/nccl/communicator.h"
+#include "comm/process/control.h"
+#include "comm/process/end_watch.h"
 #include "comm/process/rendezvous.h"
 #include "core/error.h"
 
@@ -35,51 +36,53 @@ std::string machine_name() {
   return fmt::format("{}/{}/{}", boot, processes, group ? group : "");
 }
 
-class MpiTransport final : public Transport {
+class ProcessTransport final : public Transport {
  public:
-  MpiTransport(const std::string& launcher, int announced);
-  ~MpiTransport() override;
+  explicit ProcessTransport(std::unique_ptr<Control> control);
+  ~ProcessTransport() override;
 
-  std::string_view name() const override { return "mpi"; }
+  std::string_view name() const override { return control_->name(); }
   int world() const override { return static_cast<int>(pids_.size()); }
   int first_local() const override { return rank_; }
   int local_count() const override { return 1; }
   int host_count() const override { return static_cast<int>(here_.size()); }
+  int host_place() const override { return member_; }
+  bool same_host(int rank) const override { return std::find(here_.begin(), here_.end(), rank) != here_.end(); }
 
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override;
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override;
   void require_device(core::DeviceKind device) const override;
+  std::string gpu_ways() const override {
+    if (!several_machines_) return "";
+    return "groups of GPUs inside a host read each other's memory, those that leave it take NCCL";
+  }
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds timeout) override {
-    return exchange_texts(text, timeout);
+    return control_->exchange(text, timeout);
   }
   std::string last_calls() const override;
   void fail(const std::exception& error, const std::function<void()>& print, int code) override;
 
  private:
+  void release_ended();
   std::shared_ptr<Segment> make_segment(const std::string& what, std::chrono::milliseconds timeout);
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
   std::vector<int> pids_;      // of all ranks
   std::vector<int> here_;      // ranks of this machine
   bool several_machines_ = false;
-  SharedFiles shared_files_;
+  std::unique_ptr<Control> control_;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
   mutable std::mutex mutex_;  // guards rendezvous_
   std::vector<std::weak_ptr<ProcessRendezvous>> rendezvous_;
+  std::optional<EndWatch> watch_;  // of ranks on GPUs
 };
 
-MpiTransport::MpiTransport(const std::string& launcher, int announced) {
-  start_mpi();
-  if (mpi_world() != announced) {
-    throw core::UsageError(
-        fmt::format("{} announces {} processes but MPI knows {}; use the mpirun of the MPI that zrt was built with, or "
-                    "an srun that supports it (srun --mpi=pmix)",
-                    launcher, announced, mpi_world()));
-  }
-  rank_ = mpi_rank();
-  const std::vector<std::string> all = exchange_texts(fmt::format("{} {}", getpid(), machine_name()), start_timeout);
+ProcessTransport::ProcessTransport(std::unique_ptr<Control> control)
+    : rank_(control->rank()), control_(std::move(control)) {
+  const std::vector<std::string> all =
+      control_->exchange(fmt::format("{} {}", getpid(), machine_name()), start_timeout);
   const std::string own = all[static_cast<size_t>(rank_)].substr(all[static_cast<size_t>(rank_)].find(' '));
   const std::string first = all[0].substr(all[0].find(' '));
   for (size_t r = 0; r < all.size(); ++r) {
@@ -89,29 +92,28 @@ MpiTransport::MpiTransport(const std::string& launcher, int announced) {
     if (machine == own) here_.push_back(static_cast<int>(r));
     several_machines_ = several_machines_ || machine != first;
   }
-  shared_files_.unlink(start_timeout);
+  control_->started(start_timeout);
   job_ = make_segment("start", start_timeout);
 }
 
 // Nobody may leave before all are done; a process that cannot come is not waited for in MPI_Finalize.
-MpiTransport::~MpiTransport() {
-  if (std::uncaught_exceptions() > 0) abort_mpi(1);
+ProcessTransport::~ProcessTransport() {
+  if (std::uncaught_exceptions() > 0) control_->abort(1);
   try {
-    exchange_texts("done", end_timeout);
+    control_->exchange("done", end_timeout);
   } catch (const std::exception& error) {
     std::cerr << "zrt: error: at the end of the run: " << error.what() << std::endl;
-    abort_mpi(1);
+    control_->abort(1);
   }
-  shared_files_.restore();
-  finish_mpi();
+  control_->finish();
 }
 
 // Collective. `what` it is for must be the same everywhere: processes that make different groups would mix their
 // frames.
-std::shared_ptr<Segment> MpiTransport::make_segment(const std::string& what, std::chrono::milliseconds timeout) {
+std::shared_ptr<Segment> ProcessTransport::make_segment(const std::string& what, std::chrono::milliseconds timeout) {
   std::shared_ptr<Segment> segment;
   if (member_ == 0) segment = std::make_shared<Segment>(host_count());
-  const auto all = exchange_texts(fmt::format("{} {}", segment ? segment->file() : -1, what), timeout);
+  const auto all = control_->exchange(fmt::format("{} {}", segment ? segment->file() : -1, what), timeout);
   auto said = [&](size_t rank) { return all[rank].substr(all[rank].find(' ') + 1); };
   for (size_t r = 1; r < all.size(); ++r) {
     if (said(r) == said(0)) continue;
@@ -122,14 +124,14 @@ std::shared_ptr<Segment> MpiTransport::make_segment(const std::string& what, std
   }
   const auto maker = static_cast<size_t>(here_[0]);
   if (!segment) segment = std::make_shared<Segment>(pids_[maker], std::atoi(all[maker].c_str()), host_count());
-  exchange_texts("open", timeout);  // a maker that fails at once must not close the file before all have opened it
+  control_->exchange("open", timeout);  // a maker that fails at once must not close the file before all have opened it
   return segment;
 }
 
 // The groups of a partition share one segment on each machine, and so the reason of an abort.
-std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::string& name,
-                                                                     const Partition& partition,
-                                                                     std::chrono::milliseconds timeout) {
+std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const std::string& name,
+                                                                         const Partition& partition,
+                                                                         std::chrono::milliseconds timeout) {
   check_partition(name, partition, world());
   const Seat seat = seat_of(partition, rank_);
   const std::vector<int>& ranks = partition[seat.group];
@@ -140,11 +142,13 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
   Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_, job_};
   place.peers.resize(ranks.size());
   std::vector<int> elsewhere;
+  std::vector<bool> on_other_hosts;  // by rank
   std::vector<Peer*> remote;
   for (size_t r = 0; r < ranks.size(); ++r) {
     Peer& peer = place.peers[r];
     const auto found = std::find(here_.begin(), here_.end(), ranks[r]);
-    if (found == here_.end()) {
+    on_other_hosts.push_back(found == here_.end());
+    if (on_other_hosts.back()) {
       elsewhere.push_back(ranks[r]);
       remote.push_back(&peer);
       continue;
@@ -154,7 +158,7 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
     if (ranks[r] != rank_) peer.channel = place.segment->channel(member_, peer.member);
   }
   if (several_machines_) {
-    auto channels = make_mpi_channels(elsewhere, timeout);
+    auto channels = control_->make_channels(elsewhere, timeout);
     for (size_t i = 0; i < remote.size(); ++i) remote[i]->channel = std::move(channels[i]);
   }
   std::vector<std::unique_ptr<Communicator>> local;
@@ -164,27 +168,49 @@ std::vector<std::unique_ptr<Communicator>> MpiTransport::make_groups(const std::
     rendezvous_.push_back(rendezvous);
   }
   local.push_back(make_communicator(rendezvous, seat.rank));
+  if (!elsewhere.empty()) local.front() = add_nccl(std::move(local.front()), std::move(on_other_hosts), timeout);
   return local;
 }
 
-// Frames and shared mappings are the host's, and so are sums: only a rank that has no peers can be on a GPU.
-void MpiTransport::require_device(core::DeviceKind device) const {
-  if (device != core::DeviceKind::cpu && world() > 1) {
-    throw core::ConfigError(fmt::format(
-        "--device {} with {} processes: so far ranks on GPUs are threads of one process, on one host. Start "
-        "one process, without mpirun or srun, with --ranks {}",
-        core::device_name(device), world(), world()));
-  }
+// Groups of GPUs that leave a host take NCCL; frames are the host's.
+void ProcessTransport::require_device(core::DeviceKind device) const {
   core::require_device(device);
+  if (device == core::DeviceKind::cpu || !several_machines_) return;
+  try {
+    require_nccl();
+  } catch (const core::ConfigError& error) {
+    throw core::ConfigError(
+        fmt::format("--device {} with processes on several hosts, whose GPUs NCCL alone connects: "
+                    "{}. Or use the GPUs of one host, with {} ranks",
+                    core::device_name(device), error.what(), host_count()));
+  }
 }
 
-std::unique_ptr<core::Arena> MpiTransport::make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) {
+std::unique_ptr<core::Arena> ProcessTransport::make_arena(int, core::Tier tier, uint64_t bytes,
+                                                          core::DeviceKind device) {
   if (device == core::DeviceKind::cpu) return arenas_.make(tier, bytes);
   require_device(device);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!watch_ && world() > 1) watch_.emplace([this] { release_ended(); });
+  }
+  if (tier == core::Tier::device) return arenas_.make_on_gpu(bytes);
   return std::make_unique<core::Arena>(tier, bytes, device);
 }
 
-std::string MpiTransport::last_calls() const {
+// A stream that waits for a process which has ended would wait for ever, and with it a host that waits for the stream.
+void ProcessTransport::release_ended() {
+  std::vector<std::shared_ptr<ProcessRendezvous>> groups;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& weak : rendezvous_) {
+      if (auto group = weak.lock()) groups.push_back(std::move(group));
+    }
+  }
+  for (const auto& group : groups) group->end_with_ended();
+}
+
+std::string ProcessTransport::last_calls() const {
   const std::lock_guard lock(mutex_);
   std::string text;
   for (const auto& weak : rendezvous_) {
@@ -195,7 +221,7 @@ std::string MpiTransport::last_calls() const {
   return text;
 }
 
-void MpiTransport::fail(const std::exception& error, const std::function<void()>& print, int code) {
+void ProcessTransport::fail(const std::exception& error, const std::function<void()>& print, int code) {
   // A CommError is usually the echo of another rank's failure: let that rank speak. So shall the first machine where
   // all fail alike.
   const bool echo = dynamic_cast<const core::CommError*>(&error) != nullptr;
@@ -205,16 +231,16 @@ void MpiTransport::fail(const std::exception& error, const std::function<void()>
     print();
     std::cout.flush();
     std::cerr.flush();
-    abort_mpi(code);
+    control_->abort(code);
   }
   std::this_thread::sleep_for(std::chrono::seconds(10));  // ended meanwhile by the process that prints
-  abort_mpi(code);
+  control_->abort(code);
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> make_mpi_transport(const std::string& launcher, int announced) {
-  return std::make_unique<MpiTransport>(launcher, announced);
+std::unique_ptr<Transport> make_process_transport(std::unique_ptr<Control> control) {
+  return std::make_unique<ProcessTransport>(std::move(control));
 }
 
 }  // namespace zrt::comm

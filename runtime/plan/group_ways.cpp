@@ -1,0 +1,81 @@
+#include "runtime/plan/group_ways.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <string_view>
+
+namespace zrt::runtime {
+namespace {
+
+struct WayWords {
+  std::string_view name, text;
+};
+// In the order of Way.
+constexpr WayWords way_words[] = {{"memory", "inside a host, by each other's memory"},
+                                  {"nccl", "between hosts, by NCCL"},
+                                  {"messages", "between hosts, by messages"}};
+
+const WayWords& words_of(Way way) {
+  return way_words[static_cast<size_t>(way)];
+}
+
+// The groups of several ranks that ops belong to.
+std::set<GroupId> used_groups(const ProgramSet& set) {
+  std::set<GroupId> used;
+  for (const Program& program : set.programs) {
+    for (const Op& op : program.ops) {
+      if (set.group(op).size > 1) used.insert(op.group);
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+std::vector<GroupWay> group_ways(const Plan& plan) {
+  if (!plan.cluster) return {};
+  std::map<std::string, GroupWay> ways;  // stages have groups in common
+  for (const StagePlan& stage : plan.stages) {
+    for (const GroupId id : used_groups(stage.compiled.set)) {
+      const Group& group = stage.compiled.set.groups[id];
+      const HostSpread at =
+          host_spread(group, stage.compiled.layout.world(), plan.cluster->ranks_per_host, plan.cluster->distribution);
+      const uint64_t staging = group.staging == no_buffer ? 0 : stage.compiled.set.buffers[group.staging].bytes;
+      ways[group.name] = {group, at, way_of(at, *plan.cluster), staging};
+    }
+  }
+  std::vector<GroupWay> list;
+  list.reserve(ways.size());
+  for (auto& [name, way] : ways) list.push_back(std::move(way));
+  return list;
+}
+
+std::string group_ways_text(const Plan& plan) {
+  std::map<Way, std::string> groups;
+  for (const GroupWay& one : group_ways(plan)) {
+    std::string& text = groups[one.way];
+    text +=
+        fmt::format("{}{} ({} ranks{}{})", text.empty() ? "" : ", ", one.group.name, one.at.ranks,
+                    one.at.hosts > 1 ? fmt::format(" on {} hosts", one.at.hosts) : "",
+                    one.staging_bytes > 0 ? fmt::format(", {} for sums", core::format_bytes(one.staging_bytes)) : "");
+  }
+  std::string text;
+  for (const auto& [way, names] : groups) text += fmt::format("groups {}: {}\n", words_of(way).text, names);
+  return text;
+}
+
+nlohmann::ordered_json group_ways_json(const Plan& plan) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const GroupWay& one : group_ways(plan)) {
+    json.push_back({{"name", one.group.name},
+                    {"ranks", one.at.ranks},
+                    {"hosts", one.at.hosts},
+                    {"way", words_of(one.way).name},
+                    {"staging_bytes", one.staging_bytes}});
+  }
+  return json;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,96 @@
+// Ranks on GPUs of two hosts, both played by this one: groups inside a host read each other's memory, groups that leave
+// it take NCCL, of which the emulated GPU has a stand-in.
+#include "run_of_processes.h"
+
+namespace zrt::several_hosts_test {
+namespace {
+
+using namespace testing;
+
+std::string settings(const std::string& words) {
+  return sets_of(words + " run.share_gpu=true");  // the first of each host have the same
+}
+
+// Trains by threads and by `command`, compares, and returns what the latter said.
+std::string compare(const Prepared& folder, const std::string& name, int ranks, const std::string& command,
+                    const std::string& sets, const std::string& way = "") {
+  INFO(ranks << " ranks, " << command << sets);
+  const Result threads = run_zrt(folder.run(name + "_threads", fmt::format("--ranks {}{}", ranks, sets)));
+  INFO(threads.text);
+  REQUIRE(threads.code == 0);
+  const Result hosts = run_zrt(command + folder.run(name, sets + way));
+  INFO(hosts.text);
+  REQUIRE(hosts.code == 0);
+  CHECK(state_of(folder / name) == state_of(folder / (name + "_threads")));
+  const auto summary = read_json(folder / (name + "/summary.json")),
+             expected = read_json(folder / (name + "_threads/summary.json"));
+  CHECK(summary["comm_bytes"] == expected["comm_bytes"]);
+  check_measured_memory(folder / name);
+  return hosts.text;
+}
+
+}  // namespace
+
+TEST_CASE("GPUs of two hosts train to the bits of threads, whatever is divided between the hosts and inside them") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("two_hosts");
+  const std::vector<std::string> cases{"zero_optimization.stage=3 parallel.tensor=2",
+                                       "zero_optimization.stage=1 parallel.pipeline=2 parallel.schedule=zb-h1"};
+  const std::string hosts = two_hosts(folder, 2);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const std::string said = compare(folder, fmt::format("run{}", i), 4, "ranks " + hosts, settings(cases[i]));
+    CHECK_THAT(said, Catch::Contains("those that leave it take NCCL"));
+  }
+}
+
+TEST_CASE("with --transport nccl all groups take NCCL, GPUs that cannot read each other's memory too", "[long]") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("all_nccl");
+  const std::string sets = settings("zero_optimization.stage=3 train_batch_size=9");
+  const std::string said = compare(folder, "run", 3, "ranks 3 ", sets, " --transport nccl");
+  CHECK_THAT(said, Catch::Contains("all groups of GPUs take NCCL"));
+  // The staging of the one group is in the plan, and no memory beside it.
+  const auto memory = read_json(folder / "run/memory.json"), threads = read_json(folder / "run_threads/memory.json");
+  const auto comm = [](const nlohmann::json& of) {
+    return of["ranks"][0]["tiers"]["device"]["categories"]["comm"].get<int64_t>();
+  };
+  CHECK(comm(memory) == comm(threads) + (2 << 20));
+  for (const auto& process : memory["processes"]) CHECK(process["gpu"]["library_bytes"] < 2 << 20);
+}
+
+TEST_CASE("one rank with --transport nccl trains to the bits of one without, though its steps are recorded", "[long]") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("one_nccl", 6);
+  const Result without = run_zrt(folder.run("without", ""));
+  INFO(without.text);
+  REQUIRE(without.code == 0);
+  const Result with = run_zrt(folder.run("with", "--transport nccl"));
+  INFO(with.text);
+  REQUIRE(with.code == 0);
+  CHECK(state_of(folder / "with") == state_of(folder / "without"));
+}
+
+TEST_CASE("a rank that is killed on another host ends the run, which goes on to the bits of a run left alone",
+          "[long]") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("hosts_killed", 12);
+  const std::string sets = settings("zero_optimization.stage=2 run.checkpoint_interval=2");
+  const std::string hosts = "ranks " + two_hosts(folder, 1);
+  const Result whole = run_zrt(hosts + folder.run("whole", sets));
+  INFO(whole.text);
+  REQUIRE(whole.code == 0);
+  const std::string arguments = hosts + folder.run("run", sets) + " --resume auto";
+  const pid_t launcher = start_zrt(arguments, folder / "log");
+  REQUIRE(comes_true([&] { return fs::exists(folder / "run/checkpoints/step_2/manifest.json"); }));
+  const std::vector<pid_t> agents = children_of(launcher);
+  REQUIRE(agents.size() == 2);
+  kill(children_of(agents[1]).at(0), SIGKILL);
+  CHECK(end_of(launcher) != 0);
+  CHECK_THAT(text_of(folder / "log"), Catch::Contains("rank 1 (process"));
+  const Result again = run_zrt(arguments);
+  INFO(again.text);
+  REQUIRE(again.code == 0);
+  CHECK(state_of(folder / "run") == state_of(folder / "whole"));
+}
+
+}  // namespace zrt::several_hosts_test
