@@ -34,25 +34,18 @@ class SocketControl final : public Control {
   int rank() const override { return place_.rank; }
   int world() const override { return place_.world; }
 
+  // Rank 0 answers at once that it is here, and the others give it time from then on: a rank that is missing is named
+  // by rank 0, which alone knows it, however much earlier the others came.
   std::vector<std::string> exchange(const std::string& text, milliseconds timeout) override {
-    const SocketTime deadline = steady_clock::now() + std::min<milliseconds>(timeout, std::chrono::hours(24 * 365));
+    if (place_.rank == 0) return collect(text, timeout);
     std::vector<std::string> texts(static_cast<size_t>(place_.world));
-    texts[static_cast<size_t>(place_.rank)] = text;
-    if (place_.rank == 0) {
-      for (int r = 1; r < place_.world; ++r) {
-        require(r, timeout, [&] { return peer(r).receive_text(texts[static_cast<size_t>(r)], deadline); });
-      }
-      for (int r = 1; r < place_.world; ++r) {
-        require(r, timeout, [&] {
-          return std::all_of(texts.begin(), texts.end(), [&](auto& t) { return peer(r).send_text(t, deadline); });
-        });
-      }
-    } else {
-      require(0, timeout, [&] { return peer(0).send_text(text, deadline); });
-      for (std::string& one : texts) {
-        require(0, timeout, [&] { return peer(0).receive_text(one, deadline); });
-      }
-    }
+    std::string missing;
+    const SocketTime begin = end_of(timeout);
+    require(timeout, [&] { return peer(0).send_text(text, begin) && peer(0).receive_text(missing, begin); });
+    const SocketTime end = end_of(timeout) + answer_time;
+    require(timeout, [&] { return peer(0).receive_text(missing, end); });
+    if (!missing.empty()) throw core::CommError(missing);
+    for (std::string& one : texts) require(timeout, [&] { return peer(0).receive_text(one, end); });
     return texts;
   }
 
@@ -106,20 +99,71 @@ class SocketControl final : public Control {
  private:
   Socket& peer(int rank) { return peers_[place_.rank == 0 ? static_cast<size_t>(rank) : 0]; }
 
+  static SocketTime end_of(milliseconds timeout) {
+    return steady_clock::now() + std::min<milliseconds>(timeout, std::chrono::hours(24 * 365));
+  }
+
+  // Rank 0's part of an exchange.
+  std::vector<std::string> collect(const std::string& text, milliseconds timeout) {
+    std::vector<std::string> texts(static_cast<size_t>(place_.world));
+    texts[0] = text;
+    const SocketTime deadline = end_of(timeout);
+    std::vector<int> late;
+    std::string missing;
+    // Calls `step(socket)` for each of the others, also behind one that fails.
+    const auto each = [&](const auto& step) {
+      for (int r = 1; r < place_.world; ++r) {
+        try {
+          if (!step(r, peer(r))) late.push_back(r);
+        } catch (const core::CommError& error) {
+          if (missing.empty()) missing = ended(r, error.what());
+        }
+      }
+      if (missing.empty() && !late.empty()) missing = timed_out(timeout, late);
+    };
+    each([&](int, Socket& socket) { return socket.send_text("", deadline); });
+    if (missing.empty()) {
+      each([&](int r, Socket& socket) {  // where one has ended, nobody is waited for
+        return !missing.empty() || socket.receive_text(texts[static_cast<size_t>(r)], deadline);
+      });
+    }
+    if (!missing.empty()) {
+      const std::string message = missing;
+      const SocketTime soon = steady_clock::now() + milliseconds(100);
+      each([&](int, Socket& socket) { return socket.send_text(message, soon); });
+      throw core::CommError(message);
+    }
+    each([&](int, Socket& socket) {
+      return socket.send_text("", deadline) &&
+             std::all_of(texts.begin(), texts.end(), [&](auto& t) { return socket.send_text(t, deadline); });
+    });
+    if (!missing.empty()) throw core::CommError(missing);
+    return texts;
+  }
+
   template <class Step>
-  void require(int rank, milliseconds timeout, const Step& step) {
+  void require(milliseconds timeout, const Step& step) {
     try {
       if (step()) return;
     } catch (const core::CommError& error) {
-      throw core::CommError(fmt::format(
-          "rank {} has ended, or cannot be reached, in an exchange between all {} processes: {}. Look for its own "
-          "message",
-          rank, place_.world, error.what()));
+      throw core::CommError(ended(0, error.what()));
     }
-    throw core::CommError(fmt::format(
-        "an exchange between all {} processes timed out after {} ms on rank {}, which waited for rank {}. Look for an "
-        "earlier error on it, or raise run.timeout_seconds",
-        place_.world, timeout.count(), place_.rank, rank));
+    throw core::CommError(timed_out(timeout, {0}));
+  }
+
+  std::string ended(int rank, const std::string& why) const {
+    return fmt::format(
+        "rank {} has ended, or cannot be reached, in an exchange between all {} processes: {}. Look for its own "
+        "message",
+        rank, place_.world, why);
+  }
+
+  std::string timed_out(milliseconds timeout, const std::vector<int>& late) const {
+    return fmt::format(
+        "an exchange between all {} processes timed out after {} ms on rank {}, which waited for rank{} {}. Look for "
+        "an earlier error on {}, or raise run.timeout_seconds",
+        place_.world, timeout.count(), place_.rank, late.size() > 1 ? "s" : "", fmt::join(late, ", "),
+        late.size() > 1 ? "them" : "it");
   }
 
   std::string hello(int rank) const { return fmt::format("{}/{}/{}/{}", greeting, place_.key, rank, place_.world); }

@@ -20,14 +20,14 @@
 namespace zrt::comm {
 namespace {
 
-// False at the deadline.
+// False at the deadline, or when it has passed and the socket is not ready.
 bool ready(int file, short events, SocketTime deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    if (left.count() < 0) return false;
     pollfd watched{file, events, 0};
-    const int found = poll(&watched, 1, static_cast<int>(std::min<int64_t>(left.count(), 1000)));
+    const int found = poll(&watched, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000)));
     if (found > 0) return true;
+    if (found == 0 && left.count() <= 0) return false;
     if (found < 0 && errno != EINTR) throw core::CommError(fmt::format("poll failed: {}", std::strerror(errno)));
   }
 }

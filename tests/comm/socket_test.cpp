@@ -205,5 +205,44 @@ TEST_CASE("a rank that does not come, comes twice or has ended is named") {
   CHECK_THROWS_WITH(connect_to("no.such.host.invalid", 1, Clock::now() + 1s), Catch::Contains("no.such.host.invalid"));
 }
 
+TEST_CASE("whoever gives up first in an exchange, every rank names the ranks that are missing") {
+  // Rank 3 has waited for most of its time when rank 0 comes; ranks 1 and 2 never come.
+  auto controls = meet(places(4, free_port()));
+  std::vector<std::string> said(4);
+  const auto begin = Clock::now();
+  on_all(4, [&](size_t i) {
+    if (i == 1 || i == 2) return;
+    if (i == 0) std::this_thread::sleep_for(400ms);
+    try {
+      controls[i]->exchange("x", 600ms);
+    } catch (const core::CommError& error) {
+      said[i] = error.what();
+    }
+  });
+  const std::string all =
+      "timed out after 600 ms on rank 0, which waited for ranks 1, 2. Look for an earlier error on them";
+  CHECK_THAT(said[0], Catch::Contains(all));
+  CHECK(said[3] == said[0]);
+  CHECK(Clock::now() - begin >= 1000ms);
+  // Who waits for a rank 0 that does not come names it.
+  controls = meet(places(2, free_port()));
+  CHECK_THROWS_WITH(controls[1]->exchange("x", 50ms),
+                    Catch::Contains("timed out after 50 ms on rank 1, which waited for rank 0"));
+  // The others hear of a rank that has ended.
+  controls = meet(places(3, free_port()));
+  controls[1].reset();
+  said.assign(3, "");
+  on_all(3, [&](size_t i) {
+    if (i == 1) return;
+    try {
+      controls[i]->exchange("x", 20s);
+    } catch (const core::CommError& error) {
+      said[i] = error.what();
+    }
+  });
+  CHECK_THAT(said[0], Catch::Contains("rank 1 has ended, or cannot be reached"));
+  CHECK(said[2] == said[0]);
+}
+
 }  // namespace
 }  // namespace zrt::comm::socket_test
