@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/nccl/give_up.h"
 #include "comm/nccl/rendezvous.h"
 #include "core/error.h"
 
@@ -71,8 +72,9 @@ std::shared_ptr<NcclRendezvous> make_nccl_rendezvous(const std::string& id, Nccl
       library.check(library.async_error(communicator, &code), "ncclCommGetAsyncError");
     }
     library.check(code, "ncclCommInitRank");
-  } catch (...) {
-    if (communicator) library.abort(communicator);
+  } catch (const std::exception& error) {
+    if (communicator)
+      give_up(library, communicator, fmt::format("rank {} of group {}", seat.rank, seat.group), error.what());
     throw;
   }
   return std::make_shared<NcclRendezvous>(library, communicator, std::move(seat));

@@ -6,6 +6,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/nccl/give_up.h"
 #include "comm/nccl/rounds.h"
 #include "core/device.h"
 #include "core/error.h"
@@ -41,7 +42,11 @@ NcclRendezvous::~NcclRendezvous() {
     std::this_thread::sleep_for(shortest_nap);
     if (library_.async_error(communicator_, &code) != ncclSuccess) break;
   }
-  code == ncclSuccess ? library_.destroy(communicator_) : library_.abort(communicator_);
+  if (code == ncclSuccess) {
+    library_.destroy(communicator_);
+  } else {
+    give_up(library_, communicator_, who(), "it has calls that do not end");
+  }
 }
 
 void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
@@ -302,19 +307,24 @@ std::string NcclRendezvous::trouble() {
                   *call, timed_out, seat_.timeout.count()));
 }
 
+std::string NcclRendezvous::who() const {
+  return fmt::format("rank {} of group {}", rank_, group());
+}
+
 std::string NcclRendezvous::last_calls() const {
   const std::lock_guard lock(mutex_);
   return recorder_.format(records_in_report);
 }
 
+void NcclRendezvous::refuse(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (reason_.empty()) reason_ = reason;
+}
+
 void NcclRendezvous::abort(const std::string& reason) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!reason_.empty()) return;
-    reason_ = reason;
-  }
+  refuse(reason);
   const std::lock_guard lock(queueing_);
-  if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) library_.abort(communicator);
+  if (ncclComm_t communicator = std::exchange(communicator_, nullptr)) give_up(library_, communicator, who(), reason);
 }
 
 Counters NcclRendezvous::counters(int) const {

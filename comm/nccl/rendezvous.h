@@ -32,8 +32,10 @@ class NcclRendezvous final : public Rendezvous {
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
-  // Ends what this rank's GPU runs of the group; peers need aborts of their own. Waits for a call that is being queued,
-  // which it ends.
+  // Later calls fail with `reason`, the first that is given; what the GPU runs is left. Returns at once.
+  void refuse(const std::string& reason);
+  // Also ends what this rank's GPU runs of the group; peers need aborts of their own. Waits for a call that is being
+  // queued, which it ends.
   void abort(const std::string& reason) override;
   std::string reason() override;
   Counters counters(int rank) const override;
@@ -53,6 +55,7 @@ class NcclRendezvous final : public Rendezvous {
   void sum_pieces(const std::vector<std::vector<Piece>>& pieces);
   void gather();
   void exchange_messages();
+  std::string who() const;
   std::string last_calls() const;
 
   const NcclLibrary& library_;

@@ -46,9 +46,13 @@ class TwoWays final : public Communicator {
   void barrier(std::string_view label) override { way().barrier(label); }
   void lend(std::byte* staging) override { lent_ = staging; }
 
+  // The watch's thread ends what the GPU runs of the group: an abort of NCCL may wait for calls of another group, which
+  // its own thread ends meanwhile.
   void abort(const std::string& reason) override {
     host_->abort(reason);
-    if (Communicator* gpu = made()) gpu->abort(reason);
+    const std::lock_guard lock(mutex_);
+    if (calls_) calls_->refuse(reason);
+    if (watch_) watch_->wake();
   }
   void require_alive() const override {
     host_->require_alive();
@@ -85,6 +89,7 @@ class TwoWays final : public Communicator {
     auto calls = make_nccl_rendezvous(id, {group(), rank(), elsewhere_, own_ ? own_->data() : lent_, bytes, timeout_},
                                       [this] { host_->require_alive(); });
     const std::lock_guard lock(mutex_);
+    calls_ = calls;
     gpu_ = make_communicator(calls, rank());
     const int number = core::current_gpu();
     if (size() > 1) watch_.emplace([this, calls, number] { look(*calls, number); });
@@ -121,10 +126,11 @@ class TwoWays final : public Communicator {
   const std::chrono::milliseconds timeout_;
   std::byte* lent_ = nullptr;
   std::unique_ptr<core::Arena> own_;  // where nobody has lent any
-  mutable std::mutex mutex_;          // guards the next two
+  mutable std::mutex mutex_;          // guards what follows
+  std::shared_ptr<NcclRendezvous> calls_;
   std::unique_ptr<Communicator> gpu_;
   Counters meeting_;
-  std::optional<EndWatch> watch_;  // ends first
+  std::optional<EndWatch> watch_;  // of several ranks; ends first
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A thread that looks twice a second for processes that have ended.
+// A thread that looks twice a second, and when it is woken, for processes that have ended.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -14,18 +14,33 @@ class EndWatch {
  public:
   // The objects that `look` uses must outlive this.
   explicit EndWatch(std::function<void()> look)
-      : thread_([look = std::move(look)](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::condition_variable_any never;
-          std::unique_lock lock(mutex);
-          while (!stop.stop_requested()) {
-            look();
-            never.wait_for(lock, stop, std::chrono::milliseconds(500), [] { return false; });
-          }
-        }) {}
+      : look_(std::move(look)), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+  // Lets the thread look at once, also where this is destroyed right behind. Any thread; returns without waiting.
+  void wake() {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = true;
+    }
+    changed_.notify_all();
+  }
 
  private:
-  std::jthread thread_;
+  void watch(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    do {
+      woken_ = false;
+      lock.unlock();
+      look_();
+      lock.lock();
+      changed_.wait_for(lock, stop, std::chrono::milliseconds(500), [this] { return woken_; });
+    } while (woken_ || !stop.stop_requested());
+  }
+
+  const std::function<void()> look_;
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  bool woken_ = false;
+  std::jthread thread_;  // ends first
 };
 
 }  // namespace zrt::comm

@@ -32,6 +32,7 @@ struct Ring {
 struct Meeting {
   static constexpr int most = 64;  // ranks
   std::atomic<int32_t> joined;
+  std::atomic<bool> deaf;  // to aborts
   std::atomic<int32_t> processes[most];
   Ring* rings() { return reinterpret_cast<Ring*>(this + 1); }
 };
@@ -138,8 +139,8 @@ thread_local Piece grouped;
 thread_local cudaStream_t grouped_on = nullptr;
 
 // ZRT_EMULATED_NCCL="stall RANK CALL FILE" lets a rank of a group, by its call of this number in the process, send and
-// receive nothing any more, as where a link is lost; "error …" tells it so once its stream is there. The fault comes
-// once: it makes FILE.
+// receive nothing any more, as where a link is lost; "error …" tells it so once its stream is there, and by "deaf …"
+// no abort of the group returns, too. The fault comes once: it makes FILE.
 void plant_fault(Piece& piece) {
   static std::atomic<int> calls = 0;
   const char* fault = std::getenv("ZRT_EMULATED_NCCL");
@@ -152,6 +153,7 @@ void plant_fault(Piece& piece) {
   close(made);
   piece.stuck = true;
   if (kind == std::string("error")) piece.trouble = ncclRemoteError;
+  if (kind == std::string("deaf")) piece.comm->meeting->deaf = true;
 }
 
 ncclResult_t give(cudaStream_t stream, Piece piece) {
@@ -222,6 +224,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  while (of(comm)->meeting->deaf) pause();
   of(comm)->aborted = true;
   return ncclCommDestroy(comm);
 }

@@ -85,6 +85,26 @@ TEST_CASE("a run whose link stands still ends in time with the call, and goes on
   CHECK(lose(folder, mesh, "stall", 1, 40, whole(folder, mesh, "whole")));
 }
 
+TEST_CASE("a process that NCCL does not let out of a lost link ends all the same, and the run can go on") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("link_deaf", 4);
+  const Mesh mesh{2, " --set zero_optimization.stage=2"};
+  const std::string expected = whole(folder, mesh, "whole");
+  const std::string run = fmt::format("ranks 2 train {} --resume auto --transport nccl --set run.timeout_seconds=2",
+                                      train(folder, mesh, "run"));
+  Result lost;
+  {
+    const PlantedFault fault(fmt::format("deaf 1 40 {}", folder / "mark"));
+    lost = run_zrt(run);
+  }
+  CHECK(lost.code == 1);
+  CHECK_THAT(lost.text, Catch::Contains("of group dp cannot leave its group: NCCL has not given it up within 4 s, and "
+                                        "this process ends") &&
+                            Catch::Contains("timed out after 2000 ms on its GPU"));
+  CHECK(run_zrt(run).code == 0);
+  CHECK(state_of(folder / "run") == expected);
+}
+
 TEST_CASE("a link is lost while the host waits for the GPU to take more work, which an abort alone lets it do",
           "[long]") {
   if (!ZRT_EMULATED) return;
