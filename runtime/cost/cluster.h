@@ -69,6 +69,7 @@ struct Cluster {
   Link disk;                                            // of a host, shared by its ranks: writes
   std::optional<double> disk_read_bytes_per_second;     // none: as fast as writes
   std::array<uint64_t, core::tier_count> tier_bytes{};  // device of a rank, host and nvme of a host
+  uint64_t reserved_bytes = 0;                          // of a device, for what no plan knows: context, kernels, NCCL
 
   // Of the compute lane of ranks on `device` and their host lane.
   Overlap beside_host(core::DeviceKind device) const;

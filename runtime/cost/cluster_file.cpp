@@ -188,12 +188,17 @@ Cluster load_cluster(const std::filesystem::path& file) {
   }
   compute.keys(types);
   const Section memory = root.section("memory");
-  memory.keys({"device_bytes", "host_bytes", "nvme_bytes", "bytes_per_second", "host_bytes_per_second"});
+  memory.keys(
+      {"device_bytes", "reserved_bytes", "host_bytes", "nvme_bytes", "bytes_per_second", "host_bytes_per_second"});
   cluster.memory_bytes_per_second = memory.number("bytes_per_second", Range::positive);
   cluster.host_memory_bytes_per_second = memory.optional_rate("host_bytes_per_second");
   const char* const tiers[] = {"device_bytes", "host_bytes", "nvme_bytes"};
   for (size_t t = 0; t < core::tier_count; ++t) {
     cluster.tier_bytes[t] = static_cast<uint64_t>(memory.whole(tiers[t], t == 0 ? 1 : 0, int64_t{1} << 60));
+  }
+  if (memory.has("reserved_bytes")) {
+    const auto most = static_cast<int64_t>(cluster.tier_bytes[static_cast<size_t>(core::Tier::device)]) - 1;
+    cluster.reserved_bytes = static_cast<uint64_t>(memory.whole("reserved_bytes", 0, most));
   }
   cluster.op_seconds = root.number("op_seconds", Range::not_negative);
   cluster.inside_host = root.link("inside_host");

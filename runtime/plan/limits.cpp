@@ -44,7 +44,12 @@ Limits memory_limits(const Config& config, const Cluster* cluster) {
   for (size_t t = 0; t < core::tier_count; ++t) {
     const auto tier = static_cast<core::Tier>(t);
     if (tier == core::Tier::device) {
-      limit(tier, cluster->tier_bytes[t], fmt::format("a device of {}", cluster->name));
+      const uint64_t reserved = cluster->reserved_bytes;
+      limit(tier, cluster->tier_bytes[t] - reserved,
+            fmt::format("a device of {}{}", cluster->name,
+                        reserved == 0 ? ""
+                                      : fmt::format(", less {} for its context, kernels and NCCL,",
+                                                    core::format_bytes(reserved))));
     } else {
       limit(tier, cluster->tier_bytes[t] / sharing,
             fmt::format("the share of each of {} ranks of a host of {}", sharing, cluster->name));

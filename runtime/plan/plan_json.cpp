@@ -119,6 +119,7 @@ std::string to_json(const Plan& plan) {
               {"tokens_per_step", plan.tokens_per_step()},
               {"saves", plan.saves.empty() ? Json() : Json(plan.saves)},
               {"limits", limits},
+              {"reserved_bytes", plan.cluster ? Json(plan.cluster->reserved_bytes) : Json()},
               {"fits", plan.fits},
               {"suggestions", suggestions}}
       .dump(1);

@@ -72,13 +72,23 @@ Parts memory_part(const RunData& run) {
   parts.push_back(draw::table({"rank", "tier", "planned", "measured", "", "peak at"}, rows));
   for (const std::string_view tier : core::tier_names) parts.push_back(categories_chart(std::string(tier), ranks));
   if (!run.memory.contains("processes") || !run.memory["processes"].is_array()) return parts;
-  std::vector<std::vector<std::string>> processes;
+  std::vector<std::vector<std::string>> processes, gpus;
   for (const Json& process : run.memory["processes"]) {
-    processes.push_back({process.value("ranks", Json()).dump(), bytes_text(number(process, "outside_arena_bytes")),
-                         bytes_text(number(process, "rss_peak_bytes"))});
+    if (!process.is_object()) continue;
+    const std::string ranks_of = process.value("ranks", Json()).dump();
+    processes.push_back(
+        {ranks_of, bytes_text(number(process, "outside_arena_bytes")), bytes_text(number(process, "rss_peak_bytes"))});
+    if (!process.contains("gpu") || !process["gpu"].is_object()) continue;
+    const Json& gpu = process["gpu"];
+    gpus.push_back({ranks_of, bytes_text(number(gpu, "arena_bytes")), bytes_text(number(gpu, "context_bytes")),
+                    bytes_text(number(gpu, "library_bytes"))});
   }
   parts.push_back(
       draw::table({"process of ranks", "outside the arenas, bytes", "peak of the process, bytes"}, processes));
+  if (gpus.empty()) return parts;
+  parts.push_back(draw::table({"GPUs of ranks", "arenas, bytes", "in use before the run (context, others), bytes",
+                               "taken by libraries (kernels, NCCL), bytes"},
+                              gpus));
   return parts;
 }
 

@@ -62,6 +62,7 @@ TEST_CASE("The clusters that are shipped can be found by name and have sources f
   CHECK(a100.between_hosts->latency_seconds == 5e-6);
   CHECK(a100.exchange == runtime::Exchange::once_per_host);
   CHECK(a100.tier_bytes[0] == 80'000'000'000);
+  CHECK(a100.reserved_bytes == 1'650'000'000);
   CHECK(a100.overlap_between.comm == 0.95);
   CHECK(a100.host_memory_bytes_per_second == 3.1e10);
   CHECK(!a100.disk_read_bytes_per_second);
@@ -115,6 +116,8 @@ TEST_CASE("What is wrong with a cluster's file is said with the key, its value a
       {"/op_seconds/value", -1, {"op_seconds is '-1'", "a number from 0 on"}},
       {"/memory/bytes_per_second/value", 0, {"memory.bytes_per_second is '0'", "a positive number"}},
       {"/memory/bytes_per_second/value", "fast", {"memory.bytes_per_second is '\"fast\"'", "a positive number"}},
+      {"/memory/reserved_bytes/value", -1, {"memory.reserved_bytes is '-1'", "whole number from 0"}},
+      {"/memory/reserved_bytes/value", 80'000'000'000, {"memory.reserved_bytes is '80000000000'", "to 79999999999"}},
       {"/memory/device_bytes/value", 1.5, {"memory.device_bytes is '1.5'", "whole number from 1"}},
       {"/ranks_per_host/value", 0, {"ranks_per_host is '0'", "from 1 to 1024"}},
       {"/distribution", {{"value", "diagonal"}, {"source", "us"}}, {"distribution is '\"diagonal\"'", "block, cyclic"}},

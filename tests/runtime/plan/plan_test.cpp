@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "catch.h"
@@ -53,6 +54,7 @@ uint64_t all_states(const Planned& p) {
 Cluster a_cluster(uint64_t device_bytes) {
   Cluster cluster = find_cluster("dgx-a100");
   cluster.tier_bytes[0] = device_bytes;
+  cluster.reserved_bytes = 0;
   return cluster;
 }
 
@@ -199,6 +201,22 @@ TEST_CASE("ranks of a host share its memory, and of two limits the smaller count
     CHECK(limits.of(core::Tier::device)->from ==
           (budget == 500 ? "memory.device_budget_bytes" : "a device of dgx-a100"));
   }
+}
+
+TEST_CASE("what a GPU holds for its context and libraries is no part of its budget, in words and in JSON") {
+  const uint64_t peak = device(*planned_in_place({}, 2)).peak_bytes;
+  Cluster cluster = a_cluster(peak + 1024);
+  cluster.reserved_bytes = 1024;
+  const auto p = planned_in_place({}, 2, cluster);
+  CHECK(p->plan.fits);
+  CHECK_THAT(plan_text(p->plan), Catch::Contains("(a device of dgx-a100, less 1.00 KiB for its context, kernels and "
+                                                 "NCCL,"));
+  const auto json = nlohmann::json::parse(to_json(p->plan));
+  CHECK(json["reserved_bytes"] == 1024);
+  CHECK(json["limits"]["device"] == peak);
+  cluster.reserved_bytes = 1025;
+  CHECK_FALSE(planned_in_place({}, 2, cluster)->plan.fits);
+  CHECK(nlohmann::json::parse(to_json(planned_in_place({}, 2)->plan))["reserved_bytes"].is_null());
 }
 
 TEST_CASE("what does not fit is the peak of a rank's memory with the gaps between its buffers, tier by tier") {

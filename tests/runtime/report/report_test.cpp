@@ -136,6 +136,24 @@ TEST_CASE("A measured peak that differs is told above the table, whichever rank'
   CHECK(has(page(100, 99), told));
 }
 
+TEST_CASE("What GPUs hold outside of the arenas is told by process, before the run and for libraries") {
+  const Run run;
+  run.write("metrics.jsonl", steps(1, 2));
+  const auto memory = [&](const std::string& gpu) {
+    run.write("memory.json",
+              R"({"ranks":[{"rank":0,"tiers":{"device":{"planned_peak_bytes":1,"measured_peak_bytes":1}}}],
+      "processes":[7, {"ranks":[0],"rss_peak_bytes":7,"outside_arena_bytes":2)" +
+                  gpu + "}]}");
+    return run.page();
+  };
+  const std::string head = "taken by libraries (kernels, NCCL), bytes";
+  CHECK_FALSE(has(memory(""), head));
+  CHECK_FALSE(has(memory(R"(,"gpu":null)"), head));
+  const std::string page = memory(R"(,"gpu":{"arena_bytes":1011,"context_bytes":2022,"library_bytes":3033})");
+  CHECK(has(page, head));
+  for (const char* bytes : {">1011<", ">2022<", ">3033<"}) CHECK(has(page, bytes));
+}
+
 TEST_CASE("Losses that are no numbers leave a gap and a sentence") {
   const Run run;
   run.write("metrics.jsonl", steps(1, 4) + step_line(5, "null") + step_line(6, "null") + steps(7, 9));
