@@ -46,6 +46,12 @@ OptimizerPtr read_sgd(Values& values, const std::string&) {
   if (sgd.nesterov && (sgd.momentum == 0 || sgd.dampening != 0)) {
     refuse(nesterov, "needs a momentum above 0 and no dampening.");
   }
+  for (const auto& [key, idle] : {std::pair{"optimizer.params.dampening", sgd.dampening != 0},
+                                  std::pair{"memory.moments", sgd.moments != Moments::f32}}) {
+    if (sgd.momentum != 0 || !idle) continue;
+    values.warnings.push_back(shown(values.at(key)) +
+                              " has no effect: SGD without optimizer.params.momentum keeps none.");
+  }
   return make_optimizer(sgd);
 }
 

@@ -251,6 +251,9 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank"));
   values.check([&] { build_device(values, run); });
   run.share_gpu = values.flag("run.share_gpu");
+  if (run.share_gpu && run.device != core::DeviceKind::cuda) {
+    values.warnings.push_back("run.share_gpu has no effect without run.device = \"cuda\": ranks share no GPU.");
+  }
   run.stress_seed = values.integer("run.stress_seed");
   return run;
 }

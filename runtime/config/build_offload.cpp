@@ -21,11 +21,15 @@ PlacementRule rule_of(const Value& key, std::vector<std::string> states, Tier ti
   return rule;
 }
 
-void offload_optimizer(const Values& values, int stage, std::vector<PlacementRule>& rules) {
+void offload_optimizer(Values& values, int stage, std::vector<PlacementRule>& rules) {
   const std::string section = "zero_optimization.offload_optimizer";
   const Value& device = values.at(section + ".device");
   const double share = values.real(section + ".ratio");
   const auto tier = offload_tier(values, device);
+  if (!tier && share != 1) {
+    values.warnings.push_back(shown(values.at(section + ".ratio")) + " has no effect: " + shown(device) +
+                              ", so no states are offloaded.");
+  }
   if (!tier) return;
   if (stage == 0) {
     refuse(device,

@@ -314,6 +314,14 @@ TEST_CASE("names and texts with escape bytes reach no terminal") {
   }
 }
 
+TEST_CASE("the size of a tokenizer is asked for where one is trained, and refused elsewhere") {
+  const Run run("vocab_of_bytes");
+  const Result refused = run_zrt("data build --vocab 300 --out " + (run / "sized") + ' ' + (run / "a.text"));
+  CHECK(refused.code == 2);
+  CHECK(contains(refused.text, "--vocab is the size of a tokenizer that is trained (--tokenizer train)"));
+  CHECK(!fs::exists(run.path / "sized.bin"));
+}
+
 TEST_CASE("a dataset may be of more files than a shell lets a program open") {
   const Folder folder("many_files");
   for (int shard = 0; shard < 100; ++shard) {

@@ -108,6 +108,7 @@ json schema() {
       {"saves", "?text"},
       {"tokens_per_step", "integer"},
       {"limits", limits},
+      {"reserved_bytes", "?integer"},
       {"fits", "boolean"},
       {"suggestions",
        {{{"changes", {{"*", "value"}}},
@@ -216,6 +217,7 @@ TEST_CASE("The programs of a plan are printed, finished or behind a pass, all or
         {"--program --after offload", 2, "offload"},
         {"--program --phase nothing", 2, "init, step, export"},
         {"--after zero", 2, "--program"},
+        {"--force", 2, "it needs --draw"},
         {"--program --json", 2, "--json"}}) {
     const Result refused = plan(folder, arguments);
     INFO(arguments << ": " << refused.text);

@@ -95,6 +95,12 @@ int build_command(const Args& args) {
   build.out = values["out"].as<std::string>();
   build.tokenizer = values["tokenizer"].as<std::string>();
   build.vocabulary = values["vocab"].as<int64_t>();
+  if (!values["vocab"].defaulted() && build.tokenizer != "train") {
+    throw core::UsageError(fmt::format(
+        "--vocab is the size of a tokenizer that is trained (--tokenizer train); --tokenizer is '{}', whose "
+        "size is known",
+        build.tokenizer));
+  }
   build.language = values["language"].as<std::string>();
   build.dedup = values.count("dedup") > 0;
   build.force = values.count("force") > 0;

@@ -46,6 +46,9 @@ int plan_command(const Args& args) {
   if (values.count("program") && values.count("json")) {
     throw core::UsageError("--program prints text for people, --json the plan: choose one of them");
   }
+  if (values.count("force") && !values.count("draw")) {
+    throw core::UsageError("--force replaces the file that --draw names; it needs --draw");
+  }
   if (values.count("draw")) {
     require_replaceable(
         {values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark, values["CONFIG"].as<std::string>()},

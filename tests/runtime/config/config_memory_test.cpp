@@ -229,6 +229,26 @@ TEST_CASE("offload_param keeps weights in its tier, at stage 3 alone") {
   }
 }
 
+TEST_CASE("a value that another key turns off is a warning that names both") {
+  const std::string adam = R"("optimizer": {"type": "AdamW"}, )";
+  const std::string sgd = R"("optimizer": {"type": "SGD", "params": {"lr": 1)";
+  const std::string offload =
+      adam + R"("zero_optimization": {"stage": 2, "offload_optimizer": {"ratio": 0.5, "device": )";
+  for (const auto& [keys, warning] : std::vector<std::pair<std::string, std::string>>{
+           {offload + R"("none"}},)",
+            "offload_optimizer.ratio = 0.5 (ds.json:1) has no effect: zero_optimization.offload_optimizer.device"},
+           {adam + R"("run": {"share_gpu": true},)", "run.share_gpu has no effect without"},
+           {sgd + R"(, "dampening": 0.5}},)",
+            "optimizer.params.dampening = 0.5 (ds.json:1) has no effect: SGD without optimizer.params.momentum"},
+           {sgd + R"(}}, "memory": {"moments": "bf16"},)",
+            "memory.moments = \"bf16\" (ds.json:1) has no effect: SGD without optimizer.params.momentum"}}) {
+    CAPTURE(keys);
+    CHECK(warned(parsed(keys), warning));
+  }
+  CHECK_FALSE(warned(parsed(offload + R"("cpu"}},)"), "ratio"));
+  CHECK_FALSE(warned(parsed(sgd + R"(, "momentum": 0.5, "dampening": 0.5}},)"), "dampening"));
+}
+
 TEST_CASE("the folder of the nvme tier is memory.nvme_path, or what DeepSpeed's keys agree on") {
   const std::string optimizer = R"("offload_optimizer": {"device": "nvme", "nvme_path": "a"})";
   const auto param = [](const std::string& path) {
