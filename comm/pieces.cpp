@@ -141,17 +141,21 @@ const std::byte* source_of(const Call& call, const Piece& piece) {
   return static_cast<const std::byte*>(buffer) + piece.offset;
 }
 
+void add_up(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+            int64_t count, const float* before) {
+  if (core::place().device == core::DeviceKind::cuda) {
+    cuda::reduce(sources, from, target, to, accumulate, count, before);
+  } else {
+    reduce(sources, from, target, to, accumulate, count, core::best_isa(), before);
+  }
+}
+
 void move(const Call& call, const Piece& piece, std::span<const void* const> sources, int64_t begin, int64_t count) {
   if (piece.from == Piece::everyone) {
     std::byte* target = piece.target + static_cast<size_t>(begin) * core::dtype_size(call.to);
     const bool alone = sources.size() == 1 && sources[0] == target && call.from == call.to && !piece.accumulate;
     if (alone) return;  // a sum of one lies where it belongs
-    if (core::place().device == core::DeviceKind::cuda) {
-      cuda::reduce(sources, call.from, target, call.to, piece.accumulate, count);
-    } else {
-      reduce(sources, call.from, target, call.to, piece.accumulate, count);
-    }
-    return;
+    return add_up(sources, call.from, target, call.to, piece.accumulate, count);
   }
   const size_t size = core::dtype_size(call.from);
   std::byte* target = piece.target + static_cast<size_t>(begin) * size;

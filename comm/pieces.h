@@ -37,6 +37,10 @@ uint64_t received_bytes(Calls calls, int reader, int phase, const std::function<
 // Where rank `from`'s data of a piece begins, given its call.
 const std::byte* source_of(const Call& call, const Piece& piece);
 
+// comm::reduce at the calling thread's place: on a GPU queued on its stream.
+void add_up(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
+            int64_t count, const float* before = nullptr);
+
 // Does `count` elements of a piece from element `begin` on, at the calling thread's place: on a GPU queued on its
 // stream. `sources` are of these elements, one per rank for a sum.
 void move(const Call& call, const Piece& piece, std::span<const void* const> sources, int64_t begin, int64_t count);

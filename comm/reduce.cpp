@@ -27,7 +27,7 @@ bool can_reduce(core::DType from, core::DType to) {
 }
 
 void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
-            int64_t count, core::Isa isa) {
+            int64_t count, core::Isa isa, const float* before) {
   const ReduceKernels& kernels = core::choose_isa(isa, reduce_kernels_v3, reduce_kernels_v4);
   const size_t from_index = static_cast<size_t>(from), to_index = static_cast<size_t>(to);
   const size_t from_size = core::dtype_size(from), to_size = core::dtype_size(to);
@@ -36,8 +36,12 @@ void reduce(std::span<const void* const> sources, core::DType from, void* target
   const bool stream = to == core::DType::f32 && !in_place && !accumulate && count >= stream_elements;
   for (int64_t begin = 0; begin < count; begin += piece) {
     const int64_t n = std::min(piece, count - begin);
-    kernels.load[from_index](sum, advance(sources[0], begin, from_size), n);
-    for (const void* source : sources.subspan(1)) {
+    if (before) {
+      kernels.load[static_cast<size_t>(core::DType::f32)](sum, before + begin, n);
+    } else {
+      kernels.load[from_index](sum, advance(sources[0], begin, from_size), n);
+    }
+    for (const void* source : sources.subspan(before ? 0 : 1)) {
       kernels.add[from_index](sum, advance(source, begin, from_size), n);
     }
     void* out = static_cast<std::byte*>(target) + static_cast<size_t>(begin) * to_size;

@@ -23,9 +23,9 @@ class Transport {
   virtual int world() const = 0;        // ranks of the run
   virtual int first_local() const = 0;  // ranks first_local() … first_local() + local_count() - 1 live in this process
   virtual int local_count() const = 0;
-  virtual int host_count() const = 0;           // ranks on this machine, those of other processes included
-  virtual int host_place() const { return 0; }  // of first_local() among them, from 0
-  virtual bool same_host(int /*rank*/) const { return true; }  // a rank of the run is on this machine
+  virtual int host_count() const = 0;                    // ranks on this machine, those of other processes included
+  virtual int host_place() const { return 0; }           // of first_local() among them, from 0
+  virtual int host_of(int /*rank*/) const { return 0; }  // a number that the ranks of one machine share
   // Whether rank 0 lives here: its process alone prints and writes the files of which a run has one.
   bool leads() const { return first_local() == 0; }
 

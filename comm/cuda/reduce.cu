@@ -24,6 +24,7 @@ template <int Most>
 struct Sources {
   const void* data[Most];
   int count;
+  const float* before;  // the sum of earlier sources; may be null
 };
 
 // Some adjacent elements, loaded and stored as one.
@@ -39,6 +40,11 @@ __device__ void sum_pack(const Sources<Most>& sources, To* target, bool accumula
   const auto first = *reinterpret_cast<const Pack<From, N>*>(static_cast<const From*>(sources.data[0]) + i);
 #pragma unroll
   for (int k = 0; k < N; ++k) sum[k] = core::widen(first.x[k]);
+  if (sources.before) {
+    const auto before = *reinterpret_cast<const Pack<float, N>*>(sources.before + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum[k] = before.x[k] + sum[k];
+  }
 #pragma unroll 4
   for (int r = 1; r < sources.count; ++r) {
     const auto next = *reinterpret_cast<const Pack<From, N>*>(static_cast<const From*>(sources.data[r]) + i);
@@ -81,11 +87,12 @@ __global__ void __launch_bounds__(threads) sum_sources(const __grid_constant__ S
 }
 
 template <class From, class To, int Most>
-void launch(std::span<const void* const> sources, To* target, bool accumulate, int64_t count) {
+void launch(std::span<const void* const> sources, To* target, bool accumulate, int64_t count, const float* before) {
   Sources<Most> list{};
   std::copy(sources.begin(), sources.end(), list.data);
   list.count = static_cast<int>(sources.size());
-  const ReduceShape shape = reduce_shape(sources, sizeof(From), target, sizeof(To), count);
+  list.before = before;
+  const ReduceShape shape = reduce_shape(sources, sizeof(From), target, sizeof(To), count, before);
   const int64_t items = count - shape.vectors * static_cast<int64_t>(vector_bytes / sizeof(From) - 1);
   const int64_t blocks = std::min(most_blocks, (items + threads - 1) / threads);
   core::cuda::launch(sum_sources<From, To, Most>, static_cast<unsigned>(blocks), threads, 0, list, target, accumulate,
@@ -93,22 +100,23 @@ void launch(std::span<const void* const> sources, To* target, bool accumulate, i
 }
 
 template <class From, class To>
-void sum(std::span<const void* const> sources, void* target, bool accumulate, int64_t count) {
+void sum(std::span<const void* const> sources, void* target, bool accumulate, int64_t count, const float* before) {
   // Few sources, the usual case, travel in few parameters.
   constexpr size_t few = 16;
   if (sources.size() <= few) {
-    launch<From, To, few>(sources, static_cast<To*>(target), accumulate, count);
+    launch<From, To, few>(sources, static_cast<To*>(target), accumulate, count, before);
   } else {
-    launch<From, To, most_sources>(sources, static_cast<To*>(target), accumulate, count);
+    launch<From, To, most_sources>(sources, static_cast<To*>(target), accumulate, count, before);
   }
 }
 
 template <class From>
-void sum_into(std::span<const void* const> sources, void* target, core::DType to, bool accumulate, int64_t count) {
+void sum_into(std::span<const void* const> sources, void* target, core::DType to, bool accumulate, int64_t count,
+              const float* before) {
   if (to == core::DType::f32) {
-    sum<From, float>(sources, target, accumulate, count);
+    sum<From, float>(sources, target, accumulate, count, before);
   } else {
-    sum<From, From>(sources, target, accumulate, count);
+    sum<From, From>(sources, target, accumulate, count, before);
   }
 }
 
@@ -117,14 +125,14 @@ void sum_into(std::span<const void* const> sources, void* target, core::DType to
 namespace {
 
 void sum_near(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
-              int64_t count) {
+              int64_t count, const float* before) {
   switch (from) {
     case core::DType::f32:
-      return sum_into<float>(sources, target, to, accumulate, count);
+      return sum_into<float>(sources, target, to, accumulate, count, before);
     case core::DType::bf16:
-      return sum_into<bf16>(sources, target, to, accumulate, count);
+      return sum_into<bf16>(sources, target, to, accumulate, count, before);
     default:  // can_reduce leaves fp16 alone
-      return sum_into<f16>(sources, target, to, accumulate, count);
+      return sum_into<f16>(sources, target, to, accumulate, count, before);
   }
 }
 
@@ -148,7 +156,7 @@ class StreamMemory {  // of the stream's GPU, taken and freed in the stream's or
 // Copies the sources that the stream's GPU cannot read in place to it, piece by piece, and sums there. The driver takes
 // such copies through the host.
 void sum_copies(std::span<const void* const> sources, const std::vector<size_t>& far, core::DType from, void* target,
-                core::DType to, bool accumulate, int64_t count) {
+                core::DType to, bool accumulate, int64_t count, const float* before) {
   const uint64_t from_size = core::dtype_size(from), to_size = core::dtype_size(to);
   const int64_t piece = std::min<int64_t>(count, copied_bytes / from_size);
   const uint64_t stride = (static_cast<uint64_t>(piece) * from_size + 255) / 256 * 256;
@@ -164,14 +172,15 @@ void sum_copies(std::span<const void* const> sources, const std::vector<size_t>&
       core::copy_bytes(copy, near[far[i]], static_cast<uint64_t>(n) * from_size);
       near[far[i]] = copy;
     }
-    sum_near(near, from, static_cast<std::byte*>(target) + static_cast<uint64_t>(begin) * to_size, to, accumulate, n);
+    sum_near(near, from, static_cast<std::byte*>(target) + static_cast<uint64_t>(begin) * to_size, to, accumulate, n,
+             before ? before + begin : nullptr);
   }
 }
 
 }  // namespace
 
 void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
-            int64_t count) {
+            int64_t count, const float* before) {
   if (sources.size() > most_sources) {
     throw core::CommError("a sum over more than 256 ranks on GPUs; legal are 1 to 256 ranks in one group");
   }
@@ -180,8 +189,8 @@ void reduce(std::span<const void* const> sources, core::DType from, void* target
   for (size_t i = 0; core::cuda::unconnected() && i < sources.size(); ++i) {
     if (!core::cuda::reaches(sources[i])) far.push_back(i);
   }
-  if (far.empty()) return sum_near(sources, from, target, to, accumulate, count);
-  sum_copies(sources, far, from, target, to, accumulate, count);
+  if (far.empty()) return sum_near(sources, from, target, to, accumulate, count, before);
+  sum_copies(sources, far, from, target, to, accumulate, count, before);
 }
 
 }  // namespace zrt::comm::cuda

@@ -15,6 +15,6 @@ inline constexpr size_t most_sources = 256;
 // cannot read is copied to it first, with 4 MiB for each such source beyond what was planned. Throws CommError beyond
 // most_sources, core::Error when the launch is refused.
 void reduce(std::span<const void* const> sources, core::DType from, void* target, core::DType to, bool accumulate,
-            int64_t count);
+            int64_t count, const float* before = nullptr);
 
 }  // namespace zrt::comm::cuda

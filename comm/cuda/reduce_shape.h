@@ -13,16 +13,16 @@ struct ReduceShape {
   int64_t head = 0, vectors = 0;
 };
 
-// Vectors begin where all sources and the target lie on a multiple of vector_bytes; none do unless one offset suits
-// all.
+// Vectors begin where all sources, the target and what the sum goes on from, where there is any, lie on a multiple of
+// vector_bytes; none do unless one offset suits all.
 inline ReduceShape reduce_shape(std::span<const void* const> sources, size_t from_size, const void* target,
-                                size_t to_size, int64_t count) {
+                                size_t to_size, int64_t count, const float* before = nullptr) {
   const auto per_vector = static_cast<int64_t>(vector_bytes / from_size);
   for (int64_t head = 0; head < per_vector && head < count; ++head) {
     const auto aligned = [&](const void* data, size_t size) {
       return (reinterpret_cast<uintptr_t>(data) + static_cast<size_t>(head) * size) % vector_bytes == 0;
     };
-    bool all = aligned(target, to_size);
+    bool all = aligned(target, to_size) && (!before || aligned(before, sizeof(float)));
     for (const void* source : sources) all = all && aligned(source, from_size);
     if (all) return {head, (count - head) / per_vector};
   }

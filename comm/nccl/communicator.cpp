@@ -47,7 +47,7 @@ std::string make_nccl_id() {
 
 std::shared_ptr<NcclRendezvous> make_nccl_rendezvous(const std::string& id, NcclSeat seat,
                                                      const std::function<void()>& alive) {
-  const int size = static_cast<int>(seat.elsewhere.size());
+  const int size = seat.size();
   const ncclUniqueId unique = parse_id(id);
   if (seat.staging_bytes < 16 * static_cast<uint64_t>(size - 1)) {
     throw core::CommError(fmt::format("group {} of {} ranks has {} bytes of staging; legal are {} and more", seat.group,

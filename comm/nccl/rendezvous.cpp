@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "comm/nccl/give_up.h"
-#include "comm/nccl/rounds.h"
 #include "core/device.h"
 #include "core/error.h"
 
@@ -30,9 +29,10 @@ NcclRendezvous::NcclRendezvous(const NcclLibrary& library, ncclComm_t communicat
     : library_(library),
       seat_(std::move(seat)),
       rank_(seat_.rank),
-      staged_bytes_(bytes_for_each(seat_.staging_bytes, static_cast<int>(seat_.elsewhere.size()) - 1)),
+      staged_bytes_(bytes_for_each(seat_.staging_bytes, seat_.size() - 1)),
+      line_(host_line(seat_.hosts)),
       communicator_(communicator),
-      calls_(seat_.elsewhere.size(), &own_) {}
+      calls_(seat_.hosts.size(), &own_) {}
 
 NcclRendezvous::~NcclRendezvous() {
   if (!communicator_) return;
@@ -65,8 +65,7 @@ void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
 }
 
 void NcclRendezvous::work(int, int phase) {
-  between_hosts_ +=
-      received_bytes(calls_, rank_, phase, [&](int r) { return seat_.elsewhere[static_cast<size_t>(r)]; });
+  between_hosts_ += received_bytes(calls_, rank_, phase, [&](int r) { return seat_.elsewhere(r); });
   // One rank gathers and sums its own data, without NCCL: host threads call it, too, and recorded steps of a GPU.
   if (size() == 1) {
     for (const Piece& piece : pieces_of(calls_, 0, phase)) {
@@ -185,50 +184,6 @@ void NcclRendezvous::copy_pieces(const std::vector<std::vector<Piece>>& pieces) 
   for (const Piece& piece : pieces[static_cast<size_t>(rank_)]) {
     const void* source = source_of(own_, piece);
     if (piece.from == rank_) move(own_, piece, {&source, 1}, 0, piece.count);
-  }
-}
-
-void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
-  const size_t size_of = core::dtype_size(own_.from);
-  std::vector<std::vector<Round>> rounds;  // by reader
-  size_t most = 0;
-  for (const std::vector<Piece>& list : pieces) {
-    rounds.push_back(rounds_of(list, size_of, staged_bytes_));
-    most = std::max(most, rounds.back().size());
-  }
-  const auto own_source = [&](const Piece& piece, const Chunk& chunk) {
-    return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * size_of;
-  };
-  const auto staged = [&](int peer, const Chunk& chunk) {
-    return seat_.staging + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
-  };
-  std::vector<const void*> sources(calls_.size());
-  for (size_t k = 0; k < most; ++k) {
-    in_one_call([&] {
-      for (int reader = 0; reader < size(); ++reader) {
-        const auto r = static_cast<size_t>(reader);
-        if (k >= rounds[r].size()) continue;
-        for (const Chunk& chunk : rounds[r][k]) {
-          const uint64_t bytes = static_cast<uint64_t>(chunk.count) * size_of;
-          if (reader != rank_) {
-            send(own_source(pieces[r][chunk.piece], chunk), bytes, reader);
-            continue;
-          }
-          for (int peer = 0; peer < size(); ++peer) {
-            if (peer != rank_) receive(staged(peer, chunk), bytes, peer);
-          }
-        }
-      }
-    });
-    const auto me = static_cast<size_t>(rank_);
-    if (k >= rounds[me].size()) continue;
-    for (const Chunk& chunk : rounds[me][k]) {
-      const Piece& piece = pieces[me][chunk.piece];
-      for (int peer = 0; peer < size(); ++peer) {
-        sources[static_cast<size_t>(peer)] = peer == rank_ ? own_source(piece, chunk) : staged(peer, chunk);
-      }
-      move(own_, piece, sources, chunk.begin, chunk.count);
-    }
   }
 }
 

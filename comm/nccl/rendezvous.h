@@ -4,14 +4,17 @@
 // that the calling thread notices an abort; what has been queued is watched by whoever calls trouble().
 //
 // Sums do not use NCCL's, whose order depends on its rings: every rank is sent the contributions to its part and adds
-// them in rank order, as the other transports do, which moves the same volume.
+// them in rank order, as the other transports do, which inside a host moves the same volume; between hosts of several
+// ranks they go along a line of hosts (host_line.h) where that moves less.
 #pragma once
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/nccl/host_line.h"
 #include "comm/nccl/library.h"
 #include "comm/nccl/queued_calls.h"
 #include "comm/nccl/seat.h"
@@ -53,6 +56,8 @@ class NcclRendezvous final : public Rendezvous {
   void receive(void* data, uint64_t bytes, int peer);
   void copy_pieces(const std::vector<std::vector<Piece>>& pieces);
   void sum_pieces(const std::vector<std::vector<Piece>>& pieces);
+  uint64_t line_part(const std::vector<std::vector<Piece>>& pieces) const;
+  void sum_along_line(const std::vector<std::vector<Piece>>& pieces, uint64_t part);
   void gather();
   void exchange_messages();
   std::string who() const;
@@ -62,7 +67,8 @@ class NcclRendezvous final : public Rendezvous {
   const NcclSeat seat_;
   const int rank_;
   const uint64_t staged_bytes_;  // of each other rank
-  mutable std::mutex mutex_;     // guards the next three
+  const std::optional<HostLine> line_;
+  mutable std::mutex mutex_;  // guards the next three
   bool in_call_ = false;
   std::string reason_;  // not empty once aborted
   FlightRecorder recorder_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,12 +13,16 @@ namespace zrt::comm {
 struct NcclSeat {
   std::string group;  // "dp", …
   int rank = 0;
-  std::vector<bool> elsewhere;  // by rank of the group: true for those on other hosts
+  std::vector<int> hosts;  // by rank of the group: its host, a number that ranks of one host share
   // Memory of the rank's GPU for contributions to sums, at least 16 bytes for each other rank: what does not fit is
   // summed in rounds. It must outlive the group; one rank needs none.
   std::byte* staging = nullptr;
   uint64_t staging_bytes = 0;
   std::chrono::milliseconds timeout{120000};
+  std::optional<bool> by_line{};  // whether sums go along a line of hosts (host_line.h); none: where that pays
+
+  int size() const { return static_cast<int>(hosts.size()); }
+  bool elsewhere(int other) const { return hosts[static_cast<size_t>(other)] != hosts[static_cast<size_t>(rank)]; }
 };
 
 // For a clock that cannot reach the end of what stands for "never".

@@ -23,21 +23,18 @@ class NcclTransport final : public Transport {
   int local_count() const override { return 1; }
   int host_count() const override { return host_->host_count(); }
   int host_place() const override { return host_->host_place(); }
-  bool same_host(int rank) const override { return host_->same_host(rank); }
+  int host_of(int rank) const override { return host_->host_of(rank); }
   bool reads_gpus_of_peers() const override { return false; }
   std::string gpu_ways() const override { return "all groups of GPUs take NCCL"; }
 
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override {
     std::vector<std::unique_ptr<Communicator>> group = host_->make_groups(name, partition, timeout);
-    std::vector<bool> elsewhere;
-    for (const int rank : partition[seat_of(partition, first_local()).group]) {
-      elsewhere.push_back(!host_->same_host(rank));
-    }
+    std::vector<int> hosts;
+    for (const int rank : partition[seat_of(partition, first_local()).group]) hosts.push_back(host_->host_of(rank));
     // A group that leaves the host has it already.
-    if (std::find(elsewhere.begin(), elsewhere.end(), true) == elsewhere.end()) {
-      group.front() = add_nccl(std::move(group.front()), std::move(elsewhere), timeout);
-    }
+    const bool leaves = std::any_of(hosts.begin(), hosts.end(), [&](int host) { return host != hosts.front(); });
+    if (!leaves) group.front() = add_nccl(std::move(group.front()), std::move(hosts), timeout);
     return group;
   }
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override {

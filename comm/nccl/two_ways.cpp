@@ -18,8 +18,8 @@ constexpr size_t id_bytes = 2 * sizeof(ncclUniqueId);  // as text
 // NCCL's group is made at the first call on a GPU, when the caller's GPU is the rank's: runs on the host need no NCCL.
 class TwoWays final : public Communicator {
  public:
-  TwoWays(std::unique_ptr<Communicator> host, std::vector<bool> elsewhere, std::chrono::milliseconds timeout)
-      : host_(std::move(host)), elsewhere_(std::move(elsewhere)), timeout_(timeout) {}
+  TwoWays(std::unique_ptr<Communicator> host, std::vector<int> hosts, std::chrono::milliseconds timeout)
+      : host_(std::move(host)), hosts_(std::move(hosts)), timeout_(timeout) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -86,7 +86,7 @@ class TwoWays final : public Communicator {
     if (bytes > 0 && !lent_) {
       own_ = std::make_unique<core::Arena>(core::Tier::device, bytes, core::DeviceKind::cuda);
     }
-    auto calls = make_nccl_rendezvous(id, {group(), rank(), elsewhere_, own_ ? own_->data() : lent_, bytes, timeout_},
+    auto calls = make_nccl_rendezvous(id, {group(), rank(), hosts_, own_ ? own_->data() : lent_, bytes, timeout_},
                                       [this] { host_->require_alive(); });
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -122,7 +122,7 @@ class TwoWays final : public Communicator {
   }
 
   const std::unique_ptr<Communicator> host_;
-  const std::vector<bool> elsewhere_;  // by rank
+  const std::vector<int> hosts_;  // by rank
   const std::chrono::milliseconds timeout_;
   std::byte* lent_ = nullptr;
   std::unique_ptr<core::Arena> own_;  // where nobody has lent any
@@ -139,9 +139,9 @@ void require_nccl() {
   nccl_library();
 }
 
-std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<bool> elsewhere,
+std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int> hosts,
                                        std::chrono::milliseconds timeout) {
-  return std::make_unique<TwoWays>(std::move(host), std::move(elsewhere), timeout);
+  return std::make_unique<TwoWays>(std::move(host), std::move(hosts), timeout);
 }
 
 }  // namespace zrt::comm

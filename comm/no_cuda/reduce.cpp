@@ -5,7 +5,7 @@
 
 namespace zrt::comm::cuda {
 
-void reduce(std::span<const void* const>, core::DType, void*, core::DType, bool, int64_t) {
+void reduce(std::span<const void* const>, core::DType, void*, core::DType, bool, int64_t, const float*) {
   throw core::Error(core::cuda::not_built);
 }
 

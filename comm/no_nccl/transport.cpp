@@ -26,7 +26,7 @@ void require_nccl() {
   refuse();
 }
 
-std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<bool>,
+std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int>,
                                        std::chrono::milliseconds) {
   return host;
 }

@@ -9,6 +9,7 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -47,7 +48,7 @@ class ProcessTransport final : public Transport {
   int local_count() const override { return 1; }
   int host_count() const override { return static_cast<int>(here_.size()); }
   int host_place() const override { return member_; }
-  bool same_host(int rank) const override { return std::find(here_.begin(), here_.end(), rank) != here_.end(); }
+  int host_of(int rank) const override { return hosts_[static_cast<size_t>(rank)]; }
 
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override;
@@ -69,6 +70,7 @@ class ProcessTransport final : public Transport {
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
   std::vector<int> pids_;      // of all ranks
+  std::vector<int> hosts_;     // of all ranks, numbered by their first ones
   std::vector<int> here_;      // ranks of this machine
   bool several_machines_ = false;
   std::unique_ptr<Control> control_;
@@ -83,14 +85,15 @@ ProcessTransport::ProcessTransport(std::unique_ptr<Control> control)
     : rank_(control->rank()), control_(std::move(control)) {
   const std::vector<std::string> all =
       control_->exchange(fmt::format("{} {}", getpid(), machine_name()), start_timeout);
-  const std::string own = all[static_cast<size_t>(rank_)].substr(all[static_cast<size_t>(rank_)].find(' '));
-  const std::string first = all[0].substr(all[0].find(' '));
-  for (size_t r = 0; r < all.size(); ++r) {
-    pids_.push_back(std::atoi(all[r].c_str()));
-    const std::string machine = all[r].substr(all[r].find(' '));
+  std::map<std::string, int> machines;
+  for (const std::string& one : all) {
+    pids_.push_back(std::atoi(one.c_str()));
+    hosts_.push_back(machines.try_emplace(one.substr(one.find(' ')), static_cast<int>(machines.size())).first->second);
+  }
+  several_machines_ = machines.size() > 1;
+  for (size_t r = 0; r < hosts_.size(); ++r) {
     if (static_cast<int>(r) == rank_) member_ = static_cast<int>(here_.size());
-    if (machine == own) here_.push_back(static_cast<int>(r));
-    several_machines_ = several_machines_ || machine != first;
+    if (hosts_[r] == hosts_[static_cast<size_t>(rank_)]) here_.push_back(static_cast<int>(r));
   }
   control_->started(start_timeout);
   job_ = make_segment("start", start_timeout);
@@ -141,14 +144,13 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
   }
   Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_, job_};
   place.peers.resize(ranks.size());
-  std::vector<int> elsewhere;
-  std::vector<bool> on_other_hosts;  // by rank
+  std::vector<int> elsewhere, hosts;
   std::vector<Peer*> remote;
   for (size_t r = 0; r < ranks.size(); ++r) {
     Peer& peer = place.peers[r];
     const auto found = std::find(here_.begin(), here_.end(), ranks[r]);
-    on_other_hosts.push_back(found == here_.end());
-    if (on_other_hosts.back()) {
+    hosts.push_back(host_of(ranks[r]));
+    if (found == here_.end()) {
       elsewhere.push_back(ranks[r]);
       remote.push_back(&peer);
       continue;
@@ -168,7 +170,7 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
     rendezvous_.push_back(rendezvous);
   }
   local.push_back(make_communicator(rendezvous, seat.rank));
-  if (!elsewhere.empty()) local.front() = add_nccl(std::move(local.front()), std::move(on_other_hosts), timeout);
+  if (!elsewhere.empty()) local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout);
   return local;
 }
 

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "comm/nccl/host_line.h"
+#include "comm/nccl/staging.h"
 #include "core/error.h"
 #include "runtime/cost/cost.h"
 
@@ -34,6 +37,32 @@ Way way_of(const HostSpread& at, const Cluster& cluster) {
   return cluster.exchange == Exchange::once_per_host ? Way::nccl : Way::messages;
 }
 
+namespace {
+
+// Sums that go along a line of hosts, as comm/nccl/host_line.h tells.
+struct LineCost {
+  double ticks = 0;                // exchanges, one behind the other
+  double inside = 0, between = 0;  // bytes that a rank receives from its own host, and from others
+};
+
+// None where the ranks' sums take an all-to-all.
+std::optional<LineCost> line_cost(const HostSpread& at, const Volume& volume, const Layout& layout,
+                                  const Cluster& cluster) {
+  if (way_of(at, cluster) != Way::nccl || at.local < 2 || at.local != at.fewest) return std::nullopt;
+  if (cluster.distribution != Distribution::block) return std::nullopt;
+  const comm::HostLine line{at.hosts, at.local};
+  const size_t size = core::dtype_size(layout.local_grad);
+  const auto elements = static_cast<uint64_t>(volume.bytes / static_cast<double>(size));
+  const uint64_t part = comm::part_bytes(line, comm::nccl_staging_bytes(at.ranks), size);
+  if (part == 0 || !line.pays(elements, layout.local_grad, layout.grad)) return std::nullopt;
+  const double share = volume.bytes / at.ranks, rounds = at.hosts * std::ceil(share / static_cast<double>(part));
+  const double filling = (rounds + at.hosts) / rounds;  // first and last ticks have work for some of the hosts alone
+  return LineCost{rounds + at.hosts, filling * share * at.hosts * (at.local - 1),
+                  filling * static_cast<double>(line.bytes(elements, layout.grad))};
+}
+
+}  // namespace
+
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster) {
   const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host, cluster.distribution);
@@ -60,9 +89,17 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
                       op.name, at.hosts, cluster.ranks_per_host, cluster.name, cluster.ranks_per_host));
     }
     const double through_host = at.groups * share * (ring ? at.ranks - at.fewest : at.local * (at.ranks - at.local));
-    cost.seconds += volume.rounds * (ring ? at.hosts - 1 : 1) * cluster.between_hosts->latency_seconds;
+    const double hops = ring ? at.hosts - 1 : 1, latency = cluster.between_hosts->latency_seconds;
+    cost.seconds += volume.rounds * hops * latency;
     // Both kinds of link work at once.
-    moving = std::max(moving, through_host / cluster.between_hosts->bytes_per_second);
+    const auto at_once = [&](double inside, double between) {
+      return std::max(inside / cluster.inside_host.bytes_per_second, between / cluster.between_hosts->bytes_per_second);
+    };
+    moving = at_once(received_inside, through_host);
+    if (const auto line = volume.sums ? line_cost(at, volume, layout, cluster) : std::nullopt) {
+      cost.seconds += (line->ticks - hops) * latency - moving;
+      cost.seconds += at_once(line->inside, at.groups * at.local * line->between);
+    }
   }
   cost.seconds += volume.rounds * moving;
   return cost;

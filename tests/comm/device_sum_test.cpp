@@ -62,6 +62,38 @@ std::vector<Bytes> random_values(int ranks, int64_t count, DType type) {
   return values;
 }
 
+TEST_CASE(
+    "a sum where the thread is goes on from that of earlier sources, wherever this lies, with the bits of one sum") {
+  constexpr size_t ranks = 6, earlier = 4;
+  for (DType type : float_types()) {
+    for (int64_t count : {int64_t{1}, int64_t{9}, int64_t{4099}}) {
+      const std::vector<Bytes> values = random_values(ranks, count, type);
+      const size_t wide = static_cast<size_t>(count) * sizeof(float), narrow = values[0].size();
+      std::vector<Buffer> buffers;
+      std::vector<const void*> host_sources, sources;
+      for (const Bytes& value : values) {
+        buffers.push_back(test::visible(value));
+        host_sources.push_back(value.data());
+      }
+      for (const Buffer& buffer : buffers) sources.push_back(buffer.data());
+      const std::span<const void* const> all(sources);
+      for (size_t shift : {size_t{0}, sizeof(float)}) {
+        Buffer before(wide + shift), sum(wide, std::byte{0}), rounded(narrow);
+        auto* partial = reinterpret_cast<float*>(before.data() + shift);
+        add_up(all.first(earlier), type, partial, DType::f32, false, count);
+        add_up(all.subspan(earlier), type, sum.data(), DType::f32, true, count, partial);
+        add_up(all.subspan(earlier), type, rounded.data(), type, false, count, partial);
+        test::settle();
+        Bytes expected(wide, std::byte{0}), expected_rounded(narrow);
+        reduce(host_sources, type, expected.data(), DType::f32, true, count);
+        reduce(host_sources, type, expected_rounded.data(), type, false, count);
+        CHECK(std::equal(expected.begin(), expected.end(), sum.begin()));
+        CHECK(std::equal(expected_rounded.begin(), expected_rounded.end(), rounded.begin()));
+      }
+    }
+  }
+}
+
 TEST_CASE("a sum where the thread is has the bits of the host's, for any types, number of sources and alignment") {
   const int ranks = GENERATE(1, 2, 3, 8, 16, 17, 40);
   for (DType from : float_types()) {

@@ -147,11 +147,11 @@ const NcclLibrary& stand_in() {
   return library;
 }
 
-// Ranks on alternating hosts: those that are not on rank `rank`'s.
-std::vector<bool> elsewhere_of(int rank, int size) {
-  std::vector<bool> elsewhere(static_cast<size_t>(size));
-  for (int r = 0; r < size; ++r) elsewhere[static_cast<size_t>(r)] = r % 2 != rank % 2;
-  return elsewhere;
+// The hosts of ranks that take turns on two hosts.
+std::vector<int> alternating(int size) {
+  std::vector<int> hosts(static_cast<size_t>(size));
+  for (size_t r = 0; r < hosts.size(); ++r) hosts[r] = static_cast<int>(r % 2);
+  return hosts;
 }
 
 // A group over the stand-in and what it needs.
@@ -160,7 +160,10 @@ struct StandInGroup {
   std::vector<ncclComm> ends;
   std::vector<std::vector<std::byte>> staging;
   Group group;
-  StandInGroup(int size, size_t staging_for_each) : staging(static_cast<size_t>(size)) {
+  StandInGroup(int size, size_t staging_for_each) : StandInGroup(alternating(size), staging_for_each) {}
+  StandInGroup(const std::vector<int>& hosts, size_t staging_for_each, std::optional<bool> by_line = {})
+      : staging(hosts.size()) {
+    const int size = static_cast<int>(hosts.size());
     post.size = size;
     for (int r = 0; r < size; ++r) ends.push_back({&post, r});
     for (int r = 0; r < size; ++r) {
@@ -168,7 +171,7 @@ struct StandInGroup {
       own.resize(staging_for_each * static_cast<size_t>(size - 1));
       group.push_back(make_communicator(
           std::make_shared<NcclRendezvous>(stand_in(), &ends[static_cast<size_t>(r)],
-                                           NcclSeat{"dp", r, elsewhere_of(r, size), own.data(), own.size(), 60s}),
+                                           NcclSeat{"dp", r, hosts, own.data(), own.size(), 60s, by_line}),
           r));
     }
   }
@@ -227,9 +230,7 @@ TEST_CASE(
   const size_t staging = GENERATE(16, 400, 1 << 16);
   for (DType type : float_types()) {
     StandInGroup nccl(size, staging);
-    std::vector<int> hosts(static_cast<size_t>(size), 0);
-    for (size_t r = 1; r < hosts.size(); r += 2) hosts[r] = 1;
-    Group threads = make_thread_group("dp", size, 60s), processes = make_process_group(hosts, 60s);
+    Group threads = make_thread_group("dp", size, 60s), processes = make_process_group(alternating(size), 60s);
     CHECK(results(nccl.group, type) == results(threads, type));
     results(processes, type);
     for (int r = 0; r < size; ++r) {
@@ -241,6 +242,65 @@ TEST_CASE(
     nccl.group.clear();
     CHECK(nccl.post.destroyed == size);
   }
+}
+
+TEST_CASE(
+    "sums along a line of hosts have the bits of those between threads, and closed forms of bytes between hosts") {
+  ZRT_ONLY_ON_CPU();
+  struct Hosts {
+    std::vector<int> of;
+    int hosts, each;
+  };
+  const Hosts hosts = GENERATE(Hosts{{0, 0, 1, 1}, 2, 2}, Hosts{{0, 0, 0, 1, 1, 1}, 2, 3},
+                               Hosts{{7, 7, 3, 3, 5, 5, 4, 4}, 4, 2}, Hosts{{0, 0, 0, 1, 1, 1, 2, 2, 2}, 3, 3});
+  const size_t staging = GENERATE(64, 400, 1 << 16);
+  const int size = static_cast<int>(hosts.of.size());
+  CAPTURE(hosts.hosts, hosts.each, staging);
+  for (DType type : float_types()) {
+    StandInGroup nccl(hosts.of, staging, true);
+    Group threads = make_thread_group("dp", size, 60s);
+    CHECK(results(nccl.group, type) == results(threads, type));
+    for (const auto& [key, queue] : nccl.post.messages) CHECK(queue.empty());
+    for (int r = 0; r < size; ++r) {
+      Communicator& c = *nccl.group[static_cast<size_t>(r)];
+      const auto before = c.counters().bytes_between_hosts[static_cast<size_t>(OpKind::reduce_scatter)];
+      const Counters flat = threads[static_cast<size_t>(r)]->counters(), line = c.counters();
+      CHECK(std::equal(std::begin(flat.bytes), std::end(flat.bytes), std::begin(line.bytes)));
+      // The two calls of `results`: 301 elements to fp32, and as many to the type itself.
+      const int host = r / hosts.each;
+      const uint64_t partials = host > 0 ? 2u * 301u * 4u * static_cast<uint64_t>(hosts.hosts) : 0;
+      const uint64_t sums = host < hosts.hosts - 1 ? 301 * (4 + core::dtype_size(type)) : 0;
+      CHECK(before == partials + sums);
+    }
+  }
+}
+
+TEST_CASE("sums take the line where hosts hold equally many ranks in a row and it moves less, else an all-to-all") {
+  CHECK_FALSE(host_line(std::vector{0, 0, 0}));
+  CHECK_FALSE(host_line(std::vector{0, 1, 2}));
+  CHECK_FALSE(host_line(std::vector{0, 1, 0, 1}));
+  CHECK_FALSE(host_line(std::vector{0, 0, 1, 1, 1}));
+  CHECK_FALSE(host_line(std::vector{0, 0, 1, 1, 0, 0}));
+  CHECK_FALSE(host_line(std::vector{0, 0, 1, 2}));
+  const auto line = host_line(std::vector{4, 4, 2, 2, 9, 9});
+  REQUIRE(line);
+  CHECK(line->hosts == 3);
+  CHECK(line->per_host == 2);
+  const uint64_t many = 1u << 30;
+  const HostLine dgx{2, 8};
+  CHECK(dgx.bytes(many, DType::f32) == many / 16 * 8);
+  CHECK(dgx.bytes_all_to_all(many, DType::bf16) == many / 16 * 16);
+  CHECK(dgx.pays(many, DType::bf16, DType::bf16));
+  CHECK_FALSE(HostLine{2, 4}.pays(many, DType::bf16, DType::bf16));
+  CHECK(HostLine{3, 4}.pays(many, DType::bf16, DType::bf16));
+  CHECK(HostLine{2, 4}.pays(many, DType::f32, DType::f32));
+  CHECK_FALSE(HostLine{2, 2}.pays(many, DType::f32, DType::f32));
+  // 2 × 64 KiB for each of two hosts must be saved: 8 of 16 bytes for each of a rank's elements.
+  CHECK(dgx.pays(16 * (16 << 10), DType::bf16, DType::bf16));
+  CHECK_FALSE(dgx.pays(16 * (16 << 10) - 16, DType::bf16, DType::bf16));
+  CHECK(part_bytes({2, 4}, 96, 4) == 16);
+  CHECK(part_bytes({2, 4}, 95, 4) == 0);
+  CHECK(part_bytes({2, 4}, 144, 2) == 16);
 }
 
 TEST_CASE("wrong arguments, and an error that NCCL met meanwhile, end a rank's end of the group") {
@@ -280,10 +340,10 @@ TEST_CASE("a rank waits while NCCL connects it with others, until that is done, 
 
   nccl.post.under_way = 0;
   std::vector<std::byte> staging(16);
-  const auto hasty = make_communicator(
-      std::make_shared<NcclRendezvous>(stand_in(), &nccl.ends[1],
-                                       NcclSeat{"dp", 1, {false, false}, staging.data(), staging.size(), 50ms}),
-      1);
+  const auto hasty =
+      make_communicator(std::make_shared<NcclRendezvous>(
+                            stand_in(), &nccl.ends[1], NcclSeat{"dp", 1, {0, 0}, staging.data(), staging.size(), 50ms}),
+                        1);
   CHECK_THROWS_WITH(hasty->barrier("end"), Catch::Contains("timed out after 50 ms: NCCL has not queued the call"));
   CHECK(nccl.post.aborted == 2);
 }
@@ -294,7 +354,7 @@ TEST_CASE("a watch learns of an error that NCCL met, with the group, the rank an
   post.size = 2;
   ncclComm end{&post, 1};
   std::vector<std::byte> staging(16);
-  NcclRendezvous calls(stand_in(), &end, NcclSeat{"dp", 1, {false, false}, staging.data(), staging.size()});
+  NcclRendezvous calls(stand_in(), &end, NcclSeat{"dp", 1, {0, 0}, staging.data(), staging.size()});
   CHECK(calls.trouble().empty());
   post.under_way = 1;
   CHECK(calls.trouble().empty());
@@ -353,7 +413,7 @@ TEST_CASE("a group of one rank also serves the host, whose threads have no strea
   Post post;
   post.size = 1;
   ncclComm end{&post, 0};
-  const auto c = make_communicator(std::make_shared<NcclRendezvous>(library, &end, NcclSeat{"save", 0, {false}}), 0);
+  const auto c = make_communicator(std::make_shared<NcclRendezvous>(library, &end, NcclSeat{"save", 0, {0}}), 0);
   const std::vector<float> from{1, 2, 3};
   std::vector<float> to(3), sum{4, 5};
   const GatherRange range{from.data(), to.data(), 3};

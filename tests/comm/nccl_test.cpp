@@ -47,7 +47,7 @@ Visible<float> numbers(size_t count) {
 TEST_CASE("several ranks over NCCL are refused, and a build or a machine that cannot have one") {
   if (on_gpu()) {
     CHECK_THROWS_WITH(make_nccl_transport(make_thread_transport(2)), Catch::Contains("--transport nccl with 2 ranks"));
-    CHECK_THROWS_WITH(make_nccl_communicator("no id", {"dp", 0, {false}}), Catch::Contains("'no id' is no id"));
+    CHECK_THROWS_WITH(make_nccl_communicator("no id", {"dp", 0, {0}}), Catch::Contains("'no id' is no id"));
     return;
   }
   if (!ZRT_EMULATED) CHECK_THROWS_AS(make_nccl_transport(make_thread_transport(1)), core::ConfigError);

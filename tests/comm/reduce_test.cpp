@@ -75,6 +75,28 @@ TEST_CASE("an accumulating sum adds the finished fp32 sum to the target") {
   }
 }
 
+TEST_CASE("a sum that goes on from that of earlier sources has the bits of one sum") {
+  constexpr int64_t count = 2500;
+  for (DType type : float_types()) {
+    std::vector<Bytes> values;
+    std::vector<const void*> sources;
+    for (int rank = 0; rank < 5; ++rank) values.push_back(make_values(count, type, rank, 6));
+    for (const Bytes& value : values) sources.push_back(value.data());
+    for (core::Isa isa : test::compiled_isas()) {
+      std::vector<float> before(count), whole(count, 0.5f), parts(count, 0.5f);
+      Bytes rounded(count * core::dtype_size(type)), in_parts(rounded.size());
+      const std::span<const void* const> all(sources);
+      reduce(all.first(2), type, before.data(), DType::f32, false, count, isa);
+      reduce(all, type, whole.data(), DType::f32, true, count, isa);
+      reduce(all.subspan(2), type, parts.data(), DType::f32, true, count, isa, before.data());
+      CHECK(whole == parts);
+      reduce(all, type, rounded.data(), type, false, count, isa);
+      reduce(all.subspan(2), type, in_parts.data(), type, false, count, isa, before.data());
+      CHECK((rounded == in_parts));
+    }
+  }
+}
+
 TEST_CASE("a result large enough to bypass the cache is the same, at any alignment, and nothing around it changes") {
   constexpr int64_t count = (1 << 18) + 77;
   std::vector<Bytes> sources{make_values(count, DType::f32, 0, 8), make_values(count, DType::f32, 1, 8)};

@@ -134,6 +134,27 @@ TEST_CASE("Sums between hosts are fetched by each rank, over NCCL too, and insid
         Approx(Collective(OpKind::gather, 4, 800).cost(cluster_of(4)).seconds));
 }
 
+TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, which is cheaper than an all-to-all") {
+  // Each of 16 ranks asks for 64 MiB, in rounds of 1.5 MiB: 15 MiB of staging hold 7 contributions and 3 sums.
+  constexpr uint64_t each = uint64_t{64} << 20;
+  constexpr double rounds = 2 * 43, ticks = rounds + 2;
+  Cluster cluster = cluster_of(8);
+  const Collective sum(OpKind::reduce_grad, 16, 16 * each);
+  CHECK(sum.cost(cluster).seconds == Approx(ticks / rounds * 8 * 2 * each / 10.0));
+  cluster.inside_host.bytes_per_second = 1;
+  CHECK(sum.cost(cluster).seconds == Approx(ticks / rounds * 2 * 7 * each));
+  cluster.inside_host = {1, 1e30}, cluster.between_hosts = {100, 1e30};
+  CHECK(sum.cost(cluster).seconds == Approx(ticks * 100 + 1));
+  // A rank that asks for little, hosts with two ranks, ranks that take hosts in turns: an all-to-all.
+  cluster.inside_host = {0, 1e30}, cluster.between_hosts = {0, 10};
+  CHECK(Collective(OpKind::reduce_grad, 16, 1600).cost(cluster).seconds == Approx(8 * 8 * 100 / 10.0));
+  cluster.ranks_per_host = 2;
+  CHECK(Collective(OpKind::reduce_grad, 4, 4 * each).cost(cluster).seconds == Approx(2 * 2 * each / 10.0));
+  cluster.ranks_per_host = 8;
+  cluster.distribution = runtime::Distribution::cyclic;
+  CHECK(sum.cost(cluster).seconds == Approx(8 * 8 * each / 10.0));
+}
+
 TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, however many there are") {
   Cluster cluster = cluster_of(8);
   cluster.inside_host = {1, 1e30};

@@ -1,0 +1,149 @@
+// The sums of a group that NCCL connects: each rank is sent the contributions to its part, or partial sums go along the
+// line of hosts.
+#include <algorithm>
+
+#include "comm/nccl/host_line.h"
+#include "comm/nccl/rendezvous.h"
+#include "comm/nccl/rounds.h"
+#include "core/device.h"
+
+namespace zrt::comm {
+
+void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
+  const size_t size_of = core::dtype_size(own_.from);
+  if (const uint64_t part = line_part(pieces)) return sum_along_line(pieces, part);
+  std::vector<std::vector<Round>> rounds;  // by reader
+  size_t most = 0;
+  for (const std::vector<Piece>& list : pieces) {
+    rounds.push_back(rounds_of(list, size_of, staged_bytes_));
+    most = std::max(most, rounds.back().size());
+  }
+  const auto own_source = [&](const Piece& piece, const Chunk& chunk) {
+    return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * size_of;
+  };
+  const auto staged = [&](int peer, const Chunk& chunk) {
+    return seat_.staging + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
+  };
+  std::vector<const void*> sources(calls_.size());
+  for (size_t k = 0; k < most; ++k) {
+    in_one_call([&] {
+      for (int reader = 0; reader < size(); ++reader) {
+        const auto r = static_cast<size_t>(reader);
+        if (k >= rounds[r].size()) continue;
+        for (const Chunk& chunk : rounds[r][k]) {
+          const uint64_t bytes = static_cast<uint64_t>(chunk.count) * size_of;
+          if (reader != rank_) {
+            send(own_source(pieces[r][chunk.piece], chunk), bytes, reader);
+            continue;
+          }
+          for (int peer = 0; peer < size(); ++peer) {
+            if (peer != rank_) receive(staged(peer, chunk), bytes, peer);
+          }
+        }
+      }
+    });
+    const auto me = static_cast<size_t>(rank_);
+    if (k >= rounds[me].size()) continue;
+    for (const Chunk& chunk : rounds[me][k]) {
+      const Piece& piece = pieces[me][chunk.piece];
+      for (int peer = 0; peer < size(); ++peer) {
+        sources[static_cast<size_t>(peer)] = peer == rank_ ? own_source(piece, chunk) : staged(peer, chunk);
+      }
+      move(own_, piece, sources, chunk.begin, chunk.count);
+    }
+  }
+}
+
+// The size of a part of staging for sums along the line of hosts; 0 where there is no line, or it does not pay.
+uint64_t NcclRendezvous::line_part(const std::vector<std::vector<Piece>>& pieces) const {
+  if (!line_) return 0;
+  uint64_t elements = 0;
+  for (const std::vector<Piece>& list : pieces) {
+    for (const Piece& piece : list) elements += static_cast<uint64_t>(piece.count);
+  }
+  if (!seat_.by_line.value_or(line_->pays(elements, own_.from, own_.to))) return 0;
+  return part_bytes(*line_, seat_.staging_bytes, core::dtype_size(own_.from));
+}
+
+void NcclRendezvous::sum_along_line(const std::vector<std::vector<Piece>>& pieces, uint64_t part) {
+  const HostLine& line = *line_;
+  const size_t from_size = core::dtype_size(own_.from), to_size = core::dtype_size(own_.to);
+  std::vector<std::vector<Round>> rounds;  // by reader
+  for (const std::vector<Piece>& list : pieces) rounds.push_back(rounds_of(list, from_size, part));
+  const LineSchedule schedule(line, rounds);
+  const int host = line.host(rank_), column = line.column(rank_), last = line.hosts - 1;
+  const uint64_t wide = part / from_size * sizeof(float);
+  std::byte* const arrived = seat_.staging + static_cast<uint64_t>(line.per_host - 1) * part;  // a partial
+  std::byte* const summed = arrived + wide;
+  std::byte* const result = summed + wide;
+  const auto source = [&](int reader, const Chunk& chunk) {
+    const Piece& piece = pieces[static_cast<size_t>(reader)][chunk.piece];
+    return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * from_size;
+  };
+  const auto staged = [&](int c, const Chunk& chunk) {
+    return seat_.staging + static_cast<uint64_t>(c < column ? c : c - 1) * part + chunk.offset;
+  };
+  const auto bytes_of = [&](const LineSchedule::Item& item, size_t size) { return item.extent(from_size) * size; };
+  between_hosts_ = 0;
+  std::vector<const void*> sources(static_cast<size_t>(line.per_host));
+  for (int64_t tick = 0; tick < schedule.ticks(); ++tick) {
+    const LineSchedule::Item* now = schedule.at(column, tick - host);
+    const LineSchedule::Item* before = schedule.at(column, tick - 1 - host);
+    const LineSchedule::Item* done = schedule.at(column, tick - 1 - last);
+    const bool mine = done && done->reader == rank_ && host != last;
+    in_one_call([&] {
+      for (int c = 0; c < line.per_host; ++c) {
+        const int peer = line.rank(host, c);
+        const LineSchedule::Item* theirs = c == column ? nullptr : schedule.at(c, tick - host);
+        for (size_t i = 0; theirs && i < theirs->round->size(); ++i) {
+          const Chunk& chunk = (*theirs->round)[i];
+          send(source(theirs->reader, chunk), static_cast<uint64_t>(chunk.count) * from_size, peer);
+        }
+        for (size_t i = 0; now && c != column && i < now->round->size(); ++i) {
+          const Chunk& chunk = (*now->round)[i];
+          receive(staged(c, chunk), static_cast<uint64_t>(chunk.count) * from_size, peer);
+        }
+      }
+      if (now && host > 0) {
+        receive(arrived, bytes_of(*now, sizeof(float)), line.rank(host - 1, column));
+        between_hosts_ += now->elements() * sizeof(float);
+      }
+      if (before && host < last) send(summed, bytes_of(*before, sizeof(float)), line.rank(host + 1, column));
+      if (done && host == last && done->reader != rank_) send(summed, bytes_of(*done, to_size), done->reader);
+      if (mine) {
+        receive(result, bytes_of(*done, to_size), line.rank(last, column));
+        between_hosts_ += done->elements() * to_size;
+      }
+    });
+    for (size_t i = 0; now && i < now->round->size(); ++i) {
+      const Chunk& chunk = (*now->round)[i];
+      const Piece& piece = pieces[static_cast<size_t>(now->reader)][chunk.piece];
+      for (int c = 0; c < line.per_host; ++c) {
+        sources[static_cast<size_t>(c)] = c == column ? source(now->reader, chunk) : staged(c, chunk);
+      }
+      const uint64_t at = chunk.offset / from_size;  // elements
+      const auto* partial = host > 0 ? reinterpret_cast<const float*>(arrived) + at : nullptr;
+      if (host < last) {
+        add_up(sources, own_.from, summed + at * sizeof(float), core::DType::f32, false, chunk.count, partial);
+      } else if (now->reader == rank_) {
+        add_up(sources, own_.from, piece.target + static_cast<size_t>(chunk.begin) * to_size, own_.to, piece.accumulate,
+               chunk.count, partial);
+      } else {
+        add_up(sources, own_.from, summed + at * to_size, own_.to, false, chunk.count, partial);
+      }
+    }
+    for (size_t i = 0; mine && i < done->round->size(); ++i) {
+      const Chunk& chunk = (*done->round)[i];
+      const Piece& piece = pieces[static_cast<size_t>(rank_)][chunk.piece];
+      const void* sum = result + chunk.offset / from_size * to_size;
+      std::byte* target = piece.target + static_cast<size_t>(chunk.begin) * to_size;
+      if (piece.accumulate) {
+        add_up({&sum, 1}, own_.to, target, own_.to, true, chunk.count);
+      } else {
+        core::copy_bytes(target, sum, static_cast<size_t>(chunk.count) * to_size);
+      }
+    }
+  }
+}
+
+}  // namespace zrt::comm
