@@ -25,7 +25,8 @@ struct Limits {
   std::optional<Limit>& of(core::Tier tier) { return tiers[static_cast<size_t>(tier)]; }
   bool hold(const TierBytes& peaks) const;
 };
-// memory.*_budget_bytes and, of a cluster, its device but for what is reserved there, and each rank's share of its host's memory: the smaller of each.
+// memory.*_budget_bytes and, of a cluster, its device but for what is reserved there, and each rank's share of its
+// host's memory: the smaller of each.
 Limits memory_limits(const Config& config, const Cluster* cluster);
 
 // "device needs 123 bytes (…) but memory.device_budget_bytes is 100", for each tier that does not hold the plan.
