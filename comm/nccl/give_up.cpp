@@ -22,8 +22,8 @@ void give_up(const NcclLibrary& library, ncclComm_t communicator, const std::str
     never.wait_for(lock, stop, longest_wait, [] { return false; });
     if (stop.stop_requested()) return;
     std::cerr << fmt::format(
-                     "zrt: error: {} cannot leave its group: NCCL has not given it up within {} s, and this process "
-                     "ends. The group was given up because: {}\n",
+                     "zrt: error: {} cannot leave its group: NCCL, or what its GPU has still to do, has not given it "
+                     "up within {} s, and this process ends. The group was given up because: {}\n",
                      who, longest_wait.count(), reason)
               << std::flush;
     _exit(1);

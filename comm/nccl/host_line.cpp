@@ -4,19 +4,37 @@
 
 namespace zrt::comm {
 
-// The last hosts' ranks receive the partials of a whole column; those between them and the first also a result.
-uint64_t HostLine::bytes(uint64_t elements, core::DType to) const {
-  const uint64_t each = sizeof(float) * static_cast<uint64_t>(hosts) + (hosts > 2 ? core::dtype_size(to) : 0);
-  return elements / static_cast<uint64_t>(size()) * each;
+namespace {
+uint64_t divide_up(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+}  // namespace
+
+// A column has a round of each of its hosts' ranks for each round of one. Partials move in all ticks but the first and
+// the last, contributions in all but the last; a rank of a host between the first and the last receives a result, too.
+HostLine::Way HostLine::along(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const {
+  const uint64_t part = part_bytes(*this, staging, core::dtype_size(from));
+  const uint64_t own = elements / static_cast<uint64_t>(size()), all = static_cast<uint64_t>(hosts);
+  if (part == 0 || own == 0) return {};
+  const uint64_t bytes = own * core::dtype_size(from), rounds = all * divide_up(bytes, part);
+  const uint64_t partials = own * all * sizeof(float), result = hosts > 2 ? own * core::dtype_size(to) : 0;
+  const uint64_t contributions = bytes * all * static_cast<uint64_t>(per_host - 1);
+  return {rounds + all, contributions * (rounds + all - 1) / rounds, partials * (rounds + all - 2) / rounds + result};
 }
 
-uint64_t HostLine::bytes_all_to_all(uint64_t elements, core::DType from) const {
-  return elements / static_cast<uint64_t>(size()) * static_cast<uint64_t>(size() - per_host) * core::dtype_size(from);
+HostLine::Way HostLine::all_to_all(uint64_t elements, core::DType from, uint64_t staging) const {
+  const auto others = static_cast<uint64_t>(size() - 1), near = static_cast<uint64_t>(per_host - 1);
+  const uint64_t bytes = elements / static_cast<uint64_t>(size()) * core::dtype_size(from);
+  return {divide_up(bytes, std::max<uint64_t>(staging / others, 1)), bytes * near, bytes * (others - near)};
 }
 
-bool HostLine::pays(uint64_t elements, core::DType from, core::DType to) const {
-  constexpr uint64_t least = uint64_t{64} << 10;
-  return bytes_all_to_all(elements, from) >= bytes(elements, to) + least * static_cast<uint64_t>(hosts);
+bool HostLine::pays(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const {
+  constexpr uint64_t tick = uint64_t{512} << 10;
+  const Way line = along(elements, from, to, staging), direct = all_to_all(elements, from, staging);
+  if (line.ticks == 0) return false;
+  if (size() > most_direct) return true;
+  const uint64_t more = line.ticks - std::min(line.ticks, direct.ticks);
+  return direct.bytes_between >= line.bytes_between + more * tick;
 }
 
 std::optional<HostLine> host_line(std::span<const int> hosts) {

@@ -6,7 +6,8 @@
 // exchanges of all ranks. In tick t the g-th rank of host h
 //   - receives the partial of round t − h from host h − 1, and the contributions of its own host's ranks to it,
 //   - sends on what it summed in tick t − 1: a partial to host h + 1, or, on the last host, the result to its rank,
-// and then sums round t − h. All that it sends in a tick is received in it, so no order of streams can stand still.
+// and then sums round t − h. A tick's messages are one call of NCCL: it waits for peers that come to the same tick
+// alone, so ticks cannot wait for each other in a circle.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,19 +20,23 @@
 namespace zrt::comm {
 
 struct HostLine {
+  static constexpr int most_direct = 256;  // ranks of an all-to-all: cuda::most_sources
   int hosts = 1, per_host = 1;
   int size() const { return hosts * per_host; }
   int host(int rank) const { return rank / per_host; }
   int column(int rank) const { return rank % per_host; }
   int rank(int host, int column) const { return host * per_host + column; }
 
-  // Bytes that the rank which receives most receives from other hosts for sums of `elements` elements in all: along the
-  // line, and by an all-to-all.
-  uint64_t bytes(uint64_t elements, core::DType to) const;
-  uint64_t bytes_all_to_all(uint64_t elements, core::DType from) const;
-  // The line must save each rank 64 KiB for each host, as each takes a tick more: a link of 25 Gb/s carries as much in
-  // 20 µs.
-  bool pays(uint64_t elements, core::DType from, core::DType to) const;
+  // Exchanges one behind the other, and what the rank that receives most receives in the time that they take.
+  struct Way {
+    uint64_t ticks = 0, bytes_inside = 0, bytes_between = 0;
+  };
+  // One call's sums of `elements` elements in all, with so much staging on each rank.
+  Way along(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const;
+  Way all_to_all(uint64_t elements, core::DType from, uint64_t staging) const;
+  // Whether sums go along the line: where that saves 512 KiB between hosts for each tick that it takes more, as much as
+  // a link of 200 Gb/s carries in 20 µs. Groups of more than 256 ranks, which no kernel sums at once, always do.
+  bool pays(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const;
 };
 
 // None unless at least two hosts hold equally many ranks, more than one, that follow one another. By rank of a group

@@ -45,7 +45,7 @@ NcclRendezvous::~NcclRendezvous() {
   if (code == ncclSuccess) {
     library_.destroy(communicator_);
   } else {
-    give_up(library_, communicator_, who(), "it has calls that do not end");
+    give_up(library_, communicator_, who(), "its calls do not end, or NCCL met an error");
   }
 }
 

@@ -61,7 +61,7 @@ uint64_t NcclRendezvous::line_part(const std::vector<std::vector<Piece>>& pieces
   for (const std::vector<Piece>& list : pieces) {
     for (const Piece& piece : list) elements += static_cast<uint64_t>(piece.count);
   }
-  if (!seat_.by_line.value_or(line_->pays(elements, own_.from, own_.to))) return 0;
+  if (!seat_.by_line.value_or(line_->pays(elements, own_.from, own_.to, seat_.staging_bytes))) return 0;
   return part_bytes(*line_, seat_.staging_bytes, core::dtype_size(own_.from));
 }
 

@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr auto answer_time = std::chrono::seconds(2);
-constexpr std::string_view greeting = "zrt ranks 1";
+constexpr std::string_view greeting = "zrt ranks 2";
 
 class SocketControl final : public Control {
  public:
@@ -34,16 +34,16 @@ class SocketControl final : public Control {
   int rank() const override { return place_.rank; }
   int world() const override { return place_.world; }
 
-  // Rank 0 answers at once that it is here, and the others give it time from then on: a rank that is missing is named
-  // by rank 0, which alone knows it, however much earlier the others came.
+  // Rank 0 says that it is here, and the others give it time from then on: a rank that is missing is named by rank 0,
+  // which alone knows it, however much earlier the others came. A text may need rank 0 to read it before it fits.
   std::vector<std::string> exchange(const std::string& text, milliseconds timeout) override {
     if (place_.rank == 0) return collect(text, timeout);
     std::vector<std::string> texts(static_cast<size_t>(place_.world));
     std::string missing;
     const SocketTime begin = end_of(timeout);
-    require(timeout, [&] { return peer(0).send_text(text, begin) && peer(0).receive_text(missing, begin); });
+    require(timeout, [&] { return peer(0).receive_text(missing, begin); });
     const SocketTime end = end_of(timeout) + answer_time;
-    require(timeout, [&] { return peer(0).receive_text(missing, end); });
+    require(timeout, [&] { return peer(0).send_text(text, end) && peer(0).receive_text(missing, end); });
     if (!missing.empty()) throw core::CommError(missing);
     for (std::string& one : texts) require(timeout, [&] { return peer(0).receive_text(one, end); });
     return texts;
@@ -123,7 +123,7 @@ class SocketControl final : public Control {
     };
     each([&](int, Socket& socket) { return socket.send_text("", deadline); });
     if (missing.empty()) {
-      each([&](int r, Socket& socket) {  // where one has ended, nobody is waited for
+      each([&](int r, Socket& socket) {  // behind one that has ended nobody is waited for
         return !missing.empty() || socket.receive_text(texts[static_cast<size_t>(r)], deadline);
       });
     }
@@ -133,9 +133,10 @@ class SocketControl final : public Control {
       each([&](int, Socket& socket) { return socket.send_text(message, soon); });
       throw core::CommError(message);
     }
+    const SocketTime answered = deadline + answer_time / 2;
     each([&](int, Socket& socket) {
-      return socket.send_text("", deadline) &&
-             std::all_of(texts.begin(), texts.end(), [&](auto& t) { return socket.send_text(t, deadline); });
+      return socket.send_text("", answered) &&
+             std::all_of(texts.begin(), texts.end(), [&](auto& t) { return socket.send_text(t, answered); });
     });
     if (!missing.empty()) throw core::CommError(missing);
     return texts;

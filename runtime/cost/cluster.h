@@ -44,8 +44,8 @@ struct Overlap {
   double compute = 1, comm = 1;
 };
 
-// A gather of a host's ranks takes each byte over the host's link once with NCCL's rings, else once for each rank. Each
-// rank fetches its part of a sum in the order of ranks, either way.
+// A gather of a host's ranks takes each byte over the host's link once with NCCL's rings, else once for each rank. Sums
+// have ways of their own (cost.h).
 enum class Exchange : uint8_t { once_per_host, once_per_rank };
 
 // Ranks one after another on a host until it is full (Slurm's distribution "block"), or on the hosts in turns

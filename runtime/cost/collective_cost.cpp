@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "comm/nccl/host_line.h"
@@ -39,26 +38,24 @@ Way way_of(const HostSpread& at, const Cluster& cluster) {
 
 namespace {
 
-// Sums that go along a line of hosts, as comm/nccl/host_line.h tells.
-struct LineCost {
-  double ticks = 0;                // exchanges, one behind the other
-  double inside = 0, between = 0;  // bytes that a rank receives from its own host, and from others
-};
+// The line of hosts that the ranks of a group make; none where a run would find none, either.
+std::optional<comm::HostLine> line_of(const HostSpread& at, const Group& group, const Cluster& cluster) {
+  if (way_of(at, cluster) != Way::nccl || cluster.distribution != Distribution::block || at.local < 2) return {};
+  const int stride = at.ranks == group.size ? group.stride : 1, per_host = cluster.ranks_per_host;
+  const bool even = stride == 1 ? at.ranks % per_host == 0 : per_host % stride == 0 && at.ranks % at.local == 0;
+  return even ? std::optional(comm::HostLine{at.hosts, at.local}) : std::nullopt;
+}
 
-// None where the ranks' sums take an all-to-all.
-std::optional<LineCost> line_cost(const HostSpread& at, const Volume& volume, const Layout& layout,
-                                  const Cluster& cluster) {
-  if (way_of(at, cluster) != Way::nccl || at.local < 2 || at.local != at.fewest) return std::nullopt;
-  if (cluster.distribution != Distribution::block) return std::nullopt;
-  const comm::HostLine line{at.hosts, at.local};
-  const size_t size = core::dtype_size(layout.local_grad);
-  const auto elements = static_cast<uint64_t>(volume.bytes / static_cast<double>(size));
-  const uint64_t part = comm::part_bytes(line, comm::nccl_staging_bytes(at.ranks), size);
-  if (part == 0 || !line.pays(elements, layout.local_grad, layout.grad)) return std::nullopt;
-  const double share = volume.bytes / at.ranks, rounds = at.hosts * std::ceil(share / static_cast<double>(part));
-  const double filling = (rounds + at.hosts) / rounds;  // first and last ticks have work for some of the hosts alone
-  return LineCost{rounds + at.hosts, filling * share * at.hosts * (at.local - 1),
-                  filling * static_cast<double>(line.bytes(elements, layout.grad))};
+// How a sum goes along a line of hosts; none where a run would choose an all-to-all.
+std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Group& group, const Volume& volume,
+                                                  const Cluster& cluster) {
+  const auto line = volume.sums ? line_of(at, group, cluster) : std::nullopt;
+  if (!line) return std::nullopt;
+  const double calls = static_cast<double>(volume.calls) * static_cast<double>(core::dtype_size(volume.from));
+  const auto elements = static_cast<uint64_t>(volume.bytes / calls);
+  const uint64_t staging = comm::nccl_staging_bytes(at.ranks);
+  if (!line->pays(elements, volume.from, volume.to, staging)) return std::nullopt;
+  return line->along(elements, volume.from, volume.to, staging);
 }
 
 }  // namespace
@@ -96,9 +93,11 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
       return std::max(inside / cluster.inside_host.bytes_per_second, between / cluster.between_hosts->bytes_per_second);
     };
     moving = at_once(received_inside, through_host);
-    if (const auto line = volume.sums ? line_cost(at, volume, layout, cluster) : std::nullopt) {
-      cost.seconds += (line->ticks - hops) * latency - moving;
-      cost.seconds += at_once(line->inside, at.groups * at.local * line->between);
+    if (const auto line = way_along_line(at, group, volume, cluster)) {
+      const auto calls = static_cast<double>(volume.calls), through = static_cast<double>(at.groups * at.local);
+      cost.seconds += (calls * static_cast<double>(line->ticks) - hops) * latency - moving;
+      cost.seconds += at_once(calls * static_cast<double>(line->bytes_inside),
+                              through * calls * static_cast<double>(line->bytes_between));
     }
   }
   cost.seconds += volume.rounds * moving;

@@ -21,11 +21,13 @@ struct OpCost {
 
 // What a collective moves: a rank receives bytes · rounds · (N − 1)/N of N ranks.
 struct Volume {
-  double bytes = 0;                    // what every rank holds at the end of a gather, or hands to a reduction
-  double rounds = 1;                   // an all-reduce is a reduction and a gather
-  bool copies = true;                  // a gather's own part lies elsewhere
-  bool sums = false;                   // numbers of the type of local gradients are added up
-  std::optional<uint64_t> received{};  // by the first rank, where it is no such fraction
+  double bytes = 0;    // what every rank holds at the end of a gather, or hands to a reduction
+  double rounds = 1;   // an all-reduce is a reduction and a gather
+  bool copies = true;  // a gather's own part lies elsewhere
+  bool sums = false;   // numbers of the type of local gradients are added up
+  core::DType from = core::DType::f32, to = core::DType::f32;  // types of a sum's contributions and its result
+  size_t calls = 1;                                            // that move the bytes, each as much
+  std::optional<uint64_t> received{};                          // by the first rank, where it is no such fraction
 };
 
 // How the ranks of a collective lie on hosts.
@@ -44,10 +46,11 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host,
 enum class Way : uint8_t { memory, nccl, messages };
 Way way_of(const HostSpread& at, const Cluster& cluster);
 
-// Over NCCL gathers go round rings. Sums do not: each rank is sent what the others contribute to its part, and adds
-// that up in the order of ranks (comm/nccl/rendezvous.h).
-// Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link between them, and when the
-// cluster has no rates for the type that is summed.
+// Over NCCL gathers go round rings. Sums do not, as they are added in the order of ranks: each rank is sent what the
+// others contribute to its part, or partial sums go along a line of hosts, as a run would choose
+// (comm/nccl/host_line.h).
+// Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link
+// between them, and when the cluster has no rates for the type that is summed.
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster);
 

@@ -44,7 +44,9 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
   Volume volume;
   volume.bytes = static_cast<double>(set.buffers[op.accesses.front().buffer].bytes);
   volume.copies = false;
-  if (adds_up(op, port_of(layout, op))) volume.sums = true, volume.rounds = layout.shares_rows() ? 1 : 2;
+  if (!adds_up(op, port_of(layout, op))) return volume;
+  volume.sums = true, volume.rounds = layout.shares_rows() ? 1 : 2;
+  volume.from = volume.to = layout.compute;
   return volume;
 }
 

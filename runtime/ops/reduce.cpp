@@ -8,9 +8,13 @@ namespace {
 
 using optimizer::Extent;
 
+core::DType held_type(const Layout& layout) {
+  return layout.reduces_in_place() ? layout.local_grad : layout.grad;
+}
+
 void run_reduce_grad(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
-  const core::DType held = layout.reduces_in_place() ? layout.local_grad : layout.grad;
+  const core::DType held = held_type(layout);
   core::DType from = layout.local_grad, to = held;
   std::vector<comm::ReduceRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
@@ -46,9 +50,13 @@ void run_reduce_grad(const OpCall& call) {
 
 Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
+  const GroupKind group = set.group(op).kind;
   volume.sums = true;
+  volume.from = layout.local_grad, volume.to = held_type(layout);
   volume.bytes = role_bytes(set, op, Role::local_grad);
   for (const Access& access : op.accesses) {
+    // The inner level hands partial sums to the outer one.
+    if (access.role == Role::partial && group == GroupKind::data_inner) volume.to = volume.from;
     if (access.role != Role::partial || access.use != Use::read) continue;
     volume.bytes += static_cast<double>(set.buffers[access.buffer].bytes);
   }
@@ -56,9 +64,9 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   // In place; between groups that are replicas of each other, between copies, and of ranks that share the work of
   // blocks, an all-reduce of the shard.
   volume.bytes = role_bytes(set, op, Role::grad);
-  const GroupKind group = set.group(op).kind;
   if (group == GroupKind::data_outer || group == GroupKind::copies || group == GroupKind::tensor) {
     volume.rounds = 2;
+    volume.from = volume.to, volume.calls = op.units.size();
     if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();
   }
   return volume;

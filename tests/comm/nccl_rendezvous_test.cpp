@@ -286,18 +286,40 @@ TEST_CASE("sums take the line where hosts hold equally many ranks in a row and i
   REQUIRE(line);
   CHECK(line->hosts == 3);
   CHECK(line->per_host == 2);
-  const uint64_t many = 1u << 30;
+  // 15 MiB of staging for 16 ranks, in rounds of a column's two ranks, each of 15 ÷ 10 or 15 ÷ 13 MiB a contribution.
   const HostLine dgx{2, 8};
-  CHECK(dgx.bytes(many, DType::f32) == many / 16 * 8);
-  CHECK(dgx.bytes_all_to_all(many, DType::bf16) == many / 16 * 16);
-  CHECK(dgx.pays(many, DType::bf16, DType::bf16));
-  CHECK_FALSE(HostLine{2, 4}.pays(many, DType::bf16, DType::bf16));
-  CHECK(HostLine{3, 4}.pays(many, DType::bf16, DType::bf16));
-  CHECK(HostLine{2, 4}.pays(many, DType::f32, DType::f32));
-  CHECK_FALSE(HostLine{2, 2}.pays(many, DType::f32, DType::f32));
-  // 2 × 64 KiB for each of two hosts must be saved: 8 of 16 bytes for each of a rank's elements.
-  CHECK(dgx.pays(16 * (16 << 10), DType::bf16, DType::bf16));
-  CHECK_FALSE(dgx.pays(16 * (16 << 10) - 16, DType::bf16, DType::bf16));
+  const uint64_t mib = 1 << 20, staging = 15 * mib, own = 48 * mib;
+  const auto along = dgx.along(16 * own / 4, DType::f32, DType::f32, staging),
+             direct = dgx.all_to_all(16 * own / 4, DType::f32, staging);
+  CHECK(along.ticks == 2 * 32 + 2);
+  CHECK(along.bytes_between == 2 * own);
+  CHECK(along.bytes_inside == 2 * 7 * own * 65 / 64);
+  CHECK(direct.ticks == 48);
+  CHECK(direct.bytes_between == 8 * own);
+  CHECK(direct.bytes_inside == 7 * own);
+  // A rank between the first and the last host receives its result beside three hosts' partials, in a round more than
+  // they are.
+  const auto three = HostLine{3, 8}.along(24 * mib / 4, DType::f32, DType::f32, 23 * mib);
+  CHECK(three.ticks == 6);
+  CHECK(three.bytes_between == 3 * mib * 4 / 3 + mib);
+  const auto pays = [&](const HostLine& hosts, uint64_t elements, DType from, DType to) {
+    return hosts.pays(elements * static_cast<uint64_t>(hosts.size()), from, to,
+                      static_cast<uint64_t>(hosts.size() - 1) * mib);
+  };
+  const uint64_t many = 16 * mib;  // of each rank
+  CHECK(pays(dgx, many, DType::bf16, DType::bf16));
+  CHECK(pays({2, 5}, many, DType::bf16, DType::f32));
+  CHECK_FALSE(pays({2, 4}, many, DType::bf16, DType::bf16));
+  CHECK(pays({2, 4}, many, DType::f32, DType::f32));
+  CHECK(pays({2, 3}, many, DType::f32, DType::f32));
+  CHECK_FALSE(pays({2, 2}, many, DType::f32, DType::f32));
+  // Four ticks instead of one: three times 512 KiB must be saved, 8 of 16 bytes for each of a rank's elements.
+  CHECK(pays(dgx, 192 << 10, DType::bf16, DType::bf16));
+  CHECK_FALSE(pays(dgx, (192 << 10) - 1, DType::bf16, DType::bf16));
+  // No kernel sums 264 contributions at once.
+  CHECK(pays({33, 8}, 1, DType::bf16, DType::bf16));
+  CHECK_FALSE(pays({32, 8}, 1, DType::bf16, DType::bf16));
+  CHECK_FALSE(dgx.pays(many, DType::f32, DType::f32, 64));
   CHECK(part_bytes({2, 4}, 96, 4) == 16);
   CHECK(part_bytes({2, 4}, 95, 4) == 0);
   CHECK(part_bytes({2, 4}, 144, 2) == 16);

@@ -224,6 +224,15 @@ TEST_CASE("whoever gives up first in an exchange, every rank names the ranks tha
   CHECK_THAT(said[0], Catch::Contains(all));
   CHECK(said[3] == said[0]);
   CHECK(Clock::now() - begin >= 1000ms);
+  // A text that does not fit the way to rank 0 waits there, and its rank for as long as rank 0 waits for others.
+  controls = meet(places(3, free_port()));
+  const std::string large(size_t{16} << 20, 'x');
+  std::vector<size_t> sizes(3);
+  on_all(3, [&](size_t i) {
+    if (i < 2) std::this_thread::sleep_for(i == 0 ? 1200ms : 2400ms);
+    for (const std::string& text : controls[i]->exchange(i == 2 ? large : "x", 2s)) sizes[i] += text.size();
+  });
+  CHECK(sizes == std::vector<size_t>(3, large.size() + 2));
   // Who waits for a rank 0 that does not come names it.
   controls = meet(places(2, free_port()));
   CHECK_THROWS_WITH(controls[1]->exchange("x", 50ms),

@@ -43,6 +43,16 @@ TEST_CASE("GPUs of two hosts train to the bits of threads, whatever is divided b
   }
 }
 
+TEST_CASE("large sums of two hosts with four GPUs each go along the line of hosts to the bits of threads", "[long]") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("line_of_hosts", 2);
+  // A layer's sum has 8 · hidden² elements and more: for each rank 256 Ki, of which it saves 8 bytes each, more than
+  // 512 KiB for each of three ticks (comm/nccl/host_line.h).
+  const std::string hosts = two_hosts(folder, 4);
+  compare(folder, "run", 8, "ranks " + hosts,
+          settings("model.hidden=512 train_batch_size=8 zero_optimization.stage=2"));
+}
+
 TEST_CASE("with --transport nccl all groups take NCCL, GPUs that cannot read each other's memory too", "[long]") {
   if (!ZRT_EMULATED) return;
   const Prepared folder("all_nccl");

@@ -140,12 +140,13 @@ TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, whic
   constexpr double rounds = 2 * 43, ticks = rounds + 2;
   Cluster cluster = cluster_of(8);
   const Collective sum(OpKind::reduce_grad, 16, 16 * each);
-  CHECK(sum.cost(cluster).seconds == Approx(ticks / rounds * 8 * 2 * each / 10.0));
+  CHECK(sum.cost(cluster).seconds == Approx(8 * 2 * each / 10.0));
   cluster.inside_host.bytes_per_second = 1;
-  CHECK(sum.cost(cluster).seconds == Approx(ticks / rounds * 2 * 7 * each));
+  CHECK(sum.cost(cluster).seconds == Approx((ticks - 1) / rounds * 2 * 7 * each));
   cluster.inside_host = {1, 1e30}, cluster.between_hosts = {100, 1e30};
   CHECK(sum.cost(cluster).seconds == Approx(ticks * 100 + 1));
-  // A rank that asks for little, hosts with two ranks, ranks that take hosts in turns: an all-to-all.
+  // A rank that asks for little, hosts with two ranks, ranks that take hosts in turns, a group that fills one host and
+  // half of another: an all-to-all.
   cluster.inside_host = {0, 1e30}, cluster.between_hosts = {0, 10};
   CHECK(Collective(OpKind::reduce_grad, 16, 1600).cost(cluster).seconds == Approx(8 * 8 * 100 / 10.0));
   cluster.ranks_per_host = 2;
@@ -153,6 +154,10 @@ TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, whic
   cluster.ranks_per_host = 8;
   cluster.distribution = runtime::Distribution::cyclic;
   CHECK(sum.cost(cluster).seconds == Approx(8 * 8 * each / 10.0));
+  cluster.distribution = runtime::Distribution::block;
+  const Collective uneven(OpKind::reduce_grad, 24, 12 * each, GroupKind::data_inner, 12);
+  CHECK(runtime::host_spread(uneven.set.group(uneven.op), 24, 8).hosts == 3);
+  CHECK(uneven.cost(cluster).seconds == Approx(4 * 8 * each / 10.0));
 }
 
 TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, however many there are") {
