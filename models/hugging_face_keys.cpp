@@ -29,6 +29,7 @@ constexpr ConfigKey without_effect[] = {
     {"embedding_multiplier", "[1, null]"},
     {"embedding_size", "[null]"},
     {"final_logit_softcapping", "[null]"},
+    {"is_causal", "[true, null]"},
     {"is_decoder", "[false, null]"},
     {"is_encoder_decoder", "[false, null]"},
     {"layer_types", "[null]"},

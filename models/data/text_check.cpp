@@ -24,21 +24,23 @@ struct Signature {
 };
 using namespace std::string_view_literals;
 // Text may begin with the letters of some; then only what follows tells.
-constexpr Signature binary_files[] = {{"\x7f"
-                                       "ELF"sv,
-                                       "an ELF program"},
-                                      {"PK\x03\x04"sv, "a zip archive (or a document that is one)"},
-                                      {"\x1f\x8b"sv, "gzip data inside"},
-                                      {"\xfd"
-                                       "7zXZ\0"sv,
-                                       "xz data"},
-                                      {"\x28\xb5\x2f\xfd"sv, "zstd data"},
-                                      {"\x89PNG"sv, "a PNG picture"},
-                                      {"\xff\xd8\xff"sv, "a JPEG picture"},
-                                      {"SQLite format 3\0"sv, "a SQLite database"},
-                                      {"MMIDIDX\0"sv, "the index of a dataset"},
-                                      {"%PDF-1"sv, "a PDF"},
-                                      {"%PDF-2"sv, "a PDF"}};
+constexpr Signature binary_files[] = {
+    {"\x7f"
+     "ELF"sv,
+     "an ELF program"},
+    {"PK\x03\x04"sv, "a zip archive (or a document that is one)"},
+    {"\x1f\x8b"sv, "gzip data inside"},
+    {"\xfd"
+     "7zXZ\0"sv,
+     "xz data"},
+    {"\x28\xb5\x2f\xfd"sv, "zstd data"},
+    {"\x89PNG"sv, "a PNG picture"},
+    {"\xff\xd8\xff"sv, "a JPEG picture"},
+    {"SQLite format 3\0"sv, "a SQLite database"},
+    {"MMIDIDX\0"sv, "the index of a dataset"},
+    {"%PDF-1"sv, "a PDF"},
+    {"%PDF-2"sv, "a PDF"},
+    {"version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS, whose file `git lfs pull` brings"}};
 constexpr Signature lettered_files[] = {{"PAR1"sv, "a parquet file"},  {"BZh"sv, "bzip2 data"},
                                         {"ARROW1"sv, "an Arrow file"}, {"Obj\x01"sv, "an Avro file"},
                                         {"GIF8"sv, "a GIF picture"},   {"RIFF"sv, "a RIFF file"}};
@@ -127,8 +129,18 @@ size_t TextCheck::begin(std::string_view first) {
   return mark;
 }
 
+// Terminals' escapes and the white space of ASCII stand in texts.
+bool controls(char c) {
+  return static_cast<unsigned char>(c) < 0x20 && !(c >= '\t' && c <= '\r') && c != '\x1b';
+}
+
 void TextCheck::add(std::string_view piece) {
   json_.add(piece);
+  if (const auto found = std::count_if(piece.begin(), piece.end(), controls); found > 0) {
+    const auto first = std::find_if(piece.begin(), piece.end(), controls) - piece.begin();
+    if (controls_ == 0) first_control_ = offset_ + static_cast<int64_t>(pending_.size()) + first;
+    controls_ += found;
+  }
   if (pending_.empty()) return check(piece, false);
   const std::string joined = std::exchange(pending_, {}) + std::string(piece);
   check(joined, false);
@@ -150,6 +162,15 @@ void TextCheck::check(std::string_view text, bool whole) {
   offset_ += static_cast<int64_t>(at);
 }
 
+void TextCheck::refuse_controls() const {
+  if (controls_ * tolerated <= offset_) return;
+  refuse(first_control_,
+         fmt::format("it is a control character, as are {} of the file's {} bytes; more than one in {} is no text: the "
+                     "file is binary, or has marks between its parts. Turn it into text first; `tr -d "
+                     "'\\001-\\010\\016-\\032\\034-\\037'` removes such bytes.",
+                     controls_, offset_, tolerated));
+}
+
 void TextCheck::end() {
   const std::string last = std::exchange(pending_, {});
   check(last, true);
@@ -158,7 +179,7 @@ void TextCheck::end() {
     refuse(json_.first(), fmt::format("here begins the first of {} lines that are JSON, of {} that are not blank; a "
                                       "model would learn braces and keys. Turn it {}",
                                       json_.json(), json_.lines(), unpacked));
-  if (invalid_ * tolerated <= offset_) return;
+  if (invalid_ * tolerated <= offset_) return refuse_controls();
   const char* kind = kind_of(head_, std::begin(lettered_files), std::end(lettered_files));
   if (kind != nullptr) refuse(first_invalid_, fmt::format("it is {}, not text. Turn it into text first.", kind));
   refuse(first_invalid_,

@@ -23,7 +23,8 @@ class TextCheck {
   size_t begin(std::string_view first);
   // Every piece, also the first, with its mark. Throws DataError as begin().
   void add(std::string_view piece);
-  // At the end of the file. Throws DataError when too much of it is not UTF-8 or most of its lines are JSON.
+  // At the end of the file. Throws DataError when too much of it is not UTF-8 or control characters, or most of its
+  // lines are JSON.
   void end();
 
   int64_t invalid() const { return invalid_; }              // bytes that are not UTF-8
@@ -32,6 +33,7 @@ class TextCheck {
  private:
   [[noreturn]] void refuse(int64_t offset, const std::string& what) const;
   [[noreturn]] void refuse_zero(int64_t offset) const;
+  void refuse_controls() const;
   void check(std::string_view text, bool whole);
 
   std::string path_;
@@ -39,6 +41,7 @@ class TextCheck {
   std::string pending_;  // the begin of a character whose end may be in the next piece
   int64_t offset_ = 0;   // in the file, of what has not been checked
   int64_t invalid_ = 0, first_invalid_ = 0;
+  int64_t controls_ = 0, first_control_ = 0;  // characters of control
   JsonLineCount json_;
 };
 

@@ -13,6 +13,7 @@ bool SkipWatch::finds_scale(double scale) const {
 }
 
 std::string SkipWatch::after(const StepMetrics& step) {
+  last_skipped_ = step.skipped;
   if (!step.skipped) {
     row_ = 0;
     return "";

@@ -18,6 +18,7 @@ class SkipWatch {
   std::string after(const StepMetrics& step);
   // Steps skipped in a row up to the last one, without those by which a dynamic loss scale looks for its range.
   int64_t in_row() const { return row_; }
+  bool last_skipped() const { return last_skipped_; }  // whatever for
   bool too_many() const { return limit_ > 0 && row_ >= limit_; }
 
  private:
@@ -25,7 +26,7 @@ class SkipWatch {
   int64_t limit_;
   optimizer::LossScaleParams scale_;
   int64_t row_ = 0;
-  bool warned_ = false;
+  bool warned_ = false, last_skipped_ = false;
 };
 
 }  // namespace zrt::runtime

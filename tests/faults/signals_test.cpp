@@ -137,9 +137,12 @@ TEST_CASE("a signal two seconds after the first ends a run that cannot save, at 
   const RepeatedRun run("second", no_saves);
   const Fault hang{"hang", 1, "shard-00001"};
   const std::string faulty = with_fault(run.store().string(), hang);
-  for (const std::string& command : {faulty + run.train(), faulty + run.launch() + " --hang-timeout 600"}) {
+  const std::string ranks =
+      with_fault(run.store().string(), hang) + std::string(ZRT_BINARY_DIR) + "/zrt ranks 2 train " + (run / "c.json");
+  for (const std::string& command :
+       {faulty + run.train(), faulty + run.launch() + " --hang-timeout 600", ranks + run.more}) {
     run.reset();
-    const bool launched = contains(command, "zrt launch");
+    const bool launched = contains(command, "zrt launch"), several = contains(command, "zrt ranks");
     Process process(command, run.log());
     run.await_step(process, 2);
     const double first = seconds_now();
@@ -152,8 +155,12 @@ TEST_CASE("a signal two seconds after the first ends a run that cannot save, at 
     CHECK(seconds_now() - first >= 2);
     const int code = process.wait();
     INFO(process.text());
-    CHECK(code == (launched ? 137 : 143));
-    CHECK(contains(process.text(), launched ? "the second, killing" : "a second signal: the run ends at once"));
+    CHECK(code == (launched || several ? 137 : 143));
+    CHECK(contains(process.text(), launched  ? "the second, killing"
+                                   : several ? "a second signal: the ranks end at once"
+                                             : "a second signal: the run ends at once"));
+    CHECK(contains(process.text(), "another signal, two seconds from now or later"));
+    CHECK_FALSE(contains(process.text(), "ended with signal"));
     run.await_gone();
   }
 }

@@ -97,6 +97,12 @@ TEST_CASE("binary files are refused with what they are and where it shows", "[da
   CHECK(contains(refusals.of("a.docx", "PK\x03\x04"s + filler), "it is a zip archive"));
   CHECK(contains(refusals.of("a.txt", "SQLite format 3\0"s + filler), "a SQLite database"));
   CHECK(contains(refusals.of("a.pdf", "%PDF-1.7\n"s + filler), "it is a PDF"));
+  CHECK(contains(refusals.of("a.txt", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"),
+                 "it is a pointer of Git LFS, whose file `git lfs pull` brings"));
+  std::string marks;
+  for (int i = 0; i < 100; ++i) marks += "\x1e{\"text\": \"a line\"}\n";
+  CHECK(contains(refusals.of("a.txt", marks), "it is a control character, as are 100 of the file's 2000 bytes"));
+  CHECK(refusals.built(prose + "\x1b[1m\f" + prose).size() == 2 * prose.size() + 6);
   CHECK(contains(refusals.of("a.bz2", "BZh9"s + std::string(3000, '\x93')), "it is bzip2 data"));
   CHECK(contains(refusals.of("zero.txt", filler + "\0"s + prose), "byte 5000"));
   CHECK(contains(refusals.of("zero.txt", filler + "\0"s + prose), "it is 0, which no text has"));

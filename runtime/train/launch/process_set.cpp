@@ -93,10 +93,14 @@ void ProcessSet::tell(int signal) {
 void ProcessSet::ask_to_stop(int signal) {
   switch (stops_.note(signal, Clock::now())) {
     case StopSignal::first:
+      std::cerr << "zrt ranks: asked to stop: the ranks save after this step and end; another signal, two seconds from "
+                   "now or later, ends them at once\n";
       return tell(SIGINT);
     case StopSignal::echo:
       return;
     case StopSignal::second:
+      std::cerr << "zrt ranks: a second signal: the ranks end at once; what was not saved is lost\n";
+      killed_ = true;
       return tell(SIGKILL);
   }
 }
@@ -151,7 +155,7 @@ void ProcessSet::reap() {
     if (ends_ != Clock::time_point::max() && !closing_) ends_ = std::min(ends_, Clock::now() + after_exit);
     if (end.exit_code() == 0 || code_ != 0) continue;
     code_ = end.exit_code();
-    if (code_ == exit_preempted) continue;
+    if (code_ == exit_preempted || killed_) continue;
     if (!closing_) ends_ = Clock::now() + (end.signal == 0 ? after_exit : after_signal);
     std::cerr << fmt::format("zrt ranks: {} (process {}) ended with {}\n", found->name, pid, end.text());
   }

@@ -32,7 +32,7 @@ int64_t checkpoint_step(const std::string& name) {
 RunProgress::RunProgress(const fs::path& out) : folder_(out), out_(out) {
   folder_.hold();
   poll();
-  highest_ = lost_ = 0;
+  highest_ = lost_ = taken_ = 0;
   productive_ = longest_ = 0;
 }
 
@@ -109,6 +109,7 @@ void RunProgress::add(int64_t step, double seconds) {
   longest_ = std::max(longest_, seconds);
   if (step > highest_) {
     highest_ = step;
+    ++taken_;
     productive_ += seconds;
   } else {
     ++lost_;

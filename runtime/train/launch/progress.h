@@ -28,9 +28,13 @@ class RunProgress {
   // The step of the newest line, or of the newest checkpoint if metrics.jsonl was removed and nothing has run since; 0
   // means none.
   int64_t step() const { return step_ > 0 ? step_ : std::max<int64_t>(checkpoint_, 0); }
-  int64_t highest_step() const { return highest_; }          // of those run since construction
-  int64_t checkpoint() const { return checkpoint_; }         // highest N of checkpoints/step_N; or -1
-  int64_t lost_steps() const { return lost_; }               // run a second time since construction
+  int64_t highest_step() const { return highest_; }   // of those run since construction
+  int64_t checkpoint() const { return checkpoint_; }  // highest N of checkpoints/step_N; or -1
+  int64_t lost_steps() const { return lost_; }        // run a second time since construction
+  // Of those run since construction, the steps behind the newest checkpoint: a start would run them again.
+  int64_t unsaved_steps() const {
+    return std::min(taken_, std::max<int64_t>(highest_ - std::max<int64_t>(checkpoint_, 0), 0));
+  }
   double productive_seconds() const { return productive_; }  // of the steps since construction, each step once
   double longest_step_seconds() const { return longest_; }
 
@@ -47,7 +51,7 @@ class RunProgress {
   uint64_t offset_ = 0;                // of the first byte not read yet
   std::string last_line_;              // ends at offset_
   uint64_t file_times_ = 0;            // stands for the times of all files looked at
-  int64_t step_ = 0, highest_ = 0, checkpoint_ = -1, lost_ = 0;
+  int64_t step_ = 0, highest_ = 0, checkpoint_ = -1, lost_ = 0, taken_ = 0;
   double productive_ = 0, longest_ = 0;
 };
 

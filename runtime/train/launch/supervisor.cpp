@@ -63,7 +63,8 @@ class Supervisor {
     result_.exit_code = run_children();
     event("end", result_.reason);
     result_.step = progress_.step();
-    result_.lost_steps = progress_.lost_steps();
+    // A run that is done has weights or was asked for none.
+    result_.lost_steps = progress_.lost_steps() + (result_.exit_code == exit_done ? 0 : progress_.unsaved_steps());
     result_.productive_seconds = progress_.productive_seconds();
     result_.wall_seconds = Seconds(Clock::now() - start).count();
     return result_;

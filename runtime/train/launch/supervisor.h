@@ -36,7 +36,7 @@ struct LaunchResult {
   std::string reason;
   bool began = false;  // a rank gave a sign of life, in any start
   int restarts = 0;
-  int64_t step = 0, lost_steps = 0;                 // newest step; steps that ran twice
+  int64_t step = 0, lost_steps = 0;                 // newest step; steps that ran twice, or behind the last checkpoint
   double productive_seconds = 0, wall_seconds = 0;  // of steps, each once; of everything
   double goodput() const { return wall_seconds > 0 ? productive_seconds / wall_seconds : 0; }
 };

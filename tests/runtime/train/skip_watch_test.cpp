@@ -57,6 +57,7 @@ TEST_CASE("skips while a dynamic loss scale can still be lowered do not count; t
   for (int64_t number = 2; number < 30; ++number) CHECK(watch.after(step(number, true, 65536)).empty());
   CHECK(watch.after(step(30, true, 8)).empty());
   CHECK(watch.in_row() == 0);
+  CHECK(watch.last_skipped());
   CHECK(has(watch.after(step(31, true, 4)), "step 31 was skipped"));
   CHECK(watch.in_row() == 1);
   watch.after(step(32, true, 8));  // neither counts nor ends the row

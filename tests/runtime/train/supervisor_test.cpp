@@ -135,6 +135,17 @@ TEST_CASE("a run that dies is started again, by exit code or by signal") {
   }
 }
 
+TEST_CASE("steps behind the newest checkpoint are lost where a run ends without having saved") {
+  Run run("unsaved", {"step:1 step:2 step:3 exit:3"});
+  CHECK(supervise(run.options).lost_steps == 3);
+  const Run saved("saved", {"step:1 step:2 step:3 exit:3"});
+  fs::create_directories(saved.path / "checkpoints/step_2");
+  CHECK(supervise(saved.options).lost_steps == 1);
+  // A run that went on from another one's step.
+  const Run later("unsaved_later", {"step:101 step:102 exit:3"});
+  CHECK(supervise(later.options).lost_steps == 2);
+}
+
 TEST_CASE("lost steps are counted when a restarted run rewrites its metrics") {
   const Run run("rewrite", {"step:1 step:2 step:3 exit:1", "keep:1 step:2 step:3 step:4 step:5 exit:0"});
   const LaunchResult result = supervise(run.options);
