@@ -27,8 +27,8 @@ class NumericGuard {
 
   // Takes note of an outcome. Processes hear of it behind different steps, so that it ends nothing yet.
   void saved(const SaveOutcome& outcome);
-  // Whether the last step was skipped: what spoils it may be the weights at hand, which older checkpoints do not have.
-  bool skipping() const { return skips_.last_skipped(); }
+  // Whether steps are being skipped: what spoils them may be the weights at hand, which older checkpoints do not have.
+  bool skipping() const { return skips_.keeps_skipping(); }
 
  private:
   [[noreturn]] void fail(int64_t step, const std::string& kind, const std::string& why, std::string value = "");

@@ -13,7 +13,7 @@ bool SkipWatch::finds_scale(double scale) const {
 }
 
 std::string SkipWatch::after(const StepMetrics& step) {
-  last_skipped_ = step.skipped;
+  all_ = step.skipped ? all_ + 1 : 0;
   if (!step.skipped) {
     row_ = 0;
     return "";

@@ -18,7 +18,8 @@ class SkipWatch {
   std::string after(const StepMetrics& step);
   // Steps skipped in a row up to the last one, without those by which a dynamic loss scale looks for its range.
   int64_t in_row() const { return row_; }
-  bool last_skipped() const { return last_skipped_; }  // whatever for
+  // Whether what spoils the steps may be the weights: a dynamic loss scale that grew too far takes a step or two.
+  bool keeps_skipping() const { return row_ > 0 || all_ > 2; }
   bool too_many() const { return limit_ > 0 && row_ >= limit_; }
 
  private:
@@ -26,7 +27,8 @@ class SkipWatch {
   int64_t limit_;
   optimizer::LossScaleParams scale_;
   int64_t row_ = 0;
-  bool warned_ = false, last_skipped_ = false;
+  int64_t all_ = 0;  // in a row, for whatever reason
+  bool warned_ = false;
 };
 
 }  // namespace zrt::runtime

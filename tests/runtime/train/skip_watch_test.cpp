@@ -57,13 +57,24 @@ TEST_CASE("skips while a dynamic loss scale can still be lowered do not count; t
   for (int64_t number = 2; number < 30; ++number) CHECK(watch.after(step(number, true, 65536)).empty());
   CHECK(watch.after(step(30, true, 8)).empty());
   CHECK(watch.in_row() == 0);
-  CHECK(watch.last_skipped());
   CHECK(has(watch.after(step(31, true, 4)), "step 31 was skipped"));
   CHECK(watch.in_row() == 1);
   watch.after(step(32, true, 8));  // neither counts nor ends the row
   CHECK(watch.in_row() == 1);
   watch.after(step(33, true, 4));
   CHECK(watch.too_many());
+}
+
+TEST_CASE("weights are suspected from the first skip that counts on, or the third in a row of a dynamic loss scale") {
+  SkipWatch watch(10, {.dynamic = true, .initial = 65536, .minimum = 1});
+  for (const bool suspected : {false, false, true, true}) {
+    watch.after(step(1, true, 65536));
+    CHECK(watch.keeps_skipping() == suspected);
+  }
+  watch.after(step(5, false, 4096));
+  CHECK_FALSE(watch.keeps_skipping());
+  watch.after(step(6, true, 1));
+  CHECK(watch.keeps_skipping());
 }
 
 TEST_CASE("a loss scale below all that fp16 holds finds no range, whatever its minimum") {
