@@ -61,7 +61,7 @@ struct Counters {
   // Elements received from other ranks, the (N-1)/N of the closed forms; messages have no type: bytes for send_recv.
   uint64_t elements[op_kind_count] = {};
   uint64_t bytes[op_kind_count] = {};
-  // What ranks of other hosts sent; for sums along a line of hosts these are partials in fp32, maybe more than `bytes`.
+  // Ranks of other hosts sent these. Sums along a line of hosts send partials in fp32, which may be more than `bytes`.
   uint64_t bytes_between_hosts[op_kind_count] = {};
   Counters& operator+=(const Counters& other);
   Counters& operator-=(const Counters& other);

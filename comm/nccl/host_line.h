@@ -34,7 +34,7 @@ struct HostLine {
   // One call's sums of `elements` elements in all, with so much staging on each rank.
   Way along(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const;
   Way all_to_all(uint64_t elements, core::DType from, uint64_t staging) const;
-  // Whether sums go along the line: where that saves 512 KiB between hosts for each tick that it takes more, as much as
+  // True where sums go along the line: it saves 512 KiB between hosts for each tick that it takes more, as much as
   // a link of 200 Gb/s carries in 20 µs. Groups of more than 256 ranks, which no kernel sums at once, always do.
   bool pays(uint64_t elements, core::DType from, core::DType to, uint64_t staging) const;
 };

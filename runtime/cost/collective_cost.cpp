@@ -46,7 +46,7 @@ std::optional<comm::HostLine> line_of(const HostSpread& at, const Group& group, 
   return even ? std::optional(comm::HostLine{at.hosts, at.local}) : std::nullopt;
 }
 
-// How a sum goes along a line of hosts; none where a run would choose an all-to-all.
+// Describes a sum along the line of hosts; none where a run would choose an all-to-all.
 std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Group& group, const Volume& volume,
                                                   const Cluster& cluster) {
   const auto line = volume.sums ? line_of(at, group, cluster) : std::nullopt;

@@ -18,7 +18,7 @@ class SkipWatch {
   std::string after(const StepMetrics& step);
   // Steps skipped in a row up to the last one, without those by which a dynamic loss scale looks for its range.
   int64_t in_row() const { return row_; }
-  // Whether what spoils the steps may be the weights: a dynamic loss scale that grew too far takes a step or two.
+  // True where the weights may spoil the steps: a dynamic loss scale that grew too far skips a step or two alone.
   bool keeps_skipping() const { return row_ > 0 || all_ > 2; }
   bool too_many() const { return limit_ > 0 && row_ >= limit_; }
 

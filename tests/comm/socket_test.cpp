@@ -233,7 +233,7 @@ TEST_CASE("whoever gives up first in an exchange, every rank names the ranks tha
     for (const std::string& text : controls[i]->exchange(i == 2 ? large : "x", 2s)) sizes[i] += text.size();
   });
   CHECK(sizes == std::vector<size_t>(3, large.size() + 2));
-  // Who waits for a rank 0 that does not come names it.
+  // A rank that waits for a rank 0 which does not come names it.
   controls = meet(places(2, free_port()));
   CHECK_THROWS_WITH(controls[1]->exchange("x", 50ms),
                     Catch::Contains("timed out after 50 ms on rank 1, which waited for rank 0"));

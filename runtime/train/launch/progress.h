@@ -31,7 +31,7 @@ class RunProgress {
   int64_t highest_step() const { return highest_; }   // of those run since construction
   int64_t checkpoint() const { return checkpoint_; }  // highest N of checkpoints/step_N; or -1
   int64_t lost_steps() const { return lost_; }        // run a second time since construction
-  // Of those run since construction, the steps behind the newest checkpoint: a start would run them again.
+  // Counts the steps since construction that no checkpoint holds: another start would run them again.
   int64_t unsaved_steps() const {
     return std::min(taken_, std::max<int64_t>(highest_ - std::max<int64_t>(checkpoint_, 0), 0));
   }
