@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <sstream>
@@ -94,6 +95,12 @@ void require_connectable(comm::Transport& transport, const std::vector<int>& gpu
   }
 }
 
+// NCCL takes two processes of one host with one GPU for a mistake. It finds out which host it is on by this variable
+// where that is set, and reads it when it connects its first group.
+void let_nccl_share(const comm::Transport& transport) {
+  setenv("NCCL_HOSTID", fmt::format("{}-rank{}", host_name(), transport.first_local()).c_str(), 0);
+}
+
 }  // namespace
 
 GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus, bool share,
@@ -137,6 +144,7 @@ GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus
     }
   }
   require_connectable(transport, gpus, of_host, timeout);
+  if (all.room.ranks > 1 && transport.local_count() < transport.world()) let_nccl_share(transport);
   if (const std::string ways = transport.gpu_ways(); !ways.empty()) all.lines.push_back(ways);
   return all;
 }

@@ -35,7 +35,7 @@ GpuRoom gpu_room(const std::vector<int>& gpus);
 
 // The same over all processes of a run, which so plan alike, and the lines of all ranks (gpu_lines). Collective. Throws
 // ConfigError in every process where two ranks have the same GPU without `share`, or GPUs of the run are of several
-// kinds.
+// kinds. Where processes share a GPU, sets NCCL_HOSTID, without which NCCL refuses that.
 struct GpusOfRun {
   GpuRoom room;
   std::vector<std::string> lines;

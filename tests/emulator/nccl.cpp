@@ -34,6 +34,7 @@ struct Meeting {
   std::atomic<int32_t> joined;
   std::atomic<bool> deaf;  // to aborts
   std::atomic<int32_t> processes[most];
+  std::atomic<size_t> places[most];  // hash of a rank's host, as NCCL sees it, and its GPU
   Ring* rings() { return reinterpret_cast<Ring*>(this + 1); }
 };
 
@@ -187,6 +188,24 @@ Transfer receiving(const CommPtr& comm, int from, void* data, size_t bytes) {
   return {&comm->ring(from, comm->rank), false, static_cast<std::byte*>(data), bytes};
 }
 
+size_t place_of_process() {
+  int device = 0;
+  cudaGetDevice(&device);
+  const char* host = std::getenv("NCCL_HOSTID");
+  return std::hash<std::string>()(std::string(host ? host : "") + "/" + std::to_string(device)) | 1;
+}
+
+// NCCL refuses that, and its words are these. Threads of one process, which tests use, may share.
+bool shares_gpu(const Comm& comm) {
+  const Meeting& meeting = *comm.meeting;
+  for (int rank = 0; rank < comm.size; ++rank) {
+    if (meeting.processes[rank] == getpid() || meeting.places[rank] != meeting.places[comm.rank]) continue;
+    std::fprintf(stderr, "emulator: Duplicate GPU detected : rank %d and rank %d\n", comm.rank, rank);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
@@ -208,7 +227,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   const CommPtr made(new Comm{rank, size, static_cast<Meeting*>(memory), bytes});
   if (std::sscanf(id.internal, "/proc/%d/fd/%d", &made->maker, &made->file) != 2) return ncclInvalidArgument;
   made->meeting->processes[rank] = getpid();
+  made->meeting->places[rank] = place_of_process();
   ++made->meeting->joined;
+  if (shares_gpu(*made)) return ncclInvalidUsage;
   *comm = reinterpret_cast<ncclComm_t>(new CommPtr(made));
   return ncclInProgress;
 }

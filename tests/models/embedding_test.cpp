@@ -240,7 +240,10 @@ TEST_CASE("rows of other ranks are zero before positions are added") {
   for (const int64_t row : {0, 3}) {
     for (int64_t i = row * s.C; i < (row + 1) * s.C; ++i) CHECK(out.at(i) == wpe.at(i));
   }
-  CHECK(out.at(s.C) != wpe.at(s.C));
+  // Single elements may be equal by chance: a small row of wte is lost when bf16 rounds.
+  bool differs = false;
+  for (int64_t i = s.C; i < 3 * s.C; ++i) differs |= out.at(i) != wpe.at(i);
+  CHECK(differs);
 }
 
 TEST_CASE("ranks that share rows give each its position, and their gradients of positions add up to the whole") {

@@ -5,7 +5,8 @@
   3  time per kernel, products chosen by timing, and the largest of these models again with them
   4  tests of blocks and of training programs
   5  fp8, a model of 7 billion parameters, compute-sanitizer
-  6  machines with several GPUs: tests of these, and runs as threads, as processes and over NCCL
+  6  machines with several GPUs: tests of these, and runs as threads, as processes and over NCCL; with one GPU: runs as
+     processes that share it
 
 DIR/first_contact_N.tar.gz holds results.json, the table and all logs. It is written anew after jobs, and last when the
 call ends, also by SIGTERM; no job that hangs, crashes or fails keeps another from running. The exit status is 0 when
@@ -76,6 +77,8 @@ def call_6(here):
     gpus = several.count()
     if gpus < 2:
         here.run([jobs.Job("several GPUs", None, note=f"this machine has {gpus}")], 1, "several")
+        if gpus == 1:
+            here.run(several.shared_jobs(here.programs, here.folder, here.work), here.side_by_side, "shared")
         return
     here.run([several.topology_job()], 1, "several")
     here.run(several.test_jobs(here.programs, run_parts.TEST_SECONDS), 1, "several")

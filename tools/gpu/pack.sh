@@ -32,7 +32,7 @@ find "$stage/lib" -type f -exec strip --strip-unneeded {} +
 ldd "$build/zrt" "$build/kernel_log.so" 2>/dev/null | grep -oE 'lib(cublasLt|cupti)\.so\.[0-9]+' | sort -u >"$out/gpu_libraries.txt" || true
 tar -C "$stage" --sort=name --owner=0 --group=0 --mtime=@0 -c . | xz -T1 --lzma2=preset=3,dict=256MiB >"$out/programs.tar.xz"
 sha256sum "$out/programs.tar.xz" | cut -c1-16 >"$out/programs.id"
-cp "$source"/tools/gpu/{run.sh,first_contact.sh,environment.sh,*.py,*.json} "$out/"
+cp "$source"/tools/gpu/{run.sh,first_contact.sh,environment.sh,shared_gpu.sh,*.py,*.json} "$out/"
 cp "$tests" "$out/tests.txt"
 commit=$(git -C "$source" rev-parse HEAD 2>/dev/null || echo unknown)
 git -C "$source" diff --quiet HEAD 2>/dev/null || commit="$commit with changes"

@@ -1,5 +1,5 @@
 """Several GPUs of one machine: the tests that use more than one, and runs of zrt whose ranks are threads, processes and
-processes over NCCL, which must all end with the same weights."""
+processes over NCCL, which must all end with the same weights. Where there is one GPU, processes share it."""
 import subprocess
 
 import jobs
@@ -8,6 +8,9 @@ STAGES = {"zero0": "zero_optimization.stage=0", "zero3": "zero_optimization.stag
 TESTS = [("core/gpus", "test_core"), ("core/peer_memory", "test_core"), ("comm/device_sum", "test_comm"),
          ("comm/process_gpu", "test_comm"), ("runtime/engine/several_gpus", "test_runtime"),
          ("runtime/engine/invariance", "test_runtime")]
+# Runs in which processes share one GPU; shared_gpu.sh says what each is.
+SHARED = ["nccl2_zero0", "hosts4", "processes8", "kill8", "nccl2_zero3", "line8", "kill_nccl2", "stop_nccl2", "nccl4",
+          "processes2"]
 
 
 def count():
@@ -52,3 +55,10 @@ def run_jobs(programs, folder, work, gpus):
         made.append(jobs.Job(f"zrt train, {gpus} GPUs, {name}: threads, processes, NCCL", ["bash", "-c", script],
                              seconds=180))
     return made
+
+
+def shared_jobs(programs, folder, work, cases=SHARED):
+    """Each compares processes that share the GPU with threads that do, some with a rank that is killed or stopped."""
+    (work / "shared").mkdir(parents=True, exist_ok=True)
+    return [jobs.Job(f"one GPU shared: {case}", ["bash", "-c", f"cd {work}/shared; exec {folder}/shared_gpu.sh {programs} "
+                                                 f"{folder} {case}"], seconds=150) for case in cases]
