@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <vector>
 
 #include "catch.h"
 #include "core/arena.h"
@@ -35,21 +36,28 @@ TEST_CASE("streams wait for each other by words of memory, of any value and arou
     auto* word = static_cast<uint32_t*>(page);
     const auto writer = core::make_stream(core::DeviceKind::cuda, "writer"),
                reader = core::make_stream(core::DeviceKind::cuda, "reader");
-    test::Visible<uint8_t> data(1 << 20, 0), seen(1 << 20, 0);
+    constexpr size_t bytes = 1 << 20;
+    // In the GPU's memory: a copy from host to host would keep this thread until it is done.
+    const test::DeviceBytes data(bytes), seen(bytes);
+    std::vector<uint8_t> got(bytes);
+    // The driver loads its kernel for this at the first use, and may wait for all streams while it does.
+    writer->run([&] { core::fill_bytes(data.data(), 0, bytes); });
+    writer->synchronize();
     for (const uint32_t value : {1u, 2u, 0x80000000u, 0xffffffffu, 3u}) {
       const auto fill = static_cast<uint8_t>(value + 1);
       // The reader is given its work first: without the wait it would copy what was there before.
       reader->run([&] {
         core::wait_for_word(word, value);
-        core::copy_bytes(seen.data(), data.data(), data.size());
+        core::copy_bytes(seen.data(), data.data(), bytes);
       });
       writer->run([&] {
-        core::fill_bytes(data.data(), fill, data.size());
+        core::fill_bytes(data.data(), fill, bytes);
         core::write_word(word, value);
       });
       reader->synchronize();
       CHECK(*word == value);
-      CHECK((seen == test::Visible<uint8_t>(seen.size(), fill)));
+      seen.read(got.data());
+      CHECK((got == std::vector<uint8_t>(bytes, fill)));
       std::atomic_ref(*word).store(value);  // a word that has been reached is waited for no longer
       reader->run([&] { core::wait_for_word(word, value - 5); });
       reader->synchronize();

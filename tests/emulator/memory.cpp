@@ -290,7 +290,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   Op copy{Op::Kind::work, [=] { std::memmove(to, from, bytes); }};
   copy.copies = true;
   const cudaError_t code = add(stream, std::move(copy));
-  if (code == cudaSuccess && is_pageable(to)) return cudaStreamSynchronize(stream);
+  const bool on_host = !within(device_memory, to) && !within(device_memory, from) && !(stream && stream->capture);
+  // CUDA keeps the host while it copies from host to host, pinned or not.
+  if (code == cudaSuccess && (is_pageable(to) || on_host)) return cudaStreamSynchronize(stream);
   return code;
 }
 

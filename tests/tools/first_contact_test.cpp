@@ -283,22 +283,26 @@ TEST_CASE("first contact runs zrt, PyTorch and zrt again, then times of ops and 
                         Contains("memory.device_budget_bytes=81604378624"));
 }
 
-TEST_CASE("first contact compares threads, processes and NCCL on several GPUs, and needs more than one") {
+TEST_CASE("first contact compares threads, processes and NCCL on several GPUs, or on one that ranks share") {
   if (!found("python3") || !found("xz")) return;
   const Folder folder("gpu_first_contact_several");
   for (const char* name : {"test_core", "test_comm", "test_runtime"}) {
     make_program(folder, name, R"sh(echo "All tests passed (12 assertions in 3 test cases)")sh");
   }
-  // Each run leaves the state of its way: those of zero3 differ.
+  // Each run leaves the state of its way: those of zero3 differ, and of ranks that share a GPU those over NCCL in
+  // stage 3.
   make_program(folder, "zrt",
                R"sh(
 echo "$@" >>")sh" + (folder / "asked") +
                    R"sh("
 [ "$1" = data ] && exit
+state=a
+case "$*" in *stage=3*--transport\ nccl*) state=b ;; esac
 while [ $# -gt 0 ] && [ "$1" != --out ]; do shift; done
 mkdir -p $2
-state=a; [ $2 = processes_zero3 ] && state=b
-printf '{\n "state_xxh3": "%s",\n "tokens_per_second": 5\n}\n' $state >$2/summary.json)sh");
+[ $2 = processes_zero3 ] && state=b
+printf '{"ranks": [{"tiers": {"device": {"planned_peak_bytes": 7, "measured_peak_bytes": 7}}}]}' >$2/memory.json
+printf '{\n "state_xxh3": "%s",\n "comm_bytes": {},\n "tokens_per_second": 5\n}\n' $state >$2/summary.json)sh");
   make_bundle(folder);
   const auto with_gpus = [&](int gpus) {
     folder.write("smi",
@@ -311,6 +315,15 @@ printf '{\n "state_xxh3": "%s",\n "tokens_per_second": 5\n}\n' $state >$2/summar
   const Result one = run_command(with_gpus(1));
   INFO(one.text);
   CHECK_THAT(one.text, Contains("this machine has 1"));
+  auto shared = by_program(unpack(folder, 6));
+  for (const char* name : {"nccl2_zero0", "hosts4", "line8", "processes8"}) {
+    INFO(name);
+    CHECK(shared[std::string("one GPU shared: ") + name]["result"] == "passed");
+  }
+  for (const char* name : {"nccl2_zero3", "kill8"}) {  // other bits; nothing that could be killed
+    INFO(name);
+    CHECK(shared[std::string("one GPU shared: ") + name]["result"] == "FAILED");
+  }
   const Result four = run_command(with_gpus(4));
   INFO(four.text);
   auto rows = by_program(unpack(folder, 6));

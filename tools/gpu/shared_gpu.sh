@@ -9,12 +9,12 @@ export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}  # without a network NCCL lo
 
 cases=(
   "processes2 2 zero_optimization.stage=3"
-  "processes8 8 zero_optimization.stage=1 parallel.tensor=4 parallel.pipeline=2"
+  "processes8 8 zero_optimization.stage=1 parallel.tensor=4 parallel.pipeline=2 model.heads=8 model.kv_heads=4"
   "nccl2_zero0 2 zero_optimization.stage=0"
   "nccl2_zero3 2 zero_optimization.stage=3"
   "nccl4 4 zero_optimization.stage=1 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1"
   "hosts4 4 zero_optimization.stage=3 parallel.tensor=2"
-  "line8 8 zero_optimization.stage=2 bf16.enabled=false model.hidden=512"
+  "line8 8 zero_optimization.stage=2 bf16.enabled=false model.hidden=512 model.heads=8"
   "kill8 8 zero_optimization.stage=1 parallel.tensor=2 parallel.pipeline=2"
   "kill_nccl2 2 zero_optimization.stage=2"
   "stop_nccl2 2 zero_optimization.stage=2"
@@ -65,7 +65,7 @@ X
 # ranks_below PID: the processes that train, by their number.
 ranks_below() {
   local child children
-  read -ra children <"/proc/$1/task/$1/children" || return 0
+  read -ra children <"/proc/$1/task/$1/children"  # ends without a newline, which is no success
   for child in "${children[@]}"; do
     if tr '\0' ' ' <"/proc/$child/cmdline" | grep -q "zrt train"; then echo "$child"; else ranks_below "$child"; fi
   done 2>/dev/null
@@ -78,9 +78,9 @@ hit() {
   "$zrt" launch "$config" --processes --ranks "$ranks" "${sets[@]}" --set run.checkpoint_interval=2 --set run.timeout_seconds=10 \
     --delay 0.1 --out run -- "$@" >said.txt 2>&1 &
   launcher=$!
-  for _ in $(seq 1200); do [ ! -e run/checkpoints/step_2/manifest.json ] || break; sleep 0.05; done
+  while [ ! -e run/checkpoints/step_2/manifest.json ] && kill -0 "$launcher" 2>/dev/null; do sleep 0.05; done
   rank=$(ranks_below "$launcher" | tail -n 1)
-  [ -n "$rank" ] || fail "no rank below the launcher"
+  [ -n "$rank" ] || { fail "no rank below the launcher"; wait "$launcher"; cat said.txt; return; }
   begin=$EPOCHREALTIME
   local others
   others=$(ranks_below "$launcher")
@@ -93,7 +93,7 @@ hit() {
   done
   printf 'process %s got SIG%s; the other ranks had ended %.1f s later\n' "$rank" "$signal" \
     "$(awk "BEGIN {print $EPOCHREALTIME - $begin}")"
-  [ $living = 0 ] || fail "other ranks did not end within 60 s"
+  [ "$living" = 0 ] || fail "other ranks did not end within 60 s"
   wait "$launcher" || fail "zrt launch ended with $?"
   cat said.txt
   compare
