@@ -27,6 +27,7 @@ class SocketControl final : public Control {
  public:
   SocketControl(SocketPlace place, milliseconds start_time) : place_(std::move(place)), start_time_(start_time) {
     const SocketTime deadline = steady_clock::now() + start_time;
+    for (int r = 1; r < place_.world; ++r) others_.push_back(r);
     if (place_.world > 1) place_.rank == 0 ? gather(deadline) : join(deadline);
   }
 
@@ -110,9 +111,9 @@ class SocketControl final : public Control {
     const SocketTime deadline = end_of(timeout);
     std::vector<int> late;
     std::string missing;
-    // Calls `step(socket)` for each of the others, also behind one that fails.
-    const auto each = [&](const auto& step) {
-      for (int r = 1; r < place_.world; ++r) {
+    // Calls `step` for each, also behind one that fails.
+    const auto each = [&](const std::vector<int>& ranks, const auto& step) {
+      for (const int r : ranks) {
         try {
           if (!step(r, peer(r))) late.push_back(r);
         } catch (const core::CommError& error) {
@@ -121,25 +122,36 @@ class SocketControl final : public Control {
       }
       if (missing.empty() && !late.empty()) missing = timed_out(timeout, late);
     };
-    each([&](int, Socket& socket) { return socket.send_text("", deadline); });
-    if (missing.empty()) {
-      each([&](int r, Socket& socket) {  // behind one that has ended nobody is waited for
-        return !missing.empty() || socket.receive_text(texts[static_cast<size_t>(r)], deadline);
-      });
+    each(others_, [&](int, Socket& socket) { return socket.send_text("", deadline); });
+    for (std::vector<int> left = others_; missing.empty() && !left.empty();) {
+      const std::vector<int> come = come_first(left, deadline);
+      if (come.empty()) missing = timed_out(timeout, left);
+      each(come, [&](int r, Socket& socket) { return socket.receive_text(texts[static_cast<size_t>(r)], deadline); });
+      std::erase_if(left, [&](int r) { return std::binary_search(come.begin(), come.end(), r); });
     }
     if (!missing.empty()) {
       const std::string message = missing;
       const SocketTime soon = steady_clock::now() + milliseconds(100);
-      each([&](int, Socket& socket) { return socket.send_text(message, soon); });
+      each(others_, [&](int, Socket& socket) { return socket.send_text(message, soon); });
       throw core::CommError(message);
     }
     const SocketTime answered = deadline + answer_time / 2;
-    each([&](int, Socket& socket) {
+    each(others_, [&](int, Socket& socket) {
       return socket.send_text("", answered) &&
              std::all_of(texts.begin(), texts.end(), [&](auto& t) { return socket.send_text(t, answered); });
     });
     if (!missing.empty()) throw core::CommError(missing);
     return texts;
+  }
+
+  // Those of the ranks that have sent something or have ended; none at the deadline. Thus an end is seen at once,
+  // however late others are.
+  std::vector<int> come_first(const std::vector<int>& ranks, SocketTime deadline) {
+    std::vector<const Socket*> sockets;
+    for (const int r : ranks) sockets.push_back(&peer(r));
+    std::vector<int> come;
+    for (const size_t i : wait_for_any(sockets, deadline)) come.push_back(ranks[i]);
+    return come;
   }
 
   template <class Step>
@@ -241,6 +253,7 @@ class SocketControl final : public Control {
   static constexpr int ports_tried = 16;
   const SocketPlace place_;
   const milliseconds start_time_;
+  std::vector<int> others_;         // than rank 0
   std::vector<Socket> peers_;       // of rank 0: by rank; of others: rank 0
   std::string address_;             // of this host, as the others reach it
   std::optional<Socket> listener_;  // for channels

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -20,16 +21,21 @@
 namespace zrt::comm {
 namespace {
 
-// False at the deadline, or when it has passed and the socket is not ready.
-bool ready(int file, short events, SocketTime deadline) {
+// False at the deadline, or when it has passed and none is ready.
+bool any_ready(std::span<pollfd> watched, SocketTime deadline) {
   while (true) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
-    pollfd watched{file, events, 0};
-    const int found = poll(&watched, 1, static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000)));
+    const auto wait = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1000));
+    const int found = poll(watched.data(), static_cast<nfds_t>(watched.size()), wait);
     if (found > 0) return true;
     if (found == 0 && left.count() <= 0) return false;
     if (found < 0 && errno != EINTR) throw core::CommError(fmt::format("poll failed: {}", std::strerror(errno)));
   }
+}
+
+bool ready(int file, short events, SocketTime deadline) {
+  pollfd watched{file, events, 0};
+  return any_ready({&watched, 1}, deadline);
 }
 
 void set(int file, int level, int option) {
@@ -99,6 +105,17 @@ bool Socket::receive_text(std::string& text, SocketTime deadline) {
     throw core::CommError(fmt::format("a text of {} bytes was announced; that is no rank of zrt", bytes));
   text.resize(bytes);
   return receive(text.data(), bytes, deadline);
+}
+
+std::vector<size_t> wait_for_any(const std::vector<const Socket*>& sockets, SocketTime deadline) {
+  std::vector<pollfd> watched;
+  for (const Socket* socket : sockets) watched.push_back({socket->file(), POLLIN, 0});
+  std::vector<size_t> found;
+  if (!any_ready(watched, deadline)) return found;
+  for (size_t i = 0; i < watched.size(); ++i) {
+    if (watched[i].revents != 0) found.push_back(i);
+  }
+  return found;
 }
 
 std::optional<Socket> listen_at(int port) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace zrt::comm {
 
@@ -29,6 +30,10 @@ class Socket {
  private:
   int file_ = -1;
 };
+
+// The numbers of the sockets that have something to receive, or whose other side has ended. None of them at the
+// deadline.
+std::vector<size_t> wait_for_any(const std::vector<const Socket*>& sockets, SocketTime deadline);
 
 // Listens at all addresses. None when the port is taken. Throws CommError.
 std::optional<Socket> listen_at(int port);

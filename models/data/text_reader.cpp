@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include "core/error.h"
 
@@ -14,13 +16,73 @@ namespace zrt::models::data {
 
 using core::DataError;
 
-// zlib reads plain files too ("transparently"), so one path serves both.
+namespace {
+
+constexpr size_t buffer_bytes = 256 << 10;
+
+}  // namespace
+
+// zlib's own reader of files takes the end of a gzip member for that of the text when no other one follows, and drops
+// what does. This one reads members one after the other, and refuses what is none.
 struct TextReader::Impl {
   std::string path;
-  gzFile file = nullptr;
+  std::FILE* file = nullptr;
   bool compressed = false;
+  std::vector<unsigned char> buffer = std::vector<unsigned char>(buffer_bytes);
+  z_stream stream{};
+  bool inflating = false;  // zlib has memory in `stream`
+  bool in_member = false;
+  bool any_member = false;
+
   ~Impl() {
-    if (file != nullptr) gzclose_r(file);
+    if (inflating) inflateEnd(&stream);
+    if (file != nullptr) std::fclose(file);
+  }
+
+  [[noreturn]] void fail(const std::string& reason) const { throw DataError(fmt::format("{}: {}.", path, reason)); }
+
+  size_t from_file(void* out, size_t bytes) const {
+    errno = 0;
+    const size_t count = std::fread(out, 1, bytes, file);
+    if (count < bytes && std::ferror(file)) fail(fmt::format("cannot read it: {}", std::strerror(errno)));
+    return count;
+  }
+
+  // False at the end of the file.
+  bool fill() {
+    if (stream.avail_in > 0) return true;
+    stream.next_in = buffer.data();
+    stream.avail_in = static_cast<uInt>(from_file(buffer.data(), buffer.size()));
+    return stream.avail_in > 0;
+  }
+
+  // Skips the zeros that tapes and some tools fill up with. False where no member follows.
+  bool begins_member() {
+    while (any_member && fill() && *stream.next_in == 0) ++stream.next_in, --stream.avail_in;
+    if (!fill()) return false;
+    if (*stream.next_in != 0x1f) {
+      fail(fmt::format(
+          "behind its gzip data lie bytes that are none, from byte {} on. Are two files in it? Compress the "
+          "whole text",
+          std::ftell(file) - static_cast<long>(stream.avail_in)));
+    }
+    if (inflateReset(&stream) != Z_OK) fail("out of memory");
+    return in_member = any_member = true;
+  }
+
+  size_t inflate_some(char* out, size_t bytes) {
+    stream.next_out = reinterpret_cast<unsigned char*>(out);
+    stream.avail_out = static_cast<uInt>(bytes);
+    while (stream.avail_out > 0 && (in_member || begins_member())) {
+      if (!fill()) fail("the gzip data is truncated: unexpected end of file");
+      const int code = inflate(&stream, Z_NO_FLUSH);
+      if (code == Z_STREAM_END) in_member = false;
+      if (code == Z_MEM_ERROR) fail("out of memory");
+      if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+        fail(fmt::format("the gzip data is corrupt: {}", stream.msg ? stream.msg : "zlib gives no reason"));
+      }
+    }
+    return bytes - stream.avail_out;
   }
 };
 
@@ -28,36 +90,28 @@ TextReader::TextReader(const std::string& path) : impl_(std::make_unique<Impl>()
   impl_->path = path;
   impl_->compressed = has_suffix(path, ".gz");
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0)
-    throw DataError(fmt::format("{}: cannot open it: {}.", path, std::strerror(errno)));
-  if (!S_ISREG(status.st_mode))
-    throw DataError(fmt::format("{}: it is not a regular file; text is read from files, some of it twice.", path));
-  errno = 0;
-  impl_->file = gzopen(path.c_str(), "rb");
-  if (impl_->file == nullptr)
-    throw DataError(fmt::format("{}: cannot open it: {}.", path, errno != 0 ? std::strerror(errno) : "out of memory"));
-  gzbuffer(impl_->file, 1u << 18);
-  const bool gzip = gzdirect(impl_->file) == 0;
-  if (gzip && !impl_->compressed)
-    throw DataError(fmt::format("{}: it is gzip data; give it a name that ends in .gz.", path));
-  if (!gzip && impl_->compressed && status.st_size > 0)
-    throw DataError(fmt::format("{}: its name ends in .gz but it is not gzip data. Rename or compress it.", path));
+  if (::stat(path.c_str(), &status) != 0) impl_->fail(fmt::format("cannot open it: {}", std::strerror(errno)));
+  if (!S_ISREG(status.st_mode)) impl_->fail("it is not a regular file; text is read from files, some of it twice");
+  impl_->file = std::fopen(path.c_str(), "rbe");
+  if (impl_->file == nullptr) impl_->fail(fmt::format("cannot open it: {}", std::strerror(errno)));
+  unsigned char magic[2] = {};
+  const bool gzip = impl_->from_file(magic, 2) == 2 && magic[0] == 0x1f && magic[1] == 0x8b;
+  std::rewind(impl_->file);
+  if (gzip && !impl_->compressed) impl_->fail("it is gzip data; give it a name that ends in .gz");
+  if (!gzip && impl_->compressed && status.st_size > 0) {
+    impl_->fail("its name ends in .gz but it is not gzip data. Rename or compress it");
+  }
+  if (!impl_->compressed) return;
+  if (inflateInit2(&impl_->stream, MAX_WBITS + 16) != Z_OK) impl_->fail("out of memory");  // 16: gzip alone
+  impl_->inflating = true;
 }
 
 TextReader::~TextReader() = default;
 TextReader::TextReader(TextReader&&) noexcept = default;
 
 size_t TextReader::read(char* out, size_t bytes) {
-  const int count = gzread(impl_->file, out, static_cast<unsigned>(std::min<size_t>(bytes, 1u << 30)));
-  int code = Z_OK;
-  const char* reason = gzerror(impl_->file, &code);
-  if (count >= 0 && code != Z_BUF_ERROR) return static_cast<size_t>(count);
-  if (code == Z_ERRNO) reason = std::strerror(errno);
-  throw DataError(fmt::format("{}: {}: {}.", impl_->path,
-                              code == Z_BUF_ERROR ? "the gzip data is truncated"
-                              : code == Z_ERRNO   ? "cannot read it"
-                                                  : "the gzip data is corrupt",
-                              reason));
+  bytes = std::min<size_t>(bytes, 1u << 30);
+  return impl_->compressed ? impl_->inflate_some(out, bytes) : impl_->from_file(out, bytes);
 }
 
 bool has_suffix(const std::string& text, const std::string& suffix) {

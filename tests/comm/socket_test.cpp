@@ -253,5 +253,13 @@ TEST_CASE("whoever gives up first in an exchange, every rank names the ranks tha
   CHECK(said[2] == said[0]);
 }
 
+TEST_CASE("rank 0 sees that a rank has ended while a lower one has not come") {
+  auto controls = meet(places(3, free_port()));
+  controls[2].reset();
+  const auto begin = Clock::now();
+  CHECK_THROWS_WITH(controls[0]->exchange("x", 60s), Catch::Contains("rank 2 has ended, or cannot be reached"));
+  CHECK(Clock::now() - begin < 50s);  // rank 1 would be waited for as long as it may take
+}
+
 }  // namespace
 }  // namespace zrt::comm::socket_test

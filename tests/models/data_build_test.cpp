@@ -333,6 +333,15 @@ TEST_CASE("damaged gzip files are refused by name wherever they are cut", "[data
   CHECK(texts_of(folder / "x") == Texts{text});  // a failed build leaves the old dataset
   CHECK(fails(whole + whole).empty());           // members may follow each other
   CHECK(texts_of(folder / "x") == Texts{text + text});
+  CHECK(fails(whole + std::string(300000, '\0')).empty());  // tapes are filled up so
+  CHECK(texts_of(folder / "x") == Texts{text});
+  for (const std::string& tail :
+       {std::string("a line of text"), std::string(300000, '\0') + "x", std::string("\x1fx")}) {
+    const std::string message = fails(whole + tail);
+    INFO(message);
+    CHECK(contains(message, path));
+    if (tail[0] == 'a') CHECK(contains(message, "from byte " + std::to_string(whole.size()) + " on"));
+  }
 }
 
 TEST_CASE("progress counts all text of both passes", "[data]") {
