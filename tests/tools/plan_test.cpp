@@ -275,7 +275,7 @@ TEST_CASE("A page with everything inside is drawn") {
     CHECK(page.find(part) != std::string::npos);
   }
   for (const char* outside : {"http:", "https:", "src=", "href="}) CHECK(page.find(outside) == std::string::npos);
-  CHECK(plan(folder, "--draw /nonexistent/plan.html").code == 1);
+  CHECK(plan(folder, "--draw /nonexistent/plan.html").code == 2);
 }
 
 namespace {
@@ -307,6 +307,15 @@ TEST_CASE("Files that a user names are replaced when the same command wrote them
     const auto run = [&](const std::string& file, const std::string& more = "") {
       return run_zrt(command.arguments + " " + command.option + " " + file + more);
     };
+    const auto refuses = [&](const std::string& file, const std::string& why) {
+      const Result result = run(file);
+      INFO(result.text);
+      CHECK(result.code == 2);
+      CHECK(result.text.find(why) != std::string::npos);
+    };
+    refuses(folder / "corpus", (folder / "corpus: ") + command.option + " names a folder");
+    refuses(folder / "none/file", (folder / "none/file: there is no folder ") + (folder / "none"));
+    refuses("''", command.option + " is empty");
     folder.write("out", "int main() {}\n");
     fs::remove(folder / "link");
     fs::create_symlink(out, folder / "link");

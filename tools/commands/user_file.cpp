@@ -27,8 +27,18 @@ void add_force_option(po::options_description& options) {
 
 void require_replaceable(const UserFile& file, const po::variables_map& values) {
   std::error_code failed;
-  if (!fs::is_regular_file(file.path, failed)) return;
   const std::string name = file.path.string();
+  if (name.empty()) throw core::UsageError(fmt::format("{} is empty; it names the file to write", file.option));
+  if (fs::is_directory(file.path, failed)) {
+    throw core::ConfigError(
+        fmt::format("{}: {} names a folder. Name the file in it that is to be written.", name, file.option));
+  }
+  const fs::path folder = file.path.parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, failed)) {
+    throw core::ConfigError(
+        fmt::format("{}: there is no folder {}. Make it, or choose another {}.", name, folder.string(), file.option));
+  }
+  if (!fs::is_regular_file(file.path, failed)) return;
   if (!file.input.empty() && fs::equivalent(file.path, file.input, failed)) {
     throw core::ConfigError(fmt::format("{}: {} would replace this file, which is the input. Choose another {}.", name,
                                         file.option, file.option));
