@@ -11,6 +11,8 @@
 namespace zrt::comm {
 namespace {
 
+constexpr int last_port = 65535;
+
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = environment(name);
   if (!text) return std::nullopt;
@@ -60,6 +62,9 @@ std::optional<Launch> pytorch_launch(const Environment& environment) {
   const auto port = number_if_any(environment, "MASTER_PORT");
   const char* address = environment("MASTER_ADDR");
   if (!rank || !world || !port || !address || *world < 2 || *rank >= *world) return std::nullopt;
+  if (*port < 1 || *port > last_port) {
+    throw core::UsageError(fmt::format("MASTER_PORT is {}; legal are the ports 1 to {}", *port, last_port));
+  }
   const auto text = [&](const char* name) { return std::string(environment(name) ? environment(name) : ""); };
   const bool agent = text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   SocketPlace place;
@@ -71,11 +76,12 @@ std::optional<Launch> pytorch_launch(const Environment& environment) {
 
 // Variables by which launchers tell a process how many there are, and which it is: those of torchrun and its kin,
 // horovodrun, MVAPICH, jsrun, Flux, PALS and ALPS.
-constexpr const char* sizes[] = {"WORLD_SIZE",         "LOCAL_WORLD_SIZE", "HOROVOD_SIZE",   "MV2_COMM_WORLD_SIZE",
-                                 "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",    "PALS_LOCAL_SIZE"};
-constexpr const char* ranks[] = {"RANK",         "LOCAL_RANK",          "PMI_RANK",           "PMIX_RANK",
-                                 "HOROVOD_RANK", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "FLUX_TASK_RANK",
-                                 "PALS_RANKID",  "ALPS_APP_PE"};
+constexpr const char* size_variables[] = {"WORLD_SIZE",          "LOCAL_WORLD_SIZE",   "HOROVOD_SIZE",
+                                          "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE",
+                                          "PALS_LOCAL_SIZE"};
+constexpr const char* rank_variables[] = {"RANK",         "LOCAL_RANK",          "PMI_RANK",           "PMIX_RANK",
+                                          "HOROVOD_RANK", "MV2_COMM_WORLD_RANK", "JSM_NAMESPACE_RANK", "FLUX_TASK_RANK",
+                                          "PALS_RANKID",  "ALPS_APP_PE"};
 
 struct Told {
   const char* name;
@@ -106,10 +112,10 @@ void refuse_unknown_launchers(const Environment& environment) {
         "threads of one process; unset {} if no launcher set it",
         told.name, told.number, world, world, world, world, world, told.name));
   };
-  for (const char* name : sizes) {
+  for (const char* name : size_variables) {
     if (const auto size = told(environment, name); size && size->number > 1) refuse(*size, size->number);
   }
-  for (const char* name : ranks) {
+  for (const char* name : rank_variables) {
     if (const auto rank = told(environment, name); rank && rank->number > 0) refuse(*rank, rank->number + 1);
   }
 }
@@ -154,6 +160,8 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
                     "out",
                     launch->launcher, processes));
   }
+  // Before processes meet: one that fails behind that ends the others, and has no time for a message of its own.
+  if (kind == "nccl") core::require_device(core::DeviceKind::cuda);
   if (kind == "nccl") return make_nccl_transport(make_transport(launch ? "" : "thread", ranks, threads));
   if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(threads));
   if (kind == "socket" && !(launch && launch->meeting)) {

@@ -93,7 +93,8 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
 // Counts up this rank's word behind the work that its stream has been given. A rank calls it before it tells the others
 // that it came.
 void ProcessRendezvous::mark() {
-  if (on_gpu()) core::write_word(place_.segment->reached(member_), ++reached_);
+  // One rank waits for nobody, and its steps may be recorded, in which words have no place.
+  if (on_gpu() && size() > 1) core::write_word(place_.segment->reached(member_), ++reached_);
 }
 
 // Lets the stream wait for the words of the others, once all have come: later work runs behind what theirs were given.

@@ -22,6 +22,7 @@
 #include "comm/process/channel.h"
 #include "comm/process/peer_watch.h"
 #include "comm/process/segment.h"
+#include "comm/process/stream_wait.h"
 #include "comm/process/wire.h"
 #include "comm/rendezvous.h"
 
@@ -61,9 +62,9 @@ class ProcessRendezvous final : public Rendezvous {
   Counters counters(int rank) const override;
   std::vector<FlightRecord> flight_records(int rank) const override;
   std::string own_calls() const;  // this rank's last, a line each
-  // Ends the group where the process of a rank has ended, and lets this process's streams go on that wait for it. Any
-  // thread.
-  void end_with_ended();
+  // Ends the group where the process of a rank has ended, or where this rank's stream has waited for another one longer
+  // than the time-out, and lets the streams go on that wait. One thread calls it now and then.
+  void look_after_streams();
 
  private:
   struct Extent {
@@ -102,9 +103,13 @@ class ProcessRendezvous final : public Rendezvous {
   [[noreturn]] void leave();
   void send_aborts(const std::string& reason);
   void end_call();
+  void end_with_ended();
+  void end_with_standing();
+  std::vector<int> behind() const;
 
   Place place_;
   const int member_;
+  StreamWait stream_wait_;  // of look_after_streams()
   bool has_remote_ = false;
   int64_t usual_wait_ = 0;  // nanoseconds, of waits that had to sleep
   PeerWatch watch_;

@@ -15,7 +15,8 @@ using std::chrono::steady_clock;
 constexpr int64_t first_nap = 20000, longest_nap = 1000000, local_nap = 50000000;  // nanoseconds
 constexpr auto watch_interval = std::chrono::milliseconds(20);
 constexpr auto farewell = std::chrono::seconds(1);  // for telling other machines of an abort
-constexpr size_t records_per_rank = 5;              // per rank in a report
+constexpr auto hosts_speak = std::chrono::milliseconds(1500), others_speak = std::chrono::milliseconds(3000);
+constexpr size_t records_per_rank = 5;  // per rank in a report
 
 }  // namespace
 
@@ -142,6 +143,53 @@ std::string ProcessRendezvous::last_calls_here() const {
 std::string ProcessRendezvous::own_calls() const {
   const std::lock_guard lock(mutex_);
   return recorder_.format(records_per_rank);
+}
+
+void ProcessRendezvous::look_after_streams() {
+  end_with_ended();
+  end_with_standing();
+}
+
+// The ranks whose streams have not come as far as this one's, which waits for them.
+std::vector<int> ProcessRendezvous::behind() const {
+  std::vector<int> ranks;
+  const uint32_t own = place_.segment->reached_now(member_);
+  for (int r = 0; r < size(); ++r) {
+    const int member = place_.peers[static_cast<size_t>(r)].member;
+    if (member >= 0 && static_cast<int32_t>(place_.segment->reached_now(member) - own) < 0) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+// A rank whose host does not come to a call is for await() to name, which knows it first. One that itself waits, in
+// this group or another one, is not to blame where somebody else is; that one may be in another group, whose ranks then
+// speak before this one does.
+void ProcessRendezvous::end_with_standing() {
+  const std::vector<int> late = behind();
+  std::vector<uint32_t> words;
+  for (const Peer& peer : place_.peers) words.push_back(peer.member < 0 ? 0 : place_.segment->reached_now(peer.member));
+  const auto stood = stream_wait_.look(steady_clock::now(), !late.empty(), std::move(words));
+  if (late.empty()) return;
+  if (place_.job) place_.job->set_waiting(member_, true);
+  if (stood < place_.timeout + hosts_speak) return;
+  std::vector<int> to_blame = late;
+  if (place_.job) {
+    std::erase_if(to_blame, [&](int r) { return place_.job->is_waiting(place_.peers[static_cast<size_t>(r)].member); });
+  }
+  if (to_blame.empty()) {
+    if (stood < place_.timeout + others_speak) return;
+    to_blame = late;
+  }
+  std::string who;
+  for (const int r : to_blame) {
+    who += fmt::format("{}rank {} (process {})", who.empty() ? "" : ", ", r, place_.peers[static_cast<size_t>(r)].pid);
+  }
+  place_.segment->abort(
+      fmt::format("group {}: the GPU of rank {}{}{} ms, in which it waited for that of {}. Look at that process and "
+                  "its GPU, or raise "
+                  "run.timeout_seconds. Last calls:\n{}",
+                  group(), place_.rank, timed_out, place_.timeout.count(), who, last_calls_here()));
+  for (const int r : late) place_.segment->release(place_.peers[static_cast<size_t>(r)].member);
 }
 
 void ProcessRendezvous::end_with_ended() {

@@ -210,6 +210,10 @@ uint32_t* Segment::reached(int member) {
   return &layout().reached[member];
 }
 
+uint32_t Segment::reached_now(int member) const {
+  return std::atomic_ref(layout().reached[member]).load(std::memory_order_relaxed);
+}
+
 // Words are compared cyclically: a quarter of the way around is beyond any that a stream waits for.
 void Segment::release(int member) {
   if (layout().members[member].released.exchange(1) != 0) return;

@@ -43,6 +43,7 @@ class Segment {
   // The word that counts what a member's stream has reached, for the streams of all; they may use it from the first
   // call in this process on. Throws core::Error where there is no GPU.
   uint32_t* reached(int member);
+  uint32_t reached_now(int member) const;
   // Streams that wait for a member's word go on, whatever it is.
   void release(int member);
 

@@ -65,7 +65,7 @@ class ProcessTransport final : public Transport {
   void fail(const std::exception& error, const std::function<void()>& print, int code) override;
 
  private:
-  void release_ended();
+  void look_after_streams();
   std::shared_ptr<Segment> make_segment(const std::string& what, std::chrono::milliseconds timeout);
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
@@ -194,14 +194,15 @@ std::unique_ptr<core::Arena> ProcessTransport::make_arena(int, core::Tier tier, 
   require_device(device);
   {
     const std::lock_guard lock(mutex_);
-    if (!watch_ && world() > 1) watch_.emplace([this] { release_ended(); });
+    if (!watch_ && world() > 1) watch_.emplace([this] { look_after_streams(); });
   }
   if (tier == core::Tier::device) return arenas_.make_on_gpu(bytes);
   return std::make_unique<core::Arena>(tier, bytes, device);
 }
 
-// A stream that waits for a process which has ended would wait for ever, and with it a host that waits for the stream.
-void ProcessTransport::release_ended() {
+// A stream that waits for a process which has ended or stands still would wait for ever, and with it a host that waits
+// for the stream.
+void ProcessTransport::look_after_streams() {
   std::vector<std::shared_ptr<ProcessRendezvous>> groups;
   {
     const std::lock_guard lock(mutex_);
@@ -209,7 +210,7 @@ void ProcessTransport::release_ended() {
       if (auto group = weak.lock()) groups.push_back(std::move(group));
     }
   }
-  for (const auto& group : groups) group->end_with_ended();
+  for (const auto& group : groups) group->look_after_streams();
 }
 
 std::string ProcessTransport::last_calls() const {

@@ -88,10 +88,17 @@ void require_connectable(comm::Transport& transport, const std::vector<int>& gpu
   }
   for (const std::string& apart : transport.exchange(own, timeout)) {
     if (apart.empty()) continue;
-    throw core::ConfigError(fmt::format(
-        "GPUs {} cannot read each other's memory, as processes would have to. Let the ranks be threads of one process, "
-        "which copy through the host: zrt train --ranks {}, or zrt launch without --processes",
-        apart, transport.world()));
+    const std::string threads =
+        transport.host_count() < transport.world()
+            ? ""
+            : fmt::format(
+                  ", or let the ranks be threads of one process, which copy through the host: zrt train --ranks "
+                  "{}, or zrt launch without --processes",
+                  transport.world());
+    throw core::ConfigError(
+        fmt::format("GPUs {} cannot read each other's memory, as processes would have to. Let all groups take NCCL "
+                    "(--transport nccl){}",
+                    apart, threads));
   }
 }
 

@@ -13,9 +13,10 @@ struct WayWords {
   std::string_view name, text;
 };
 // In the order of Way.
-constexpr WayWords way_words[] = {{"memory", "inside a host, by each other's memory"},
-                                  {"nccl", "between hosts, by NCCL"},
-                                  {"messages", "between hosts, by messages"}};
+constexpr WayWords way_words[] = {
+    {"memory", "inside a host, by each other's memory, or through the host's where GPUs cannot be connected"},
+    {"nccl", "between hosts, by NCCL"},
+    {"messages", "between hosts, by messages"}};
 
 const WayWords& words_of(Way way) {
   return way_words[static_cast<size_t>(way)];

@@ -48,7 +48,7 @@ Limits memory_limits(const Config& config, const Cluster* cluster) {
       limit(tier, cluster->tier_bytes[t] - reserved,
             fmt::format("a device of {}{}", cluster->name,
                         reserved == 0 ? ""
-                                      : fmt::format(", less {} for its context, kernels and NCCL,",
+                                      : fmt::format(", less {} for its context, kernels and NCCL",
                                                     core::format_bytes(reserved))));
     } else {
       limit(tier, cluster->tier_bytes[t] / sharing,

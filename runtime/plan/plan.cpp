@@ -43,7 +43,10 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   const Cluster* known = cluster ? &*cluster : nullptr;
   Config config = wanted;
   if (known && known->exchange == Exchange::once_per_host) {
-    config.ranks_in_reach = known->distribution == Distribution::block ? known->ranks_per_host : 1;
+    // As run_place() has it: of hosts with different numbers of ranks, and where ranks take hosts in turns, none.
+    const int per_host = std::min(known->ranks_per_host, config.mesh.world());
+    const bool in_a_row = known->distribution == Distribution::block && config.mesh.world() % per_host == 0;
+    config.ranks_in_reach = in_a_row ? per_host : 1;
   }
   plan.limits = memory_limits(config, known);
   const bool saves = std::find(phases.begin(), phases.end(), "save") != phases.end();

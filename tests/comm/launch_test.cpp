@@ -118,6 +118,12 @@ TEST_CASE("processes of zrt ranks and of PyTorch's launchers find where to meet"
   torchrun["WORLD_SIZE"] = "1", torchrun["RANK"] = "0", torchrun["LOCAL_RANK"] = "0";
   CHECK_FALSE(detect(torchrun));
   CHECK_THROWS_WITH(detect({{"ZRT_WORLD_SIZE", "2"}, {"ZRT_RANK", "one"}}), Catch::Contains("ZRT_RANK to 'one'"));
+  torchrun["WORLD_SIZE"] = "2";
+  for (const char* port : {"0", "70000"}) {
+    torchrun["MASTER_PORT"] = port;
+    CHECK_THROWS_WITH(detect(torchrun),
+                      Catch::Contains(std::string("MASTER_PORT is ") + port + "; legal are the ports"));
+  }
 }
 
 TEST_CASE("variables for PyTorch do no harm under mpirun and srun, and torchrun below them needs its own") {

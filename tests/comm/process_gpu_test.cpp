@@ -144,5 +144,21 @@ TEST_CASE("a stream that waits for a rank whose process has ended goes on when t
   CHECK(event.done());
 }
 
+TEST_CASE("a stream's wait is as long as nothing changes, without the time in which nobody looked") {
+  StreamWait wait;
+  StreamWait::Clock::time_point now{};
+  const auto look = [&](std::chrono::milliseconds later, bool waits, std::vector<uint32_t> words) {
+    return wait.look(now += later, waits, std::move(words));
+  };
+  CHECK(look(500ms, true, {2, 1}) == 0ms);
+  CHECK(look(500ms, true, {2, 1}) == 500ms);
+  CHECK(look(10s, true, {2, 1}) == 2500ms);  // this process was stopped
+  CHECK(look(500ms, true, {2, 1}) == 3000ms);
+  CHECK(look(500ms, true, {3, 2}) == 0ms);  // both came on
+  CHECK(look(500ms, true, {3, 2}) == 500ms);
+  CHECK(look(500ms, false, {3, 3}) == 0ms);
+  CHECK(look(500ms, false, {3, 3}) == 0ms);
+}
+
 }  // namespace
 }  // namespace zrt::comm::process_gpu_test

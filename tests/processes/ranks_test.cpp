@@ -1,6 +1,7 @@
 // zrt ranks: the processes of a run on this host, without MPI. In a build with the emulated GPU each has one of its
 // own, which the others read in place.
 #include <cstdlib>
+#include <regex>
 #include <sstream>
 
 #include "run_of_processes.h"
@@ -104,18 +105,52 @@ TEST_CASE("a rank that is killed is named, its run ends, and goes on to the bits
 }
 
 TEST_CASE("a rank that stands still is named when the time is over", "[long]") {
+  // By the hosts where these meet often; by what streams have reached where a host waits for its GPU.
+  const std::string sets =
+      GENERATE("zero_optimization.stage=0", "zero_optimization.stage=3", "zero_optimization.stage=1 parallel.tensor=2");
+  const int count = sets.ends_with("tensor=2") ? 4 : 2;
   const Prepared folder("ranks_stopped", 100000);
   const pid_t launcher = start_zrt(
-      "ranks 2 " + folder.run("run", "--set run.timeout_seconds=3 --set run.checkpoint_interval=2"), folder / "log");
+      fmt::format("ranks {} ", count) + folder.run("run",
+                                                   "--set run.timeout_seconds=3 --set run.checkpoint_interval=2 "
+                                                   "--set model.sequence=16" +
+                                                       sets_of(sets)),
+      folder / "log");
   REQUIRE(comes_true([&] { return fs::exists(folder / "run/checkpoints/step_2/manifest.json"); }));
   const std::vector<pid_t> ranks = children_of(launcher);
-  REQUIRE(ranks.size() == 2);
+  REQUIRE(ranks.size() == static_cast<size_t>(count));
   kill(ranks[1], SIGSTOP);
   CHECK(end_of(launcher) != 0);
   const std::string text = text_of(folder / "log");
-  INFO(text);
-  CHECK_THAT(text, Catch::Contains("timed out after 3000 ms") && Catch::Contains("missing ranks: 1"));
+  INFO(sets << "\n" << text);
+  CHECK_THAT(text, Catch::Contains("timed out after 3000 ms"));
+  // A group numbers its ranks by itself.
+  const bool named =
+      std::regex_search(text, std::regex(fmt::format("waited for that of rank [01] \\(process {}\\)", ranks[1])));
+  CHECK((named ||
+         (text.find("group dp[1,3]") == std::string::npos ? text.find("missing ranks: 1")
+                                                          : text.find("missing ranks: 0")) != std::string::npos));
   for (const pid_t rank : ranks) CHECK(kill(rank, 0) != 0);
+}
+
+TEST_CASE("processes that ask for NCCL without a GPU say why they end") {
+  const Prepared folder("ranks_no_gpu");
+  const Result result = run_command("ZRT_EMULATED_GPUS=0 " + std::string(ZRT_BINARY_DIR) + "/zrt ranks 2 " +
+                                    folder.run("run", "--transport nccl"));
+  INFO(result.text);
+  CHECK(result.code == 2);
+  CHECK_THAT(result.text, Catch::Contains("zrt: error: --device cuda: "));
+}
+
+TEST_CASE("one rank that is a process trains to the bits of one that is a thread") {
+  const Prepared folder("ranks_one", 3);
+  for (const std::string name : {"thread", "process"}) {
+    const Result result = run_zrt((name == "thread" ? "" : "ranks 1 ") +
+                                  folder.run(name, sets_of("model.sequence=16 data.validation=null")));
+    INFO(result.text);
+    REQUIRE(result.code == 0);
+  }
+  CHECK(state_of(folder / "process") == state_of(folder / "thread"));
 }
 
 TEST_CASE("processes that are asked to stop save and end, and those of a dead launcher end too", "[long]") {
@@ -224,7 +259,8 @@ TEST_CASE("where GPUs cannot read each other's memory processes are refused, and
   const Result processes = run_command(zrt + "ranks 2 " + folder.run("processes", ""));
   CHECK(processes.code == 2);
   CHECK_THAT(processes.text,
-             Catch::Contains("GPUs 0 and 1 cannot read each other's memory, as processes would have to"));
+             Catch::Contains("GPUs 0 and 1 cannot read each other's memory, as processes would have to. Let all groups "
+                             "take NCCL (--transport nccl), or let the ranks be threads"));
   const std::string rest = (folder / "config.json") + device() + " --ranks 2 --out " + (folder / "launched");
   const Result launched = run_command(zrt + "launch " + rest);
   INFO(launched.text);
@@ -233,6 +269,11 @@ TEST_CASE("where GPUs cannot read each other's memory processes are refused, and
   const Result connected = run_zrt("ranks 2 " + folder.run("connected", ""));
   REQUIRE(connected.code == 0);
   CHECK(state_of(folder / "launched") == state_of(folder / "connected"));
+  const Result nccl = run_command(zrt + "launch " + (folder / "config.json") + device() + " --ranks 2 --out " +
+                                  (folder / "nccl") + " -- --transport nccl");
+  INFO(nccl.text);
+  CHECK(nccl.code == 0);
+  CHECK(state_of(folder / "nccl") == state_of(folder / "connected"));
 }
 
 // Starts a line on a host as ssh does, for hosts that are this one: what it starts lives on when it is killed, and

@@ -57,6 +57,15 @@ bool can_be_processes(const runtime::Config& config, int ranks) {
   return false;
 }
 
+// NCCL connects processes alone, and GPUs that cannot read each other's memory too.
+bool takes_nccl(const std::vector<std::string>& words) {
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--transport=nccl" || (words[i] == "--transport" && i + 1 < words.size() && words[i + 1] == "nccl"))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int launch_command(const Args& all) {
@@ -122,7 +131,7 @@ int launch_command(const Args& all) {
         "--processes, --hosts and --mpi are ways to start a process for each rank; give one of them");
   }
   const bool on_gpus = ranks > 1 && config.run.device == core::DeviceKind::cuda;
-  const bool asked = values.count("processes") > 0,
+  const bool asked = values.count("processes") > 0 || takes_nccl(passed),
              processes = !mpi && hosts.empty() && (asked || (on_gpus && can_be_processes(config, ranks)));
   if (mpi) {
     launch.command = command_words(values["mpirun"].as<std::string>());

@@ -341,7 +341,9 @@ class Reader : PrintedLines {
       line += hosts.size() == 1 ? ")" : fmt::format(" on {} hosts, {}.00 MiB for sums)", hosts.size(), staged);
     }
     for (const auto& [way, text] :
-         {std::pair("memory", "inside a host, by each other's memory"), std::pair("nccl", "between hosts, by NCCL")}) {
+         {std::pair("memory",
+                    "inside a host, by each other's memory, or through the host's where GPUs cannot be connected"),
+          std::pair("nccl", "between hosts, by NCCL")}) {
       if (!lines.count(way)) continue;
       need(fmt::format("groups {}: (.*)", text));
       CHECK(part(1) == lines[way]);
