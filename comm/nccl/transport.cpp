@@ -61,6 +61,7 @@ std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport> host) 
         "with zrt ranks {0}, or leave --transport out, and threads read each other's GPUs",
         host->local_count()));
   }
+  core::require_device(core::DeviceKind::cuda);
   return std::make_unique<NcclTransport>(std::move(host));
 }
 

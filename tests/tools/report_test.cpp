@@ -145,7 +145,7 @@ TEST_CASE("A report of nothing, or to nowhere, is an error that says so") {
   CHECK(has(nothing.text, "none: is no folder"));
   folder.write("metrics.jsonl", "");
   const Result nowhere = run_zrt("report " + folder.path.string() + " --out /proc/nothing/page.html");
-  CHECK(nowhere.code == 2);
+  CHECK(nowhere.code == 1);
   CHECK(has(nowhere.text, "/proc/nothing"));
   CHECK(run_zrt("report").code == 2);
   CHECK(run_zrt("report --help").code == 0);

@@ -21,10 +21,7 @@ int report_command(const Args& args) {
   const std::filesystem::path run = values["RUN"].as<std::string>();
   const std::filesystem::path out =
       values.count("out") ? std::filesystem::path(values["out"].as<std::string>()) : run / "report.html";
-  // Without --out, a folder that is missing is the run's, of which the reader below knows more to say.
-  if (values.count("out") || std::filesystem::exists(run)) {
-    require_replaceable({out, "--out", runtime::draw::page_mark, ""}, values);
-  }
+  require_replaceable({out, "--out", runtime::draw::page_mark, ""}, values);
   core::write_durably(out, runtime::report::report_page(run));
   // The page's path alone is the result, for scripts.
   std::cout << core::printable(out.string()) << std::endl;

@@ -33,11 +33,6 @@ void require_replaceable(const UserFile& file, const po::variables_map& values) 
     throw core::ConfigError(
         fmt::format("{}: {} names a folder. Name the file in it that is to be written.", name, file.option));
   }
-  const fs::path folder = file.path.parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, failed)) {
-    throw core::ConfigError(
-        fmt::format("{}: there is no folder {}. Make it, or choose another {}.", name, folder.string(), file.option));
-  }
   if (!fs::is_regular_file(file.path, failed)) return;
   if (!file.input.empty() && fs::equivalent(file.path, file.input, failed)) {
     throw core::ConfigError(fmt::format("{}: {} would replace this file, which is the input. Choose another {}.", name,

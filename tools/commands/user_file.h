@@ -18,10 +18,9 @@ struct UserFile {
   std::string input;   // a file that the command reads; "" for none
 };
 
-// Throws ConfigError when the path is a folder, its folder is missing, or a file is there that would be replaced:
-// unless it is empty, was written by the same command, as its mark says, or is to be replaced by --force. A file that
-// the command reads is not replaced at all. Pipes and devices are none of its business. Asked before the work, which
-// may take minutes.
+// Throws ConfigError when the path is a folder, or a file is there that would be replaced: unless it is empty, was
+// written by the same command, as its mark says, or is to be replaced by --force. A file that the command reads is not
+// replaced at all. Pipes and devices are none of its business. Asked before the work, which may take minutes.
 void require_replaceable(const UserFile& file, const po::variables_map& values);
 
 }  // namespace zrt::tools
