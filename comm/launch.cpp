@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/gpu.h"
 
 namespace zrt::comm {
 namespace {
@@ -161,7 +162,7 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
                     launch->launcher, processes));
   }
   // Before processes meet: one that fails behind that ends the others, and has no time for a message of its own.
-  if (kind == "nccl") core::require_device(core::DeviceKind::cuda);
+  if (kind == "nccl" && core::gpu_count() == 0) core::require_device(core::DeviceKind::cuda);
   if (kind == "nccl") return make_nccl_transport(make_transport(launch ? "" : "thread", ranks, threads));
   if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(threads));
   if (kind == "socket" && !(launch && launch->meeting)) {

@@ -105,11 +105,12 @@ class ProcessRendezvous final : public Rendezvous {
   void end_call();
   void end_with_ended();
   void end_with_standing();
+  void end_here(const std::string& reason);
   std::vector<int> behind() const;
 
   Place place_;
   const int member_;
-  StreamWait stream_wait_;  // of look_after_streams()
+  StreamWait stream_wait_, standing_;  // of look_after_streams(): for any rank; for one that does not wait itself
   bool has_remote_ = false;
   int64_t usual_wait_ = 0;  // nanoseconds, of waits that had to sleep
   PeerWatch watch_;

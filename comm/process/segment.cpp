@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <iterator>
+#include <thread>
 #include <utility>
 
 namespace zrt::comm {
@@ -50,7 +51,7 @@ struct SharedRecord {
 static_assert(sizeof(PlainRecord) % 8 == 0);
 
 struct alignas(64) MemberState {
-  std::atomic<uint32_t> bell, sleeping, released;
+  std::atomic<uint32_t> bell, sleeping;
   std::atomic<int64_t> waiting_since;  // 0: not waiting
   SharedRecord records[kept_records];
 };
@@ -172,7 +173,12 @@ void Segment::abort(const std::string& reason) {
 }
 
 std::string Segment::reason() const {
-  return layout().aborted.load() == 2 ? layout().reason : "";
+  const Layout& all = layout();
+  if (all.aborted.load() == 0) return "";
+  // Another process writes it just now, unless it has ended meanwhile.
+  const int64_t deadline = now() + quiet_nanoseconds;
+  while (all.aborted.load() != 2 && now() < deadline) std::this_thread::yield();
+  return all.aborted.load() == 2 ? all.reason : "a process that has ended since gave up the group, without a reason";
 }
 
 bool Segment::claim() {
@@ -215,9 +221,11 @@ uint32_t Segment::reached_now(int member) const {
 }
 
 // Words are compared cyclically: a quarter of the way around is beyond any that a stream waits for.
-void Segment::release(int member) {
-  if (layout().members[member].released.exchange(1) != 0) return;
-  std::atomic_ref(layout().reached[member]).fetch_add(1u << 30);
+void Segment::release(int member, uint32_t own) {
+  const std::atomic_ref word(layout().reached[member]);
+  uint32_t now = word.load();
+  while (static_cast<int32_t>(now - own) < 0 && !word.compare_exchange_weak(now, now + (1u << 30))) {
+  }
 }
 
 std::unique_ptr<Channel> Segment::channel(int member, int peer) {

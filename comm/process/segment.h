@@ -44,8 +44,8 @@ class Segment {
   // call in this process on. Throws core::Error where there is no GPU.
   uint32_t* reached(int member);
   uint32_t reached_now(int member) const;
-  // Streams that wait for a member's word go on, whatever it is.
-  void release(int member);
+  // Streams that wait for a member's word go on where it is behind `own`, what the caller's has reached.
+  void release(int member, uint32_t own);
 
   struct Layout;  // of the shared memory
 

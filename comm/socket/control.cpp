@@ -21,7 +21,8 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr auto answer_time = std::chrono::seconds(2);
-constexpr std::string_view greeting = "zrt ranks 2";
+constexpr std::string_view confirmation = "met";
+constexpr std::string_view greeting = "zrt ranks 3";
 
 class SocketControl final : public Control {
  public:
@@ -126,7 +127,9 @@ class SocketControl final : public Control {
     for (std::vector<int> left = others_; missing.empty() && !left.empty();) {
       const std::vector<int> come = come_first(left, deadline);
       if (come.empty()) missing = timed_out(timeout, left);
-      each(come, [&](int r, Socket& socket) { return socket.receive_text(texts[static_cast<size_t>(r)], deadline); });
+      each(come, [&](int r, Socket& socket) {  // behind one that has ended nobody is waited for
+        return !missing.empty() || socket.receive_text(texts[static_cast<size_t>(r)], deadline);
+      });
       std::erase_if(left, [&](int r) { return std::binary_search(come.begin(), come.end(), r); });
     }
     if (!missing.empty()) {
@@ -148,6 +151,7 @@ class SocketControl final : public Control {
   // however late others are.
   std::vector<int> come_first(const std::vector<int>& ranks, SocketTime deadline) {
     std::vector<const Socket*> sockets;
+    sockets.reserve(ranks.size());
     for (const int r : ranks) sockets.push_back(&peer(r));
     std::vector<int> come;
     for (const size_t i : wait_for_any(sockets, deadline)) come.push_back(ranks[i]);
@@ -197,8 +201,7 @@ class SocketControl final : public Control {
         continue;  // no rank of zrt
       }
       for (int r = 1; r < place_.world; ++r) {
-        if (said != hello(r) || peers_[static_cast<size_t>(r)]) continue;
-        socket->send_text(hello(0), deadline);
+        if (said != hello(r) || peers_[static_cast<size_t>(r)] || !confirms(*socket, deadline)) continue;
         address_ = own_address(*socket);
         peers_[static_cast<size_t>(r)] = std::move(*socket);
         --missing;
@@ -207,12 +210,23 @@ class SocketControl final : public Control {
     }
   }
 
+  // A rank that had no answer in time has left this connection and made another one.
+  bool confirms(Socket& socket, SocketTime deadline) const {
+    std::string said;
+    const SocketTime answer = std::min(deadline, steady_clock::now() + answer_time);
+    try {
+      return socket.send_text(hello(0), answer) && socket.receive_text(said, answer) && said == confirmation;
+    } catch (const core::CommError&) {
+      return false;
+    }
+  }
+
   Socket listen() {
-    for (int port = place_.port; port < place_.port + ports_tried; ++port) {
+    for (int port = place_.port; port < port_end(); ++port) {
       if (auto socket = listen_at(port)) return std::move(*socket);
     }
     throw core::CommError(fmt::format("ports {} to {} are all taken; give rank 0 another one (MASTER_PORT)",
-                                      place_.port, place_.port + ports_tried - 1));
+                                      place_.port, port_end() - 1));
   }
 
   std::string missing_text() const {
@@ -223,10 +237,18 @@ class SocketControl final : public Control {
     return fmt::format("ranks {} did not reach rank 0 within {} s; look for their own messages", list, seconds());
   }
 
+  static bool confirm(Socket& socket, SocketTime deadline) {
+    try {
+      return socket.send_text(std::string(confirmation), deadline);
+    } catch (const core::CommError&) {
+      return false;
+    }
+  }
+
   // The others: rank 0 listens at the first port from the given one on that was free there.
   void join(SocketTime deadline) {
     do {
-      for (int port = place_.port; port < place_.port + (place_.exact_port ? 1 : ports_tried); ++port) {
+      for (int port = place_.port; port < (place_.exact_port ? place_.port + 1 : port_end()); ++port) {
         const SocketTime answer = std::min(deadline, steady_clock::now() + answer_time);
         std::optional<Socket> socket = connect_to(place_.address, port, answer);
         std::string said;
@@ -236,19 +258,21 @@ class SocketControl final : public Control {
         } catch (const core::CommError&) {
           continue;  // somebody else's port
         }
-        if (said != hello(0)) continue;
+        if (said != hello(0) || !confirm(*socket, answer)) continue;
         address_ = own_address(*socket);
         peers_.push_back(std::move(*socket));
         return;
       }
       std::this_thread::sleep_for(milliseconds(50));
     } while (steady_clock::now() < deadline);
-    throw core::CommError(fmt::format(
-        "rank {} found no rank 0 of this run at {}, port {}{}, within {} s", place_.rank, place_.address, place_.port,
-        place_.exact_port ? "" : fmt::format(" to {}", place_.port + ports_tried - 1), seconds()));
+    throw core::CommError(fmt::format("rank {} found no rank 0 of this run at {}, port {}{}, within {} s", place_.rank,
+                                      place_.address, place_.port,
+                                      place_.exact_port ? "" : fmt::format(" to {}", port_end() - 1), seconds()));
   }
 
   int64_t seconds() const { return std::chrono::ceil<std::chrono::seconds>(start_time_).count(); }
+
+  int port_end() const { return std::min(place_.port + ports_tried, 1 << 16); }
 
   static constexpr int ports_tried = 16;
   const SocketPlace place_;

@@ -109,6 +109,7 @@ bool Socket::receive_text(std::string& text, SocketTime deadline) {
 
 std::vector<size_t> wait_for_any(const std::vector<const Socket*>& sockets, SocketTime deadline) {
   std::vector<pollfd> watched;
+  watched.reserve(sockets.size());
   for (const Socket* socket : sockets) watched.push_back({socket->file(), POLLIN, 0});
   std::vector<size_t> found;
   if (!any_ready(watched, deadline)) return found;

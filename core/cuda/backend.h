@@ -16,6 +16,8 @@ namespace zrt::core::cuda {
 inline constexpr const char* not_built =
     "this zrt was built without the CUDA Toolkit; build it where nvcc is found, or use --device cpu";
 
+// Called before anything else is asked of CUDA, as these functions and gpu_count() do.
+void ask_for_queues();
 // What keeps this build or machine from using a GPU, if anything.
 std::optional<std::string> missing();
 std::string description();

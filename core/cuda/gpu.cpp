@@ -111,6 +111,7 @@ int current_gpu() {
 }
 
 int gpu_count() {
+  cuda::ask_for_queues();
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return std::min(count, cuda::most_gpus);
   cudaGetLastError();

@@ -135,9 +135,9 @@ TEST_CASE("a stream that waits for a rank whose process has ended goes on when t
   stream->run([&] { core::wait_for_word(segment.reached(1), 7); });
   const core::Event event = stream->record();
   CHECK_FALSE(event.done());
-  segment.release(1);
+  segment.release(1, 7);
   const uint32_t released = *segment.reached(1);
-  segment.release(1);  // by another process: no second quarter of the way around
+  segment.release(1, 7);  // by another process: no second quarter of the way around
   CHECK(*segment.reached(1) == released);
   CHECK(released > 7);
   stream->synchronize();

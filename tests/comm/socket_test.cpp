@@ -253,6 +253,24 @@ TEST_CASE("whoever gives up first in an exchange, every rank names the ranks tha
   CHECK(said[2] == said[0]);
 }
 
+TEST_CASE("a rank that left a connection before rank 0 saw it meets over its next one") {
+  std::vector<SocketPlace> all = places(2, 0);
+  Socket listener = listen_on_loopback();
+  all[1].port = port_of(listener), all[1].exact_port = true;
+  {
+    std::optional<Socket> left = connect_to("127.0.0.1", all[1].port, Clock::now() + 20s);
+    REQUIRE(left);
+    left->send_text("zrt ranks 3/key/1/2", Clock::now() + 20s);
+  }
+  all[0].listener = dup(listener.file()), all[0].exact_port = true, all[0].port = all[1].port;
+  std::vector<std::string> errors;
+  auto controls = meet(all, &errors);
+  INFO(errors[0] << errors[1]);
+  REQUIRE((controls[0] && controls[1]));
+  const auto got = texts_of_all(controls, [](int rank) { return std::to_string(rank); });
+  CHECK(got[1] == std::vector<std::string>{"0", "1"});
+}
+
 TEST_CASE("rank 0 sees that a rank has ended while a lower one has not come") {
   auto controls = meet(places(3, free_port()));
   controls[2].reset();
