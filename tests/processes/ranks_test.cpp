@@ -68,11 +68,11 @@ TEST_CASE("with one queue for each GPU ranks that share blocks and stages end, i
     const std::string name = fmt::format("run{}", number++);
     const Result result = run_command(
         "ZRT_EMULATED_QUEUES=1 " + std::string(ZRT_BINARY_DIR) + "/zrt ranks 8 " +
-        folder.run(name,
-                   fmt::format("--steps 1 --set model.preset=gpt2-tiny --set model.heads=4 --set model.layers=4 --set "
-                               "model.tied=false --set parallel.tensor=4 --set parallel.pipeline=2 --set "
-                               "parallel.reduce_every=1 --set memory.nvme_path={} --set parallel.schedule={}",
-                               folder / "nvme", given)));
+        folder.run(name, fmt::format("--steps 1 --set data.validation=null --set model.sequence=16 --set "
+                                     "model.preset=gpt2-tiny --set model.heads=4 --set model.layers=4 --set "
+                                     "model.tied=false --set parallel.tensor=4 --set parallel.pipeline=2 --set "
+                                     "parallel.reduce_every=1 --set memory.nvme_path={} --set parallel.schedule={}",
+                                     folder / "nvme", given)));
     INFO(given << "\n" << result.text);
     REQUIRE(result.code == 0);
     if (expected.empty()) expected = state_of(folder / name);
