@@ -49,6 +49,7 @@ TEST_CASE("processes of one host train to the bits of threads, whatever is divid
 TEST_CASE("with one queue for each GPU ranks that share blocks and stages end, in every schedule") {
   if (!ZRT_EMULATED) return;
   const Prepared folder("ranks_queues");
+  fs::create_directories(folder.path / "nvme");
   const std::string schedules[]{"interleaved --set parallel.virtual_pipeline=2", "zb-h1", "1f1b", "gpipe"};
   const std::string places[]{"device", "host", "nvme"};
   std::vector<std::string> cases;
