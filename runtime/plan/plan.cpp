@@ -44,9 +44,8 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   Config config = wanted;
   if (known && known->exchange == Exchange::once_per_host) {
     // As run_place() has it: of hosts with different numbers of ranks, and where ranks take hosts in turns, none.
-    const int per_host = std::min(known->ranks_per_host, config.mesh.world());
-    const bool in_a_row = per_host == config.mesh.world() ||
-                          (known->distribution == Distribution::block && config.mesh.world() % per_host == 0);
+    const int world = config.mesh.world(), per_host = known->ranks_per_host;
+    const bool in_a_row = world <= per_host || (known->distribution == Distribution::block && world % per_host == 0);
     config.ranks_in_reach = in_a_row ? per_host : 1;
   }
   plan.limits = memory_limits(config, known);

@@ -210,7 +210,7 @@ TEST_CASE("what a GPU holds for its context and libraries is no part of its budg
   const auto p = planned_in_place({}, 2, cluster);
   CHECK(p->plan.fits);
   CHECK_THAT(plan_text(p->plan), Catch::Contains("(a device of dgx-a100, less 1.00 KiB for its context, kernels and "
-                                                 "NCCL,"));
+                                                 "NCCL);"));
   const auto json = nlohmann::json::parse(to_json(p->plan));
   CHECK(json["reserved_bytes"] == 1024);
   CHECK(json["limits"]["device"] == peak);
