@@ -9,6 +9,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/ops/spec.h"
+#include "runtime/plan/group_ways.h"
 #include "runtime/plan/memory_over_time.h"
 #include "runtime/plan/setup.h"
 #include "runtime/report/plan_page.h"
@@ -217,6 +218,20 @@ TEST_CASE("what a GPU holds for its context and libraries is no part of its budg
   cluster.reserved_bytes = 1025;
   CHECK_FALSE(planned_in_place({}, 2, cluster)->plan.fits);
   CHECK(nlohmann::json::parse(to_json(planned_in_place({}, 2)->plan))["reserved_bytes"].is_null());
+}
+
+TEST_CASE("where hosts have different numbers of ranks every group has staging, as in a run") {
+  Cluster cluster = a_cluster(uint64_t{1} << 40);
+  cluster.ranks_per_host = 4;
+  for (const int ranks : {4, 6, 8}) {
+    const auto p = planned({"parallel.tensor=2", "train_batch_size=48"}, ranks, cluster);
+    const std::vector<GroupWay> ways = group_ways(p->plan);
+    CHECK_FALSE(ways.empty());
+    for (const GroupWay& one : ways) {
+      CAPTURE(ranks, one.group.name);
+      CHECK((one.staging_bytes > 0) == (ranks == 6 || one.at.hosts > 1));
+    }
+  }
 }
 
 TEST_CASE("what does not fit is the peak of a rank's memory with the gaps between its buffers, tier by tier") {
