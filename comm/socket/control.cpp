@@ -147,7 +147,7 @@ class SocketControl final : public Control {
     return texts;
   }
 
-  // Those of the ranks that have sent something or have ended; none at the deadline. Thus an end is seen at once,
+  // Returns the ranks that have sent something or have ended; none at the deadline. Thus an end is seen at once,
   // however late others are.
   std::vector<int> come_first(const std::vector<int>& ranks, SocketTime deadline) {
     std::vector<const Socket*> sockets;

@@ -43,7 +43,8 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   const Cluster* known = cluster ? &*cluster : nullptr;
   Config config = wanted;
   if (known && known->exchange == Exchange::once_per_host) {
-    // As run_place() has it: of hosts with different numbers of ranks, and where ranks take hosts in turns, none.
+    // No rank reaches another where hosts have different numbers of ranks or ranks take hosts in turns: so has
+    // run_place().
     const int world = config.mesh.world(), per_host = known->ranks_per_host;
     const bool in_a_row = world <= per_host || (known->distribution == Distribution::block && world % per_host == 0);
     config.ranks_in_reach = in_a_row ? per_host : 1;
