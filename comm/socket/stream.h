@@ -31,7 +31,7 @@ class Socket {
   int file_ = -1;
 };
 
-// The numbers of the sockets that have something to receive, or whose other side has ended. None of them at the
+// Returns the numbers of the sockets that have something to receive, or whose other side has ended. None of them at the
 // deadline.
 std::vector<size_t> wait_for_any(const std::vector<const Socket*>& sockets, SocketTime deadline);
 

@@ -45,10 +45,10 @@ fail() { echo "FAILED: $*"; failed=1; }
 
 value_of() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$1/summary.json" "$2"; }
 
-# same KEY: of the summaries of both runs.
+# same KEY: compares the summaries of both runs.
 same() { [ "$(value_of threads "$1")" = "$(value_of run "$1")" ] || fail "$1: $(value_of threads "$1"), $(value_of run "$1")"; }
 
-# The run's bits beside those of threads, its planned memory beside its measured.
+# compare: compares the run's bits with those of threads, and its planned memory with the measured.
 compare() {
   same state_xxh3
   python3 - run <<'X' || fail "planned and measured memory differ"
@@ -62,7 +62,7 @@ X
   echo "state $(value_of run state_xxh3), bytes received: $(value_of run comm_bytes)"
 }
 
-# ranks_below PID: the processes that train, by their number.
+# ranks_below PID: prints the processes that train, in the order of their start.
 ranks_below() {
   local child children
   read -ra children <"/proc/$1/task/$1/children"  # ends without a newline, which is no success
