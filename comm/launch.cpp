@@ -163,7 +163,11 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
   }
   // Before processes meet: one that fails behind that ends the others, and has no time for a message of its own.
   if (kind == "nccl" && core::gpu_count() == 0) core::require_device(core::DeviceKind::cuda);
-  if (kind == "nccl") return make_nccl_transport(make_transport(launch ? "" : "thread", ranks, threads));
+  if (kind == "nccl") {
+    auto transport = make_transport(launch ? "" : "thread", ranks, threads);
+    transport->connect_gpus_by_nccl();
+    return transport;
+  }
   if (kind == "thread" || (kind.empty() && !launch)) return make_thread_transport(ranks.value_or(threads));
   if (kind == "socket" && !(launch && launch->meeting)) {
     throw core::UsageError(

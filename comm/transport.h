@@ -18,7 +18,7 @@ namespace zrt::comm {
 class Transport {
  public:
   virtual ~Transport() = default;
-  virtual std::string_view name() const = 0;  // "thread", "mpi", "socket", "nccl"
+  virtual std::string_view name() const = 0;  // "thread", "mpi", "socket"; "nccl" where that connects all GPUs
 
   virtual int world() const = 0;        // ranks of the run
   virtual int first_local() const = 0;  // ranks first_local() … first_local() + local_count() - 1 live in this process
@@ -47,8 +47,11 @@ class Transport {
   virtual std::unique_ptr<core::Arena> make_arena(int rank, core::Tier tier, uint64_t bytes,
                                                   core::DeviceKind device = core::DeviceKind::cpu) = 0;
 
-  // Ranks on GPUs of one host read each other's memory in place.
+  // Ranks on GPUs of one host read each other's memory in place, unless all groups of GPUs take NCCL.
   virtual bool reads_gpus_of_peers() const { return true; }
+  // From now on NCCL connects GPUs inside hosts, too; before groups are made, in all processes. Throws ConfigError for
+  // several ranks in a process, and where NCCL or a GPU is missing.
+  virtual void connect_gpus_by_nccl() = 0;
   // A line for people that says how groups of ranks on GPUs exchange; "" where it goes without saying.
   virtual std::string gpu_ways() const { return ""; }
   // Throws ConfigError where ranks on `device` cannot be used, or cannot be connected.
@@ -87,10 +90,6 @@ struct SocketPlace {
 // One rank per process, on one machine, started by zrt ranks or torchrun. At most one in a process's life. Throws
 // CommError.
 std::unique_ptr<Transport> make_socket_transport(const SocketPlace& place);
-
-// Ranks on GPUs, one in each process, whose GPUs NCCL connects, inside hosts too; `host` does the rest. Throws
-// ConfigError for several ranks in a process, and where NCCL or a GPU is missing.
-std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport> host);
 
 // Throws ConfigError, in every process, when `text` (of any length; its hash is compared) is not the same everywhere.
 void require_equal(Transport& transport, std::string_view what, const std::string& text,

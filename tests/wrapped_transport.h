@@ -73,6 +73,7 @@ class WrappedTransport : public comm::Transport {
   int first_local() const override { return inner_->first_local(); }
   int local_count() const override { return inner_->local_count(); }
   int host_count() const override { return inner_->host_count(); }
+  void connect_gpus_by_nccl() override { inner_->connect_gpus_by_nccl(); }
   std::vector<std::unique_ptr<comm::Communicator>> make_groups(const std::string& name,
                                                                const comm::Partition& partition,
                                                                std::chrono::milliseconds timeout) override {

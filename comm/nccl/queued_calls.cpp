@@ -13,18 +13,19 @@ void QueuedCalls::add(std::string what, core::Event begin, core::Event end) {
   calls_.push_back({std::move(what), std::move(begin), std::move(end)});
 }
 
-std::optional<std::string> QueuedCalls::standing_still(Clock::time_point now, std::chrono::milliseconds limit) {
+QueuedCalls::Standing QueuedCalls::look(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   calls_.remove_if([](const Call& call) { return call.end.done(); });
   const Clock::duration since = std::min<Clock::duration>(now - last_look_, longest_gap);
   last_look_ = now;
+  Standing longest;
   for (Call& call : calls_) {
     if (!call.begin.done()) continue;
     if (call.seen) call.stood += since;
     call.seen = true;
-    if (call.stood >= limit) return call.what;
+    if (longest.call.empty() || call.stood > longest.stood) longest = {call.what, call.stood};
   }
-  return std::nullopt;
+  return longest;
 }
 
 }  // namespace zrt::comm

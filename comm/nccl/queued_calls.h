@@ -3,7 +3,6 @@
 #include <chrono>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <string>
 
 #include "core/stream.h"
@@ -17,10 +16,15 @@ class QueuedCalls {
   // `begin` and `end` are recorded before and behind what the call gives its stream. Any thread, as the next one.
   void add(std::string what, core::Event begin, core::Event end);
 
-  // Forgets what has ended. Returns a call in which its GPU has stood for `limit`, added up over the looks that found
-  // it there; each counts two seconds at most, for this process may have been stopped meanwhile. A stream that has not
-  // come as far is not to blame: what lies before may be long.
-  std::optional<std::string> standing_still(Clock::time_point now, std::chrono::milliseconds limit);
+  // The call in which its GPU has stood longest; "" where it is in none.
+  struct Standing {
+    std::string call;
+    Clock::duration stood{};
+  };
+  // Forgets what has ended. Time is added up over the looks that found a GPU in a call; each counts two seconds at
+  // most, for this process may have been stopped meanwhile. A stream that has not come as far is not to blame: what
+  // lies before may be long.
+  Standing look(Clock::time_point now);
 
  private:
   struct Call {

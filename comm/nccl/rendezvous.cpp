@@ -19,6 +19,9 @@ constexpr auto shortest_nap = std::chrono::microseconds(5), longest_nap = std::c
 constexpr auto farewell = std::chrono::seconds(5);  // for what is on its way when a group is given up
 constexpr auto spinning = std::chrono::microseconds(200);
 constexpr size_t records_in_report = 5;
+// Behind the 1.5 s after which ranks of a host speak that watch each other's streams, and their looks every half
+// second.
+constexpr auto watchers_speak = std::chrono::milliseconds(2500);
 
 uint64_t bytes_for_each(uint64_t bytes, int peers) {
   return peers == 0 ? UINT64_MAX : bytes / static_cast<uint64_t>(peers) / alignment * alignment;
@@ -58,6 +61,11 @@ void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
     in_call_ = true;
     between_hosts_ = 0;
     recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
+    if (seat_.neighbours.queued) {
+      FlightRecord record = recorder_.records(1).front();
+      record.label = fmt::format("{} of {}", record.label, group());
+      seat_.neighbours.queued(record);
+    }
   }
   if (auto error = argument_error(own_, rank, size())) {
     fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
@@ -245,8 +253,9 @@ std::string NcclRendezvous::trouble() {
     if (asked != ncclSuccess) met = asked;
   }
   const auto report = [&](const std::string& what) {
-    return fmt::format("group {} of {} ranks: rank {} cannot go on: {}. Last calls of this rank:\n{}", group(), size(),
-                       rank_, what, last_calls());
+    const std::string others = seat_.neighbours.last_calls ? seat_.neighbours.last_calls() : "";
+    return fmt::format("group {} of {} ranks: its rank {} cannot go on: {}. Last calls of this rank:\n{}{}", group(),
+                       size(), rank_, what, last_calls(), others);
   };
   if (met != ncclSuccess && met != ncclInProgress) {
     return report(
@@ -254,12 +263,15 @@ std::string NcclRendezvous::trouble() {
                     "says more",
                     library_.error_string(met)));
   }
-  const std::optional<std::string> call = queued_.standing_still(steady_clock::now(), seat_.timeout);
-  if (!call) return "";
+  const QueuedCalls::Standing standing = queued_.look(steady_clock::now());
+  if (standing.stood < seat_.timeout + (seat_.neighbours.watch ? watchers_speak : std::chrono::milliseconds(0))) {
+    if (!standing.call.empty() && seat_.neighbours.waits) seat_.neighbours.waits();
+    return "";
+  }
   return report(
       fmt::format("{}{}{} ms on its GPU: another rank has not come to the call, or the link to it stands "
                   "still",
-                  *call, timed_out, seat_.timeout.count()));
+                  standing.call, timed_out, seat_.timeout.count()));
 }
 
 std::string NcclRendezvous::who() const {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/nccl/neighbours.h"
+
 namespace zrt::comm {
 
 struct NcclSeat {
@@ -20,6 +22,7 @@ struct NcclSeat {
   uint64_t staging_bytes = 0;
   std::chrono::milliseconds timeout{120000};
   std::optional<bool> by_line{};  // whether sums go along a line of hosts (host_line.h); none: where that pays
+  Neighbours neighbours{};
 
   int size() const { return static_cast<int>(hosts.size()); }
   bool elsewhere(int other) const { return hosts[static_cast<size_t>(other)] != hosts[static_cast<size_t>(rank)]; }

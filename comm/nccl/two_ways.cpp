@@ -18,8 +18,9 @@ constexpr size_t id_bytes = 2 * sizeof(ncclUniqueId);  // as text
 // NCCL's group is made at the first call on a GPU, when the caller's GPU is the rank's: runs on the host need no NCCL.
 class TwoWays final : public Communicator {
  public:
-  TwoWays(std::unique_ptr<Communicator> host, std::vector<int> hosts, std::chrono::milliseconds timeout)
-      : host_(std::move(host)), hosts_(std::move(hosts)), timeout_(timeout) {}
+  TwoWays(std::unique_ptr<Communicator> host, std::vector<int> hosts, std::chrono::milliseconds timeout,
+          Neighbours neighbours)
+      : host_(std::move(host)), hosts_(std::move(hosts)), timeout_(timeout), neighbours_(std::move(neighbours)) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -86,8 +87,9 @@ class TwoWays final : public Communicator {
     if (bytes > 0 && !lent_) {
       own_ = std::make_unique<core::Arena>(core::Tier::device, bytes, core::DeviceKind::cuda);
     }
-    auto calls = make_nccl_rendezvous(id, {group(), rank(), hosts_, own_ ? own_->data() : lent_, bytes, timeout_},
-                                      [this] { host_->require_alive(); });
+    auto calls = make_nccl_rendezvous(
+        id, {group(), rank(), hosts_, own_ ? own_->data() : lent_, bytes, timeout_, std::nullopt, neighbours_},
+        [this] { host_->require_alive(); });
     const std::lock_guard lock(mutex_);
     calls_ = calls;
     gpu_ = make_communicator(calls, rank());
@@ -124,6 +126,7 @@ class TwoWays final : public Communicator {
   const std::unique_ptr<Communicator> host_;
   const std::vector<int> hosts_;  // by rank
   const std::chrono::milliseconds timeout_;
+  const Neighbours neighbours_;
   std::byte* lent_ = nullptr;
   std::unique_ptr<core::Arena> own_;  // where nobody has lent any
   mutable std::mutex mutex_;          // guards what follows
@@ -140,8 +143,8 @@ void require_nccl() {
 }
 
 std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int> hosts,
-                                       std::chrono::milliseconds timeout) {
-  return std::make_unique<TwoWays>(std::move(host), std::move(hosts), timeout);
+                                       std::chrono::milliseconds timeout, Neighbours neighbours) {
+  return std::make_unique<TwoWays>(std::move(host), std::move(hosts), timeout, std::move(neighbours));
 }
 
 }  // namespace zrt::comm

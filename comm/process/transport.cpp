@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "comm/nccl/communicator.h"
+#include "comm/nccl/neighbours.h"
 #include "comm/process/control.h"
 #include "comm/process/end_watch.h"
 #include "comm/process/rendezvous.h"
@@ -24,7 +25,6 @@ namespace zrt::comm {
 namespace {
 
 constexpr auto start_timeout = std::chrono::minutes(2);  // before a configuration can say otherwise
-constexpr auto end_timeout = std::chrono::seconds(30);
 
 // Equal for processes that see each other's memory: one running kernel, one numbering of processes. ZRT_HOST_GROUP
 // separates processes that do but shall not use it.
@@ -42,7 +42,7 @@ class ProcessTransport final : public Transport {
   explicit ProcessTransport(std::unique_ptr<Control> control);
   ~ProcessTransport() override;
 
-  std::string_view name() const override { return control_->name(); }
+  std::string_view name() const override { return nccl_ ? "nccl" : control_->name(); }
   int world() const override { return static_cast<int>(pids_.size()); }
   int first_local() const override { return rank_; }
   int local_count() const override { return 1; }
@@ -54,7 +54,14 @@ class ProcessTransport final : public Transport {
                                                          std::chrono::milliseconds timeout) override;
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override;
   void require_device(core::DeviceKind device) const override;
+  bool reads_gpus_of_peers() const override { return !nccl_; }
+  void connect_gpus_by_nccl() override {
+    require_device(core::DeviceKind::cuda);
+    require_nccl();
+    nccl_ = true;
+  }
   std::string gpu_ways() const override {
+    if (nccl_) return "all groups of GPUs take NCCL";
     if (!several_machines_) return "";
     return "groups of GPUs inside a host read each other's memory, those that leave it take NCCL";
   }
@@ -67,16 +74,21 @@ class ProcessTransport final : public Transport {
  private:
   void look_after_streams();
   std::shared_ptr<Segment> make_segment(const std::string& what, std::chrono::milliseconds timeout);
+  Neighbours neighbours();
+  std::string queued_here() const;
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
   std::vector<int> pids_;      // of all ranks
   std::vector<int> hosts_;     // of all ranks, numbered by their first ones
   std::vector<int> here_;      // ranks of this machine
   bool several_machines_ = false;
+  bool nccl_ = false;  // GPUs of one host, too, are connected by NCCL
   std::unique_ptr<Control> control_;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
-  mutable std::mutex mutex_;  // guards rendezvous_
+  mutable std::mutex mutex_;                           // guards the next two
+  uint64_t queued_ = 0;                                // calls of NCCL
+  std::chrono::milliseconds timeout_ = start_timeout;  // of the groups, once there are any
   std::vector<std::weak_ptr<ProcessRendezvous>> rendezvous_;
   std::optional<EndWatch> watch_;  // of ranks on GPUs
 };
@@ -103,7 +115,7 @@ ProcessTransport::ProcessTransport(std::unique_ptr<Control> control)
 ProcessTransport::~ProcessTransport() {
   if (std::uncaught_exceptions() > 0) control_->abort(1);
   try {
-    control_->exchange("done", end_timeout);
+    control_->exchange("done", timeout_);
   } catch (const std::exception& error) {
     std::cerr << "zrt: error: at the end of the run: " << error.what() << std::endl;
     control_->abort(1);
@@ -136,6 +148,7 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
                                                                          const Partition& partition,
                                                                          std::chrono::milliseconds timeout) {
   check_partition(name, partition, world());
+  timeout_ = timeout;
   const Seat seat = seat_of(partition, rank_);
   const std::vector<int>& ranks = partition[seat.group];
   std::string groups;
@@ -170,8 +183,37 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
     rendezvous_.push_back(rendezvous);
   }
   local.push_back(make_communicator(rendezvous, seat.rank));
-  if (!elsewhere.empty()) local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout);
+  if (nccl_ || !elsewhere.empty()) {
+    local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout, neighbours());
+  }
   return local;
+}
+
+// The segment of the run knows who waits in any group, and what ranks queued last.
+Neighbours ProcessTransport::neighbours() {
+  return {[job = job_, member = member_] { job->set_waiting(member, true); },
+          [this](FlightRecord record) {
+            const std::lock_guard lock(mutex_);
+            record.sequence = ++queued_;
+            job_->keep_record(member_, record);
+          },
+          [this] { return queued_here(); }, !nccl_};
+}
+
+std::string ProcessTransport::queued_here() const {
+  std::string text;
+  for (int member = 0; member < host_count(); ++member) {
+    if (member == member_) continue;
+    const int rank = here_[static_cast<size_t>(member)];
+    text += fmt::format("  rank {} (process {}) last queued:\n", rank, pids_[static_cast<size_t>(rank)]);
+    const std::vector<FlightRecord> records = job_->records(member);
+    for (const FlightRecord& record : records) {
+      text +=
+          fmt::format("    #{} {} \"{}\" {} B\n", record.sequence, op_name(record.kind), record.label, record.bytes);
+    }
+    if (records.empty()) text += "    no call yet\n";
+  }
+  return text;
 }
 
 // Groups of GPUs that leave a host take NCCL; frames are the host's.
@@ -194,9 +236,9 @@ std::unique_ptr<core::Arena> ProcessTransport::make_arena(int, core::Tier tier, 
   require_device(device);
   {
     const std::lock_guard lock(mutex_);
-    if (!watch_ && world() > 1) watch_.emplace([this] { look_after_streams(); });
+    if (!watch_ && world() > 1 && !nccl_) watch_.emplace([this] { look_after_streams(); });
   }
-  if (tier == core::Tier::device) return arenas_.make_on_gpu(bytes);
+  if (tier == core::Tier::device && !nccl_) return arenas_.make_on_gpu(bytes);
   return std::make_unique<core::Arena>(tier, bytes, device);
 }
 

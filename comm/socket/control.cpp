@@ -74,8 +74,12 @@ class SocketControl final : public Control {
     while (sockets.size() < peers.size()) {
       std::optional<Socket> socket = accept_from(*listener_, deadline);
       if (!socket) {
-        throw core::CommError(fmt::format("rank {} was not reached by all ranks of other hosts within {} ms",
-                                          place_.rank, timeout.count()));
+        std::vector<int> missing = peers;
+        std::erase_if(missing, [&](int peer) { return sockets.count(peer) > 0; });
+        throw core::CommError(fmt::format(
+            "rank{} {} of other hosts did not connect to rank {} within {} ms. Look for an earlier error there, or "
+            "for a firewall between the hosts, or raise run.timeout_seconds",
+            missing.size() == 1 ? "" : "s", fmt::join(missing, ", "), place_.rank, timeout.count()));
       }
       std::string said;
       try {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "comm/nccl/communicator.h"
 #include "comm/thread_group.h"
 #include "core/error.h"
 
@@ -14,7 +15,7 @@ class ThreadTransport final : public Transport {
  public:
   explicit ThreadTransport(int world) : world_(world) {}
 
-  std::string_view name() const override { return "thread"; }
+  std::string_view name() const override { return nccl_ ? "nccl" : "thread"; }
   int world() const override { return world_; }
   int first_local() const override { return 0; }
   int local_count() const override { return world_; }
@@ -22,7 +23,20 @@ class ThreadTransport final : public Transport {
 
   std::vector<std::unique_ptr<Communicator>> make_groups(const std::string& name, const Partition& partition,
                                                          std::chrono::milliseconds timeout) override {
-    return make_thread_groups(name, partition, world_, timeout);
+    auto groups = make_thread_groups(name, partition, world_, timeout);
+    if (nccl_) groups.front() = add_nccl(std::move(groups.front()), {0}, timeout);
+    return groups;
+  }
+  bool reads_gpus_of_peers() const override { return !nccl_; }
+  void connect_gpus_by_nccl() override {
+    if (world_ != 1) {
+      throw core::ConfigError(fmt::format(
+          "--transport nccl with {0} ranks in one process: NCCL connects processes with a GPU each. Start them "
+          "with zrt ranks {0}, or leave --transport out, and threads read each other's GPUs",
+          world_));
+    }
+    core::require_device(core::DeviceKind::cuda);
+    nccl_ = true;
   }
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override {
     return std::make_unique<core::Arena>(tier, bytes, device);
@@ -32,6 +46,7 @@ class ThreadTransport final : public Transport {
 
  private:
   int world_;
+  bool nccl_ = false;  // of one rank
 };
 
 }  // namespace

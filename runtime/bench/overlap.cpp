@@ -37,8 +37,9 @@ class OverlapMeasurement {
       : config_(config), transport_(transport) {
     config_.zero.overlap_comm = overlap;
     const SessionOptions options = session_options(config_);
-    std::vector<Compiled> compiled = compile_within_budget(config_, model, {"init", "step"},
-                                                           run_place(transport, config_.run.device, options.timeout));
+    std::vector<Compiled> compiled =
+        compile_within_budget(config_, model, {"init", "step"},
+                              run_place(transport, config_.run.device, config_.run.share_gpu, options.timeout));
     const Layout layout = compiled.front().layout;
     session_ = std::make_unique<Session>(std::move(compiled), options, SessionHooks{random_batches(layout, step_), {}},
                                          transport);

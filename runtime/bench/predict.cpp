@@ -12,8 +12,8 @@ PredictBench bench_predict(const Config& config, const models::Model& model, con
   uint32_t step = 0;
   progress("compiling");
   const SessionOptions options = session_options(config);
-  std::vector<Compiled> compiled =
-      compile_within_budget(config, model, {"init", "step"}, run_place(transport, config.run.device, options.timeout));
+  std::vector<Compiled> compiled = compile_within_budget(
+      config, model, {"init", "step"}, run_place(transport, config.run.device, config.run.share_gpu, options.timeout));
   PredictBench bench;
   bench.predicted = std::move(simulate_step(compiled, cluster).front());
   SessionHooks hooks{random_batches(compiled.front().layout, step), {}};

@@ -76,30 +76,34 @@ int number_of(const std::string& uuid) {
   return -1;
 }
 
-// Processes open each other's memory, and have no way around a pair of GPUs that cannot be connected.
-void require_connectable(comm::Transport& transport, const std::vector<int>& gpus, const std::set<std::string>& others,
-                         std::chrono::milliseconds timeout) {
-  std::string own;
-  if (transport.local_count() < transport.world() && transport.reads_gpus_of_peers()) {
-    std::set<int> numbers(gpus.begin(), gpus.end());
-    for (const std::string& uuid : others) numbers.insert(number_of(uuid));
-    numbers.erase(-1);
-    own = core::unconnectable_gpus(std::vector<int>(numbers.begin(), numbers.end()));
-  }
+// Processes open each other's memory, and take NCCL where a pair of GPUs cannot be connected so. Returns that pair.
+std::string connect(comm::Transport& transport, const std::vector<int>& gpus, const std::set<std::string>& others,
+                    std::chrono::milliseconds timeout) {
+  if (transport.local_count() == transport.world() || !transport.reads_gpus_of_peers()) return "";
+  std::set<int> numbers(gpus.begin(), gpus.end());
+  for (const std::string& uuid : others) numbers.insert(number_of(uuid));
+  numbers.erase(-1);
+  const std::string own = core::unconnectable_gpus(std::vector<int>(numbers.begin(), numbers.end()));
   for (const std::string& apart : transport.exchange(own, timeout)) {
     if (apart.empty()) continue;
-    const std::string threads =
-        transport.host_count() < transport.world()
-            ? ""
-            : fmt::format(
-                  ", or let the ranks be threads of one process, which copy through the host: zrt train --ranks "
-                  "{}, or zrt launch without --processes",
-                  transport.world());
-    throw core::ConfigError(
-        fmt::format("GPUs {} cannot read each other's memory, as processes would have to. Let all groups take NCCL "
-                    "(--transport nccl){}",
-                    apart, threads));
+    try {
+      transport.connect_gpus_by_nccl();
+    } catch (const core::ConfigError& error) {
+      const std::string threads =
+          transport.host_count() < transport.world()
+              ? ""
+              : fmt::format(
+                    ". Or let the ranks be threads of one process, which copy through the host: zrt train --ranks "
+                    "{}, or zrt launch without --processes",
+                    transport.world());
+      throw core::ConfigError(
+          fmt::format("GPUs {} cannot read each other's memory, as processes would have to, and NCCL cannot "
+                      "connect them: {}{}",
+                      apart, error.what(), threads));
+    }
+    return apart;
   }
+  return "";
 }
 
 // NCCL takes two processes of one host with one GPU for a mistake. It finds out which host it is on by this variable
@@ -108,11 +112,9 @@ void let_nccl_share(const comm::Transport& transport) {
   setenv("NCCL_HOSTID", fmt::format("{}-rank{}", host_name(), transport.first_local()).c_str(), 0);
 }
 
-}  // namespace
-
-GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus, bool share,
-                        std::chrono::milliseconds timeout) {
-  GpusOfRun all;
+// Fills in the room and the lines.
+void agree(comm::Transport& transport, const std::vector<int>& gpus, bool share, std::chrono::milliseconds timeout,
+           RunPlace& place) {
   std::string own;  // a rank: its line, its GPU, that one's name and free bytes, each on a line
   const std::vector<std::string> lines = gpu_lines(gpus, transport.first_local());
   for (size_t i = 0; i < gpus.size(); ++i) {
@@ -122,14 +124,14 @@ GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus
   }
   std::map<std::string, std::vector<int>> ranks_of;
   std::string first_name;
-  all.room = {1, ~uint64_t{0}};
+  GpuRoom room{1, ~uint64_t{0}};
   std::set<std::string> of_host;
   int rank = 0;
   for (const std::string& text : transport.exchange(own, timeout)) {
     std::istringstream in(text);
     std::string line, gpu, name, free_bytes;
     while (std::getline(in, line) && std::getline(in, gpu) && std::getline(in, name) && std::getline(in, free_bytes)) {
-      all.lines.push_back(line);
+      place.lines.push_back(line);
       if (gpu.starts_with(host_name() + "/")) of_host.insert(gpu.substr(gpu.find('/') + 1));
       std::vector<int>& ranks = ranks_of[gpu];
       ranks.push_back(rank++);
@@ -146,19 +148,23 @@ GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus
                         "take turns with run.share_gpu = true, which is slower",
                         ranks[0], ranks[1], gpu.substr(gpu.find('/') + 1)));
       }
-      all.room.ranks = std::max<uint64_t>(all.room.ranks, ranks.size());
-      all.room.free_bytes = std::min<uint64_t>(all.room.free_bytes, std::stoull(free_bytes));
+      room.ranks = std::max<uint64_t>(room.ranks, ranks.size());
+      room.free_bytes = std::min<uint64_t>(room.free_bytes, std::stoull(free_bytes));
     }
   }
-  require_connectable(transport, gpus, of_host, timeout);
-  if (all.room.ranks > 1 && transport.local_count() < transport.world()) let_nccl_share(transport);
-  if (const std::string ways = transport.gpu_ways(); !ways.empty()) all.lines.push_back(ways);
-  return all;
+  const std::string apart = connect(transport, gpus, of_host, timeout);
+  if (room.ranks > 1 && transport.local_count() < transport.world()) let_nccl_share(transport);
+  if (!apart.empty()) place.lines.push_back(fmt::format("GPUs {} cannot read each other's memory", apart));
+  if (const std::string ways = transport.gpu_ways(); !ways.empty()) place.lines.push_back(ways);
+  place.room = room;
 }
 
-RunPlace run_place(comm::Transport& transport, core::DeviceKind device, std::chrono::milliseconds timeout) {
-  RunPlace place{transport.host_count(), 0, std::nullopt};
+}  // namespace
+
+RunPlace run_place(comm::Transport& transport, core::DeviceKind device, bool share, std::chrono::milliseconds timeout) {
+  RunPlace place{transport.host_count(), 0, std::nullopt, {}};
   if (device != core::DeviceKind::cuda) return place;
+  agree(transport, choose_gpus(device, host_ranks(transport), share), share, timeout, place);
   const bool in_a_row = transport.first_local() % transport.host_count() == transport.host_place();
   const int own = in_a_row && transport.reads_gpus_of_peers() ? transport.host_count() : 1;
   const std::string text = std::to_string(own);

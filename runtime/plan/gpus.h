@@ -33,25 +33,19 @@ struct GpuRoom {
 };
 GpuRoom gpu_room(const std::vector<int>& gpus);
 
-// The same over all processes of a run, which so plan alike, and the lines of all ranks (gpu_lines). Collective. Throws
-// ConfigError in every process where two ranks have the same GPU without `share`, or GPUs of the run are of several
-// kinds. Where processes share a GPU, sets NCCL_HOSTID, without which NCCL refuses that.
-struct GpusOfRun {
-  GpuRoom room;
-  std::vector<std::string> lines;
-};
-GpusOfRun agree_on_gpus(comm::Transport& transport, const std::vector<int>& gpus, bool share,
-                        std::chrono::milliseconds timeout);
-
-// Says which ranks of a run share a machine, and which read each other's GPUs.
+// Says which ranks of a run share a machine, which read each other's GPUs, and which GPU each has.
 struct RunPlace {
-  int host_ranks = 0;             // that share this machine's memory; 0: all
-  int ranks_in_reach = 0;         // Config::ranks_in_reach
-  std::optional<GpuRoom> room{};  // that all processes have agreed on; none: this process's GPUs decide
+  int host_ranks = 0;                // that share this machine's memory; 0: all
+  int ranks_in_reach = 0;            // Config::ranks_in_reach
+  std::optional<GpuRoom> room{};     // that all processes have agreed on; none: this process's GPUs decide
+  std::vector<std::string> lines{};  // of all ranks on GPUs (gpu_lines), and how they exchange
 };
-// In reach are the ranks of a host where all hosts have as many and ranks fill one after the other, else none. Without
-// a room. Collective.
-RunPlace run_place(comm::Transport& transport, core::DeviceKind device, std::chrono::milliseconds timeout);
+// On GPUs each process chooses (choose_gpus) and all agree. In reach are the ranks of a host where all hosts have as
+// many and ranks fill one after the other, else none. Where processes have GPUs that cannot read each other's memory,
+// NCCL connects all; where they share a GPU, sets NCCL_HOSTID, without which NCCL refuses that. Collective; before
+// groups are made. Throws ConfigError in every process where two ranks have the same GPU without `share`
+// (run.share_gpu), where GPUs of the run are of several kinds, and where nothing connects them.
+RunPlace run_place(comm::Transport& transport, core::DeviceKind device, bool share, std::chrono::milliseconds timeout);
 
 // "rank 0: host a, GPU 0, NVIDIA H100 80GB HBM3, GPU-8f1c…, NUMA node 0", from `first_rank` on.
 std::vector<std::string> gpu_lines(const std::vector<int>& gpus, int first_rank);

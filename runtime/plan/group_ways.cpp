@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace zrt::runtime {
 namespace {
@@ -44,7 +45,8 @@ std::vector<GroupWay> group_ways(const Plan& plan) {
       const HostSpread at =
           host_spread(group, stage.compiled.layout.world(), plan.cluster->ranks_per_host, plan.cluster->distribution);
       const uint64_t staging = group.staging == no_buffer ? 0 : stage.compiled.set.buffers[group.staging].bytes;
-      ways[group.name] = {group, at, way_of(at, *plan.cluster), staging};
+      const Way way = plan.nccl_inside_hosts ? Way::nccl : way_of(at, *plan.cluster);
+      ways[group.name] = {group, at, way, staging};
     }
   }
   std::vector<GroupWay> list;
@@ -54,16 +56,20 @@ std::vector<GroupWay> group_ways(const Plan& plan) {
 }
 
 std::string group_ways_text(const Plan& plan) {
-  std::map<Way, std::string> groups;
+  std::map<std::pair<Way, bool>, std::string> groups;
   for (const GroupWay& one : group_ways(plan)) {
-    std::string& text = groups[one.way];
+    const bool inside = one.way == Way::nccl && one.at.hosts == 1;
+    std::string& text = groups[{one.way, inside}];
     text +=
         fmt::format("{}{} ({} ranks{}{})", text.empty() ? "" : ", ", one.group.name, one.at.ranks,
                     one.at.hosts > 1 ? fmt::format(" on {} hosts", one.at.hosts) : "",
                     one.staging_bytes > 0 ? fmt::format(", {} for sums", core::format_bytes(one.staging_bytes)) : "");
   }
   std::string text;
-  for (const auto& [way, names] : groups) text += fmt::format("groups {}: {}\n", words_of(way).text, names);
+  for (const auto& [way, names] : groups) {
+    const std::string_view words = way.second ? "inside a host, by NCCL" : words_of(way.first).text;
+    text += fmt::format("groups {}: {}\n", words, names);
+  }
   return text;
 }
 

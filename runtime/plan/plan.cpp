@@ -40,9 +40,10 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   Plan plan;
   plan.parameters = model.parameters();
   plan.cluster = cluster;
+  plan.nccl_inside_hosts = wanted.ranks_in_reach == 1;
   const Cluster* known = cluster ? &*cluster : nullptr;
   Config config = wanted;
-  if (known && known->exchange == Exchange::once_per_host) {
+  if (known && config.ranks_in_reach == 0 && known->exchange == Exchange::once_per_host) {
     // No rank reaches another where hosts have different numbers of ranks or ranks take hosts in turns: so has
     // run_place().
     const int world = config.mesh.world(), per_host = known->ranks_per_host;

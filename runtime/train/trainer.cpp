@@ -125,14 +125,8 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (const std::string slow = tensor_across_hosts(config_, transport_.host_count()); !slow.empty()) warn(slow);
   transport_.require_device(config_.run.device);
   SessionOptions options = session_options(config_);
-  RunPlace place = run_place(transport_, config_.run.device, options.timeout);
-  if (config_.run.device == core::DeviceKind::cuda) {
-    const bool share = config_.run.share_gpu;
-    GpusOfRun gpus = agree_on_gpus(transport_, choose_gpus(config_.run.device, host_ranks(transport_), share), share,
-                                   options.timeout);
-    place.room = gpus.room;
-    if (hooks_.gpus) hooks_.gpus(gpus.lines);
-  }
+  const RunPlace place = run_place(transport_, config_.run.device, config_.run.share_gpu, options.timeout);
+  if (!place.lines.empty() && hooks_.gpus) hooks_.gpus(place.lines);
   std::vector<Compiled> compiled = compile_within_budget(config_, model_, phases, place);
   options.warn = [this](const std::string& text) { warn(text); };
   comm::require_equal(transport_, "the level of instruction sets (ZRT_MAX_ISA sets a common one)",

@@ -17,8 +17,14 @@ bool on_gpu() {
   return test::test_device() == core::DeviceKind::cuda;
 }
 
+std::unique_ptr<Transport> by_nccl(int ranks) {
+  auto transport = make_thread_transport(ranks);
+  transport->connect_gpus_by_nccl();
+  return transport;
+}
+
 std::unique_ptr<Communicator> one_rank() {
-  return std::move(make_nccl_transport(make_thread_transport(1))->make_group("dp", 60s).front());
+  return std::move(by_nccl(1)->make_group("dp", 60s).front());
 }
 
 // Memory of the GPU, filled from the host.
@@ -46,12 +52,12 @@ Visible<float> numbers(size_t count) {
 
 TEST_CASE("several ranks over NCCL are refused, and a build or a machine that cannot have one") {
   if (on_gpu()) {
-    CHECK_THROWS_WITH(make_nccl_transport(make_thread_transport(2)), Catch::Contains("--transport nccl with 2 ranks"));
+    CHECK_THROWS_WITH(by_nccl(2), Catch::Contains("--transport nccl with 2 ranks"));
     CHECK_THROWS_WITH(make_nccl_communicator("no id", {"dp", 0, {0}}), Catch::Contains("'no id' is no id"));
     return;
   }
-  if (!ZRT_EMULATED) CHECK_THROWS_AS(make_nccl_transport(make_thread_transport(1)), core::ConfigError);
-  CHECK_THROWS_AS(make_nccl_transport(make_thread_transport(2)), core::ConfigError);
+  if (!ZRT_EMULATED) CHECK_THROWS_AS(by_nccl(1), core::ConfigError);
+  CHECK_THROWS_AS(by_nccl(2), core::ConfigError);
 }
 
 TEST_CASE("one rank over NCCL sums, gathers and exchanges with itself") {

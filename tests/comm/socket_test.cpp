@@ -1,6 +1,8 @@
 // Processes that meet by sockets, each played by a thread of this one.
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -172,6 +174,51 @@ TEST_CASE("frames of all sizes arrive whole and in order over every channel, who
     }
   });
   for (const std::string& text : wrong) CHECK(text == "");
+}
+
+TEST_CASE("ranks that do not come to make channels are named") {
+  auto controls = meet(places(3, free_port()));
+  std::string error;
+  on_all(3, [&](size_t i) {
+    if (i == 0) {
+      try {
+        controls[0]->make_channels({1, 2}, 1s);
+      } catch (const core::CommError& late) {
+        error = late.what();
+      }
+    } else {
+      // Only the exchange before it.
+      controls[i]->exchange("127.0.0.1 1", 20s);
+    }
+  });
+  CHECK_THAT(error, Catch::Contains("ranks 1, 2 of other hosts did not connect to rank 0 within 1000 ms"));
+}
+
+TEST_CASE("a rank that does not come to the end of a run is waited for as long as for its calls") {
+  const std::vector<SocketPlace> all = places(2, free_port());
+  const auto run = [&](size_t rank) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    {
+      const auto transport = make_socket_transport(all[rank]);
+      transport->make_group("dp", 1s);
+      while (rank == 1) pause();
+    }
+    _exit(0);
+  };
+  const pid_t first = run(0), stays = run(1);
+  const auto ended = [&] { return waitpid(first, nullptr, WNOHANG) == first; };
+  // Half of what a run waits for that has made no group.
+  const auto deadline = Clock::now() + 60s;
+  bool in_time = ended();
+  while (!in_time && Clock::now() < deadline) {
+    std::this_thread::sleep_for(20ms);
+    in_time = ended();
+  }
+  CHECK(in_time);
+  if (!in_time) kill(first, SIGKILL);
+  kill(stays, SIGKILL);
+  waitpid(stays, nullptr, 0);
 }
 
 TEST_CASE("a channel whose other end has gone says so") {

@@ -72,6 +72,7 @@ bool lose(const Prepared& folder, const Mesh& mesh, const std::string& kind, int
   CHECK_THAT(text, !Catch::Contains("0 restarts"));
   const std::string reason =
       kind == "stall" ? "timed out after 4000 ms on its GPU" : "a process of the group has ended (emulated)";
+  if (kind == "stall") CHECK_THAT(text, Catch::Contains("last queued:\n    #"));
   CHECK_THAT(text, Catch::Contains(reason) && (Catch::Contains("cannot go on: ") || Catch::Contains("failed on rank")));
   return true;
 }

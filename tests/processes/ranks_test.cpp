@@ -253,30 +253,6 @@ TEST_CASE("a process that finds other data under the same name is named, whichev
   CHECK_THAT(result.text, Catch::Contains("the data differs between process 0 and process 2"));
 }
 
-TEST_CASE("where GPUs cannot read each other's memory processes are refused, and zrt launch takes threads", "[long]") {
-  if (!ZRT_EMULATED) return;
-  const Prepared folder("ranks_apart");
-  const std::string zrt = "ZRT_EMULATED_PEERS=0 " + std::string(ZRT_BINARY_DIR) + "/zrt ";
-  const Result processes = run_command(zrt + "ranks 2 " + folder.run("processes", ""));
-  CHECK(processes.code == 2);
-  CHECK_THAT(processes.text,
-             Catch::Contains("GPUs 0 and 1 cannot read each other's memory, as processes would have to. Let all groups "
-                             "take NCCL (--transport nccl), or let the ranks be threads"));
-  const std::string rest = (folder / "config.json") + device() + " --ranks 2 --out " + (folder / "launched");
-  const Result launched = run_command(zrt + "launch " + rest);
-  INFO(launched.text);
-  CHECK(launched.code == 0);
-  CHECK_THAT(launched.text, Catch::Contains("launch: GPUs 0 and 1 cannot read each other's memory: ranks are threads"));
-  const Result connected = run_zrt("ranks 2 " + folder.run("connected", ""));
-  REQUIRE(connected.code == 0);
-  CHECK(state_of(folder / "launched") == state_of(folder / "connected"));
-  const Result nccl = run_command(zrt + "launch " + (folder / "config.json") + device() + " --ranks 2 --out " +
-                                  (folder / "nccl") + " -- --transport nccl");
-  INFO(nccl.text);
-  CHECK(nccl.code == 0);
-  CHECK(state_of(folder / "nccl") == state_of(folder / "connected"));
-}
-
 // Starts a line on a host as ssh does, for hosts that are this one: what it starts lives on when it is killed, and
 // loses its input then.
 std::string agent(const Folder& folder) {
@@ -377,6 +353,8 @@ TEST_CASE("a file of hosts that is wrong is refused with its line") {
   CHECK_THAT(said("a\na slots=2\n"), Catch::Contains("hosts:2") && Catch::Contains("the host comes twice"));
   CHECK_THAT(said("-oProxyCommand=x\n"), Catch::Contains("cannot begin with a dash"));
   CHECK_THAT(said("# nobody\n"), Catch::Contains("lists no host"));
+  CHECK_THAT(said("worker-0:2\n"), Catch::Contains("hosts:1: 'worker-0:2': a colon does not give slots, or a port"));
+  CHECK_THAT(said("\xEF\xBB\xBF# nobody\n"), Catch::Contains("lists no host"));
   CHECK_THAT(run_zrt("ranks --hosts nowhere train x").text, Catch::Contains("nowhere cannot be read"));
   CHECK_THAT(run_zrt("ranks --agent ssh train x").text, Catch::Contains("goes together with --hosts"));
   folder.write("hosts", "localhost slots=2\n");

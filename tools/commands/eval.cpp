@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <optional>
 
 #include "comm/launch.h"
 #include "core/error.h"
@@ -20,6 +21,12 @@ namespace {
 
 int eval_ranks(const po::variables_map& values, comm::Transport& transport, const runtime::RunPaths& run,
                const runtime::Config& config) {
+  if (transport.world() != config.mesh.world()) {
+    throw core::UsageError(fmt::format(
+        "the run has {0} ranks and {1} process{2} came to evaluate it: start {0}, or give --ranks {1}, and the ranks "
+        "are data-parallel",
+        config.mesh.world(), transport.world(), transport.world() == 1 ? "" : "es"));
+  }
   std::vector<runtime::DataSource> sources = config.data.validation;
   if (values.count("data")) {
     sources.clear();
@@ -50,8 +57,9 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   runtime::require_weights(weights, model);
   runtime::BatchFiller filler;
   runtime::Session session(
-      runtime::compile_within_budget(config, model, {"load", "eval"},
-                                     runtime::run_place(transport, config.run.device, options.timeout)),
+      runtime::compile_within_budget(
+          config, model, {"load", "eval"},
+          runtime::run_place(transport, config.run.device, config.run.share_gpu, options.timeout)),
       options,
       {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
          filler(rank, microbatch, tokens, targets);
@@ -80,18 +88,19 @@ int eval_command(const Args& args) {
                         "PREFIX of a dataset; may be repeated; default: the run's data.validation")(
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
       "ranks", po::value<int>(), "so many data-parallel ranks; default: the mesh of the run")(
-      "json", "print the result as JSON");
+      "transport", po::value<std::string>()->default_value(""), "as of train")("json", "print the result as JSON");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
+  std::optional<int> ranks;
   if (values.count("ranks")) {
-    const int ranks = values["ranks"].as<int>();
-    if (ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", ranks));
-    config = runtime::data_parallel(config, ranks);
+    ranks = values["ranks"].as<int>();
+    if (*ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", *ranks));
+    config = runtime::data_parallel(config, *ranks);
   }
-  const auto transport = comm::make_transport("", config.mesh.world());
+  const auto transport = comm::make_transport(values["transport"].as<std::string>(), ranks, config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }
 

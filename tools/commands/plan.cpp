@@ -22,8 +22,10 @@ int plan_command(const Args& args) {
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
       "cluster", po::value<std::string>(),
       "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
-      "by default parallel.cluster")("json", "print the plan as JSON")(
-      "draw", po::value<std::string>(), "write a page with lanes and memory over the time of a step to this file")(
+      "by default parallel.cluster")("transport", po::value<std::string>()->default_value(""),
+                                     "nccl: all groups of GPUs take NCCL, which needs memory of them")(
+      "json", "print the plan as JSON")("draw", po::value<std::string>(),
+                                        "write a page with lanes and memory over the time of a step to this file")(
       "program", "print the programs that a rank runs, one op a line, instead of the plan")(
       "after", po::value<std::string>(), "with --program: what they are behind this pass")(
       "phase", po::value<std::string>(), "with --program: of this phase alone, such as step");
@@ -54,8 +56,12 @@ int plan_command(const Args& args) {
         {values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark, values["CONFIG"].as<std::string>()},
         values);
   }
-  const runtime::Config config =
+  runtime::Config config =
       runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());
+  if (const std::string& transport = values["transport"].as<std::string>(); !transport.empty()) {
+    if (transport != "nccl") throw core::UsageError("--transport of a plan is '" + transport + "'; legal is nccl");
+    config.ranks_in_reach = 1;
+  }
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;

@@ -19,6 +19,8 @@ std::vector<Host> read_hosts(const std::filesystem::path& file) {
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
+    constexpr const char* byte_order_mark = "\xEF\xBB\xBF";
+    if (number == 1 && line.starts_with(byte_order_mark)) line.erase(0, 3);
     std::istringstream words(line.substr(0, line.find('#')));
     Host host;
     std::string rest;
@@ -37,6 +39,8 @@ std::vector<Host> read_hosts(const std::filesystem::path& file) {
     }
     if (words >> rest) refuse("there is more behind the slots");
     if (host.name.starts_with('-')) refuse("a name cannot begin with a dash");
+    // Addresses have several colons; "name:2" is how mpirun's -H writes slots.
+    if (std::count(host.name.begin(), host.name.end(), ':') == 1) refuse("a colon does not give slots, or a port");
     if (std::any_of(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host.name; })) {
       refuse("the host comes twice");
     }
