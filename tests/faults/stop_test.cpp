@@ -50,7 +50,10 @@ TEST_CASE("a process stopped in the middle of a save ends the run in the time of
     fs::remove(run / "struck");
     const Fault fault{"stop", 1 + moments.below(60), "shard-00002", "", false, "ZRT_FAULT_ONCE=" + (run / "struck")};
     Process process(run.train_mpi(with_fault(run.store().string(), fault)), run.log());
-    REQUIRE(await([&] { return fs::exists(run.path / "struck"); }));
+    const auto struck = [&] { return fs::exists(run.path / "struck"); };
+    await([&] { return struck() || process.ended(); });
+    CAPTURE(fault.at, process.text());
+    REQUIRE(struck());
     const int code = process.wait();
     INFO("seed " << moments.seed << ", call " << fault.at << "\n" << process.text());
     CHECK(code == 1);

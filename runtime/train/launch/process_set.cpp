@@ -25,6 +25,8 @@ using Clock = std::chrono::steady_clock;
 
 // A rank that ends by itself has said why. Where one was killed, the others notice and say what they did with it.
 constexpr auto after_exit = std::chrono::seconds(1), after_signal = std::chrono::seconds(4);
+// A rank whose peer was killed may have ended before the system lets this process know of the peer.
+constexpr auto killed_within = std::chrono::milliseconds(500);
 // An agent whose input has ended kills what it started, waits for that and ends.
 constexpr auto after_input = std::chrono::seconds(10);
 
@@ -140,7 +142,7 @@ int ProcessSet::run(bool follow_input) {
     reap();
     if (Clock::now() > ends_) tell(SIGKILL);
   }
-  return code_;
+  return failure_ ? failure_->end.exit_code() : 0;
 }
 
 void ProcessSet::reap() {
@@ -153,12 +155,21 @@ void ProcessSet::reap() {
     const ProcessEnd end = WIFSIGNALED(status) ? ProcessEnd{0, WTERMSIG(status)} : ProcessEnd{WEXITSTATUS(status), 0};
     // Whoever ends by itself after another was killed has said what there is to say.
     if (ends_ != Clock::time_point::max() && !closing_) ends_ = std::min(ends_, Clock::now() + after_exit);
-    if (end.exit_code() == 0 || code_ != 0) continue;
-    code_ = end.exit_code();
-    if (code_ == exit_preempted || killed_) continue;
-    if (!closing_) ends_ = Clock::now() + (end.signal == 0 ? after_exit : after_signal);
-    std::cerr << fmt::format("zrt ranks: {} (process {}) ended with {}\n", found->name, pid, end.text());
+    const bool cause = failure_ && !failure_->named && failure_->end.signal == 0 && end.signal != 0;
+    if (end.exit_code() == 0 || (failure_ && !cause)) continue;
+    const auto now = Clock::now();
+    failure_ = {found->name, pid, end, now + (end.signal == 0 ? killed_within : Clock::duration{}), false};
+    failure_->named = end.exit_code() == exit_preempted || killed_;
+    if (!failure_->named && !closing_) ends_ = now + (end.signal == 0 ? after_exit : after_signal);
   }
+  name_failure();
+}
+
+void ProcessSet::name_failure() {
+  if (!failure_ || failure_->named || (any_left() && Clock::now() < failure_->named_at)) return;
+  failure_->named = true;
+  std::cerr << fmt::format("zrt ranks: {} (process {}) ended with {}\n", failure_->name, failure_->pid,
+                           failure_->end.text());
 }
 
 }  // namespace zrt::runtime

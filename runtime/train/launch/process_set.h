@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "runtime/train/launch/child.h"
 #include "runtime/train/launch/orphan.h"
 #include "runtime/train/launch/stop_signals.h"
 
@@ -49,12 +51,21 @@ class ProcessSet {
   void ask_to_stop(int signal);
   void follow();
   void reap();
+  void name_failure();
 
   sigset_t set_, before_;
   Orphan orphan_;
   std::vector<Member> members_;
   StopSignals stops_;
-  int code_ = 0;
+  // What stands for all, and when it is named.
+  struct Failure {
+    std::string name;
+    pid_t pid = 0;
+    ProcessEnd end;
+    std::chrono::steady_clock::time_point named_at;
+    bool named = false;
+  };
+  std::optional<Failure> failure_;
   // run() kills then whatever is left; it closes the input of agents first.
   std::chrono::steady_clock::time_point ends_ = std::chrono::steady_clock::time_point::max();
   bool closing_ = false;  // agents' inputs have ended

@@ -1,9 +1,11 @@
 // Processes that are one run, played by shell scripts.
 #include "runtime/train/launch/process_set.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -41,6 +43,15 @@ TEST_CASE("processes that all succeed are a success") {
 
 TEST_CASE("the code of the first process that fails stands for all, and not that of those that are killed for it") {
   CHECK(code_of({"exec sleep 1000", "exit 2", "trap '' TERM INT; exec sleep 1000"}) == 2);
+}
+
+// The first process lets its launcher stand still until both have ended: so they may be found on a busy machine.
+TEST_CASE("a process that was killed stands for all, where another one that noticed it is found first") {
+  const std::string file = std::filesystem::temp_directory_path() / ("zrt_process_set_" + std::to_string(getpid()));
+  CHECK(code_of({"while [ ! -s " + file + " ]; do sleep 0.01; done; kill -STOP $PPID; (sleep 0.2; kill -KILL $(cat " +
+                     file + "); sleep 0.2; kill -CONT $PPID) & exit 1",
+                 "echo $$ > " + file + "; exec sleep 1000"}) == 128 + SIGKILL);
+  std::filesystem::remove(file);
 }
 
 }  // namespace zrt::process_set_test
