@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/hash.h"
+#include "core/near_memory.h"
 #include "runtime/plan/gpus.h"
 
 namespace zrt::runtime {
@@ -103,6 +104,8 @@ void Session::make_ranks(const SessionOptions& options) {
   }
   // Each rank fills its own arenas, so that its pages are first touched by the thread that will use them.
   on_all_ranks([&](size_t local) {
+    // Ranks that share a host have GPUs beside several of its memories; a single one may use all of them.
+    if (!gpus_.empty() && transport_.host_count() > 1) core::prefer_memory_of(core::gpu_info(gpus_[local]).numa_node);
     Member& member = ranks_[local];
     const int number = first_local() + static_cast<int>(local);
     const Compiled& mine = stage(static_cast<int>(local));
