@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "comm/nccl/communicator.h"
 #include "core/error.h"
 #include "core/gpu.h"
 
@@ -62,12 +63,32 @@ std::optional<Launch> pytorch_launch(const Environment& environment) {
   const auto rank = number_if_any(environment, "RANK"), world = number_if_any(environment, "WORLD_SIZE");
   const auto port = number_if_any(environment, "MASTER_PORT");
   const char* address = environment("MASTER_ADDR");
+  const auto given = [&](const char* name) { return environment(name) && *environment(name); };
+  if (given("RANK") && given("WORLD_SIZE") && given("MASTER_PORT") && address && world.value_or(2) > 1) {
+    for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_PORT"}) {
+      if (number_if_any(environment, name)) continue;
+      throw core::UsageError(
+          fmt::format("{} is '{}'; legal are whole numbers from 0 on. A launcher sets it beside "
+                      "MASTER_ADDR; unset that if none started this process",
+                      name, environment(name)));
+    }
+    if (world && rank && *rank >= *world) {
+      throw core::UsageError(
+          fmt::format("RANK is {} and WORLD_SIZE {}; legal ranks are 0 to {}", *rank, *world, *world - 1));
+    }
+  }
   if (!rank || !world || !port || !address || *world < 2 || *rank >= *world) return std::nullopt;
   if (*port < 1 || *port > last_port) {
     throw core::UsageError(fmt::format("MASTER_PORT is {}; legal are the ports 1 to {}", *port, last_port));
   }
   const auto text = [&](const char* name) { return std::string(environment(name) ? environment(name) : ""); };
   const bool agent = text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  if (agent && *port == last_port) {
+    throw core::UsageError(
+        fmt::format("MASTER_PORT is {}, the last port, where the launcher's own agent listens: ranks "
+                    "meet at one behind it. Give the launcher a smaller one",
+                    *port));
+  }
   SocketPlace place;
   place.rank = *rank, place.world = *world, place.address = address;
   place.key = fmt::format("{}.{}", text("TORCHELASTIC_RUN_ID"), text("TORCHELASTIC_RESTART_COUNT"));
@@ -164,6 +185,7 @@ std::unique_ptr<Transport> make_transport(const std::string& kind, std::optional
   // Before processes meet: one that fails behind that ends the others, and has no time for a message of its own.
   if (kind == "nccl" && core::gpu_count() == 0) core::require_device(core::DeviceKind::cuda);
   if (kind == "nccl") {
+    require_nccl();
     auto transport = make_transport(launch ? "" : "thread", ranks, threads);
     transport->connect_gpus_by_nccl();
     return transport;

@@ -19,9 +19,9 @@ constexpr auto shortest_nap = std::chrono::microseconds(5), longest_nap = std::c
 constexpr auto farewell = std::chrono::seconds(5);  // for what is on its way when a group is given up
 constexpr auto spinning = std::chrono::microseconds(200);
 constexpr size_t records_in_report = 5;
-// Behind the 1.5 s after which ranks of a host speak that watch each other's streams, and their looks every half
-// second.
-constexpr auto watchers_speak = std::chrono::milliseconds(2500);
+// Behind those who can name the rank that stands: ranks beside it in a group of NCCL, and ranks that watch each other's
+// streams (comm/process/rendezvous_streams.cpp).
+constexpr auto others_speak = std::chrono::milliseconds(2500);
 
 uint64_t bytes_for_each(uint64_t bytes, int peers) {
   return peers == 0 ? UINT64_MAX : bytes / static_cast<uint64_t>(peers) / alignment * alignment;
@@ -63,7 +63,7 @@ void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
     recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
     if (seat_.neighbours.queued) {
       FlightRecord record = recorder_.records(1).front();
-      record.label = fmt::format("{} of {}", record.label, group());
+      record.label = fmt::format("{}: {}", group(), record.label);
       seat_.neighbours.queued(record);
     }
   }
@@ -264,14 +264,14 @@ std::string NcclRendezvous::trouble() {
                     library_.error_string(met)));
   }
   const QueuedCalls::Standing standing = queued_.look(steady_clock::now());
-  if (standing.stood < seat_.timeout + (seat_.neighbours.watch ? watchers_speak : std::chrono::milliseconds(0))) {
-    if (!standing.call.empty() && seat_.neighbours.waits) seat_.neighbours.waits();
-    return "";
-  }
-  return report(
-      fmt::format("{}{}{} ms on its GPU: another rank has not come to the call, or the link to it stands "
-                  "still",
-                  standing.call, timed_out, seat_.timeout.count()));
+  const Neighbours& host = seat_.neighbours;
+  if (!standing.call.empty() && host.waits) host.waits();
+  if (standing.stood < seat_.timeout) return "";
+  const std::string who = host.standing ? host.standing() : "";
+  const bool others_know = host.watch || (host.standing && who.empty());
+  if (others_know && standing.stood < seat_.timeout + others_speak) return "";
+  return report(fmt::format("{}{}{} ms on its GPU: {} has not come to the call, or the link to it stands still",
+                            standing.call, timed_out, seat_.timeout.count(), who.empty() ? "another rank" : who));
 }
 
 std::string NcclRendezvous::who() const {

@@ -1,4 +1,4 @@
-// A thread that looks twice a second, and when it is woken, for processes that have ended.
+// A thread that looks five times a second, and when it is woken, for processes that have ended.
 #pragma once
 #include <chrono>
 #include <condition_variable>
@@ -32,7 +32,7 @@ class EndWatch {
       lock.unlock();
       look_();
       lock.lock();
-      changed_.wait_for(lock, stop, std::chrono::milliseconds(500), [this] { return woken_; });
+      changed_.wait_for(lock, stop, std::chrono::milliseconds(200), [this] { return woken_; });
     } while (woken_ || !stop.stop_requested());
   }
 

@@ -7,7 +7,7 @@ namespace zrt::comm {
 namespace {
 
 // Behind the time-out, within which hosts name who does not come to a call, and of those that all wait for each other.
-constexpr auto hosts_speak = std::chrono::milliseconds(1500), others_speak = std::chrono::milliseconds(3000);
+constexpr auto hosts_speak = std::chrono::milliseconds(500), others_speak = std::chrono::milliseconds(3000);
 
 }  // namespace
 

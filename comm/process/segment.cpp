@@ -193,7 +193,9 @@ void Segment::keep_record(int member, const FlightRecord& record) {
                     record.start_seconds,
                     record.end_seconds,
                     {}};
-  std::memcpy(plain.label, record.label.data(), std::min(record.label.size(), sizeof plain.label - 1));
+  size_t kept = std::min(record.label.size(), sizeof plain.label - 1);
+  while (kept < record.label.size() && kept > 0 && (record.label[kept] & 0xC0) == 0x80) --kept;  // within a character
+  std::memcpy(plain.label, record.label.data(), kept);
   layout().members[member].records[record.sequence % kept_records].write(plain);
 }
 

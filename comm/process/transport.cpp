@@ -74,7 +74,7 @@ class ProcessTransport final : public Transport {
  private:
   void look_after_streams();
   std::shared_ptr<Segment> make_segment(const std::string& what, std::chrono::milliseconds timeout);
-  Neighbours neighbours();
+  Neighbours neighbours(const std::vector<int>& group);
   std::string queued_here() const;
 
   int rank_ = 0, member_ = 0;  // member: the place among the ranks of this machine
@@ -184,20 +184,31 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
   }
   local.push_back(make_communicator(rendezvous, seat.rank));
   if (nccl_ || !elsewhere.empty()) {
-    local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout, neighbours());
+    local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout, neighbours(ranks));
   }
   return local;
 }
 
 // The segment of the run knows who waits in any group, and what ranks queued last.
-Neighbours ProcessTransport::neighbours() {
+Neighbours ProcessTransport::neighbours(const std::vector<int>& group) {
+  const auto standing = [this, group] {
+    std::string text;
+    for (int member = 0; member < host_count(); ++member) {
+      const int rank = here_[static_cast<size_t>(member)];
+      const bool in = std::find(group.begin(), group.end(), rank) != group.end();
+      if (member == member_ || !in || job_->is_waiting(member)) continue;
+      text += fmt::format("{}rank {} (process {}) of the run", text.empty() ? "" : ", ", rank,
+                          pids_[static_cast<size_t>(rank)]);
+    }
+    return text;
+  };
   return {[job = job_, member = member_] { job->set_waiting(member, true); },
           [this](FlightRecord record) {
             const std::lock_guard lock(mutex_);
             record.sequence = ++queued_;
             job_->keep_record(member_, record);
           },
-          [this] { return queued_here(); }, !nccl_};
+          [this] { return queued_here(); }, standing, !nccl_};
 }
 
 std::string ProcessTransport::queued_here() const {

@@ -36,6 +36,7 @@ class ThreadTransport final : public Transport {
           world_));
     }
     core::require_device(core::DeviceKind::cuda);
+    require_nccl();
     nccl_ = true;
   }
   std::unique_ptr<core::Arena> make_arena(int, core::Tier tier, uint64_t bytes, core::DeviceKind device) override {

@@ -93,8 +93,8 @@ std::string connect(comm::Transport& transport, const std::vector<int>& gpus, co
           transport.host_count() < transport.world()
               ? ""
               : fmt::format(
-                    ". Or let the ranks be threads of one process, which copy through the host: zrt train --ranks "
-                    "{}, or zrt launch without --processes",
+                    ". Or let the {} ranks be threads of one process, which copy through the host: --ranks without "
+                    "zrt ranks, or zrt launch without --processes",
                     transport.world());
       throw core::ConfigError(
           fmt::format("GPUs {} cannot read each other's memory, as processes would have to, and NCCL cannot "

@@ -15,7 +15,8 @@ struct WayWords {
 };
 // In the order of Way.
 constexpr WayWords way_words[] = {
-    {"memory", "inside a host, by each other's memory, or through the host's where GPUs cannot be connected"},
+    {"memory",
+     "inside a host, by each other's memory, or as with --transport nccl by processes whose GPUs cannot be connected"},
     {"nccl", "between hosts, by NCCL"},
     {"messages", "between hosts, by messages"}};
 

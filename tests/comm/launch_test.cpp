@@ -146,6 +146,23 @@ TEST_CASE("launchers that disagree, and numbers that are none, are refused") {
   CHECK_THROWS_WITH(detect({{"PMI_SIZE", "0"}}), Catch::Contains("PMI_SIZE is '0'"));
 }
 
+TEST_CASE("a variable of PyTorch's launchers that is no number is named, and a port with none behind it") {
+  std::map<std::string, std::string> all{
+      {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29500"}};
+  const auto with = [&](const std::string& name, const std::string& value) {
+    auto changed = all;
+    changed[name] = value;
+    return changed;
+  };
+  for (const std::string value : {"abc", "-1", "29500x", "99999999999"}) {
+    CHECK_THROWS_WITH(detect(with("MASTER_PORT", value)), Catch::Contains("MASTER_PORT is '" + value + "'"));
+  }
+  CHECK_THROWS_WITH(detect(with("RANK", "x")), Catch::Contains("RANK is 'x'"));
+  CHECK_THROWS_WITH(detect(with("RANK", "5")), Catch::Contains("RANK is 5 and WORLD_SIZE 2; legal ranks are 0 to 1"));
+  all["TORCHELASTIC_USE_AGENT_STORE"] = "True";
+  CHECK_THROWS_WITH(detect(with("MASTER_PORT", "65535")), Catch::Contains("MASTER_PORT is 65535, the last port"));
+}
+
 TEST_CASE("a transport that contradicts what is asked for is refused") {
   CHECK_THROWS_AS(make_transport("tcp", 1), core::UsageError);
   CHECK(make_transport("thread", 3)->world() == 3);

@@ -73,7 +73,7 @@ TEST_CASE("ranks of a host learn what each queues, and a report has their last c
   });
   calls->close(1);
   REQUIRE(queued.size() == 1);
-  CHECK(queued[0].label == "end of step of dp");
+  CHECK(queued[0].label == "dp: end of step");
   CHECK(queued[0].kind == OpKind::barrier);
   post.trouble = ncclRemoteError;
   CHECK_THAT(calls->trouble(), Catch::Contains("\"end of step\"") && Catch::Contains("  rank 0 last queued:\n    #7"));

@@ -354,6 +354,8 @@ TEST_CASE("a file of hosts that is wrong is refused with its line") {
   CHECK_THAT(said("-oProxyCommand=x\n"), Catch::Contains("cannot begin with a dash"));
   CHECK_THAT(said("# nobody\n"), Catch::Contains("lists no host"));
   CHECK_THAT(said("worker-0:2\n"), Catch::Contains("hosts:1: 'worker-0:2': a colon does not give slots, or a port"));
+  CHECK_THAT(said("[::1]:2\n"), Catch::Contains("a colon does not give slots"));
+  CHECK_THAT(run_zrt("ranks --hosts " + folder.path.string() + " train x").text, Catch::Contains("cannot be read"));
   CHECK_THAT(said("\xEF\xBB\xBF# nobody\n"), Catch::Contains("lists no host"));
   CHECK_THAT(run_zrt("ranks --hosts nowhere train x").text, Catch::Contains("nowhere cannot be read"));
   CHECK_THAT(run_zrt("ranks --agent ssh train x").text, Catch::Contains("goes together with --hosts"));

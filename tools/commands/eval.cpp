@@ -56,11 +56,13 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
   runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}}, options.timeout);
   runtime::require_weights(weights, model);
   runtime::BatchFiller filler;
+  const runtime::RunPlace place =
+      runtime::run_place(transport, config.run.device, config.run.share_gpu, options.timeout);
+  if (transport.leads() && transport.world() > 1) {
+    for (const std::string& line : place.lines) std::cerr << line << '\n';
+  }
   runtime::Session session(
-      runtime::compile_within_budget(
-          config, model, {"load", "eval"},
-          runtime::run_place(transport, config.run.device, config.run.share_gpu, options.timeout)),
-      options,
+      runtime::compile_within_budget(config, model, {"load", "eval"}, place), options,
       {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
          filler(rank, microbatch, tokens, targets);
        },

@@ -14,7 +14,8 @@ namespace zrt::runtime {
 
 std::vector<Host> read_hosts(const std::filesystem::path& file) {
   std::ifstream in(file);
-  if (!in) throw core::DataError(fmt::format("{} cannot be read; it should list a host on each line", file.string()));
+  if (!in || std::filesystem::is_directory(file))
+    throw core::DataError(fmt::format("{} cannot be read; it should list a host on each line", file.string()));
   std::vector<Host> hosts;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -40,7 +41,9 @@ std::vector<Host> read_hosts(const std::filesystem::path& file) {
     if (words >> rest) refuse("there is more behind the slots");
     if (host.name.starts_with('-')) refuse("a name cannot begin with a dash");
     // Addresses have several colons; "name:2" is how mpirun's -H writes slots.
-    if (std::count(host.name.begin(), host.name.end(), ':') == 1) refuse("a colon does not give slots, or a port");
+    if (std::count(host.name.begin(), host.name.end(), ':') == 1 || host.name.find("]:") != std::string::npos) {
+      refuse("a colon does not give slots, or a port");
+    }
     if (std::any_of(hosts.begin(), hosts.end(), [&](const Host& other) { return other.name == host.name; })) {
       refuse("the host comes twice");
     }

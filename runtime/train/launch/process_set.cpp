@@ -111,7 +111,10 @@ void ProcessSet::follow() {
   for (pollfd input{STDIN_FILENO, POLLIN, 0}; poll(&input, 1, 0) > 0;) {
     char text[256];
     const ssize_t count = read(STDIN_FILENO, text, sizeof text);
-    if (count <= 0) return tell(SIGKILL);
+    if (count <= 0) {
+      killed_ = true;
+      return tell(SIGKILL);
+    }
     input_.append(text, static_cast<size_t>(count));
   }
   for (size_t end; (end = input_.find('\n')) != std::string::npos; input_.erase(0, end + 1)) {
@@ -155,7 +158,8 @@ void ProcessSet::reap() {
     const ProcessEnd end = WIFSIGNALED(status) ? ProcessEnd{0, WTERMSIG(status)} : ProcessEnd{WEXITSTATUS(status), 0};
     // Whoever ends by itself after another was killed has said what there is to say.
     if (ends_ != Clock::time_point::max() && !closing_) ends_ = std::min(ends_, Clock::now() + after_exit);
-    const bool cause = failure_ && !failure_->named && failure_->end.signal == 0 && end.signal != 0;
+    // Other codes are a rank's own, such as that of a refusal; 1 is also that of a rank that lost another.
+    const bool cause = failure_ && !failure_->named && failure_->end.exit_code() == 1 && end.signal != 0;
     if (end.exit_code() == 0 || (failure_ && !cause)) continue;
     const auto now = Clock::now();
     failure_ = {found->name, pid, end, now + (end.signal == 0 ? killed_within : Clock::duration{}), false};

@@ -69,7 +69,7 @@ class ProcessSet {
   // run() kills then whatever is left; it closes the input of agents first.
   std::chrono::steady_clock::time_point ends_ = std::chrono::steady_clock::time_point::max();
   bool closing_ = false;  // agents' inputs have ended
-  bool killed_ = false;   // as the user wished
+  bool killed_ = false;   // as the user or the launcher of all hosts wished
   std::string input_;     // read so far of a line
 };
 

@@ -340,10 +340,10 @@ class Reader : PrintedLines {
       line += fmt::format("{}{} ({} ranks", line.empty() ? "" : ", ", entry["name"].get<std::string>(), ranks);
       line += hosts.size() == 1 ? ")" : fmt::format(" on {} hosts, {}.00 MiB for sums)", hosts.size(), staged);
     }
-    for (const auto& [way, text] :
-         {std::pair("memory",
-                    "inside a host, by each other's memory, or through the host's where GPUs cannot be connected"),
-          std::pair("nccl", "between hosts, by NCCL")}) {
+    for (const auto& [way, text] : {std::pair("memory",
+                                              "inside a host, by each other's memory, or as with --transport nccl by "
+                                              "processes whose GPUs cannot be connected"),
+                                    std::pair("nccl", "between hosts, by NCCL")}) {
       if (!lines.count(way)) continue;
       need(fmt::format("groups {}: (.*)", text));
       CHECK(part(1) == lines[way]);
