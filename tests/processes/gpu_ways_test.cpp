@@ -70,7 +70,7 @@ TEST_CASE("a rank that is stopped is named where NCCL connects all, and none tha
                        Catch::Contains("which waited for rank 1.") || Catch::Contains("missing ranks: 1;"));
 }
 
-TEST_CASE("a plan of groups that take NCCL has the memory of the run", "[long]") {
+TEST_CASE("a plan of groups that take NCCL has the memory of the run") {
   if (!ZRT_EMULATED) return;
   const Prepared folder("nccl_plan");
   const std::string launch =

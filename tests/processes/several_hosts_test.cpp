@@ -105,8 +105,7 @@ TEST_CASE("a rank that is killed on another host ends the run, which goes on to 
 }
 
 // NCCL holds the ranks of the other host, which cannot know for whom.
-TEST_CASE("a rank that is stopped on another host is named by the rank beside it, whom NCCL keeps waiting is not",
-          "[long]") {
+TEST_CASE("a rank that is stopped on another host is named by the rank beside it, whom NCCL keeps waiting is not") {
   if (!ZRT_EMULATED) return;
   const Prepared folder("hosts_stopped", 400);
   const std::string sets = settings("parallel.tensor=2 run.timeout_seconds=4");
