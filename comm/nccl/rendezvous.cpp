@@ -19,8 +19,8 @@ constexpr auto shortest_nap = std::chrono::microseconds(5), longest_nap = std::c
 constexpr auto farewell = std::chrono::seconds(5);  // for what is on its way when a group is given up
 constexpr auto spinning = std::chrono::microseconds(200);
 constexpr size_t records_in_report = 5;
-// Behind those who can name the rank that stands: ranks beside it in a group of NCCL, and ranks that watch each other's
-// streams (comm/process/rendezvous_streams.cpp).
+// NCCL's watch gives so much time to ranks that can name the one that stands: those beside it in a group of NCCL, and
+// those that watch each other's streams (comm/process/rendezvous_streams.cpp).
 constexpr auto others_speak = std::chrono::milliseconds(2500);
 
 uint64_t bytes_for_each(uint64_t bytes, int peers) {

@@ -6,7 +6,8 @@
 namespace zrt::comm {
 namespace {
 
-// Behind the time-out, within which hosts name who does not come to a call, and of those that all wait for each other.
+// A stream's wait is reported so long behind the time-out, in which hosts name who does not come to a call; and so long
+// behind twice the time-out where all wait for each other.
 constexpr auto hosts_speak = std::chrono::milliseconds(500), others_speak = std::chrono::milliseconds(3000);
 
 }  // namespace

@@ -86,9 +86,9 @@ class ProcessTransport final : public Transport {
   std::unique_ptr<Control> control_;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
+  std::chrono::milliseconds timeout_ = start_timeout;  // of the groups, once there are any
   mutable std::mutex mutex_;                           // guards the next two
   uint64_t queued_ = 0;                                // calls of NCCL
-  std::chrono::milliseconds timeout_ = start_timeout;  // of the groups, once there are any
   std::vector<std::weak_ptr<ProcessRendezvous>> rendezvous_;
   std::optional<EndWatch> watch_;  // of ranks on GPUs
 };

@@ -1,4 +1,4 @@
-// What zrt asks of NCCL, by a stand-in: no GPU is needed.
+// A stand-in for NCCL checks what zrt asks of it: no GPU is needed.
 #include <cstring>
 
 #include "catch.h"

@@ -50,7 +50,7 @@ inline void put(ncclComm_t c, int purpose, int to, const void* data, size_t byte
   c->post->arrived.notify_all();
 }
 
-// What comes must have the size that is asked for.
+// A message must have the size that is asked for.
 inline ncclResult_t take(ncclComm_t c, int purpose, int from, void* data, size_t bytes) {
   const auto wait = [=] {
     std::unique_lock lock(c->post->mutex);
@@ -100,7 +100,7 @@ inline ncclResult_t broadcast(const void* source, void* target, size_t count, nc
   for (int r = 0; c->rank == root && r < c->post->size; ++r) put(c, cast, r, source, count);
   return take(c, cast, root, target, count);
 }
-// Of one byte, for barriers; the result does not matter.
+// Barriers reduce one byte, whose result does not matter.
 inline ncclResult_t all_reduce(const void* source, void*, size_t count, ncclDataType_t, ncclRedOp_t, ncclComm_t c,
                                cudaStream_t) {
   if (c->post->slow_votes > 0) {

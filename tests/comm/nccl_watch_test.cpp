@@ -1,4 +1,4 @@
-// What ends calls of NCCL that do not end by themselves, by a stand-in: no GPU is needed.
+// A watch ends calls of NCCL that do not end by themselves; a stand-in plays NCCL: no GPU is needed.
 #include <thread>
 
 #include "catch.h"

@@ -20,7 +20,7 @@ std::pair<int, unsigned long> policy() {
   return {mode, nodes[0]};
 }
 
-// Whether the system lets a thread choose; it changes that of the calling thread.
+// Tries to choose for the calling thread, and returns whether the system lets it.
 bool lets_choose() {
   unsigned long first = 1;
   return syscall(SYS_set_mempolicy, MPOL_PREFERRED, &first, 65ul) == 0;

@@ -57,7 +57,7 @@ class ProcessSet {
   Orphan orphan_;
   std::vector<Member> members_;
   StopSignals stops_;
-  // What stands for all, and when it is named.
+  // The end of one process stands for all; it is named at that time.
   struct Failure {
     std::string name;
     pid_t pid = 0;
