@@ -23,8 +23,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(const std::string& id, Nccl
 void require_nccl();
 
 // `host`, but that what a GPU's stream calls goes through NCCL. In a build without NCCL `host` as it is. `hosts` as
-// NcclSeat. A call that stands still on the GPU for `timeout` ends the group, and an error that NCCL meets.
+// and `fast_sums` as in NcclSeat. A call that stands still on the GPU for `timeout` ends the group, and an error that
+// NCCL meets.
 std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int> hosts,
-                                       std::chrono::milliseconds timeout, Neighbours neighbours = {});
+                                       std::chrono::milliseconds timeout, Neighbours neighbours = {},
+                                       bool fast_sums = false);
 
 }  // namespace zrt::comm

@@ -21,6 +21,7 @@ struct NcclLibrary {
   decltype(&ncclAllGather) all_gather;
   decltype(&ncclBroadcast) broadcast;
   decltype(&ncclAllReduce) all_reduce;
+  decltype(&ncclReduce) reduce;
   cudaStream_t (*stream)();  // that of the calling thread's place
 
   // Throws core::Error naming the call and NCCL's reason.

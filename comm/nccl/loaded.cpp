@@ -46,6 +46,7 @@ NcclLibrary load_nccl() {
   find(library, "ncclAllGather", nccl.all_gather);
   find(library, "ncclBroadcast", nccl.broadcast);
   find(library, "ncclAllReduce", nccl.all_reduce);
+  find(library, "ncclReduce", nccl.reduce);
   decltype(&ncclGetVersion) get_version = nullptr;
   find(library, "ncclGetVersion", get_version);
   int version = 0;

@@ -5,7 +5,8 @@
 //
 // Sums do not use NCCL's, whose order depends on its rings: every rank is sent the contributions to its part and adds
 // them in rank order, as the other transports do, which inside a host moves the same volume; between hosts of several
-// ranks they go along a line of hosts (host_line.h) where that moves less.
+// ranks they go along a line of hosts (host_line.h) where that moves less. With NcclSeat::fast_sums NCCL sums, in its
+// own order and in the type that is sent, and each rank's part is rounded at every rank that it passes.
 #pragma once
 #include <functional>
 #include <memory>
@@ -57,6 +58,7 @@ class NcclRendezvous final : public Rendezvous {
   void copy_pieces(const std::vector<std::vector<Piece>>& pieces);
   void sum_pieces(const std::vector<std::vector<Piece>>& pieces);
   uint64_t line_part(const std::vector<std::vector<Piece>>& pieces) const;
+  void sum_by_nccl(const std::vector<std::vector<Piece>>& pieces);
   void sum_along_line(const std::vector<std::vector<Piece>>& pieces, uint64_t part);
   void gather();
   void exchange_messages();

@@ -1,16 +1,37 @@
-// The sums of a group that NCCL connects: each rank is sent the contributions to its part, or partial sums go along the
-// line of hosts.
+// The sums of a group that NCCL connects: each rank is sent the contributions to its part, partial sums go along the
+// line of hosts, or NCCL sums.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "comm/nccl/host_line.h"
 #include "comm/nccl/rendezvous.h"
 #include "comm/nccl/rounds.h"
 #include "core/device.h"
+#include "core/error.h"
 
 namespace zrt::comm {
 
+namespace {
+
+ncclDataType_t nccl_type(core::DType type) {
+  switch (type) {
+    case core::DType::f32:
+      return ncclFloat32;
+    case core::DType::bf16:
+      return ncclBfloat16;
+    case core::DType::f16:
+      return ncclFloat16;
+    default:
+      throw core::Error(fmt::format("NCCL cannot sum {}", core::dtype_name(type)));
+  }
+}
+
+}  // namespace
+
 void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
+  if (seat_.fast_sums) return sum_by_nccl(pieces);
   if (const uint64_t part = line_part(pieces)) return sum_along_line(pieces, part);
   std::vector<std::vector<Round>> rounds;  // by reader
   size_t most = 0;
@@ -52,6 +73,43 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
       move(own_, piece, sources, chunk.begin, chunk.count);
     }
   }
+}
+
+// Each rank's part is one reduction to it. A rank that is the first of its host in a ring receives from another host.
+void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Piece>>& pieces) {
+  const size_t size_of = core::dtype_size(own_.from);
+  std::vector<std::vector<Round>> rounds;  // by reader
+  size_t most = 0;
+  for (const std::vector<Piece>& list : pieces) {
+    rounds.push_back(rounds_of(list, size_of, seat_.staging_bytes));
+    most = std::max(most, rounds.back().size());
+  }
+  const auto me = static_cast<size_t>(rank_);
+  for (size_t k = 0; k < most; ++k) {
+    in_one_call([&] {
+      for (int reader = 0; reader < size(); ++reader) {
+        const auto r = static_cast<size_t>(reader);
+        if (k >= rounds[r].size()) continue;
+        for (const Chunk& chunk : rounds[r][k]) {
+          const std::byte* source =
+              source_of(own_, pieces[r][chunk.piece]) + static_cast<size_t>(chunk.begin) * size_of;
+          library_.check(library_.reduce(source, reader == rank_ ? seat_.staging + chunk.offset : nullptr,
+                                         static_cast<size_t>(chunk.count), nccl_type(own_.from), ncclSum, reader,
+                                         communicator_, stream_),
+                         "ncclReduce");
+        }
+      }
+    });
+    if (k >= rounds[me].size()) continue;
+    for (const Chunk& chunk : rounds[me][k]) {
+      const void* sum = seat_.staging + chunk.offset;
+      move(own_, pieces[me][chunk.piece], {&sum, 1}, chunk.begin, chunk.count);
+    }
+  }
+  uint64_t bytes = 0;
+  for (const Piece& piece : pieces[me]) bytes += static_cast<uint64_t>(piece.count) * size_of;
+  const int before = (rank_ + size() - 1) % size();
+  between_hosts_ = seat_.elsewhere(before) ? bytes * static_cast<uint64_t>(size() - 1) : 0;
 }
 
 // The size of a part of staging for sums along the line of hosts; 0 where there is no line, or it does not pay.

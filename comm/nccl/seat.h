@@ -22,6 +22,7 @@ struct NcclSeat {
   uint64_t staging_bytes = 0;
   std::chrono::milliseconds timeout{120000};
   std::optional<bool> by_line{};  // whether sums go along a line of hosts (host_line.h); none: where that pays
+  bool fast_sums = false;         // NCCL orders and rounds sums
   Neighbours neighbours{};
 
   int size() const { return static_cast<int>(hosts.size()); }

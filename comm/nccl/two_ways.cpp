@@ -19,8 +19,12 @@ constexpr size_t id_bytes = 2 * sizeof(ncclUniqueId);  // as text
 class TwoWays final : public Communicator {
  public:
   TwoWays(std::unique_ptr<Communicator> host, std::vector<int> hosts, std::chrono::milliseconds timeout,
-          Neighbours neighbours)
-      : host_(std::move(host)), hosts_(std::move(hosts)), timeout_(timeout), neighbours_(std::move(neighbours)) {}
+          Neighbours neighbours, bool fast_sums)
+      : host_(std::move(host)),
+        hosts_(std::move(hosts)),
+        timeout_(timeout),
+        neighbours_(std::move(neighbours)),
+        fast_sums_(fast_sums) {}
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -88,7 +92,8 @@ class TwoWays final : public Communicator {
       own_ = std::make_unique<core::Arena>(core::Tier::device, bytes, core::DeviceKind::cuda);
     }
     auto calls = make_nccl_rendezvous(
-        id, {group(), rank(), hosts_, own_ ? own_->data() : lent_, bytes, timeout_, std::nullopt, neighbours_},
+        id,
+        {group(), rank(), hosts_, own_ ? own_->data() : lent_, bytes, timeout_, std::nullopt, fast_sums_, neighbours_},
         [this] { host_->require_alive(); });
     const std::lock_guard lock(mutex_);
     calls_ = calls;
@@ -127,6 +132,7 @@ class TwoWays final : public Communicator {
   const std::vector<int> hosts_;  // by rank
   const std::chrono::milliseconds timeout_;
   const Neighbours neighbours_;
+  const bool fast_sums_;
   std::byte* lent_ = nullptr;
   std::unique_ptr<core::Arena> own_;  // where nobody has lent any
   mutable std::mutex mutex_;          // guards what follows
@@ -143,8 +149,8 @@ void require_nccl() {
 }
 
 std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int> hosts,
-                                       std::chrono::milliseconds timeout, Neighbours neighbours) {
-  return std::make_unique<TwoWays>(std::move(host), std::move(hosts), timeout, std::move(neighbours));
+                                       std::chrono::milliseconds timeout, Neighbours neighbours, bool fast_sums) {
+  return std::make_unique<TwoWays>(std::move(host), std::move(hosts), timeout, std::move(neighbours), fast_sums);
 }
 
 }  // namespace zrt::comm

@@ -27,7 +27,7 @@ void require_nccl() {
 }
 
 std::unique_ptr<Communicator> add_nccl(std::unique_ptr<Communicator> host, std::vector<int>, std::chrono::milliseconds,
-                                       Neighbours) {
+                                       Neighbours, bool) {
   return host;
 }
 

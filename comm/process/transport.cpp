@@ -60,6 +60,7 @@ class ProcessTransport final : public Transport {
     require_nccl();
     nccl_ = true;
   }
+  bool let_nccl_sum() override { return fast_sums_ = nccl_ || several_machines_; }
   std::string gpu_ways() const override {
     if (nccl_) return "all groups of GPUs take NCCL";
     if (!several_machines_) return "";
@@ -82,7 +83,8 @@ class ProcessTransport final : public Transport {
   std::vector<int> hosts_;     // of all ranks, numbered by their first ones
   std::vector<int> here_;      // ranks of this machine
   bool several_machines_ = false;
-  bool nccl_ = false;  // GPUs of one host, too, are connected by NCCL
+  bool nccl_ = false;       // GPUs of one host, too, are connected by NCCL
+  bool fast_sums_ = false;  // NCCL sums where it connects
   std::unique_ptr<Control> control_;
   SharedArenas arenas_;
   std::shared_ptr<Segment> job_;
@@ -184,7 +186,7 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
   }
   local.push_back(make_communicator(rendezvous, seat.rank));
   if (nccl_ || !elsewhere.empty()) {
-    local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout, neighbours(ranks));
+    local.front() = add_nccl(std::move(local.front()), std::move(hosts), timeout, neighbours(ranks), fast_sums_);
   }
   return local;
 }

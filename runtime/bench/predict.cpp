@@ -15,7 +15,9 @@ PredictBench bench_predict(const Config& config, const models::Model& model, con
   std::vector<Compiled> compiled = compile_within_budget(
       config, model, {"init", "step"}, run_place(transport, config.run.device, config.run.share_gpu, options.timeout));
   PredictBench bench;
-  bench.predicted = std::move(simulate_step(compiled, cluster).front());
+  Cluster as_run = cluster;
+  as_run.fast_sums = config.parallel.fast_sums;
+  bench.predicted = std::move(simulate_step(compiled, as_run).front());
   SessionHooks hooks{random_batches(compiled.front().layout, step), {}};
   Session session(std::move(compiled), options, std::move(hooks), transport);
   session.run("init", {});

@@ -266,6 +266,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     config.parallel.tensor = build_tensor(values);
     config.parallel.sequence = build_sequence(values, config.parallel.tensor);
     config.parallel.cluster = optional_text(values, "parallel.cluster");
+    config.parallel.fast_sums = values.text("parallel.sums") == "fast";
     config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
     config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
@@ -287,6 +288,10 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   const bool typed =
       build_precision(values, known ? steps : std::nullopt, known ? config.parallel.reduce_every : 1, config.precision);
   values.check([&] { config.run = build_run(values, name); });
+  if (config.parallel.fast_sums && config.run.device != core::DeviceKind::cuda) {
+    values.warnings.push_back(
+        "parallel.sums = \"fast\" has no effect without run.device = \"cuda\": NCCL connects GPUs.");
+  }
   config.tensorboard = build_monitor(values, "tensorboard");
   config.csv_monitor = build_monitor(values, "csv_monitor");
   const bool optimized = values.check([&] { config.optimizer = build_optimizer(values); });

@@ -74,6 +74,7 @@ struct ParallelConfig {
   std::optional<GatheredFor> gathered_for;  // none: what the budget of the device allows
   std::string cluster;         // file or name of the cluster for which the lead of gathers is chosen; "": none
   int hierarchical_ranks = 1;  // consecutive ranks inside which collectives run first; 1: collectives have one level
+  bool fast_sums = false;      // NCCL orders and rounds the sums of groups that it connects
   int64_t reduce_every = 1;    // microbatches summed on a rank before a reduction; divides the accumulation steps
 };
 

@@ -109,6 +109,9 @@ constexpr Key parallel_keys[] = {
         "Data-parallel ranks that follow one another, such as those of a host, inside which collectives run first; 1: "
         "no "
         "such groups."),
+    key("sums", t_text, R"("ordered")", one_of("ordered fast"), Effect::results,
+        "Who sums in groups that NCCL connects: ordered: each rank adds in the order of ranks, in fp32; fast: NCCL, in "
+        "its own order and in the type that is sent (docs/several_gpus.md)."),
     key("cluster", t_text | t_null, "null", Effect::cost,
         "File or name of the cluster for which the lead of gathers is chosen; null: none."),
 };

@@ -49,7 +49,7 @@ std::optional<comm::HostLine> line_of(const HostSpread& at, const Group& group, 
 // Describes a sum along the line of hosts; none where a run would choose an all-to-all.
 std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Group& group, const Volume& volume,
                                                   const Cluster& cluster) {
-  const auto line = volume.sums ? line_of(at, group, cluster) : std::nullopt;
+  const auto line = volume.sums && !cluster.fast_sums ? line_of(at, group, cluster) : std::nullopt;
   if (!line) return std::nullopt;
   const double calls = static_cast<double>(volume.calls) * static_cast<double>(core::dtype_size(volume.from));
   const auto elements = static_cast<uint64_t>(volume.bytes / calls);
@@ -72,7 +72,7 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
   }
   if (at.ranks == 1) return cost;
 
-  const bool ring = way_of(at, cluster) == Way::nccl && !volume.sums;
+  const bool ring = way_of(at, cluster) == Way::nccl && (!volume.sums || cluster.fast_sums);
   const double hops_inside = ring ? at.ranks - at.hosts : std::min(at.local - 1, 1);
   const double received_inside = share * (ring ? at.ranks - 1 : at.local - 1);
   double moving = received_inside / cluster.inside_host.bytes_per_second;

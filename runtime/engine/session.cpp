@@ -79,6 +79,7 @@ void Session::make_ranks(const SessionOptions& options) {
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
   }
+  fast_sums_ = options.fast_sums && first.device == core::DeviceKind::cuda && transport_.let_nccl_sum();
   const ProgramSet& set = stages_.front().set;  // all stages have the same groups and lanes
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> groups(set.groups.size());
   for (GroupId g = 0; g < groups.size(); ++g) {
@@ -95,6 +96,9 @@ void Session::make_ranks(const SessionOptions& options) {
       const std::lock_guard lock(*mutex);
       given(text);
     };
+  }
+  if (options.fast_sums && !fast_sums_ && first.device == core::DeviceKind::cuda && warn) {
+    warn("parallel.sums = \"fast\" has no effect: NCCL connects no group of this run, and ranks add in their order");
   }
   if (const std::string apart = core::connect_gpus(gpus_); !apart.empty() && warn) {
     warn(fmt::format(

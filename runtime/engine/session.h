@@ -36,6 +36,7 @@ struct SessionOptions {
   std::chrono::milliseconds timeout{120000};
   ExecutorOptions executor;
   std::string nvme_path;             // a folder for the files of the NVMe tier
+  bool fast_sums = false;            // NCCL orders the sums of the groups that it connects
   bool share_gpu = false;            // ranks of this process take turns on GPUs where these are fewer
   double nvme_bytes_per_second = 0;  // slows each of them down to this, for tests; 0: as fast as it is
   std::function<void(const std::string&)>
@@ -66,6 +67,9 @@ class Session {
   // Local ranks are numbered from 0; the number of local rank i in the run is first_local() + i.
   int local_count() const { return static_cast<int>(ranks_.size()); }
   int first_local() const { return transport_.first_local(); }
+  bool fast_sums() const {
+    return fast_sums_;
+  }  // NCCL orders sums, as SessionOptions says and where it connects groups
   Executor& executor(int local) { return *ranks_[static_cast<size_t>(local)].executor; }
   comm::Communicator& communicator(int local) const { return *ranks_[static_cast<size_t>(local)].groups[0]; }
   // Null for a tier that the programs do not use.
@@ -108,6 +112,7 @@ class Session {
   const std::chrono::milliseconds timeout_;
   SessionHooks hooks_;
   std::function<void(const optimizer::UnitParam&, const float*)> export_param_;
+  bool fast_sums_ = false;
   std::vector<int> gpus_;  // by local rank; empty on the CPU
   std::vector<Member> ranks_;
   bool stale_ = false;  // a step has left whole weights to be brought up to date

@@ -40,8 +40,9 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   Plan plan;
   plan.parameters = model.parameters();
   plan.cluster = cluster;
+  if (plan.cluster) plan.cluster->fast_sums = wanted.parallel.fast_sums;
   plan.nccl_inside_hosts = wanted.ranks_in_reach == 1;
-  const Cluster* known = cluster ? &*cluster : nullptr;
+  const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
   Config config = wanted;
   if (known && config.ranks_in_reach == 0 && known->exchange == Exchange::once_per_host) {
     // No rank reaches another where hosts have different numbers of ranks or ranks take hosts in turns: so has

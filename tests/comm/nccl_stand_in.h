@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/nccl/rendezvous.h"
+#include "emulator/ring_sum.h"
 #include "ranks.h"
 
 // Messages on their way, by purpose, sender and receiver.
@@ -37,7 +38,7 @@ struct ncclComm {
 namespace zrt::comm::nccl_stand_in {
 
 using namespace std::chrono_literals;
-enum Purpose { message, gather, cast, vote };
+enum Purpose { message, gather, cast, vote, sum };
 
 // Calls between group_start and group_end: all that they send goes out before any waits for what it receives.
 inline thread_local int depth = 0;
@@ -114,6 +115,31 @@ inline ncclResult_t all_reduce(const void* source, void*, size_t count, ncclData
   return result;
 }
 
+// The root receives from all, itself included, and adds them up behind that.
+inline ncclResult_t reduce(const void* source, void* target, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           int root, ncclComm_t c, cudaStream_t) {
+  if (op != ncclSum) return ncclInvalidArgument;
+  const size_t bytes = count * emulator::nccl_size(type);
+  put(c, sum, root, source, bytes);
+  if (c->rank != root) return ncclSuccess;
+  const auto ranks = static_cast<size_t>(c->post->size);
+  const auto all = std::make_shared<std::vector<std::byte>>(bytes * ranks);
+  ncclResult_t result = ncclSuccess;
+  std::vector<const std::byte*> by_rank;
+  for (size_t r = 0; r < ranks && result == ncclSuccess; ++r) {
+    std::byte* const place = all->data() + r * bytes;
+    by_rank.push_back(place);
+    result = take(c, sum, static_cast<int>(r), place, bytes);
+  }
+  const auto add = [=] {
+    emulator::ring_sum(type, count, by_rank, root, static_cast<std::byte*>(target));
+    return ncclSuccess;
+  };
+  if (depth == 0 && result == ncclSuccess) return add();
+  waits.emplace_back([=, kept = all] { return add(); });
+  return result;
+}
+
 inline const NcclLibrary& stand_in() {
   static const NcclLibrary library{
       .get_unique_id = nullptr,
@@ -143,6 +169,7 @@ inline const NcclLibrary& stand_in() {
       .all_gather = all_gather,
       .broadcast = broadcast,
       .all_reduce = all_reduce,
+      .reduce = reduce,
       .stream = [] { return cudaStream_t{}; }};
   return library;
 }
@@ -161,7 +188,8 @@ struct StandInGroup {
   std::vector<std::vector<std::byte>> staging;
   Group group;
   StandInGroup(int size, size_t staging_for_each) : StandInGroup(alternating(size), staging_for_each) {}
-  StandInGroup(const std::vector<int>& hosts, size_t staging_for_each, std::optional<bool> by_line = {})
+  StandInGroup(const std::vector<int>& hosts, size_t staging_for_each, std::optional<bool> by_line = {},
+               bool fast_sums = false)
       : staging(hosts.size()) {
     const int size = static_cast<int>(hosts.size());
     post.size = size;
@@ -171,7 +199,7 @@ struct StandInGroup {
       own.resize(staging_for_each * static_cast<size_t>(size - 1));
       group.push_back(make_communicator(
           std::make_shared<NcclRendezvous>(stand_in(), &ends[static_cast<size_t>(r)],
-                                           NcclSeat{"dp", r, hosts, own.data(), own.size(), 60s, by_line}),
+                                           NcclSeat{"dp", r, hosts, own.data(), own.size(), 60s, by_line, fast_sums}),
           r));
     }
   }

@@ -14,6 +14,7 @@
 #include <string>
 
 #include "emulator/queue.h"
+#include "emulator/ring_sum.h"
 
 using namespace zrt::emulator;
 
@@ -311,6 +312,26 @@ ncclResult_t ncclBroadcast(const void* source, void* target, size_t count, ncclD
   }
   if (piece.comm->rank != root) piece.transfers.push_back(receiving(piece.comm, root, target, count));
   if (piece.comm->rank == root) piece.behind = [source, target, count] { std::memmove(target, source, count); };
+  return give_or_group(stream, std::move(piece));
+}
+
+ncclResult_t ncclReduce(const void* source, void* target, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream) {
+  Piece piece{of(comm), {}};
+  const size_t bytes = count * nccl_size(type);
+  if (op != ncclSum || type == ncclUint8) return ncclInvalidArgument;
+  if (piece.comm->rank != root) {
+    piece.transfers.push_back(sending(piece.comm, root, source, bytes));
+    return give_or_group(stream, std::move(piece));
+  }
+  const auto received = std::make_shared<std::vector<std::byte>>(bytes * static_cast<size_t>(piece.comm->size));
+  std::vector<const std::byte*> by_rank;
+  for (int rank = 0; rank < piece.comm->size; ++rank) {
+    std::byte* const place = received->data() + static_cast<size_t>(rank) * bytes;
+    by_rank.push_back(rank == root ? static_cast<const std::byte*>(source) : place);
+    if (rank != root) piece.transfers.push_back(receiving(piece.comm, rank, place, bytes));
+  }
+  piece.behind = [=, kept = received] { ring_sum(type, count, by_rank, root, static_cast<std::byte*>(target)); };
   return give_or_group(stream, std::move(piece));
 }
 

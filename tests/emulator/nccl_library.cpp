@@ -26,6 +26,7 @@ NcclLibrary load_nccl() {
           .all_gather = ncclAllGather,
           .broadcast = ncclBroadcast,
           .all_reduce = ncclAllReduce,
+          .reduce = ncclReduce,
           .stream = core::cuda::stream};
 }
 

@@ -90,6 +90,34 @@ TEST_CASE("a plan of groups that take NCCL has the memory of the run") {
              Catch::Contains("--transport of a plan is 'mpi'; legal is nccl"));
 }
 
+TEST_CASE("fast sums are NCCL's: near those in the order of ranks, equal in every run, and said in the summary") {
+  if (!ZRT_EMULATED) return;
+  const Prepared folder("fast_sums");
+  const auto run = [&](const std::string& name, const std::string& options) {
+    const Result result = run_zrt("ranks 4 " + folder.run(name, options));
+    INFO(result.text);
+    REQUIRE(result.code == 0);
+    return result.text;
+  };
+  const auto summary = [&](const std::string& name) { return read_json(folder / (name + "/summary.json")); };
+  const std::string fast = "--set parallel.sums=fast ", nccl = "--transport nccl ";
+  run("ordered", nccl);
+  CHECK_THAT(run("fast", nccl + fast), !Catch::Contains("has no effect"));
+  run("again", nccl + fast);
+  check_measured_memory(folder / "fast");
+  CHECK(summary("ordered")["sums"] == "ordered");
+  CHECK(summary("fast")["sums"] == "fast");
+  CHECK(summary("fast")["comm_bytes"] == summary("ordered")["comm_bytes"]);
+  CHECK(state_of(folder / "fast") != state_of(folder / "ordered"));
+  CHECK(state_of(folder / "again") == state_of(folder / "fast"));
+  // A few steps of roundings in another order.
+  CHECK(summary("fast")["final_loss"].get<double>() ==
+        Approx(summary("ordered")["final_loss"].get<double>()).epsilon(1e-3));
+  CHECK_THAT(run("memory", fast), Catch::Contains("parallel.sums = \"fast\" has no effect: NCCL connects no group"));
+  CHECK(summary("memory")["sums"] == "ordered");
+  CHECK(state_of(folder / "memory") == state_of(folder / "ordered"));
+}
+
 TEST_CASE("processes that share a GPU evaluate and measure over NCCL, too", "[long]") {
   if (!ZRT_EMULATED) return;
   const Prepared folder("nccl_eval");

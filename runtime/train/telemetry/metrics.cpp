@@ -165,6 +165,7 @@ std::string to_json(const Summary& s) {
             {"step_seconds", s.step_seconds},
             {"model_flops_per_second", s.model_flops_per_second},
             {"comm_bytes", comm},
+            {"sums", s.fast_sums ? "fast" : "ordered"},
             {"moved_bytes",
              {{"to_device", s.moved.to_device},
               {"to_host", s.moved.to_host},

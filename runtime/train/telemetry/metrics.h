@@ -69,6 +69,7 @@ struct Summary {
   double tokens_per_second = 0, step_seconds = 0;  // medians
   double model_flops_per_second = 0;
   std::map<OpKind, CommVolume> comm;  // received by rank 0, all steps
+  bool fast_sums = false;             // NCCL ordered the sums of some groups
   Moved moved;                        // by rank 0 between its tiers, all steps
   std::optional<Evaluation> validation;
   double verify_seconds = 0, packing_overhead = 0;  // of all stages, and of the one where it is largest

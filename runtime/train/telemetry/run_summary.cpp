@@ -25,6 +25,7 @@ void measure_run(Session& session, const std::vector<double>& seconds, int64_t t
     summary.tokens_per_second = static_cast<double>(tokens_per_step) / summary.step_seconds;
   }
   summary.comm = session.executor(0).comm_volume();
+  summary.fast_sums = session.fast_sums();
   summary.moved = session.executor(0).moved_bytes();
   for (const Compiled& stage : session.stages()) {
     summary.verify_seconds += stage.verify_seconds;

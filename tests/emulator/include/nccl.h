@@ -23,8 +23,8 @@ struct ncclConfig_t {
 };
 #define NCCL_CONFIG_INITIALIZER \
   { 1 }
-enum ncclDataType_t { ncclUint8 = 1 };
-enum ncclRedOp_t { ncclMax = 2 };
+enum ncclDataType_t { ncclUint8 = 1, ncclFloat16 = 6, ncclFloat32 = 7, ncclBfloat16 = 9 };
+enum ncclRedOp_t { ncclSum = 0, ncclMax = 2 };
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config);
@@ -42,5 +42,7 @@ ncclResult_t ncclAllGather(const void* source, void* target, size_t count, ncclD
                            cudaStream_t stream);
 ncclResult_t ncclBroadcast(const void* source, void* target, size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream);
+ncclResult_t ncclReduce(const void* source, void* target, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
+                        ncclComm_t comm, cudaStream_t stream);
 ncclResult_t ncclAllReduce(const void* source, void* target, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream);

@@ -160,6 +160,16 @@ TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, whic
   CHECK(uneven.cost(cluster).seconds == Approx(4 * 8 * each / 10.0));
 }
 
+TEST_CASE("Fast sums between hosts take what a gather of as much takes: each byte crosses once") {
+  constexpr uint64_t each = uint64_t{64} << 20;
+  Cluster cluster = cluster_of(8);
+  cluster.between_hosts->latency_seconds = 3;
+  cluster.fast_sums = true;
+  const Collective sum(OpKind::reduce_grad, 16, 16 * each), gather(OpKind::gather, 16, 16 * each);
+  CHECK(sum.cost(cluster).seconds == Approx(3 + 8 * each / 10.0));
+  CHECK(sum.cost(cluster).seconds == Approx(gather.cost(cluster).seconds));
+}
+
 TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, however many there are") {
   Cluster cluster = cluster_of(8);
   cluster.inside_host = {1, 1e30};
