@@ -11,6 +11,8 @@
 namespace zrt::runtime::configuration {
 namespace {
 
+constexpr double least_clipping = 1e-30;  // far enough above fp32's least number that factors of large norms hold
+
 constexpr const char* batch_keys[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                       "gradient_accumulation_steps"};
 
@@ -220,6 +222,9 @@ RunConfig build_run(Values& values, const std::string& name) {
   run.steps = values.integer("run.steps");
   run.seed = values.integer("run.seed");
   run.out = optional_text(values, "run.out");
+  if (run.out.empty() && !values.is_null("run.out")) {
+    refuse(values.at("run.out"), "names no folder. Name one, or leave it out: runs/<name>-<time> is taken then.");
+  }
   if (values.is_null("run.name")) values.infer("run.name", name);
   run.name = values.text("run.name");
   values.check([&] {
@@ -296,6 +301,13 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   config.csv_monitor = build_monitor(values, "csv_monitor");
   const bool optimized = values.check([&] { config.optimizer = build_optimizer(values); });
   config.optimizer.gradient_clipping = values.real("gradient_clipping");
+  values.check([&] {
+    const double norm = config.optimizer.gradient_clipping;
+    if (norm == 0 || norm >= least_clipping) return;
+    refuse(values.at("gradient_clipping"),
+           "is below the smallest numbers of fp32, to which gradients would be scaled down: no weight would move. "
+           "Legal are 0, which clips nothing, and 1e-30 or more.");
+  });
   values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   values.check([&] { config.model = build_model(values); });
   build_data(values, config.data);

@@ -87,6 +87,8 @@ TEST_CASE("a value of the wrong type is refused with the type that is legal") {
       {R"("scheduler": {"type": ["WarmupLR"]},)", {"scheduler.type"}},
       {R"("scheduler": {"type": null, "params": 5},)", {"scheduler.params = 5"}},
       {R"("run": {"out": 5},)", {"run.out = 5", "a string or null"}},
+      {R"("run": {"out": ""},)", {R"(run.out = "")", "names no folder"}},
+      {R"("gradient_clipping": 1e-45,)", {"gradient_clipping = 1e-45", "no weight would move"}},
       {R"("run": {"save_weights": "yes"},)", {"run.save_weights = \"yes\"", "true or false"}},
       {R"("data": {"train": {"a": 1}},)", {"data.train", "a string, a list or null"}},
       {R"("run": 5,)", {"run = 5", "an object"}},
