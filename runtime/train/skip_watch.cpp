@@ -5,6 +5,9 @@
 #include <algorithm>
 
 namespace zrt::runtime {
+namespace {
+constexpr int64_t long_search = 100;  // steps; from 2^32 down to 1 a scale takes 33 with DeepSpeed's hysteresis of 2
+}
 
 // Whether a dynamic scale can still be lowered to some purpose: below the smallest fp16 number, a gradient of 1 is
 // lost.
@@ -21,6 +24,13 @@ std::string SkipWatch::after(const StepMetrics& step) {
   const bool first = !warned_;
   warned_ = true;
   if (finds_scale(step.loss_scale)) {
+    if (all_ % long_search == 0) {
+      return fmt::format(
+          "step {}: {} steps in a row were skipped, and the loss scale is still {}: no weight has moved meanwhile. "
+          "Lower "
+          "fp16.initial_scale_power or fp16.hysteresis ({}), or look at the data",
+          step.step, all_, step.loss_scale, scale_.hysteresis);
+    }
     if (!first) return "";
     return fmt::format(
         "step {} was skipped: its loss or gradient is not finite at the loss scale {}. The scale is lowered until they "

@@ -65,6 +65,17 @@ TEST_CASE("skips while a dynamic loss scale can still be lowered do not count; t
   CHECK(watch.too_many());
 }
 
+TEST_CASE("a loss scale that does not come down is a warning every hundred steps") {
+  SkipWatch watch(2, {.dynamic = true, .initial = 65536, .hysteresis = 1000});
+  for (int64_t number = 1; number <= 300; ++number) {
+    const std::string text = watch.after(step(number, true, 65536));
+    CHECK(has(text, "100 steps in a row were skipped, and the loss scale is still 65536") == (number == 100));
+    CHECK(has(text, "fp16.hysteresis (1000)") == (number % 100 == 0));
+  }
+  watch.after(step(301, false));
+  for (int64_t number = 302; number < 400; ++number) CHECK(watch.after(step(number, true, 65536)).empty());
+}
+
 TEST_CASE("weights are suspected from the first skip that counts on, or the third in a row of a dynamic loss scale") {
   SkipWatch watch(10, {.dynamic = true, .initial = 65536, .minimum = 1});
   for (const bool suspected : {false, false, true, true}) {
