@@ -10,7 +10,7 @@ TESTS = [("core/gpus", "test_core"), ("core/peer_memory", "test_core"), ("comm/d
          ("runtime/engine/invariance", "test_runtime")]
 # Runs in which processes share one GPU; shared_gpu.sh says what each is.
 SHARED = ["nccl2_zero0", "hosts4", "processes8", "kill8", "nccl2_zero3", "line8", "kill_nccl2", "stop_nccl2", "nccl4",
-          "processes2"]
+          "processes2", "nccl2_fast"]
 
 
 def count():

@@ -12,6 +12,7 @@ cases=(
   "processes8 8 zero_optimization.stage=1 parallel.tensor=4 parallel.pipeline=2 model.heads=8 model.kv_heads=4"
   "nccl2_zero0 2 zero_optimization.stage=0"
   "nccl2_zero3 2 zero_optimization.stage=3"
+  "nccl2_fast 2 zero_optimization.stage=2 bf16.enabled=false parallel.sums=fast"  # two addends have one order
   "nccl4 4 zero_optimization.stage=1 parallel.tensor=2 parallel.pipeline=2 parallel.schedule=zb-h1"
   "hosts4 4 zero_optimization.stage=3 parallel.tensor=2"
   "line8 8 zero_optimization.stage=2 bf16.enabled=false model.hidden=512 model.heads=8"
