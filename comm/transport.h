@@ -52,9 +52,11 @@ class Transport {
   // From now on NCCL connects GPUs inside hosts, too; before groups are made, in all processes. Throws ConfigError for
   // several ranks in a process, and where NCCL or a GPU is missing.
   virtual void connect_gpus_by_nccl() = 0;
-  // From now on NCCL orders and rounds the sums of groups that it connects, which moves less between hosts; before
-  // groups are made, in all processes. Returns false where it will connect none.
-  virtual bool let_nccl_sum() { return false; }
+  // True for ranks on GPUs that NCCL connects.
+  virtual bool takes_nccl(const std::vector<int>& /*ranks*/) const { return false; }
+  // With `fast` NCCL orders and rounds the sums of groups that it connects and that are made from now on, which moves
+  // less between hosts. All processes say the same.
+  virtual void let_nccl_sum(bool /*fast*/) {}
   // A line for people that says how groups of ranks on GPUs exchange; "" where it goes without saying.
   virtual std::string gpu_ways() const { return ""; }
   // Throws ConfigError where ranks on `device` cannot be used, or cannot be connected.

@@ -60,7 +60,11 @@ class ProcessTransport final : public Transport {
     require_nccl();
     nccl_ = true;
   }
-  bool let_nccl_sum() override { return fast_sums_ = nccl_ || several_machines_; }
+  bool takes_nccl(const std::vector<int>& ranks) const override {
+    const auto elsewhere = [&](int rank) { return host_of(rank) != host_of(ranks.front()); };
+    return ranks.size() > 1 && (nccl_ || std::any_of(ranks.begin(), ranks.end(), elsewhere));
+  }
+  void let_nccl_sum(bool fast) override { fast_sums_ = fast; }
   std::string gpu_ways() const override {
     if (nccl_) return "all groups of GPUs take NCCL";
     if (!several_machines_) return "";

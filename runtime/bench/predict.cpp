@@ -17,6 +17,7 @@ PredictBench bench_predict(const Config& config, const models::Model& model, con
   PredictBench bench;
   Cluster as_run = cluster;
   as_run.fast_sums = config.parallel.fast_sums;
+  as_run.nccl_inside_hosts = !transport.reads_gpus_of_peers();
   bench.predicted = std::move(simulate_step(compiled, as_run).front());
   SessionHooks hooks{random_batches(compiled.front().layout, step), {}};
   Session session(std::move(compiled), options, std::move(hooks), transport);

@@ -271,7 +271,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     config.parallel.tensor = build_tensor(values);
     config.parallel.sequence = build_sequence(values, config.parallel.tensor);
     config.parallel.cluster = optional_text(values, "parallel.cluster");
-    config.parallel.fast_sums = values.text("parallel.sums") == "fast";
+    config.parallel.fast_sums = values.choice("parallel.sums") == "fast";
     config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
     config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);

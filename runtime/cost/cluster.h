@@ -63,7 +63,9 @@ struct Cluster {
   Link inside_host;                                    // of a rank
   std::optional<Link> between_hosts;                   // of a host, shared by its ranks; none: there is one host
   Exchange exchange = Exchange::once_per_host;
-  bool fast_sums = false;  // as parallel.sums of the run says: NCCL sums between hosts
+  // A run may differ from the cluster's usual: NCCL orders the sums of groups that it connects (parallel.sums fast),
+  // and connects ranks inside hosts, too (--transport nccl).
+  bool fast_sums = false, nccl_inside_hosts = false;
   Overlap overlap_inside, overlap_between;
   std::optional<Overlap> overlap_host;                  // `comm`: of the host lane; none: see beside_host()
   Link host_link;                                       // of a rank, between device and host memory, each way

@@ -32,7 +32,7 @@ HostSpread host_spread(const Group& group, int world, int ranks_per_host, Distri
 }
 
 Way way_of(const HostSpread& at, const Cluster& cluster) {
-  if (at.hosts == 1) return Way::memory;
+  if (at.hosts == 1) return cluster.nccl_inside_hosts ? Way::nccl : Way::memory;
   return cluster.exchange == Exchange::once_per_host ? Way::nccl : Way::messages;
 }
 

@@ -41,12 +41,13 @@ struct HostSpread {
 HostSpread host_spread(const Group& group, int world, int ranks_per_host,
                        Distribution distribution = Distribution::block);
 
-// Ranks of a group inside a host read each other's memory. A group of several hosts takes NCCL where the cluster's
-// links carry each byte once, as its rings do, else messages of the host, one from each rank to each.
+// Ranks of a group inside a host read each other's memory, unless NCCL connects them there, too. A group of several
+// hosts takes NCCL where the cluster's links carry each byte once, as its rings do, else messages of the host, one from
+// each rank to each.
 enum class Way : uint8_t { memory, nccl, messages };
 Way way_of(const HostSpread& at, const Cluster& cluster);
 
-// Over NCCL gathers go round rings. Sums do not, as they are added in the order of ranks: each rank is sent what the
+// Over NCCL gathers and fast sums go round rings. Sums in the order of ranks do not: each rank is sent what the
 // others contribute to its part, or partial sums go along a line of hosts, as a run would choose
 // (comm/nccl/host_line.h).
 // Throws ConfigError, with the op's name, when it spans hosts but the cluster has no link

@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "core/gpu.h"
 #include "core/hash.h"
 #include "core/near_memory.h"
+#include "runtime/ops/spec.h"
 #include "runtime/plan/gpus.h"
 
 namespace zrt::runtime {
@@ -34,6 +36,23 @@ comm::Partition partition(const Group& group, int world) {
 }
 
 // Whether an op of a run may communicate in a group.
+// True where NCCL connects ranks that sum.
+bool nccl_sums(const std::vector<Compiled>& stages, const comm::Transport& transport) {
+  std::set<GroupId> sum;
+  for (const Compiled& stage : stages) {
+    for (const Program& program : stage.set.programs) {
+      for (const Op& op : program.ops) {
+        const OpSpec& row = spec(op.kind);
+        if (row.communicates() && row.volume(stage.set, op, stage.layout).sums) sum.insert(op.group);
+      }
+    }
+  }
+  return std::any_of(sum.begin(), sum.end(), [&](GroupId group) {
+    const comm::Partition parts = partition(stages.front().set.groups[group], transport.world());
+    return std::any_of(parts.begin(), parts.end(), [&](const auto& ranks) { return transport.takes_nccl(ranks); });
+  });
+}
+
 bool used(const ProgramSet& set, GroupId group) {
   return std::any_of(set.lanes.begin(), set.lanes.end(), [&](const Lane& lane) {
     return lane.kind == LaneKind::comm && lane.group == set.groups[group].name;
@@ -79,7 +98,8 @@ void Session::make_ranks(const SessionOptions& options) {
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
   }
-  fast_sums_ = options.fast_sums && first.device == core::DeviceKind::cuda && transport_.let_nccl_sum();
+  fast_sums_ = options.fast_sums && first.device == core::DeviceKind::cuda && nccl_sums(stages_, transport_);
+  transport_.let_nccl_sum(fast_sums_);
   const ProgramSet& set = stages_.front().set;  // all stages have the same groups and lanes
   std::vector<std::vector<std::unique_ptr<comm::Communicator>>> groups(set.groups.size());
   for (GroupId g = 0; g < groups.size(); ++g) {
@@ -98,7 +118,8 @@ void Session::make_ranks(const SessionOptions& options) {
     };
   }
   if (options.fast_sums && !fast_sums_ && first.device == core::DeviceKind::cuda && warn) {
-    warn("parallel.sums = \"fast\" has no effect: NCCL connects no group of this run, and ranks add in their order");
+    warn(
+        "parallel.sums = \"fast\" has no effect: NCCL connects no ranks of this run that sum; they add in their order");
   }
   if (const std::string apart = core::connect_gpus(gpus_); !apart.empty() && warn) {
     warn(fmt::format(

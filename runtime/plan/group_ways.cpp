@@ -46,7 +46,7 @@ std::vector<GroupWay> group_ways(const Plan& plan) {
       const HostSpread at =
           host_spread(group, stage.compiled.layout.world(), plan.cluster->ranks_per_host, plan.cluster->distribution);
       const uint64_t staging = group.staging == no_buffer ? 0 : stage.compiled.set.buffers[group.staging].bytes;
-      const Way way = plan.nccl_inside_hosts ? Way::nccl : way_of(at, *plan.cluster);
+      const Way way = way_of(at, *plan.cluster);
       ways[group.name] = {group, at, way, staging};
     }
   }

@@ -40,8 +40,10 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   Plan plan;
   plan.parameters = model.parameters();
   plan.cluster = cluster;
-  if (plan.cluster) plan.cluster->fast_sums = wanted.parallel.fast_sums;
-  plan.nccl_inside_hosts = wanted.ranks_in_reach == 1;
+  if (plan.cluster) {
+    plan.cluster->fast_sums = wanted.parallel.fast_sums;
+    plan.cluster->nccl_inside_hosts = wanted.ranks_in_reach == 1;
+  }
   const Cluster* known = plan.cluster ? &*plan.cluster : nullptr;
   Config config = wanted;
   if (known && config.ranks_in_reach == 0 && known->exchange == Exchange::once_per_host) {

@@ -32,7 +32,6 @@ struct Plan {
   int64_t parameters = 0;
   std::vector<StagePlan> stages;  // at least one
   std::optional<Cluster> cluster;
-  bool nccl_inside_hosts = false;  // as --transport nccl
   Limits limits;
   std::string saves;  // checkpoints during the run: "background", "foreground" (FitRequest::holds_copies), or none: ""
   bool fits = true;

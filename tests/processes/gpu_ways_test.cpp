@@ -113,8 +113,16 @@ TEST_CASE("fast sums are NCCL's: near those in the order of ranks, equal in ever
   // A few steps of roundings in another order.
   CHECK(summary("fast")["final_loss"].get<double>() ==
         Approx(summary("ordered")["final_loss"].get<double>()).epsilon(1e-3));
-  CHECK_THAT(run("memory", fast), Catch::Contains("parallel.sums = \"fast\" has no effect: NCCL connects no group"));
+  CHECK_THAT(run("memory", fast),
+             Catch::Contains("parallel.sums = \"fast\" has no effect: NCCL connects no ranks of this run that sum"));
   CHECK(summary("memory")["sums"] == "ordered");
+  // Between stages on two hosts NCCL carries messages alone.
+  const Result stages = run_zrt("ranks " + two_hosts(folder, 2) +
+                                folder.run("stages", fast + "--set parallel.pipeline=2 --set run.share_gpu=true"));
+  INFO(stages.text);
+  CHECK(stages.code == 0);
+  CHECK_THAT(stages.text, Catch::Contains("has no effect"));
+  CHECK(summary("stages")["sums"] == "ordered");
   CHECK(state_of(folder / "memory") == state_of(folder / "ordered"));
 }
 

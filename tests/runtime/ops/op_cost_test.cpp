@@ -174,6 +174,9 @@ TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, h
   Cluster cluster = cluster_of(8);
   cluster.inside_host = {1, 1e30};
   for (const int ranks : {2, 8}) CHECK(Collective(OpKind::gather, ranks, 800).cost(cluster).seconds == Approx(1));
+  // Over NCCL it is paid per hop of a ring.
+  cluster.nccl_inside_hosts = true;
+  CHECK(Collective(OpKind::gather, 8, 800).cost(cluster).seconds == Approx(7));
 }
 
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
