@@ -68,8 +68,8 @@ Reference reference(const AttentionShape& s, const KernelBuffer& qkv_buffer, con
                                       static_cast<uint64_t>(q)) *
                                          static_cast<uint64_t>(T) +
                                      static_cast<uint64_t>(k);
-            const float u = zrt::core::uniform(zrt::core::random_word(dropout.key, element));
-            mask[index(k)] = u >= s.dropout ? 1 / (1 - static_cast<double>(s.dropout)) : 0;
+            const float drawn = zrt::core::uniform(zrt::core::random_word(dropout.key, element));
+            mask[index(k)] = drawn >= s.dropout ? 1 / (1 - static_cast<double>(s.dropout)) : 0;
           }
         }
         r.lse[index((b * s.heads + h) * T + q)] = std::log(sum);
