@@ -49,7 +49,8 @@ std::string text_of(const SessionOptions& options) {
   text << scale.initial << ' ' << scale.dynamic << ' ' << scale.window << ' ' << scale.hysteresis << ' '
        << scale.consecutive << ' ' << scale.minimum << '\n'
        << options.clip << ' ' << options.seed << ' ' << options.timeout.count() << ' ' << options.nvme_path << ' '
-       << options.executor.threads << ' ' << options.executor.stress_seed << ' ' << options.share_gpu;
+       << options.executor.threads << ' ' << options.executor.stress_seed << ' ' << options.share_gpu << ' '
+       << options.fast_sums;
   return text.str();
 }
 
