@@ -54,8 +54,8 @@ class Transport {
   virtual void connect_gpus_by_nccl() = 0;
   // True for ranks on GPUs that NCCL connects.
   virtual bool takes_nccl(const std::vector<int>& /*ranks*/) const { return false; }
-  // With `fast` NCCL orders and rounds the sums of groups that it connects and that are made from now on, which moves
-  // less between hosts. All processes say the same.
+  // Says who adds up in groups that NCCL connects and that are made from now on: with `fast` NCCL does, in its own
+  // order, which moves less between hosts; else each rank does. All processes say the same.
   virtual void let_nccl_sum(bool /*fast*/) {}
   // A line for people that says how groups of ranks on GPUs exchange; "" where it goes without saying.
   virtual std::string gpu_ways() const { return ""; }

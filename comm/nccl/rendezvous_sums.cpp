@@ -27,18 +27,28 @@ ncclDataType_t nccl_type(core::DType type) {
   }
 }
 
+struct Rounds {
+  std::vector<std::vector<Round>> by_reader;
+  size_t most = 0;  // of a reader
+};
+
+Rounds rounds_by_reader(const std::vector<std::vector<Piece>>& pieces, size_t element_bytes, uint64_t bytes) {
+  Rounds rounds;
+  for (const std::vector<Piece>& list : pieces) {
+    rounds.by_reader.push_back(rounds_of(list, element_bytes, bytes));
+    rounds.most = std::max(rounds.most, rounds.by_reader.back().size());
+  }
+  return rounds;
+}
+
 }  // namespace
 
 void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
   if (seat_.fast_sums) return sum_by_nccl(pieces);
   if (const uint64_t part = line_part(pieces)) return sum_along_line(pieces, part);
-  std::vector<std::vector<Round>> rounds;  // by reader
-  size_t most = 0;
-  for (const std::vector<Piece>& list : pieces) {
-    rounds.push_back(rounds_of(list, size_of, staged_bytes_));
-    most = std::max(most, rounds.back().size());
-  }
+  const Rounds all = rounds_by_reader(pieces, size_of, staged_bytes_);
+  const std::vector<std::vector<Round>>& rounds = all.by_reader;
   const auto own_source = [&](const Piece& piece, const Chunk& chunk) {
     return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * size_of;
   };
@@ -46,7 +56,7 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
     return seat_.staging + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
   };
   std::vector<const void*> sources(calls_.size());
-  for (size_t k = 0; k < most; ++k) {
+  for (size_t k = 0; k < all.most; ++k) {
     in_one_call([&] {
       for (int reader = 0; reader < size(); ++reader) {
         const auto r = static_cast<size_t>(reader);
@@ -78,14 +88,10 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
 // Each rank's part is one reduction to it. A rank that is the first of its host in a ring receives from another host.
 void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Piece>>& pieces) {
   const size_t size_of = core::dtype_size(own_.from);
-  std::vector<std::vector<Round>> rounds;  // by reader
-  size_t most = 0;
-  for (const std::vector<Piece>& list : pieces) {
-    rounds.push_back(rounds_of(list, size_of, seat_.staging_bytes));
-    most = std::max(most, rounds.back().size());
-  }
+  const Rounds all = rounds_by_reader(pieces, size_of, seat_.staging_bytes);
+  const std::vector<std::vector<Round>>& rounds = all.by_reader;
   const auto me = static_cast<size_t>(rank_);
-  for (size_t k = 0; k < most; ++k) {
+  for (size_t k = 0; k < all.most; ++k) {
     in_one_call([&] {
       for (int reader = 0; reader < size(); ++reader) {
         const auto r = static_cast<size_t>(reader);

@@ -16,7 +16,7 @@ ncclDataType_t nccl_name(DType type) {
   return type == DType::f32 ? ncclFloat32 : type == DType::bf16 ? ncclBfloat16 : ncclFloat16;
 }
 
-// What a ring leaves in the elements from `begin` on of all ranks' values, for `root`.
+// Adds up `count` elements of all ranks, from element `begin` on, as a ring that ends at `root` does.
 Bytes ring(const std::vector<Bytes>& values, DType type, int64_t begin, int64_t count, int root) {
   const size_t size = core::dtype_size(type);
   std::vector<const std::byte*> by_rank;
