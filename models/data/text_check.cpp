@@ -176,9 +176,10 @@ void TextCheck::end() {
   check(last, true);
   json_.end();
   if (json_.mostly_json())
-    refuse(json_.first(), fmt::format("here begins the first of {} lines that are JSON, of {} that are not blank; a "
-                                      "model would learn braces and keys. Turn it {}",
-                                      json_.json(), json_.lines(), unpacked));
+    refuse(json_.first(),
+           fmt::format("here begins the first of {} lines that are JSON, of {} that hold more than brackets; a "
+                       "model would learn braces and keys. Turn it {}",
+                       json_.json(), json_.lines(), unpacked));
   if (invalid_ * tolerated <= offset_) return refuse_controls();
   const char* kind = kind_of(head_, std::begin(lettered_files), std::end(lettered_files));
   if (kind != nullptr) refuse(first_invalid_, fmt::format("it is {}, not text. Turn it into text first.", kind));

@@ -178,7 +178,7 @@ TEST_CASE("characters may lie across the pieces in which a file is read", "[data
 TEST_CASE("JSON lines are refused by content, and plain text with a name that says JSON by its name", "[data]") {
   Refusals refusals;
   const std::string line = R"({"text": "He said \"no\".", "id": 7})";
-  for (const std::string name : {"a.jsonl", "a.ndjson", "a.json"}) {
+  for (const std::string name : {"a.jsonl", "a.ndjson", "a.json", "a.JSONL", "b.Json"}) {
     CHECK(contains(refusals.of(name, lines_of(line, 3)), "byte 0 of the decompressed text: it is JSON"));
     for (const std::string end : {"", ".gz"}) {
       for (const std::string& text : {prose, "{\n  \"name\": \"zrt\"\n}\n" + prose}) {
@@ -206,7 +206,8 @@ TEST_CASE("JSON lines are refused by content, and plain text with a name that sa
     CHECK(refusals.built(text).size() == text.size() + 1);
 }
 
-TEST_CASE("a text is refused when most of its lines are JSON, wherever they are, and learnt when half of them are") {
+TEST_CASE("a text is refused when most of its lines are JSON, wherever they are, and learnt when half of them are",
+          "[data]") {
   Refusals refusals;
   const std::string line = R"({"text": "He said \"no\".", "id": 7})", list = R"(["He said.", 7])";
   const std::string long_text =
@@ -217,12 +218,18 @@ TEST_CASE("a text is refused when most of its lines are JSON, wherever they are,
     const char* counts;
   };
   const std::string comment = "# 2 fields\n", many = lines_of(prose, 30);
+  const std::string package = "{\n  \"name\": \"zrt\",\n  \"files\": [\"a\"],\n  \"list\": [\n    1\n  ]\n}\n";
+  const std::string folded = "{\"a\": {\"b\": [\n1,\n2]}, \"e\":\t{}\n, \"c\": \"] }\\\"\",\n \"d\": [2, 3]}\n";
   for (const Case& c :
        {Case{comment + lines_of(line, 2), comment.size(), "2 lines that are JSON, of 3 "},
         Case{"\n\n" + comment + "\n" + lines_of(line + "\n", 2), comment.size() + 3, "of 3 "},
         Case{lines_of(list, 3), 0, "3 lines that are JSON, of 3 "}, Case{lines_of("[1, 2]", 3), 0, "of 3 "},
         Case{lines_of("[[1, 2], [3]]\r", 3), 0, "of 3 "}, Case{lines_of("  [{\"a\": 1}],", 3), 0, "of 3 "},
-        Case{"[\n" + lines_of(list + ",", 3) + list + "\n]\n", 2, "4 lines that are JSON, of 6 "},
+        Case{"[\n" + lines_of(list + ",", 3) + list + "\n]\n", 2, "4 lines that are JSON, of 4 "},
+        Case{package, 2, "4 lines that are JSON, of 4 "}, Case{"[\n" + package + ",\n" + package + "]", 4, "of 8 "},
+        Case{lines_of(folded, 2), 0, "10 lines that are JSON, of 10 "},
+        Case{"[\n" + lines_of("  \"He said.\",", 3) + "  \"No.\"\n]\n", 2, "4 lines that are JSON, of 4 "},
+        Case{"{\n\t\"text\" : \"" + std::string(1'500'000, 'w') + "\"\n}\n", 2, "1 lines that are JSON, of 1 "},
         Case{many + lines_of(line, 61), many.size(), "61 lines that are JSON, of 121 "},
         Case{lines_of(line, 61) + many, 0, "61 lines that are JSON, of 121 "},
         Case{prose + long_text + "\n" + line + "\n" + line, prose.size(), "3 lines that are JSON, of 5 "},
@@ -244,10 +251,11 @@ TEST_CASE("a text is refused when most of its lines are JSON, wherever they are,
   CHECK(!std::filesystem::exists(refusals.folder / "out"));
 
   const std::string source = "int main() {\n  int a[] = {1, 2};\n  {\n  }\n  return a[0];\n}\n";
-  const std::string package = "{\n  \"name\": \"zrt\",\n  \"files\": [\"a\"],\n  \"list\": [\n    1\n  ]\n}\n";
   for (const std::string& text :
        {prose + lines_of(line, 2), many + lines_of(line, 60), lines_of(line + "\n" + "prose", 500),
-        "# Title\n\n```json\n" + line + "\n" + line + "\n```\n\n" + prose, source, package, package + package,
+        "# Title\n\n```json\n" + line + "\n" + line + "\n```\n\n" + prose, source, source + source + package,
+        lines_of("\"Yes\", he said.", 9), lines_of("\"No.\"", 9), "names = [\n" + lines_of("  \"a\",", 9) + "]\n",
+        "codes =\n{\n" + lines_of("  \"a\",", 9) + "}\n", "codes = {\n" + lines_of("  \"a\": 1,", 9) + "}\n",
         lines_of("{}", 9), lines_of("[]", 9), lines_of("[[Link]] of a wiki", 9), lines_of("[1, 2, 3],", 9),
         "[" + std::string(100'000, '[') + "\n", lines_of("{" + std::string(70'000, 'x') + "}", 3)}) {
     INFO(text.substr(0, 60));
