@@ -61,9 +61,9 @@ double time_ranks(int ranks, int threads_per_rank, const std::function<void(int)
 std::function<void(int, uint32_t, int32_t*, int32_t*)> random_batches(Layout layout, const uint32_t& step) {
   return [layout = std::move(layout), &step](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
     const int64_t rows = layout.micro_batch * layout.sequence;
-    const auto data_rank = static_cast<uint64_t>(layout.data_rank(rank));
+    const auto data_rank = static_cast<uint64_t>(layout.mesh.place(data_axes, rank));
     const uint64_t base =
-        (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + data_rank) * static_cast<uint64_t>(rows);
+        (uint64_t{microbatch} * static_cast<uint64_t>(layout.mesh.data()) + data_rank) * static_cast<uint64_t>(rows);
     const auto vocab = static_cast<uint32_t>(layout.model->vocab);
     for (int64_t i = 0; i <= rows; i += 4) {
       const auto words = core::philox({1, step, 1}, (base + static_cast<uint64_t>(i)) / 4);

@@ -282,7 +282,12 @@ Config build_config(Values& values, int ranks, const std::string& name) {
 
   values.check([&] { values.choice("gradient_allreduce_op"); });
   values.check([&] { config.zero = build_zero(values); });
-  if (meshed) build_groups(values, config.zero, config.parallel, data_ranks);
+  if (meshed) {
+    build_groups(values, config.zero, config.parallel, data_ranks);
+    const int island =
+        std::max({1, config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
+    config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline, island);
+  }
   values.check([&] { check_prescale(values, config.zero); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;
   build_pipeline(values, steps, config.parallel);

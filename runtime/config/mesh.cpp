@@ -39,7 +39,7 @@ std::string nearest_degrees(int ranks, int tensor, int pipeline) {
 
 }  // namespace
 
-Mesh::Mesh(int ranks, int tensor, int pipeline) : tensor_(tensor), pipeline_(pipeline) {
+Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) {
   check_degree("ranks", ranks);
   check_degree("parallel.tensor", tensor);
   check_degree("parallel.pipeline", pipeline);
@@ -53,47 +53,44 @@ Mesh::Mesh(int ranks, int tensor, int pipeline) : tensor_(tensor), pipeline_(pip
                             (fewer > 0 ? std::to_string(fewer) + " or " : "") + std::to_string(fewer + model) +
                             " ranks, or change a degree" + nearest_degrees(ranks, tensor, pipeline) + ".");
   }
-  data_ = static_cast<int>(ranks / model);
+  const int data = static_cast<int>(ranks / model);
+  if (inner < 1 || data % inner != 0)
+    throw core::ConfigError("islands of " + std::to_string(inner) + " ranks do not divide " + std::to_string(data) +
+                            " data-parallel ranks.");
+  degrees_[static_cast<int>(Axis::tensor)] = tensor;
+  degrees_[static_cast<int>(Axis::inner)] = inner;
+  degrees_[static_cast<int>(Axis::outer)] = data / inner;
+  degrees_[static_cast<int>(Axis::pipeline)] = pipeline;
 }
 
-int Mesh::size(Axis axis) const {
-  return axis == Axis::tensor ? tensor_ : axis == Axis::data ? data_ : pipeline_;
-}
-
-Coordinates Mesh::coordinates(int rank) const {
-  if (rank < 0 || rank >= world()) {
-    throw core::ConfigError("rank " + std::to_string(rank) + " is not in the mesh; legal: 0 to " +
-                            std::to_string(world() - 1) + ".");
+RankGroups Mesh::groups(Axes axes) const {
+  RankGroups groups;
+  bool ended = false;
+  for (int a = 0; a < axis_count; ++a) {
+    if (degrees_[a] == 1) continue;
+    if (!axes.has(a)) {
+      ended = groups.size > 1;
+      if (!ended) groups.stride *= degrees_[a];
+      continue;
+    }
+    if (ended) throw core::ProgramError("ranks of axes that are not next to each other have no common distance");
+    groups.size *= degrees_[a];
   }
-  return {rank % tensor_, rank / tensor_ % data_, rank / tensor_ / data_};
+  return groups;
 }
 
-int Mesh::rank(const Coordinates& at) const {
-  if (at.tensor < 0 || at.tensor >= tensor_ || at.data < 0 || at.data >= data_ || at.pipeline < 0 ||
-      at.pipeline >= pipeline_) {
-    throw core::ConfigError("coordinates (tensor " + std::to_string(at.tensor) + ", data " + std::to_string(at.data) +
-                            ", pipeline " + std::to_string(at.pipeline) + ") are not in the mesh of " +
-                            std::to_string(tensor_) + " x " + std::to_string(data_) + " x " +
-                            std::to_string(pipeline_) + " ranks.");
+int RankGroups::begin(int rank) const {
+  if (rank < first) return rank;
+  const int at = rank - first;
+  return first + at / (size * stride) * size * stride + at % stride;
+}
+
+bool RankGroups::leave(int reach, int world) const {
+  const int last = (size - 1) * stride;  // from a group's first rank to its last
+  for (int rank = first; rank + last < world; ++rank) {
+    if (begin(rank) == rank && rank / reach != (rank + last) / reach) return true;
   }
-  return (at.pipeline * data_ + at.data) * tensor_ + at.tensor;
-}
-
-std::vector<int> Mesh::group(Axis axis, int rank) const {
-  Coordinates at = coordinates(rank);
-  int& moving = axis == Axis::tensor ? at.tensor : axis == Axis::data ? at.data : at.pipeline;
-  std::vector<int> ranks;
-  for (moving = 0; moving < size(axis); ++moving) ranks.push_back(this->rank(at));
-  return ranks;
-}
-
-std::vector<std::vector<int>> Mesh::groups(Axis axis) const {
-  std::vector<std::vector<int>> all;
-  for (int rank = 0; rank < world(); ++rank) {
-    std::vector<int> ranks = group(axis, rank);
-    if (ranks.front() == rank) all.push_back(std::move(ranks));
-  }
-  return all;
+  return false;
 }
 
 }  // namespace zrt::runtime

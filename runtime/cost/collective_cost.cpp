@@ -10,7 +10,7 @@
 
 namespace zrt::runtime {
 
-HostSpread host_spread(const Group& group, int world, int ranks_per_host, Distribution distribution) {
+HostSpread host_spread(const RankGroups& group, int world, int ranks_per_host, Distribution distribution) {
   const int hosts = (world + ranks_per_host - 1) / ranks_per_host;
   const int size = group.size;
   if (hosts == 1) return {size, 1, size, size, 1};
@@ -41,7 +41,7 @@ namespace {
 // The line of hosts that the ranks of a group make; none where a run would find none, either.
 std::optional<comm::HostLine> line_of(const HostSpread& at, const Group& group, const Cluster& cluster) {
   if (way_of(at, cluster) != Way::nccl || cluster.distribution != Distribution::block || at.local < 2) return {};
-  const int stride = at.ranks == group.size ? group.stride : 1, per_host = cluster.ranks_per_host;
+  const int stride = at.ranks == group.ranks.size ? group.ranks.stride : 1, per_host = cluster.ranks_per_host;
   const bool even = stride == 1 ? at.ranks % per_host == 0 : per_host % stride == 0 && at.ranks % at.local == 0;
   return even ? std::optional(comm::HostLine{at.hosts, at.local}) : std::nullopt;
 }
@@ -62,7 +62,7 @@ std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Gr
 
 OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, const Layout& layout,
                        const Cluster& cluster) {
-  const HostSpread at = host_spread(group, layout.world(), cluster.ranks_per_host, cluster.distribution);
+  const HostSpread at = host_spread(group.ranks, layout.mesh.world(), cluster.ranks_per_host, cluster.distribution);
   const double share = volume.bytes / at.ranks;  // of one rank
   OpCost cost{cluster.op_seconds, at.hosts > 1 ? Resource::between_hosts : Resource::inside_host};
   if (volume.sums) {

@@ -38,7 +38,7 @@ struct HostSpread {
   int fewest = 1;  // … on the host that has fewest
   int groups = 1;  // collectives like it on each host at the same time
 };
-HostSpread host_spread(const Group& group, int world, int ranks_per_host,
+HostSpread host_spread(const RankGroups& group, int world, int ranks_per_host,
                        Distribution distribution = Distribution::block);
 
 // Ranks of a group inside a host read each other's memory, unless NCCL connects them there, too. A group of several

@@ -261,7 +261,7 @@ uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, con
     volume.elements += elements;
     volume.bytes += bytes;
     received += bytes;
-    if (set_.group(op).kind != GroupKind::data_outer) continue;
+    if (set_.group(op).axes != Axis::outer) continue;
     volume.elements_between += elements;
     volume.bytes_between += bytes;
   }

@@ -56,7 +56,8 @@ void Executor::fill_batches(const Program& program) {
 
 bool Executor::replay(const Program& program) {
   // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
-  if (rank_.layout->world() > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything) return false;
+  if (rank_.layout->mesh.world() > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything)
+    return false;
   Plan& plan = this->plan(program);
   const auto any = [&](auto what) {
     return std::any_of(program.ops.begin(), program.ops.end(), [&](const Op& op) { return what(op, spec(op.kind)); });

@@ -23,12 +23,9 @@ namespace {
 
 comm::Partition partition(const Group& group, int world) {
   comm::Partition parts;
-  std::map<std::pair<int, int>, size_t> found;
+  std::map<int, size_t> found;
   for (int rank = 0; rank < world; ++rank) {
-    const int at = rank - group.first;
-    const std::pair<int, int> key =
-        at < 0 ? std::pair{-1, rank} : std::pair{at / (group.size * group.stride), at % group.stride};
-    const auto [part, inserted] = found.try_emplace(key, parts.size());
+    const auto [part, inserted] = found.try_emplace(group.ranks.begin(rank), parts.size());
     if (inserted) parts.emplace_back();
     parts[part->second].push_back(rank);
   }
@@ -74,7 +71,7 @@ Session::Session(std::vector<Compiled> stages, SessionOptions options, SessionHo
 
 Session::Session(std::vector<Compiled> stages, SessionOptions options, SessionHooks hooks)
     : stages_(std::move(stages)),
-      own_transport_(comm::make_thread_transport(stages_.front().layout.world())),
+      own_transport_(comm::make_thread_transport(stages_.front().layout.mesh.world())),
       transport_(*own_transport_),
       timeout_(options.timeout),
       hooks_(std::move(hooks)) {
@@ -89,9 +86,9 @@ Session::Session(Compiled only, SessionOptions options, SessionHooks hooks)
 
 void Session::make_ranks(const SessionOptions& options) {
   const Layout& first = stages_.front().layout;
-  if (transport_.world() != first.world()) {
+  if (transport_.world() != first.mesh.world()) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
-                                        first.world(), transport_.world(), transport_.world()));
+                                        first.mesh.world(), transport_.world(), transport_.world()));
   }
   if (first.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
     throw core::ConfigError(fmt::format(
@@ -105,7 +102,7 @@ void Session::make_ranks(const SessionOptions& options) {
   for (GroupId g = 0; g < groups.size(); ++g) {
     const Group& group = set.groups[g];
     if (g == 0 || used(set, g)) {  // the first one is there in any case
-      groups[g] = transport_.make_groups(group.name, partition(group, first.world()), options.timeout);
+      groups[g] = transport_.make_groups(group.name, partition(group, first.mesh.world()), options.timeout);
     }
   }
   ranks_.resize(groups[0].size());
@@ -160,8 +157,8 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.up = &member.up;
     rank.down = &member.down;
     rank.number = number;
-    rank.data = layout.data_rank(number);
-    rank.tensor = layout.tensor_rank(number);
+    rank.data = layout.mesh.place(data_axes, number);
+    rank.tensor = layout.mesh.place(Axis::tensor, number);
     rank.layout = &layout;
     for (auto& group : groups) {
       const size_t g = member.groups.size();

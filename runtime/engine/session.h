@@ -91,7 +91,7 @@ class Session {
   const std::vector<Compiled>& stages() const { return stages_; }
   // Of a local rank.
   const Compiled& stage(int local) const {
-    return stages_[static_cast<size_t>((first_local() + local) / stages_.front().layout.stage_ranks())];
+    return stages_[static_cast<size_t>(stages_.front().layout.mesh.stage(first_local() + local))];
   }
 
  private:

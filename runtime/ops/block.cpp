@@ -84,14 +84,14 @@ void run_block(const OpCall& call) {
   c.accumulate = accumulate;
 
   const uint32_t microbatch = call.op.microbatch.at(call.iteration);
-  c.first_sample =
-      (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.dp) + static_cast<uint64_t>(call.rank.data)) *
-      static_cast<uint64_t>(c.shape.B);
+  c.first_sample = (static_cast<uint64_t>(microbatch) * static_cast<uint64_t>(layout.mesh.data()) +
+                    static_cast<uint64_t>(call.rank.data)) *
+                   static_cast<uint64_t>(c.shape.B);
   const StepInputs& inputs = call.rank.control->inputs;
   c.rng = {inputs.seed, inputs.step, 0};
   c.position = inputs.position;
   const double tokens =
-      static_cast<double>(c.shape.B * layout.model->targets(c.shape.T)) * layout.dp * layout.microbatches;
+      static_cast<double>(c.shape.B * layout.model->targets(c.shape.T)) * layout.mesh.data() * layout.microbatches;
   c.loss_scale = static_cast<float>(call.rank.control->persistent.loss_scale.scale / tokens);
   const bool loses = head && control && call.op.kind != OpKind::decode;
   c.loss = loses ? &control->call_loss : nullptr;

@@ -28,7 +28,7 @@ class OpCall {
     return reinterpret_cast<T*>(at(role, nth));
   }
   comm::Communicator& comm() const { return *rank.groups[op.group]; }
-  GroupKind group() const { return set_.group(op).kind; }
+  Axes group() const { return set_.group(op).axes; }
   const optimizer::Unit& unit(size_t i) const { return rank.layout->units.units[op.units[i]]; }
 
   const Rank& rank;

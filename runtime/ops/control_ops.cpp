@@ -37,7 +37,10 @@ void throw_fault(const Rank& rank, const Control& control) {
 
 DecideRules decide_rules(const Rank& rank) {
   const Layout& layout = *rank.layout;
-  return {layout.world(), layout.tp, layout.dp, layout.shards(), rank.loss_scale, rank.clip, layout.early_updates};
+  DecideRules rules{layout.mesh};
+  rules.shards = layout.shards();
+  rules.loss_scale = rank.loss_scale, rules.clip = rank.clip, rules.ahead = layout.early_updates;
+  return rules;
 }
 
 void begin_step(Control* control) {

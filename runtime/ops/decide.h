@@ -3,17 +3,21 @@
 #include <cmath>
 
 #include "core/host_device.h"
+#include "runtime/config/mesh.h"
 #include "runtime/program/control.h"
 
 namespace zrt::runtime {
 
 struct DecideRules {
-  int ranks = 1;  // of the run
-  int tp = 1;     // of them, those that share the work of a block, the first of which counts its loss
-  int dp = 1;     // … and those of a stage that do the same on other samples
-  int shards =
-      1;  // a stage's first ranks' gradients are all it has; where groups have equal shards, others repeat them
-  optimizer::LossScaleParams loss_scale;
+  Mesh mesh;
+  int ranks = mesh.world();
+  // The ranks that share the work of a block: the first of them counts its loss.
+  Axes sharing = Axis::tensor;
+  // The data-parallel ranks of a stage: its gradient is what the first `shards` of them have; where islands have equal
+  // shards, others repeat these.
+  Axes data = data_axes;
+  int shards = 1;
+  optimizer::LossScaleParams loss_scale{};
   double clip = 0;  // largest gradient norm; 0 for none
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
   bool ahead = false;
@@ -35,7 +39,7 @@ ZRT_HD inline void average_shares(const ControlShare* shares, const DecideRules&
   control.requests = 0;
   for (int r = 0; r < rules.ranks; ++r) {
     control.requests |= shares[r].requests;
-    if (r % rules.tp != 0) continue;
+    if (rules.mesh.place(rules.sharing, r) != 0) continue;
     sum += shares[r].loss_sum;
     tokens += shares[r].loss_tokens;
   }
@@ -58,7 +62,7 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
   average_shares(shares, rules, control);
   optimizer::ExactSum sum;
   for (int r = 0; r < rules.ranks; ++r) {
-    if (r / rules.tp % rules.dp < rules.shards) sum.add(shares[r].norm);
+    if (rules.mesh.place(rules.data, r) < rules.shards) sum.add(shares[r].norm);
   }
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
   control.loss_scale = scale;

@@ -29,7 +29,7 @@ void run_exchange(const OpCall& call) {
   const std::string label = fmt::format("microbatch {}", call.op.microbatch.at(call.iteration));
   const core::DType type = port.element == 0 ? layout.compute : core::DType::u8;
   const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(type));
-  const int64_t share = elements / layout.tp;
+  const int64_t share = elements / layout.mesh.tensor();
   std::byte* own = data + static_cast<size_t>(call.rank.tensor * share) * core::dtype_size(type);
   if (!adds_up(call.op, port)) {
     const comm::GatherRange range{own, data, share};

@@ -15,7 +15,7 @@ void run_snapshot(const OpCall& call) {
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
     const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
-    const int64_t skip = layout.piece_offset(unit, call.rank.data, k);
+    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
     core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
   }
 }
@@ -42,7 +42,7 @@ void run_export(const OpCall& call) {
     for (const optimizer::UnitParam& place : unit.params) call.rank.export_param(unit, place, weights + place.offset);
     return;
   }
-  const int ranks = call.rank.layout->tp;
+  const int ranks = call.rank.layout->mesh.tensor();
   const std::vector<float> parts = exported(call, Role::all_parts, unit.elements * ranks);
   for (const optimizer::UnitParam& place : unit.params) {
     std::vector<float> whole(static_cast<size_t>(place.param->whole_elements()));

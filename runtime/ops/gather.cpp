@@ -17,10 +17,10 @@ void run_gather(const OpCall& call) {
     const optimizer::Unit& unit = call.unit(i);
     std::byte *part = call.at(Role::weight, i), *full = call.at(Role::full_state, i),
               *partial = call.at(Role::partial, i);
-    if (!part && call.group() != GroupKind::data_inner) part = own_shard(call, full, unit, type);
-    if (call.group() == GroupKind::data) {
+    if (!part && call.group() != Axis::inner) part = own_shard(call, full, unit, type);
+    if (call.group() == data_axes) {
       ranges.push_back({part, full, unit.shard});
-    } else if (call.group() == GroupKind::data_outer) {
+    } else if (call.group() == Axis::outer) {
       ranges.push_back({part, partial, unit.shard});
     } else {
       const Level level = level_of(layout);

@@ -67,7 +67,7 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
                   std::span<float> out) {
   const Layout& layout = *call.rank.layout;
   if (kind.sharded) {
-    const int64_t shard = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.data) * unit.shard;
+    const int64_t shard = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
     return for_each_param(unit, call.rank.tensor, shard + first, out,
                           [&](const optimizer::UnitParam& place, int64_t begin, std::span<float> part) {
                             call.rank.load(state_name(kind.kind, place.param->name), begin, part);
@@ -128,7 +128,7 @@ void run_init(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   auto range = [&](Extent extent) {
-    const int64_t begin = extent == Extent::full ? 0 : layout.shard_of(call.rank.data) * unit.shard;
+    const int64_t begin = extent == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
     return std::pair{begin, layout.extent(unit, extent)};
   };
   // Values are made once per chunk for the weight and the master where both hold the same elements.

@@ -20,7 +20,7 @@ Share share_of(const OpCall& call) {
   const Access& access = call.op.accesses.front();
   const Layout& layout = *call.rank.layout;
   if (layout.shares_rows()) return {call.address(access), call.bytes(access)};
-  const uint64_t bytes = call.bytes(access) / static_cast<uint64_t>(layout.tp);
+  const uint64_t bytes = call.bytes(access) / static_cast<uint64_t>(layout.mesh.tensor());
   return {call.address(access) + static_cast<uint64_t>(call.rank.tensor) * bytes, bytes};
 }
 
@@ -49,7 +49,7 @@ Volume received_volume(const ProgramSet& set, const Op& op, const Layout&) {
 }
 
 Volume link_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
-  const int shares = layout.shares_rows() ? 1 : layout.tp;
+  const int shares = layout.shares_rows() ? 1 : layout.mesh.tensor();
   const uint64_t bytes = set.buffers[op.accesses.front().buffer].bytes / static_cast<uint64_t>(shares);
   Volume volume;
   volume.bytes = 2 * static_cast<double>(bytes);  // of which a rank receives half

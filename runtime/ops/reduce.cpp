@@ -21,20 +21,20 @@ void run_reduce_grad(const OpCall& call) {
     const optimizer::Unit& unit = call.unit(i);
     std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
               *partial = call.at(Role::partial, i);
-    if (call.group() == GroupKind::copies || call.group() == GroupKind::tensor) {
+    if (!call.group().within(data_axes)) {  // shares of it, or copies
       std::byte* own = layout.zero.grads == Extent::full ? own_shard(call, grad, unit, held) : grad;
       call.comm().all_reduce(own, unit.shard, held, call.op.name);
       continue;
     }
-    if (call.group() == GroupKind::data_outer && !partial) {
+    if (call.group() == Axis::outer && !partial) {
       call.comm().all_reduce(grad, unit.shard, held, call.op.name);
       continue;
     }
     if (!local) local = grad;  // in place
     if (grad && layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, to);
-    if (call.group() == GroupKind::data_outer) {
+    if (call.group() == Axis::outer) {
       ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
-    } else if (call.group() == GroupKind::data_inner && partial) {
+    } else if (call.group() == Axis::inner && partial) {
       to = from;
       const Level level = level_of(layout);
       for (int64_t group = 0; group < level.groups; ++group) {
@@ -50,13 +50,13 @@ void run_reduce_grad(const OpCall& call) {
 
 Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
-  const GroupKind group = set.group(op).kind;
+  const Axes group = set.group(op).axes;
   volume.sums = true;
   volume.from = layout.local_grad, volume.to = held_type(layout);
   volume.bytes = role_bytes(set, op, Role::local_grad);
   for (const Access& access : op.accesses) {
     // The inner level hands partial sums to the outer one.
-    if (access.role == Role::partial && group == GroupKind::data_inner) volume.to = volume.from;
+    if (access.role == Role::partial && group == Axis::inner) volume.to = volume.from;
     if (access.role != Role::partial || access.use != Use::read) continue;
     volume.bytes += static_cast<double>(set.buffers[access.buffer].bytes);
   }
@@ -64,7 +64,7 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   // In place; between groups that are replicas of each other, between copies, and of ranks that share the work of
   // blocks, an all-reduce of the shard.
   volume.bytes = role_bytes(set, op, Role::grad);
-  if (group == GroupKind::data_outer || group == GroupKind::copies || group == GroupKind::tensor) {
+  if (group == Axis::outer || !group.within(data_axes)) {
     volume.rounds = 2;
     volume.from = volume.to, volume.calls = op.units.size();
     if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();

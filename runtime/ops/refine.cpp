@@ -17,7 +17,7 @@ class Exchange {
   explicit Exchange(const OpCall& call)
       : call_(call),
         held_(call.op, *call.rank.layout),
-        self_(call.rank.layout->holder(call.unit(0), call.rank.data, call.rank.tensor)) {}
+        self_(call.rank.layout->holder(call.unit(0), call.rank.number)) {}
 
   void collect() const {
     std::vector<comm::Message> sends, receives;

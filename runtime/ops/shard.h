@@ -7,7 +7,7 @@
 namespace zrt::runtime {
 
 inline std::byte* own_shard(const OpCall& call, std::byte* full, const optimizer::Unit& unit, core::DType type) {
-  return full + static_cast<size_t>(call.rank.layout->shard_of(call.rank.data) * unit.shard) * core::dtype_size(type);
+  return full + static_cast<size_t>(call.rank.layout->shard_of(call.rank.number) * unit.shard) * core::dtype_size(type);
 }
 
 // On two levels, the shard of group h's member m is number h × inner + m of the unit, and a member's partial buffer
@@ -17,7 +17,7 @@ struct Level {
   int64_t inner;
 };
 inline Level level_of(const Layout& layout) {
-  return {layout.shards() / layout.groups.inner, layout.groups.inner};
+  return {layout.shards() / layout.mesh.inner(), layout.mesh.inner()};
 }
 
 }  // namespace zrt::runtime

@@ -11,7 +11,8 @@ namespace {
 std::byte* address(const OpCall& call, const Access& access) {
   const uint64_t part = call.op.shard_bytes;
   const bool whole = part > 0 && call.bytes(access) > part;
-  return call.address(access) + (whole ? static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.data)) * part : 0);
+  return call.address(access) +
+         (whole ? static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * part : 0);
 }
 
 uint64_t place_in_file(const OpCall& call, const Access& access) {

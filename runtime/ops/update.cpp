@@ -14,7 +14,7 @@ uint64_t share_bytes(const OpCall& call) {
 }
 
 std::byte* own_share(const OpCall& call) {
-  const int holder = call.rank.layout->holder(call.unit(0), call.rank.data, call.rank.tensor);
+  const int holder = call.rank.layout->holder(call.unit(0), call.rank.number);
   return call.at(Role::sums) + static_cast<uint64_t>(holder) * share_bytes(call);
 }
 

@@ -11,7 +11,7 @@ UpdatePart::UpdatePart(const OpCall& call, Extent extent) {
   const optimizer::Unit& unit = call.unit(0);
   part_.unit = &unit;
   part_.tensor_rank = call.rank.tensor;
-  part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.data) * unit.shard : 0;
+  part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
   part_.count = layout.extent(unit, extent);
   // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
   // shard where the state's home holds all.

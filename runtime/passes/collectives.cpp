@@ -8,9 +8,17 @@ namespace zrt::runtime {
 
 using core::Category;
 
-void place_in(ProgramSet& set, Op& op, GroupKind group) {
-  op.group = set.find_group(group);
-  op.lane = set.lane(LaneKind::comm, set.groups[op.group].name);
+void place_in(ProgramSet& set, Op& op, GroupId group) {
+  op.group = group;
+  op.lane = set.lane(LaneKind::comm, set.groups[group].name);
+}
+
+void place_in(ProgramSet& set, Op& op, Axes group) {
+  place_in(set, op, set.find_group(group));
+}
+
+void place_in(ProgramSet& set, Op& op, std::string_view group) {
+  place_in(set, op, set.find_group(group));
 }
 
 std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vector<uint32_t>& units, int64_t limit) {
@@ -38,7 +46,7 @@ Collectives::Gather gather_in_place(const Layout& layout, OpKind kind, const cha
   return gather;
 }
 
-Op Collectives::make(OpKind kind, GroupKind group, std::string name, const std::vector<uint32_t>& units) {
+Op Collectives::make(OpKind kind, Axes group, std::string name, const std::vector<uint32_t>& units) {
   Op op;
   op.kind = kind;
   place_in(set_, op, group);
@@ -56,7 +64,7 @@ BufferId Collectives::buffer(const std::string& name, Category category, uint64_
 BufferId Collectives::partial(std::string_view purpose, uint32_t u, core::DType type) {
   const optimizer::Unit& unit = layout_.units.units[u];
   return buffer(fmt::format("{} part of {}", purpose, unit.name), Category::comm,
-                static_cast<uint64_t>(unit.elements / layout_.groups.inner) * core::dtype_size(type));
+                static_cast<uint64_t>(unit.elements / layout_.mesh.inner()) * core::dtype_size(type));
 }
 
 void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
@@ -66,7 +74,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     if (what.part[i] != no_buffer) op.accesses.push_back({what.part[i], Role::weight, Use::read, {}});
   };
   if (!two_levels) {
-    Op op = make(what.kind, layout_.state_group(), what.name, what.units);
+    Op op = make(what.kind, layout_.state_axes(), what.name, what.units);
     op.block = what.block;
     for (size_t i = 0; i < what.units.size(); ++i) {
       source(op, i);
@@ -94,7 +102,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
   if (!missing.empty()) {
     std::vector<uint32_t> units;
     for (size_t i : missing) units.push_back(what.units[i]);
-    Op op = make(what.kind, GroupKind::data_outer, what.name + " between groups", units);
+    Op op = make(what.kind, Axis::outer, what.name + " between groups", units);
     op.block = what.block;
     for (size_t i : missing) {
       source(op, i);
@@ -103,7 +111,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     }
     ops.push_back(std::move(op));
   }
-  Op op = make(what.kind, GroupKind::data_inner, what.name + " inside groups", what.units);
+  Op op = make(what.kind, Axis::inner, what.name + " inside groups", what.units);
   op.block = what.block;
   for (size_t i = 0; i < what.units.size(); ++i) {
     op.accesses.push_back({parts[i], Role::partial, Use::read, {}});
@@ -123,7 +131,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     }
   };
   if (!layout_.groups.hierarchical) {
-    Op op = make(OpKind::reduce_grad, layout_.state_group(), name, what.units);
+    Op op = make(OpKind::reduce_grad, layout_.state_axes(), name, what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       if (what.local[i] != what.grad[i])
         op.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});
@@ -132,15 +140,15 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     ops.push_back(std::move(op));
     // The sums of all groups, once a step: they accumulate inside a group meanwhile.
     if (!layout_.groups.replicated || !what.last) return;
-    Op between = make(OpKind::reduce_grad, GroupKind::data_outer, name + " between groups", what.units);
+    Op between = make(OpKind::reduce_grad, Axis::outer, name + " between groups", what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       between.accesses.push_back({what.grad[i], Role::grad, Use::update, {}});
     }
     ops.push_back(std::move(between));
     return;
   }
-  Op inside = make(OpKind::reduce_grad, GroupKind::data_inner, name + " inside groups", what.units);
-  Op between = make(OpKind::reduce_grad, GroupKind::data_outer, name + " between groups", what.units);
+  Op inside = make(OpKind::reduce_grad, Axis::inner, name + " inside groups", what.units);
+  Op between = make(OpKind::reduce_grad, Axis::outer, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);
     inside.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});

@@ -10,7 +10,8 @@
 namespace zrt::runtime {
 
 // The group that an op communicates in, and its lane.
-void place_in(ProgramSet& set, Op& op, GroupKind group);
+void place_in(ProgramSet& set, Op& op, Axes group);
+void place_in(ProgramSet& set, Op& op, std::string_view group);  // of pairs of stages
 
 // Cuts `units` into buckets of at most `limit` elements (at least one unit each).
 std::vector<std::vector<uint32_t>> buckets(const Layout& layout, const std::vector<uint32_t>& units, int64_t limit);
@@ -50,7 +51,7 @@ class Collectives {
   BufferId buffer(const std::string& name, core::Category category, uint64_t bytes);
 
  private:
-  Op make(OpKind kind, GroupKind group, std::string name, const std::vector<uint32_t>& units);
+  Op make(OpKind kind, Axes group, std::string name, const std::vector<uint32_t>& units);
   BufferId partial(std::string_view purpose, uint32_t unit, core::DType type);
 
   ProgramSet& set_;

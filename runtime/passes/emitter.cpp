@@ -158,20 +158,17 @@ void Emitter::link(DraftSegment& segment, WorkKind work, size_t block, Index mic
                microbatch);
   op.units.clear();
   const bool wraps = boundary < 0 || boundary == last;
-  place_in(set_, op,
-           !wraps    ? link_over(boundary, forward)
-           : forward ? GroupKind::wrap_forward
-                     : GroupKind::wrap_backward);
+  place_in(set_, op, wraps ? wrap_name(forward) : link_name(boundary % 2 != 0, forward));
   access(op, buffer, role, sends ? Use::read : Use::write);
   segment.ops.push_back(std::move(op));
 }
 
 void Emitter::gather_received(DraftSegment& segment, size_t block, BufferId buffer, Role role, Index microbatch) const {
-  if (layout_.tp == 1 || layout_.shares_rows()) return;
+  if (layout_.mesh.tensor() == 1 || layout_.shares_rows()) return;
   Op gather = make(OpKind::gather_received, 0, fmt::format("gather {} of {}", role_name(role), blocks_[block]->name()),
                    block, microbatch);
   gather.units.clear();
-  place_in(set_, gather, GroupKind::tensor);
+  place_in(set_, gather, Axis::tensor);
   access(gather, buffer, role, Use::update);
   segment.ops.push_back(std::move(gather));
 }
@@ -214,7 +211,7 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
                  b, microbatch);
     op.units.clear();
     op.port = static_cast<uint8_t>(p);
-    place_in(set_, op, GroupKind::tensor);
+    place_in(set_, op, Axis::tensor);
     access(op, buffers[p], gradients ? Role::d_port : Role::port, Use::update);
     op.accesses.back().port = op.port;
     segment.ops.push_back(std::move(op));

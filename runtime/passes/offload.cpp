@@ -201,7 +201,7 @@ void Offload::attach(Op& op, Access& access) {
     // A gather in place needs this rank's shard and fills in the rest.
     const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
     const bool shard_only = in_place && homes_.at(home).shard_bytes > 0 && homes_.at(home).whole &&
-                            set_.buffers[home].tier != Tier::nvme && layout_.shards() == layout_.dp;
+                            set_.buffers[home].tier != Tier::nvme && layout_.shards() == layout_.mesh.data();
     if (!defines) bring(op, *copy, shard_only);
   }
   copy->dirty = copy->dirty || access.use != Use::read;

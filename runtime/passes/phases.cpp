@@ -51,7 +51,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
                       static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type())});
       Op gather;
       gather.kind = OpKind::gather_state;
-      place_in(set, gather, layout.state_group());
+      place_in(set, gather, layout.state_axes());
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
@@ -63,12 +63,12 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.units = {u};
     op.accesses = {{full, Role::full_state, Use::read, {}}};
     if (unit.sliced) {
-      const BufferId all =
-          set.add({"parts of all of " + unit.name, Category::staging, Life::transient,
-                   static_cast<uint64_t>(unit.elements * layout.tp) * core::dtype_size(layout.logical_type())});
+      const BufferId all = set.add(
+          {"parts of all of " + unit.name, Category::staging, Life::transient,
+           static_cast<uint64_t>(unit.elements * layout.mesh.tensor()) * core::dtype_size(layout.logical_type())});
       Op gather;
       gather.kind = OpKind::gather_parts;
-      place_in(set, gather, GroupKind::tensor);
+      place_in(set, gather, Axis::tensor);
       gather.name = "gather parts of " + unit.name;
       gather.units = {u};
       gather.accesses = {{full, Role::full_state, Use::read, {}}, {all, Role::all_parts, Use::write, {}}};

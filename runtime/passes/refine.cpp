@@ -65,7 +65,7 @@ class Refinements {
     return op;
   }
   void push(Op op) {
-    if (spec(op.kind).communicates()) place_in(set_, op, layout_.holder_group(unit(op.units[0])));
+    if (spec(op.kind).communicates()) place_in(set_, op, layout_.holder_axes(unit(op.units[0])));
     segment_.ops.push_back(std::move(op));
   }
   static void touch(Op& op, BufferId buffer, Role role, Use use) {

@@ -160,7 +160,7 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
   }
   Op share;
   share.kind = OpKind::share_control;
-  place_in(set, share, layout.everyone());
+  place_in(set, share, layout.mesh.everyone());
   share.name = "share control";
   share.accesses = {{state.control, Role::control, Use::read, {}}, {state.shares, Role::shares, Use::write, {}}};
   Op average;

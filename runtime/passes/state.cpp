@@ -35,7 +35,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   }
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});
   state.shares = set.add({"control shares", Category::comm, Life::transient,
-                          sizeof(ControlShare) * static_cast<uint64_t>(layout.world()), 1, 0});
+                          sizeof(ControlShare) * static_cast<uint64_t>(layout.mesh.world()), 1, 0});
   if (training && layout.early_updates) {
     state.ahead = set.add({"decision ahead", Category::staging, Life::transient, sizeof(Control), 1, 0});
   }

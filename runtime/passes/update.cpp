@@ -36,7 +36,7 @@ class UpdatePass {
       segment_.ops.push_back(std::move(sum));
 
       Op share = make(OpKind::share_sums, round);
-      place_in(set_, share, layout_.holder_group(unit));
+      place_in(set_, share, layout_.holder_axes(unit));
       touch(share, sums, Role::sums, Use::update);
       segment_.ops.push_back(std::move(share));
 

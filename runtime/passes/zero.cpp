@@ -222,7 +222,8 @@ class ZeroPass {
 
   // Of a unit that another stage of a pipeline has a copy of, or of which each rank that shares the work of a block has
   // made a part of the gradient.
-  void add_up(uint32_t u, GroupKind group, const char* what) {
+  template <class Ranks>
+  void add_up(uint32_t u, Ranks group, const char* what) {
     Op op;
     op.kind = OpKind::reduce_grad;
     place_in(collectives_.set(), op, group);
@@ -233,7 +234,7 @@ class ZeroPass {
   }
   void add_shares(const std::vector<uint32_t>& units) {
     for (uint32_t u : units) {
-      if (layout_.units.units[u].summed) add_up(u, GroupKind::tensor, "reduce shares of ");
+      if (layout_.units.units[u].summed) add_up(u, Axes(Axis::tensor), "reduce shares of ");
     }
   }
 
@@ -259,7 +260,7 @@ class ZeroPass {
   void push(DraftSegment& segment, OpKind kind, std::string name, std::vector<Access> accesses) {
     Op op;
     op.kind = kind;
-    if (spec(kind).communicates()) place_in(collectives_.set(), op, layout_.everyone());
+    if (spec(kind).communicates()) place_in(collectives_.set(), op, layout_.mesh.everyone());
     op.name = std::move(name);
     op.accesses = std::move(accesses);
     segment.ops.push_back(std::move(op));
@@ -269,7 +270,7 @@ class ZeroPass {
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
     current_ = &segment;
-    for (uint32_t u : copied_) add_up(u, GroupKind::copies, "reduce copies of ");
+    for (uint32_t u : copied_) add_up(u, copies_name, "reduce copies of ");
     gather_grads(copied_);
     if (timing_->measures_at_once()) {
       reduced_ = copied_;

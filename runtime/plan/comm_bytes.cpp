@@ -12,7 +12,7 @@ CommBytes comm_bytes(const ProgramSet& set, const Program& program, const Layout
       const OpSpec& row = spec(op.kind);
       if (!row.communicates()) continue;
       const Volume volume = row.volume(set, op, layout);
-      const auto ranks = static_cast<uint64_t>(set.group(op).size);
+      const auto ranks = static_cast<uint64_t>(set.group(op).ranks.size);
       if (volume.received) {
         bytes[op.kind] += *volume.received * segment.repeat;
         continue;

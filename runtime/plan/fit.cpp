@@ -133,7 +133,7 @@ Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request
   if (request.check && result.stages.size() > 1) {
     std::vector<const ProgramSet*> sets;
     for (const Compiled& stage : result.stages) sets.push_back(&stage.set);
-    verify_collectives(sets, layouts.front().stage_ranks());
+    verify_collectives(sets, layouts.front().mesh.stage_ranks());
   }
   return result;
 }

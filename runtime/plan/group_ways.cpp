@@ -29,7 +29,7 @@ std::set<GroupId> used_groups(const ProgramSet& set) {
   std::set<GroupId> used;
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) {
-      if (set.group(op).size > 1) used.insert(op.group);
+      if (set.group(op).ranks.size > 1) used.insert(op.group);
     }
   }
   return used;
@@ -43,8 +43,8 @@ std::vector<GroupWay> group_ways(const Plan& plan) {
   for (const StagePlan& stage : plan.stages) {
     for (const GroupId id : used_groups(stage.compiled.set)) {
       const Group& group = stage.compiled.set.groups[id];
-      const HostSpread at =
-          host_spread(group, stage.compiled.layout.world(), plan.cluster->ranks_per_host, plan.cluster->distribution);
+      const HostSpread at = host_spread(group.ranks, stage.compiled.layout.mesh.world(), plan.cluster->ranks_per_host,
+                                        plan.cluster->distribution);
       const uint64_t staging = group.staging == no_buffer ? 0 : stage.compiled.set.buffers[group.staging].bytes;
       const Way way = way_of(at, *plan.cluster);
       ways[group.name] = {group, at, way, staging};

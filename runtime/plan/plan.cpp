@@ -31,7 +31,7 @@ std::vector<PhasePeak> phase_peaks(const ProgramSet& set) {
 
 int64_t Plan::tokens_per_step() const {
   const Layout& any = layout();
-  return any.micro_batch * any.sequence * any.dp * int64_t{any.microbatches};
+  return any.micro_batch * any.sequence * any.mesh.data() * int64_t{any.microbatches};
 }
 
 Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std::string> phases,
@@ -74,8 +74,8 @@ Plan make_plan(const Config& wanted, const models::Model& model, std::vector<std
   for (Compiled& compiled : fitted.stages) {
     const auto number = plan.stages.size();
     StagePlan& stage = plan.stages.emplace_back();
-    stage.first = compiled.layout.stage.index * compiled.layout.stage_ranks();
-    stage.last = stage.first + compiled.layout.stage_ranks() - 1;
+    stage.first = compiled.layout.mesh.first_of(compiled.layout.stage.index);
+    stage.last = stage.first + compiled.layout.mesh.stage_ranks() - 1;
     stage.phases = phase_peaks(compiled.set);
     stage.comm = comm_bytes(compiled.set, compiled.set.program("step"), compiled.layout);
     if (known) stage.step = std::move(steps[number]);

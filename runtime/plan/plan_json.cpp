@@ -86,7 +86,7 @@ Json pipeline_json(const Plan& plan) {
 
 std::string to_json(const Plan& plan) {
   Json ranks = Json::array(), limits, suggestions = Json::array();
-  const bool listed = plan.layout().world() <= listed_ranks;
+  const bool listed = plan.layout().mesh.world() <= listed_ranks;
   for (const StagePlan& stage : plan.stages) {
     if (!listed) ranks.push_back(ranks_json(stage, stage.first, stage.last));
     for (int rank = stage.first; listed && rank <= stage.last; ++rank) ranks.push_back(ranks_json(stage, rank, rank));

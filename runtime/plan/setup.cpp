@@ -99,8 +99,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.zero = optimizer::zero_strategy(config.zero.stage);
   layout.optimizer = config.optimizer.algorithm;
   layout.device = config.run.device;
-  layout.dp = config.mesh.data();
-  layout.tp = config.mesh.tensor();
+  layout.mesh = config.mesh;
   layout.ranks_in_reach = config.ranks_in_reach;
   layout.sequence_parallel = config.parallel.sequence;
   layout.compute = config.precision.compute;
@@ -110,13 +109,11 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.grad = config.precision.accumulated_grad;
   const auto unit_elements =
       std::max<int64_t>(1, config.memory.unit_bytes / static_cast<int64_t>(core::dtype_size(layout.compute)));
-  const int inner =
-      std::max({config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
-  layout.groups = {inner, config.parallel.hierarchical_ranks > 1, config.zero.hpz_partition_size > 1,
+  layout.groups = {config.parallel.hierarchical_ranks > 1, config.zero.hpz_partition_size > 1,
                    config.zero.mics_shard_size > 0};
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
-  const optimizer::Cut cut{layout.dp, layout.shards(), layout.optimizer->alignment()};
+  const optimizer::Cut cut{layout.mesh.data(), layout.shards(), layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);
@@ -161,7 +158,7 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
 
 std::string tensor_across_hosts(const Config& config, int ranks_per_host, Distribution distribution) {
   const int tensor = config.mesh.tensor();
-  const Group group{GroupKind::tensor, "tp", tensor};
+  const RankGroups group = config.mesh.groups(Axis::tensor);
   if (host_spread(group, config.mesh.world(), ranks_per_host, distribution).hosts == 1) return "";
   const std::string remedy =
       distribution == Distribution::cyclic

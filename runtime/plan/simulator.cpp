@@ -268,25 +268,23 @@ class Simulator {
 
   void start(size_t r, size_t l, const Op& op) {
     const ProgramSet& set = *stages_[r].set;
-    const bool alone = !spec(op.kind).communicates() || ranks_.size() == 1 || inside_stage(set.group(op).kind);
+    const bool alone = !spec(op.kind).communicates() || ranks_.size() == 1 || !set.group(op).axes.has(Axis::pipeline);
     if (alone) return ranks_[r].start(l, ranks_[r].seconds_of_next(l), now_);
     // Lanes that communicate have the same numbers in all stages.
-    const int ranks = stages_[r].layout->stage_ranks();
+    const Mesh& mesh = stages_[r].layout->mesh;
+    const auto takes_part = [&](size_t other) {
+      return set.group(op).ranks.together(mesh.first_of(static_cast<int>(r)), mesh.first_of(static_cast<int>(other)));
+    };
     double seconds = 0;
     for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (!set.group(op).together(static_cast<int>(r) * ranks, static_cast<int>(other) * ranks)) continue;
+      if (!takes_part(other)) continue;
       if (!ranks_[other].ready(l)) return;
       seconds = std::max(seconds, ranks_[other].seconds_of_next(l));
     }
     for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (!set.group(op).together(static_cast<int>(r) * ranks, static_cast<int>(other) * ranks)) continue;
+      if (!takes_part(other)) continue;
       ranks_[other].start(l, seconds, now_);
     }
-  }
-
-  static bool inside_stage(GroupKind kind) {
-    return kind == GroupKind::data || kind == GroupKind::data_inner || kind == GroupKind::data_outer ||
-           kind == GroupKind::tensor || kind == GroupKind::holders;
   }
 
   const std::span<const SimulatedStage> stages_;

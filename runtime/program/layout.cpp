@@ -4,35 +4,8 @@
 
 namespace zrt::runtime {
 
-std::vector<Group> Layout::group_table() const {
-  std::vector<Group> table{{GroupKind::data, "dp", dp, tp},
-                           {GroupKind::data_inner, "dp.inner", groups.inner, tp},
-                           {GroupKind::data_outer, "dp.outer", dp / groups.inner, groups.inner * tp}};
-  if (tp > 1) {
-    table.push_back({GroupKind::tensor, "tp", tp, 1});
-    table.push_back({GroupKind::holders, "tp.dp", tp * shards(), 1});
-  }
-  if (everyone() == GroupKind::world) table.push_back({GroupKind::world, "world", world(), 1});
-  if (!stage.pipelined()) return table;
-  const int ranks = stage_ranks();
-  for (const bool forward : {true, false}) {
-    for (const int boundary : {0, 1}) {
-      table.push_back({link_over(boundary, forward),
-                       std::string(boundary == 0 ? "pp.even." : "pp.odd.").append(forward ? "forward" : "backward"), 2,
-                       ranks, boundary * ranks});
-    }
-  }
-  if (stage.schedule.chunks > 1) {
-    const int last = (stage.schedule.stages - 1) * ranks;
-    table.push_back({GroupKind::wrap_forward, "pp.wrap.forward", 2, last});
-    table.push_back({GroupKind::wrap_backward, "pp.wrap.backward", 2, last});
-  }
-  table.push_back({GroupKind::copies, "embedding", 2, (stage.schedule.stages - 1) * ranks});
-  return table;
-}
-
 bool Layout::exchanges(models::Seam seam, bool backward) const {
-  if (tp == 1 || seam == models::Seam::stay) return false;
+  if (mesh.tensor() == 1 || seam == models::Seam::stay) return false;
   return shares_rows() || seam == models::Seam::tell || seam == (backward ? models::Seam::enter : models::Seam::leave);
 }
 
@@ -117,15 +90,16 @@ models::Parts Layout::forward_parts(size_t block, models::Mode mode) const {
 uint64_t Layout::port_bytes(const models::Port& port, const models::Shape& shape) const {
   const uint64_t element = port.element > 0 ? port.element : core::dtype_size(shape.type);
   const bool by_rows = port.seam == models::Seam::enter || port.seam == models::Seam::leave;
-  const int64_t rows = shares_rows() && by_rows ? row_share(shape) * tp : shape.rows();
+  const int64_t rows = shares_rows() && by_rows ? row_share(shape) * mesh.tensor() : shape.rows();
   const uint64_t bytes = static_cast<uint64_t>(rows * port.width) * element;
-  return port.seam == models::Seam::tell ? bytes * static_cast<uint64_t>(tp) : bytes;
+  return port.seam == models::Seam::tell ? bytes * static_cast<uint64_t>(mesh.tensor()) : bytes;
 }
 
 uint64_t Layout::boundary_bytes(int64_t width, const models::Shape& shape) const {
   if (shares_rows()) return stream_bytes(width, shape);
-  const int64_t share = (shape.rows() * width + tp - 1) / tp;
-  return static_cast<uint64_t>(share * tp) * core::dtype_size(shape.type);
+  const int tensor = mesh.tensor();
+  const int64_t share = (shape.rows() * width + tensor - 1) / tensor;
+  return static_cast<uint64_t>(share * tensor) * core::dtype_size(shape.type);
 }
 
 core::Tier Layout::input_tier(size_t block) const {

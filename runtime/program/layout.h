@@ -38,29 +38,22 @@ struct Layout : RunSettings, Decisions {
   optimizer::UnitTable units;
   Stage stage;
 
-  int stage_ranks() const { return dp * tp; }
-  int world() const { return stage_ranks() * stage.schedule.stages; }
-  int tensor_rank(int rank) const { return rank % tp; }     // of a rank of the run, among those that share its work
-  int data_rank(int rank) const { return rank / tp % dp; }  // … and among those that do the same on other samples
-  GroupKind everyone() const { return stage.pipelined() || tp > 1 ? GroupKind::world : GroupKind::data; }
-
-  std::vector<Group> group_table() const;
-  int shards() const { return groups.replicated ? groups.inner : dp; }  // ranks that a unit's states are cut among
-  int shard_of(int rank) const { return rank % shards(); }
-  // The ranks of one set of shards.
-  GroupKind state_group() const { return groups.replicated ? GroupKind::data_inner : GroupKind::data; }
-  // The ranks that have the states of a unit's whole tensors among them, and a rank's number in that group: where
+  // The axes of the ranks that a unit's states are cut among: the ranks of one set of shards.
+  Axes state_axes() const { return groups.replicated ? Axes(Axis::inner) : data_axes; }
+  int shards() const { return mesh.degree(state_axes()); }
+  int shard_of(int rank) const { return mesh.place(state_axes(), rank); }
+  // … of the ranks that have the states of a unit's whole tensors among them, and a rank's number in that group: where
   // tensors are sliced, tensor-parallel neighbours one behind the other.
-  GroupKind holder_group(const optimizer::Unit& unit) const { return unit.sliced ? GroupKind::holders : state_group(); }
-  int slices(const optimizer::Unit& unit) const { return unit.sliced ? tp : 1; }
-  int holders(const optimizer::Unit& unit) const { return shards() * slices(unit); }
-  int holder(const optimizer::Unit& unit, int data, int tensor) const {
-    return shard_of(data) * slices(unit) + (unit.sliced ? tensor : 0);
+  Axes holder_axes(const optimizer::Unit& unit) const {
+    return unit.sliced ? state_axes() | Axis::tensor : state_axes();
   }
+  int slices(const optimizer::Unit& unit) const { return unit.sliced ? mesh.tensor() : 1; }
+  int holders(const optimizer::Unit& unit) const { return mesh.degree(holder_axes(unit)); }
+  int holder(const optimizer::Unit& unit, int rank) const { return mesh.place(holder_axes(unit), rank); }
   // Whether ranks that share blocks share the rows of the residual stream, too, and of how many each has room for.
-  bool shares_rows() const { return tp > 1 && sequence_parallel; }
+  bool shares_rows() const { return mesh.tensor() > 1 && sequence_parallel; }
   int64_t row_share(const models::Shape& shape) const {
-    return shares_rows() ? (shape.rows() + tp - 1) / tp : shape.rows();
+    return shares_rows() ? (shape.rows() + mesh.tensor() - 1) / mesh.tensor() : shape.rows();
   }
   // Of what a rank has of a tensor that goes from block to block.
   uint64_t stream_bytes(int64_t width, const models::Shape& shape) const {
@@ -87,20 +80,22 @@ struct Layout : RunSettings, Decisions {
   // Of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where all have all of
   // them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
-  // The elements of a unit that a data rank saves: its shard, or of a shard that several ranks hold, its part.
+  // The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
   struct Piece {
-    int64_t begin, count;
+    int64_t begin, count, skipped;  // `skipped`: of the shard, in front of it
   };
   Piece piece(const optimizer::Unit& unit, int rank) const {
-    const int64_t count = unit.elements / dp;
-    return {shard_of(rank) * unit.shard + rank / shards() * count, count};
+    const int64_t count = unit.elements / mesh.data();
+    const int64_t skipped = groups.replicated ? mesh.place(Axis::outer, rank) * count : 0;
+    return {shard_of(rank) * unit.shard + skipped, count, skipped};
   }
   // Where that piece lies in a rank's buffer of the unit's logical weights (source 0) or of the nth state kind (n + 1).
   int64_t piece_offset(const optimizer::Unit& unit, int rank, size_t source) const {
     optimizer::Extent held = zero.states;
     if (source == 0 && !has_master()) held = weights(unit);
     if (source > 0 && !optimizer->states(unit)[source - 1].sharded) return 0;
-    return piece(unit, rank).begin - (held == optimizer::Extent::full ? 0 : shard_of(rank) * unit.shard);
+    const Piece saved = piece(unit, rank);
+    return held == optimizer::Extent::full ? saved.begin : saved.skipped;
   }
   bool has_master() const { return compute != core::DType::f32 && master; }
   // Of the weights that updates work on and checkpoints save; without a master bf16 or, where nothing is trained, fp16.

@@ -91,11 +91,23 @@ uint8_t ProgramSet::lane(LaneKind kind, std::string_view group) {
   return static_cast<uint8_t>(lanes.size() - 1);
 }
 
-GroupId ProgramSet::find_group(GroupKind kind) const {
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].kind == kind) return static_cast<GroupId>(g);
-  }
+namespace {
+
+template <class Is>
+GroupId group_that(const std::vector<Group>& groups, Is is) {
+  const auto found = std::find_if(groups.begin(), groups.end(), is);
+  if (found != groups.end()) return static_cast<GroupId>(found - groups.begin());
   throw core::ProgramError("a program set lacks the group of ranks that one of its ops communicates in");
+}
+
+}  // namespace
+
+GroupId ProgramSet::find_group(Axes axes) const {
+  return group_that(groups, [&](const Group& group) { return group.axes == axes; });
+}
+
+GroupId ProgramSet::find_group(std::string_view name) const {
+  return group_that(groups, [&](const Group& group) { return group.name == name; });
 }
 
 namespace {
@@ -144,9 +156,13 @@ class Fingerprint {
     const auto& [kind, group] = lane;
     all(kind, group);
   }
+  void add(const RankGroups& ranks) {
+    const auto& [size, stride, first] = ranks;
+    all(size, stride, first);
+  }
   void add(const Group& group) {
-    const auto& [kind, name, size, stride, first, staging] = group;
-    all(kind, name, size, stride, first, staging);
+    const auto& [axes, name, ranks, staging] = group;
+    all(axes.bits(), name, ranks, staging);
   }
   void add(const Op& op) {
     const auto& [kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units,

@@ -6,38 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "core/ledger.h"
 #include "models/anatomy.h"
+#include "runtime/program/buffer.h"
+#include "runtime/program/groups.h"
 
 namespace zrt::runtime {
 
-using BufferId = uint32_t;
 using OpId = uint32_t;
-inline constexpr BufferId no_buffer = ~0u;
-inline constexpr uint64_t io_alignment = 4096;  // of what a file is read into or written from
-
-enum class Life : uint8_t {
-  transient,  // defined and dropped inside a turn of a program
-  reserved,   // holds its bytes in every phase, contents only inside one run of a program
-  carried,    // state: contents survive from program to program
-};
-
-struct Buffer {
-  std::string name;
-  core::Category category = core::Category::workspace;
-  Life life = Life::transient;
-  uint64_t bytes = 0;   // of one slot
-  uint32_t slots = 1;   // one per microbatch where several are alive
-  uint64_t offset = 0;  // in the tier's arena; set by memory assignment
-  core::Tier tier = core::Tier::device;
-  bool whole_blocks = false;  // exchanged with a file, which takes blocks of io_alignment alone
-  // Where the chunks of a stage share a buffer: the slot of each chunk × microbatches + microbatch.
-  std::vector<uint32_t> slot_table{};
-  uint64_t padded() const;     // `bytes`, of whole blocks where it has to be; red zones lie behind
-  uint64_t alignment() const;  // of the offset
-  uint64_t stride() const;     // from slot to slot, red zone included
-  uint64_t extent() const { return (slots - 1) * stride() + padded(); }  // without the last red zone
-};
 
 // first + iteration · step, for op fields that change from turn to turn of a repeated segment.
 struct Index {
@@ -156,43 +131,6 @@ struct Lane {
   std::string name() const;
 };
 
-// Ranks that take part in an op of a comm lane: all data-parallel ranks of a stage, or with two levels (Grouping) the
-// neighbours of one island, or those with the same place in all islands; all ranks of the run; or two that have
-// neighbouring stages of a pipeline, by the boundary between these (even ones are between stages 0 and 1, 2 and 3, …)
-// and the direction; or the same place in the first stage and the last; or ranks that share the work of blocks. A rank
-// is in one group of each kind, if need be alone; each kind has a lane of its own.
-enum class GroupKind : uint8_t {
-  data,
-  data_inner,
-  data_outer,
-  world,
-  even_forward,
-  odd_forward,
-  even_backward,
-  odd_backward,
-  wrap_forward,  // … of one with several chunks a stage: from the last stage to the first
-  wrap_backward,
-  copies,   // of parameters that the first stage and the last have both
-  tensor,   // ranks that share the work of each block
-  holders,  // … and those of one set of shards: all that have a part of what is cut among both
-};
-constexpr GroupKind link_over(int boundary, bool forward) {
-  if (boundary % 2 == 0) return forward ? GroupKind::even_forward : GroupKind::even_backward;
-  return forward ? GroupKind::odd_forward : GroupKind::odd_backward;
-}
-struct Group {
-  GroupKind kind = GroupKind::data;
-  std::string name;          // "dp", "dp.inner", "dp.outer", "world", "pp.even.forward" …
-  int size = 1, stride = 1;  // ranks, and from one to the next
-  int first = 0;             // of all groups' ranks; those before are alone
-  // For NCCL's contributions to sums (comm/nccl/staging.h). No op accesses it: a group's calls follow one another.
-  BufferId staging = no_buffer;
-  bool together(int rank, int other) const {
-    if (rank < first || other < first) return rank == other;
-    const int a = rank - first, b = other - first;
-    return a / (size * stride) == b / (size * stride) && a % stride == b % stride;
-  }
-};
 using GroupId = uint8_t;
 
 struct Op {
@@ -247,7 +185,9 @@ struct ProgramSet {
   const Program& program(std::string_view phase) const;  // throws core::ProgramError when there is none
   BufferId add(Buffer buffer);
   uint8_t lane(LaneKind kind, std::string_view group = {});  // its number; made on first use
-  GroupId find_group(GroupKind kind) const;                  // throws core::ProgramError when there is none
+  // Both throw core::ProgramError when there is none. Pairs of stages are found by name.
+  GroupId find_group(Axes axes) const;
+  GroupId find_group(std::string_view name) const;
   const Group& group(const Op& op) const { return groups[op.group]; }
   std::string xxh3() const;  // of all that is in it: equal for equal sets alone
 };

@@ -7,13 +7,12 @@
 #include "core/dtype.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/zero.h"
+#include "runtime/config/mesh.h"
 
 namespace zrt::runtime {
 
-// How data-parallel ranks are grouped for communication. Groups are runs of `inner` consecutive ranks: a host, or an
-// island of fast links.
+// How islands of data-parallel ranks (Axis::inner) are used, where there are any.
 struct Grouping {
-  int inner = 1;              // ranks of a group; 1: no groups
   bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
   bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
   bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
@@ -23,9 +22,8 @@ struct RunSettings {
   optimizer::ZeroStrategy zero{};
   optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{});
   core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
-  int dp = 1;
-  int tp = 1;                      // ranks that share the work of each block
-  bool sequence_parallel = false;  // … and the rows of the residual stream
+  Mesh mesh;
+  bool sequence_parallel = false;  // ranks that share the work of blocks share the rows of the residual stream, too
   int ranks_in_reach = 0;  // so many, one after another, read each other's memory (Config::ranks_in_reach); 0: all
   Grouping groups;
   core::DType compute = core::DType::f32;

@@ -177,7 +177,8 @@ std::string plan_page(const Plan& plan) {
       }
     }
   }
-  return draw::page(fmt::format("Plan of {} parameters on {} ranks", plan.parameters, plan.layout().world()), parts);
+  return draw::page(fmt::format("Plan of {} parameters on {} ranks", plan.parameters, plan.layout().mesh.world()),
+                    parts);
 }
 
 }  // namespace zrt::runtime

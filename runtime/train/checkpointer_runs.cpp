@@ -19,7 +19,7 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
                                     : state.states[unit][source - 1];
   const Buffer& buffer = compiled.set.buffers[id];
   const optimizer::Unit& u = layout.units.units[unit];
-  const int rank = layout.data_rank(session_.first_local() + static_cast<int>(local));
+  const int rank = session_.first_local() + static_cast<int>(local);
   Run run;
   run.form = source == 0 ? layout.logical_form() : layout.optimizer->states(u)[source - 1].form;
   const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
@@ -68,8 +68,8 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   std::vector<Run> runs;
   const Layout& layout = session_.stage(static_cast<int>(local)).layout;
   const auto& units = layout.units.units;
-  const int number = session_.first_local() + static_cast<int>(local);
-  const int rank = layout.data_rank(number), tensor_rank = layout.tensor_rank(number);
+  const int rank = session_.first_local() + static_cast<int>(local);
+  const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < units.size(); ++u) {
     if (units[u].spoken_for) continue;                  // another stage saves it
     if (!units[u].sliced && tensor_rank > 0) continue;  // the first of the ranks that all have it does
@@ -82,8 +82,8 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
 std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file) const {
   std::vector<Run> runs;
   const Layout& layout = session_.stage(static_cast<int>(local)).layout;
-  const int number = session_.first_local() + static_cast<int>(local);
-  const int rank = layout.data_rank(number), tensor_rank = layout.tensor_rank(number);
+  const int rank = session_.first_local() + static_cast<int>(local);
+  const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     if (layout.units.units[u].spoken_for) continue;
     if (!layout.units.units[u].sliced && tensor_rank > 0) continue;
@@ -95,7 +95,7 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
                  tensor_rank);
         continue;
       }
-      if (rank > 0 || tensor_rank > 0) continue;  // every rank holds the same
+      if (layout.mesh.place(stage_axes, rank) > 0) continue;  // every rank holds the same
       for (const optimizer::StateTensor& tensor : kinds[k].tensors) {
         runs.push_back(run_of(part, tensor.offset, state_name(kinds[k].kind, tensor.param->param->name), tensor.shape,
                               0, tensor.elements()));

@@ -42,12 +42,12 @@ constexpr double nats_per_bit = 0.69314718055994530942;
 Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& filler, int64_t limit,
                         const std::function<bool()>& stop) {
   const Layout& layout = session.stages().front().layout;
-  const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.dp;
+  const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.mesh.data();
   int64_t batches = models::data::eval_batches(samples, rows, ranks);
   if (limit > 0) batches = std::min(batches, limit);
   int64_t batch = 0;
   filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
-    const auto part = models::data::eval_batch(samples, rows, ranks, batch, layout.data_rank(rank));
+    const auto part = models::data::eval_batch(samples, rows, ranks, batch, layout.mesh.place(data_axes, rank));
     for (int64_t row = 0; row < rows; ++row) {
       int32_t* x = tokens + row * layout.sequence;
       int32_t* y = targets + row * layout.sequence;

@@ -59,7 +59,6 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
                     "token. Generate with a gpt2, llama or qwen3 model; `zrt eval` says how well this one names them.",
                     model.type));
   }
-  one.mesh = Mesh(1, 1, 1);
   one.zero.stage = 0;
   one.batch = {1, 1, 1};
   one.parallel.reduce_every = 1;

@@ -81,8 +81,7 @@ class Look {
         layout_(stage_.layout),
         what_(what),
         number_(session.first_local() + local_),
-        rank_(layout_.data_rank(number_)),
-        tensor_rank_(layout_.tensor_rank(number_)) {
+        tensor_rank_(layout_.mesh.place(Axis::tensor, number_)) {
     if (offload::BlockFile* file = session.file(local_)) file_.emplace(*file);
   }
 
@@ -99,7 +98,7 @@ class Look {
  private:
   void look_at(size_t u, const optimizer::Unit& unit) {
     const StateBuffers& state = stage_.state;
-    const Layout::Piece piece = layout_.piece(unit, rank_);
+    const Layout::Piece piece = layout_.piece(unit, number_);
     const bool master = state.master[u] != no_buffer, copies = what_ == LookAt::copies;
     const BufferId weight = copies ? state.snapshot[u][0] : state.logical(u);
     const optimizer::Extent held = master ? layout_.zero.states : layout_.weights(unit);
@@ -112,7 +111,7 @@ class Look {
 
   // Of what a buffer holds in front of the rank's piece, where it holds the unit or the rank's shard.
   int64_t skipped(const Layout::Piece& piece, optimizer::Extent held) const {
-    return held == optimizer::Extent::full ? piece.begin : rank_ / layout_.shards() * piece.count;
+    return held == optimizer::Extent::full ? piece.begin : piece.skipped;
   }
 
   // Bytes of a buffer, wherever it lies, into bytes_.
@@ -156,11 +155,11 @@ class Look {
     const auto kinds = layout_.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const optimizer::UnitState& kind = kinds[k];
-      if (!kind.sharded && (rank_ > 0 || tensor_rank_ > 0)) continue;  // every rank holds the same
+      if (!kind.sharded && layout_.mesh.place(stage_axes, number_) > 0) continue;  // every rank holds the same
       const bool copies = what_ == LookAt::copies;
       const BufferId buffer = copies ? stage_.state.snapshot[u][k + 1] : stage_.state.states[u][k];
-      const int64_t skip = copies ? 0 : layout_.piece_offset(unit, rank_, k + 1);
-      const Layout::Piece piece = kind.sharded ? own : Layout::Piece{0, kind.elements};
+      const int64_t skip = copies ? 0 : layout_.piece_offset(unit, number_, k + 1);
+      const Layout::Piece piece = kind.sharded ? own : Layout::Piece{0, kind.elements, 0};
       const std::string what = fmt::format("the optimizer's state '{}' of", kind.kind);
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const int64_t count = kind.sharded ? tensor.param->param->elements() : tensor.elements();
@@ -201,7 +200,7 @@ class Look {
   const Compiled& stage_;
   const Layout& layout_;
   const LookAt what_;
-  const int number_, rank_, tensor_rank_;
+  const int number_, tensor_rank_;
   std::optional<NotFinite> first_;
   std::optional<offload::ExtentReader> file_;
   std::vector<std::byte> bytes_;

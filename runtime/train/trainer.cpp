@@ -212,8 +212,8 @@ void Training::read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_
   if (rank == 0) beat();
   if (filler_) return filler_(rank, microbatch, tokens, targets);
   const Layout& layout = layouts_.front();
-  const int data_rank = layout.data_rank(rank);
-  const bool tells = rank < layout.stage_ranks() && layout.tensor_rank(rank) == 0;  // of those that read the same
+  const int data_rank = layout.mesh.place(data_axes, rank);
+  const bool tells = layout.mesh.place(Axis::tensor | Axis::pipeline, rank) == 0;  // of those that read the same
   const int64_t first = samples_ + data::first_sample(batch_, 0, microbatch, data_rank);
   for (int64_t row = 0; row < batch_.rows; ++row) {
     source_->read(first + row, tokens + row * model_.sequence, targets + row * model_.sequence);

@@ -70,7 +70,7 @@ class PhaseChecker {
                                     [&](const Group& known) { return known.name == set.lanes[lane].group; });
     std::vector<size_t> all;
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      if (group == set.groups.end() || group->together(number(r), number(rank))) all.push_back(r);
+      if (group == set.groups.end() || group->ranks.together(number(r), number(rank))) all.push_back(r);
     }
     return all;
   }
@@ -100,7 +100,7 @@ class PhaseChecker {
   }
 
   // Units have other numbers in other stages; the names of ops say of which they are.
-  bool between_stages(size_t rank, const Op& op) const { return ranks_[rank]->group(op).kind == GroupKind::copies; }
+  bool between_stages(size_t rank, const Op& op) const { return ranks_[rank]->group(op).axes == Axis::pipeline; }
 
   bool same(size_t a, const Place& x, size_t b, const Place& y) const {
     const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];

@@ -31,27 +31,13 @@ void Walk::fail(const std::string& what) const {
   throw core::ProgramError(fmt::format("program '{}' is not safe: {} {}", program.phase, name(now), what));
 }
 
-Spread gathered(const Layout& layout, GroupKind group, Spread from) {
+Spread gathered(const Layout& layout, Axes group, Spread from) {
   if (layout.shards() == 1) return Spread::whole;
-  switch (group) {
-    case GroupKind::data:
-      return layout.shards() == layout.dp ? Spread::whole : Spread::own;
-    case GroupKind::world:
-    case GroupKind::even_forward:
-    case GroupKind::odd_forward:
-    case GroupKind::even_backward:
-    case GroupKind::odd_backward:
-    case GroupKind::wrap_forward:
-    case GroupKind::wrap_backward:
-    case GroupKind::copies:
-    case GroupKind::tensor:
-    case GroupKind::holders:
-      break;
-    case GroupKind::data_outer:
-      return layout.groups.inner == 1 ? Spread::whole : Spread::part;
-    case GroupKind::data_inner:
-      return from == Spread::part || layout.shards() == layout.groups.inner ? Spread::whole : Spread::own;
-  }
+  const int shards = layout.shards(), inner = layout.mesh.inner();
+  const auto whole_if = [](bool whole, Spread otherwise) { return whole ? Spread::whole : otherwise; };
+  if (group == data_axes) return whole_if(shards == layout.mesh.data(), Spread::own);
+  if (group == Axis::outer) return whole_if(inner == 1, Spread::part);
+  if (group == Axis::inner) return whole_if(from == Spread::part || shards == inner, Spread::own);
   return Spread::own;
 }
 

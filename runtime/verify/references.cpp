@@ -37,9 +37,9 @@ bool adds_up(const ProgramSet& set, const Op& op) {
   if (op.kind != OpKind::reduce_grad) return false;
   const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
                                    [](const Access& access) { return access.role == Role::partial; });
-  const GroupKind group = set.group(op).kind;
-  if (group == GroupKind::copies || group == GroupKind::tensor) return false;
-  return group == GroupKind::data || (group == GroupKind::data_outer) == partial;
+  const Axes group = set.group(op).axes;
+  if (!group.within(data_axes)) return false;
+  return group == data_axes || (group == Axis::outer) == partial;
 }
 
 // A lane is one queue in front of one communicator or one kind of engine.
@@ -72,8 +72,8 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
   }
   const bool of_holders = op.kind == OpKind::share_sums || op.kind == OpKind::collect || op.kind == OpKind::hand_out;
   for (uint32_t u : op.units) {
-    const GroupKind needed = layout.holder_group(layout.units.units[u]);
-    if (!of_holders || set.group(op).kind == needed) continue;
+    const Axes needed = layout.holder_axes(layout.units.units[u]);
+    if (!of_holders || set.group(op).axes == needed) continue;
     throw ProgramError(fmt::format("op '{}' of '{}' is of group {}, but '{}' lies on the ranks of group {}", op.name,
                                    program.phase, set.group(op).name, layout.units.units[u].name,
                                    set.groups[set.find_group(needed)].name));

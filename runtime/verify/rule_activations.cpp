@@ -71,7 +71,7 @@ void ActivationRule::require_received(const Access& access, Role role) const {
   require_made(access, OpKind::receive, walk_.op().block, role);
   const Place changed = walk_.at(access).changed;
   const bool together = walk_.at(access).together;
-  const bool shared = walk_.layout.tp > 1 && !walk_.layout.shares_rows();
+  const bool shared = walk_.layout.mesh.tensor() > 1 && !walk_.layout.shares_rows();
   const bool wanted = shared && walk_.op().kind != OpKind::gather_received;
   if (together == wanted) return;
   walk_.fail(access, together
@@ -83,7 +83,7 @@ void ActivationRule::require_received(const Access& access, Role role) const {
 void ActivationRule::require_tensor_group(const Op& op) const {
   const bool among =
       op.kind == OpKind::exchange || op.kind == OpKind::gather_parts || op.kind == OpKind::gather_received;
-  if (!among || walk_.set.group(op).kind == GroupKind::tensor) return;
+  if (!among || walk_.set.group(op).axes == Axis::tensor) return;
   walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
 }

@@ -129,13 +129,13 @@ void GradRule::backward(size_t i) {
 void GradRule::reduce(size_t i) {
   const Op& op = walk_.op();
   const Layout& layout = walk_.layout;
-  const GroupKind group = walk_.set.group(op).kind;
-  const bool one_island = layout.groups.inner == layout.dp;
+  const Axes group = walk_.set.group(op).axes;
+  const bool one_island = layout.mesh.inner() == layout.mesh.data();
   const uint32_t unit = op.units[i];
   const auto [from, to] = route(walk_, i);
   Content& source = walk_.at(*from);
-  if (group == GroupKind::copies) return add_up(*from, unit, Summed::copies);
-  if (group == GroupKind::tensor) return add_up(*from, unit, Summed::shares);
+  if (group == Axis::pipeline) return add_up(*from, unit, Summed::copies);
+  if (group == Axis::tensor) return add_up(*from, unit, Summed::shares);
   require_unit(*from, source, unit);
   Content result = source;
   if (source.summed == Summed::rank) {
@@ -148,16 +148,16 @@ void GradRule::reduce(size_t i) {
                       walk_.unit_name(unit), source.used ? 0 : source.backwards, walk_.name(source.changed), expected));
     }
     result.windows = 1;
-    if (group == GroupKind::data_outer && layout.groups.inner > 1) {
+    if (group == Axis::outer && layout.mesh.inner() > 1) {
       walk_.fail(*from, fmt::format("sums the gradient of '{}' over groups, and {} is not followed by a sum inside "
                                     "them",
                                     walk_.unit_name(unit), walk_.name(source.changed)));
     }
-  } else if ((source.summed == Summed::all && !one_island) || group != GroupKind::data_outer || source.used) {
+  } else if ((source.summed == Summed::all && !one_island) || group != Axis::outer || source.used) {
     walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
                                   walk_.name(source.changed)));
   }
-  const bool done = group != GroupKind::data_inner || one_island;
+  const bool done = group != Axis::inner || one_island;
   result.summed = done ? Summed::all : Summed::inner;
   result.spread = layout.shards() == 1 ? Spread::whole : Spread::own;
   result.backwards = 0;
@@ -216,7 +216,7 @@ void GradRule::gather(size_t i) {
   if (from->role == Role::partial && result.spread != Spread::part) {
     walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
   }
-  result.spread = gathered(walk_.layout, walk_.set.group(walk_.op()).kind,
+  result.spread = gathered(walk_.layout, walk_.set.group(walk_.op()).axes,
                            from->role == Role::partial ? result.spread : Spread::own);
   result.changed = walk_.now;
   walk_.at(*to) = result;

@@ -171,7 +171,7 @@ void WeightRule::gather() {
     Content& target = walk_.at(*to);
     target.unit = op.units[i];
     target.version = version_[op.units[i]];
-    target.spread = gathered(walk_.layout, walk_.set.group(op).kind, from == partial ? source.spread : Spread::own);
+    target.spread = gathered(walk_.layout, walk_.set.group(op).axes, from == partial ? source.spread : Spread::own);
   }
 }
 

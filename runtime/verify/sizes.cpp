@@ -145,7 +145,8 @@ class SizeChecker {
         return layout_.port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
                                   layout_.shape(mode_of(op)));
       case Role::all_parts:
-        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) * static_cast<uint64_t>(layout_.tp);
+        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) *
+               static_cast<uint64_t>(layout_.mesh.tensor());
       case Role::workspace:
         if (op.kind == OpKind::backward) {
           return layout_.model->blocks[op.block]->backward_workspace_bytes(layout_.shape(Mode::train), op.parts,
@@ -183,7 +184,7 @@ class SizeChecker {
         if (op.kind == OpKind::snapshot) return std::nullopt;
         return unit_bytes(u, optimizer::Extent::full, type_of(op));
       case Role::partial:
-        return unit_bytes(u, optimizer::Extent::full, type_of(op)) / static_cast<uint64_t>(layout_.groups.inner);
+        return unit_bytes(u, optimizer::Extent::full, type_of(op)) / static_cast<uint64_t>(layout_.mesh.inner());
       case Role::snapshot:
       case Role::staging:  // of the mode that the batch's readers have
         return std::nullopt;
@@ -193,7 +194,7 @@ class SizeChecker {
       case Role::copy:
         return std::nullopt;
       case Role::shares:
-        return sizeof(ControlShare) * static_cast<uint64_t>(layout_.world());
+        return sizeof(ControlShare) * static_cast<uint64_t>(layout_.mesh.world());
     }
     return std::nullopt;
   }

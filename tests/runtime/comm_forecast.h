@@ -17,12 +17,12 @@ struct CommForecast {
 };
 inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime::Program& program,
                                   const runtime::Layout& layout) {
-  using runtime::OpKind, runtime::GroupKind;
+  using runtime::OpKind, runtime::Axis;
   CommForecast forecast;
   const auto optimizer = layout.optimizer;
   for_each_execution(program, ~0u, [&](runtime::OpId id, uint32_t) {
     const runtime::Op& op = program.ops[id];
-    const auto others = static_cast<uint64_t>(set.group(op).size - 1);
+    const auto others = static_cast<uint64_t>(set.group(op).ranks.size - 1);
     if (op.kind == OpKind::share_sums) {
       forecast.share_sums += optimizer->share_bytes(layout.units.units[op.units[0]], op.round) * others;
     }
@@ -33,14 +33,14 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
     if (!kind) return;
     // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
     const auto parts =
-        static_cast<uint64_t>(set.group(op).kind == GroupKind::data_inner ? layout.groups.inner : layout.dp);
-    const bool twice = (layout.groups.replicated && set.group(op).kind == GroupKind::data_outer) ||
-                       set.group(op).kind == GroupKind::copies || set.group(op).kind == GroupKind::tensor;
+        static_cast<uint64_t>(set.group(op).axes == Axis::inner ? layout.mesh.inner() : layout.mesh.data());
+    const bool twice = (layout.groups.replicated && set.group(op).axes == Axis::outer) ||
+                       !set.group(op).axes.within(runtime::data_axes);
     for (uint32_t u : op.units) {
       const uint64_t elements =
           static_cast<uint64_t>(layout.units.units[u].elements) / parts * others * (twice ? 2 : 1);
       *kind += elements;
-      if (set.group(op).kind == GroupKind::data_outer) forecast.between_groups += elements;
+      if (set.group(op).axes == Axis::outer) forecast.between_groups += elements;
     }
   });
   return forecast;

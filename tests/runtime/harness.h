@@ -18,6 +18,11 @@
 
 namespace zrt::testing {
 
+struct Islands {
+  int inner = 1;  // data-parallel ranks of each
+  bool hierarchical = false, secondary = false, replicated = false;
+};
+
 struct Setting {
   int ranks = 1, stage = 0;    // data-parallel ranks of each stage of a pipeline
   int tensor = 1;              // ranks that share the work of blocks; the model is made for as many
@@ -31,7 +36,7 @@ struct Setting {
   bool overlap = false, reuse_at_turn = true, serialize = false;
   std::optional<int64_t> prefetch;
   int64_t max_live = INT64_MAX, persistence = 0;
-  runtime::Grouping groups;
+  Islands groups;
   std::vector<runtime::Recompute> recompute;  // by block, over and over
   int steps = 5, threads = 1;
   uint64_t stress_seed = 0;
@@ -77,9 +82,9 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.zero = optimizer::zero_strategy(s.stage);
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
-  layout.dp = s.ranks;
-  layout.tp = s.tensor, layout.sequence_parallel = s.rows;
-  layout.groups = s.groups;
+  layout.mesh = {s.ranks * s.tensor * s.schedule.stages, s.tensor, s.schedule.stages, s.groups.inner};
+  layout.sequence_parallel = s.rows;
+  layout.groups = {s.groups.hierarchical, s.groups.secondary, s.groups.replicated};
   const optimizer::Cut cut{s.ranks, layout.shards(), s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());
   layout.compute = s.compute;
@@ -142,8 +147,8 @@ inline double relative_l2(const std::vector<float>& a, const std::vector<float>&
 inline void synthetic_batch(const runtime::Layout& layout, uint32_t step, int rank, uint32_t microbatch,
                             int32_t* tokens, int32_t* targets) {
   for (int64_t b = 0; b < layout.micro_batch; ++b) {
-    const auto data_rank = static_cast<uint64_t>(layout.data_rank(rank));
-    const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.dp) + data_rank) *
+    const auto data_rank = static_cast<uint64_t>(layout.mesh.place(runtime::data_axes, rank));
+    const uint64_t sample = (uint64_t{microbatch} * static_cast<uint64_t>(layout.mesh.data()) + data_rank) *
                                 static_cast<uint64_t>(layout.micro_batch) +
                             static_cast<uint64_t>(b);
     for (int64_t t = 0; t < layout.sequence; ++t) {
@@ -223,7 +228,7 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
     weights[param.name].assign(values, values + param.whole_elements());
   });
   std::map<uint32_t, const std::vector<float>*> ordered;
-  for (int r = 0; r < layout.world(); r += layout.stage_ranks()) {
+  for (int r = 0; r < layout.mesh.world(); r += layout.mesh.stage_ranks()) {
     for (const optimizer::Unit& unit : session.stage(r).layout.units.units) {
       for (const optimizer::UnitParam& place : unit.params) ordered[place.number] = &weights.at(place.param->name);
     }
@@ -231,7 +236,7 @@ inline Outcome run_stages(std::vector<runtime::Compiled> stages, const Setting& 
   for (const auto& [number, values] : ordered) {
     outcome.weights.insert(outcome.weights.end(), values->begin(), values->end());
   }
-  for (int r = 0; r < layout.world(); ++r) {
+  for (int r = 0; r < layout.mesh.world(); ++r) {
     const runtime::MemoryPlan& plan = session.stage(r).plan;
     const auto volumes = session.executor(r).comm_volume();
     const auto over_boundaries = volumes.find(runtime::OpKind::receive);

@@ -30,7 +30,7 @@ struct Pipeline {
     std::vector<const runtime::ProgramSet*> sets;
     sets.reserve(stages.size());
     for (const runtime::Compiled& stage : stages) sets.push_back(&stage.set);
-    runtime::verify_collectives(sets, layouts.front().stage_ranks());
+    runtime::verify_collectives(sets, layouts.front().mesh.stage_ranks());
     return stages;
   }
 };

@@ -18,13 +18,13 @@ struct Subject {
   runtime::ProgramSet set;
 };
 
-inline std::string of(const runtime::Grouping& groups) {
+inline std::string of(const Islands& groups) {
   if (groups.inner == 1) return "";
   return " in groups of " + std::to_string(groups.inner) + (groups.hierarchical ? ", two levels" : "") +
          (groups.secondary ? ", secondary shards" : "") + (groups.replicated ? ", equal shards" : "");
 }
 
-inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const runtime::Grouping& groups = {}) {
+inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const Islands& groups = {}) {
   auto subject = std::make_unique<Subject>();
   subject->model = make_toy(3, 12, 17, 5, tied, false);
   s.unit_elements = 100, s.bucket = 300, s.groups = groups;
@@ -66,7 +66,7 @@ inline const Subjects& subjects() {
   static const auto all = [] {
     Subjects made;
     auto add = [&](int stage, uint32_t accumulation, uint32_t every, bool overlap, bool tied, int ranks = 2,
-                   const runtime::Grouping& groups = {}, int64_t persistence = 0) {
+                   const Islands& groups = {}, int64_t persistence = 0) {
       Setting s;
       s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.overlap = overlap, s.ranks = ranks;
       s.persistence = persistence;
@@ -88,7 +88,7 @@ inline const Subjects& subjects() {
     add(3, 1, 1, false, false);
     add(3, 6, 3, false, true, 4);
     add(3, 4, 1, true, false, 4, {}, 20);
-    const runtime::Grouping hierarchical{2, true}, secondary{2, false, true}, both{3, true, true},
+    const Islands hierarchical{2, true}, secondary{2, false, true}, both{3, true, true},
         replicated{2, false, false, true};
     add(0, 4, 4, true, false, 4, hierarchical);
     add(1, 4, 2, true, true, 4, hierarchical);

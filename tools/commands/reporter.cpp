@@ -39,7 +39,7 @@ void Reporter::planned(std::span<const runtime::Compiled> stages) {
       *std::max_element(stages.begin(), stages.end(), [](const runtime::Compiled& a, const runtime::Compiled& b) {
         return a.plan.device().peak_bytes < b.plan.device().peak_bytes;
       });
-  ranks_ = layout.world();
+  ranks_ = layout.mesh.world();
   rank_bytes_ = largest.plan.device().peak_bytes;
   int64_t parameters = 0;
   size_t units = 0;
@@ -54,12 +54,13 @@ void Reporter::planned(std::span<const runtime::Compiled> stages) {
     }
   }
   std::string mesh = layout.stage.pipelined() ? fmt::format("{} stages × ", stages.size()) : "";
-  const std::string shared = layout.tp > 1 ? fmt::format(" × {} that share blocks", layout.tp) : "";
+  const std::string shared =
+      layout.mesh.tensor() > 1 ? fmt::format(" × {} that share blocks", layout.mesh.tensor()) : "";
   std::cerr << fmt::format(
       "{} parameters in {} units, {}{} rank{}{}, ZeRO stage {}, {}; {} per rank{}, peak in '{}' at '{}', packing "
       "overhead "
       "{:.2f} %; programs verified in {:.0f} ms\n",
-      parameters, units, mesh, layout.dp, layout.dp == 1 ? "" : "s", shared, layout.zero.stage,
+      parameters, units, mesh, layout.mesh.data(), layout.mesh.data() == 1 ? "" : "s", shared, layout.zero.stage,
       core::dtype_name(layout.compute), core::format_bytes(rank_bytes_),
       mesh.empty() ? "" : fmt::format(" of stage {}, which needs most", largest.layout.stage.index),
       largest.plan.device().peak_phase, largest.plan.device().peak_op, 100 * largest.plan.device().packing_overhead(),

@@ -60,7 +60,7 @@ StepMetrics read_metrics(Session& session, int64_t step, double seconds) {
   m.lr = control.decision[0].skip ? control.inputs.rates.lr : control.decision[0].lr;
   m.loss_scale = control.loss_scale;
   m.skipped = control.decision[0].skip != 0;
-  m.tokens = layout.micro_batch * layout.sequence * layout.dp * static_cast<int64_t>(layout.microbatches);
+  m.tokens = layout.micro_batch * layout.sequence * layout.mesh.data() * static_cast<int64_t>(layout.microbatches);
   m.step_seconds = seconds;
   m.exposed_comm_seconds = executor.exposed_comm_seconds();
   m.exposed_io_seconds = executor.exposed_io_seconds();
@@ -86,7 +86,7 @@ Json gpu_json(const std::optional<GpuMemory>& gpu) {
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
   for (const Compiled& stage : session.stages()) report.plans.push_back(stage.plan);
-  const int alike = session.stages().front().layout.stage_ranks();
+  const int alike = session.stages().front().layout.mesh.stage_ranks();
   std::vector<const core::Arena*> arenas;
   Json own{{"first", session.first_local()}, {"measured", Json::array()}};
   for (int local = 0; local < session.local_count(); ++local) {

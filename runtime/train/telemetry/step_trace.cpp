@@ -32,7 +32,7 @@ StepTrace::StepTrace(Session& session, const core::HeldFolder& out, StepRange ra
     : session_(session), out_(out), range_(range) {
   uint64_t per_step = 0;
   for (const Compiled& stage : session.stages()) {
-    per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.stage_ranks());
+    per_step += executions(stage.set.program("step")) * static_cast<uint64_t>(stage.layout.mesh.stage_ranks());
   }
   const auto fit = static_cast<int64_t>(std::max<uint64_t>(1, most_events / std::max<uint64_t>(1, per_step)));
   const int64_t asked = range.last - range.first + 1;

@@ -1,46 +1,92 @@
 #include "runtime/config/mesh.h"
 
-#include <algorithm>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "catch.h"
 #include "core/error.h"
 
 namespace zrt::mesh_test {
 
-using zrt::runtime::Axis;
-using zrt::runtime::Coordinates;
-using zrt::runtime::Mesh;
+using namespace zrt::runtime;
 
-TEST_CASE("a mesh numbers tensor ranks fastest, then data, then pipeline") {
-  const Mesh mesh(24, 2, 3);
-  REQUIRE(mesh.world() == 24);
-  REQUIRE(mesh.data() == 4);
-  CHECK(mesh.coordinates(0) == Coordinates{0, 0, 0});
-  CHECK(mesh.coordinates(1) == Coordinates{1, 0, 0});
-  CHECK(mesh.coordinates(2) == Coordinates{0, 1, 0});
-  CHECK(mesh.coordinates(8) == Coordinates{0, 0, 1});
-  CHECK(mesh.coordinates(23) == Coordinates{1, 3, 2});
-  for (int rank = 0; rank < 24; ++rank) CHECK(mesh.rank(mesh.coordinates(rank)) == rank);
-  CHECK(mesh.group(Axis::tensor, 11) == std::vector<int>{10, 11});
-  CHECK(mesh.group(Axis::data, 11) == std::vector<int>{9, 11, 13, 15});
-  CHECK(mesh.group(Axis::pipeline, 11) == std::vector<int>{3, 11, 19});
+namespace {
+
+// Lists the ranks of a group by what a mesh says of each rank.
+std::vector<int> members(const RankGroups& groups, int rank, int world) {
+  std::vector<int> ranks;
+  for (int other = 0; other < world; ++other) {
+    if (groups.together(rank, other)) ranks.push_back(other);
+  }
+  return ranks;
 }
 
-TEST_CASE("the groups of an axis hold every rank once") {
-  const auto [ranks, tensor, pipeline] = GENERATE(table<int, int, int>({{1, 1, 1}, {6, 1, 1}, {8, 4, 2}, {12, 2, 3}}));
-  const Mesh mesh(ranks, tensor, pipeline);
-  for (const Axis axis : {Axis::tensor, Axis::data, Axis::pipeline}) {
-    std::vector<int> seen;
-    for (const auto& group : mesh.groups(axis)) {
-      CHECK(static_cast<int>(group.size()) == mesh.size(axis));
-      CHECK(std::is_sorted(group.begin(), group.end()));
-      seen.insert(seen.end(), group.begin(), group.end());
+}  // namespace
+
+TEST_CASE("a mesh numbers tensor ranks fastest, then those of an island, islands and stages") {
+  const Mesh mesh(48, 2, 3, 4);
+  REQUIRE(mesh.world() == 48);
+  REQUIRE(mesh.data() == 8);
+  REQUIRE(mesh.stage_ranks() == 16);
+  int rank = 0;
+  for (int stage = 0; stage < 3; ++stage) {
+    CHECK(mesh.first_of(stage) == rank);
+    for (int outer = 0; outer < 2; ++outer) {
+      for (int inner = 0; inner < 4; ++inner) {
+        for (int tensor = 0; tensor < 2; ++tensor, ++rank) {
+          CHECK(mesh.place(Axis::tensor, rank) == tensor);
+          CHECK(mesh.place(Axis::inner, rank) == inner);
+          CHECK(mesh.place(Axis::outer, rank) == outer);
+          CHECK(mesh.stage(rank) == stage);
+          CHECK(mesh.place(data_axes, rank) == outer * 4 + inner);
+          CHECK(mesh.place(Axis::tensor | Axis::inner, rank) == inner * 2 + tensor);
+          CHECK(mesh.place(Axis::tensor | Axis::pipeline, rank) == stage * 2 + tensor);
+          CHECK(mesh.place(all_axes, rank) == rank);
+        }
+      }
     }
-    std::sort(seen.begin(), seen.end());
-    REQUIRE(static_cast<int>(seen.size()) == ranks);
-    for (int rank = 0; rank < ranks; ++rank) CHECK(seen[rank] == rank);
   }
+  const auto of = [&](Axes axes, int one) { return members(mesh.groups(axes), one, 48); };
+  CHECK(of(Axis::tensor, 19) == std::vector<int>{18, 19});
+  CHECK(of(Axis::inner, 19) == std::vector<int>{17, 19, 21, 23});
+  CHECK(of(Axis::outer, 19) == std::vector<int>{19, 27});
+  CHECK(of(data_axes, 19) == std::vector<int>{17, 19, 21, 23, 25, 27, 29, 31});
+  CHECK(of(Axis::pipeline, 19) == std::vector<int>{3, 19, 35});
+  CHECK(members(mesh.neighbours(false), 19, 48) == std::vector<int>{3, 19});
+  CHECK(members(mesh.neighbours(true), 19, 48) == std::vector<int>{19, 35});
+  CHECK(members(mesh.neighbours(true), 3, 48) == std::vector<int>{3});
+  CHECK(members(mesh.ends(), 3, 48) == std::vector<int>{3, 35});
+  CHECK(mesh.everyone() == all_axes);
+  CHECK(Mesh(6, 1, 1, 3).everyone() == data_axes);
+}
+
+TEST_CASE("groups hold every rank once, and ranks that differ along their axes alone") {
+  const auto [ranks, tensor, pipeline, inner] =
+      GENERATE(table<int, int, int, int>({{1, 1, 1, 1}, {6, 1, 1, 3}, {8, 4, 2, 1}, {12, 2, 3, 2}, {36, 3, 2, 2}}));
+  const Mesh mesh(ranks, tensor, pipeline, inner);
+  const Axes known[] = {Axis::tensor, Axis::inner, Axis::outer, Axis::pipeline, data_axes, Axis::tensor | Axis::inner,
+                        stage_axes,   all_axes};
+  for (const Axes axes : known) {
+    const RankGroups groups = mesh.groups(axes);
+    CHECK(groups.size == mesh.degree(axes));
+    std::map<int, int> seen;  // by the first rank of a group: its ranks
+    for (int rank = 0; rank < ranks; ++rank) {
+      CHECK(mesh.place(axes, rank) == seen[groups.begin(rank)]++);
+      for (int other = 0; other < ranks; ++other) {
+        bool alike = true;  // along the other axes
+        for (const Axis axis : {Axis::tensor, Axis::inner, Axis::outer, Axis::pipeline})
+          alike = alike && (axes.has(axis) || mesh.place(axis, rank) == mesh.place(axis, other));
+        CHECK(groups.together(rank, other) == alike);
+      }
+    }
+    for (const auto& [first, count] : seen) CHECK(count == groups.size);
+  }
+}
+
+TEST_CASE("ranks of axes that others lie between have no common distance") {
+  CHECK_THROWS_AS(Mesh(8, 2, 2).groups(Axis::tensor | Axis::pipeline), zrt::core::ProgramError);
+  CHECK(Mesh(4, 2, 2).groups(Axis::tensor | Axis::pipeline).size == 4);
 }
 
 TEST_CASE("ranks that do not fit the degrees are refused with the numbers") {
@@ -58,8 +104,8 @@ TEST_CASE("ranks that do not fit the degrees are refused with the numbers") {
   CHECK_THROWS_AS(Mesh(4, 0, 1), zrt::core::ConfigError);
   CHECK_THROWS_AS(Mesh(4, 1, -1), zrt::core::ConfigError);
   CHECK_THROWS_AS(Mesh(1 << 20, 1 << 20, 1 << 20), zrt::core::ConfigError);
-  CHECK_THROWS_AS(Mesh(2, 1, 1).coordinates(2), zrt::core::ConfigError);
-  CHECK_THROWS_AS(Mesh(2, 1, 1).rank({0, 2, 0}), zrt::core::ConfigError);
+  CHECK_THROWS_AS(Mesh(6, 1, 1, 4), zrt::core::ConfigError);
+  CHECK_THROWS_AS(Mesh(6, 1, 1, 0), zrt::core::ConfigError);
 }
 
 }  // namespace zrt::mesh_test

@@ -16,7 +16,6 @@ using namespace zrt::testing;
 using optimizer::Moments;
 using optimizer::OptimizerPtr;
 using runtime::GatheredFor;
-using runtime::Grouping;
 using runtime::ScheduleKind;
 
 namespace {
@@ -39,7 +38,7 @@ OptimizerPtr optimizer_of(size_t number, Moments moments) {
 
 struct Feature {
   int ranks;
-  Grouping groups;
+  Islands groups;
   bool only_stage_3 = false;
   int64_t persistence = 0;
   bool early = false, host = false;

@@ -48,7 +48,8 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const double clip : {0.0, 1e-3, 1e6}) {
     for (const double squares : {4.0, 2e-4, 0.0, 1e-70, nan}) {
-      DecideRules rules{3, 1, 3, 2, {}, clip};
+      DecideRules rules{Mesh(3, 1, 1)};
+      rules.shards = 2, rules.clip = clip;
       rules.loss_scale.dynamic = true;
       rules.loss_scale.hysteresis = 1;
       Visible<ControlShare> shares(3);
@@ -93,7 +94,8 @@ TEST_CASE("a taken step is the candidate, scaled and clipped; a skipped one keep
 
 TEST_CASE("a loss that is not finite skips the step, however finite the gradient") {
   for (const double loss : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    DecideRules rules{2, 1, 2, 2, {}, 0};
+    DecideRules rules{Mesh(2, 1, 1)};
+    rules.shards = 2;
     rules.loss_scale.dynamic = true;
     rules.loss_scale.hysteresis = 1;
     Visible<ControlShare> shares(2);
@@ -113,7 +115,7 @@ TEST_CASE("a loss that is not finite skips the step, however finite the gradient
 }
 
 TEST_CASE("a loss scale that cannot fall is a fault, which the host throws") {
-  DecideRules rules{1, 1, 1, 1, {}, 0};
+  DecideRules rules;
   rules.loss_scale.dynamic = true;
   rules.loss_scale.hysteresis = 1;
   rules.loss_scale.minimum = 8;

@@ -12,8 +12,9 @@ namespace zrt::op_cost_test {
 
 using namespace zrt;
 using namespace zrt::testing;
+using runtime::Axes;
+using runtime::Axis;
 using runtime::Cluster;
-using runtime::GroupKind;
 using runtime::Op;
 using runtime::OpCost;
 using runtime::OpKind;
@@ -48,11 +49,10 @@ struct Collective {
   ProgramSet set;
   Op op;
   runtime::Layout layout;
-  Collective(OpKind kind, int ranks, uint64_t bytes, GroupKind group = GroupKind::data, int inner = 1) {
-    layout.dp = ranks;
-    layout.groups.inner = inner;
+  Collective(OpKind kind, int ranks, uint64_t bytes, Axes group = runtime::data_axes, int inner = 1) {
+    layout.mesh = {ranks, 1, 1, inner};
     op.kind = kind;
-    set.groups = layout.group_table();
+    set.groups = runtime::make_groups(layout.mesh, layout.state_axes(), 1);
     op.group = set.find_group(group);
     op.name = "the collective";
     runtime::Buffer buffer;
@@ -101,7 +101,7 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
   CHECK(in_place.cost(cluster).seconds == Approx(400 / 100.0));
 
   // Four ranks on two hosts, states cut inside each: a shard of 800 bytes goes there and back by half.
-  Collective replicas(OpKind::reduce_grad, 4, 800, GroupKind::data_outer, 2);
+  Collective replicas(OpKind::reduce_grad, 4, 800, Axis::outer, 2);
   replicas.op.accesses[0].role = Role::grad;
   replicas.layout.groups.replicated = true;
   replicas.layout.zero = optimizer::zero_strategy(3);
@@ -155,8 +155,8 @@ TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, whic
   cluster.distribution = runtime::Distribution::cyclic;
   CHECK(sum.cost(cluster).seconds == Approx(8 * 8 * each / 10.0));
   cluster.distribution = runtime::Distribution::block;
-  const Collective uneven(OpKind::reduce_grad, 24, 12 * each, GroupKind::data_inner, 12);
-  CHECK(runtime::host_spread(uneven.set.group(uneven.op), 24, 8).hosts == 3);
+  const Collective uneven(OpKind::reduce_grad, 24, 12 * each, Axis::inner, 12);
+  CHECK(runtime::host_spread(uneven.set.group(uneven.op).ranks, 24, 8).hosts == 3);
   CHECK(uneven.cost(cluster).seconds == Approx(4 * 8 * each / 10.0));
 }
 
@@ -182,8 +182,7 @@ TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, h
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.
-  const Collective inner(OpKind::gather, 8, 800, GroupKind::data_inner, 2),
-      outer(OpKind::gather, 8, 400, GroupKind::data_outer, 2);
+  const Collective inner(OpKind::gather, 8, 800, Axis::inner, 2), outer(OpKind::gather, 8, 400, Axis::outer, 2);
   CHECK(inner.cost(cluster).resource == Resource::inside_host);
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
@@ -191,27 +190,23 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   // Together as much through a host's link as in one level, which carries each byte once.
   CHECK(outer.cost(cluster).seconds == Approx(Collective(OpKind::gather, 8, 800).cost(cluster).seconds));
 
-  runtime::Layout layout = inner.layout;
-  const auto outer_of_four = [&](int group) {
-    layout.groups.inner = group;
-    return runtime::host_spread(layout.group_table()[2], layout.dp, 4);
+  const auto of_eight = [](Axis axis, int island, int per_host) {
+    return runtime::host_spread(runtime::Mesh(8, 1, 1, island).groups(axis), 8, per_host);
   };
+  const auto outer_of_four = [&](int island) { return of_eight(Axis::outer, island, 4); };
   CHECK(outer_of_four(2).local == 2);
   CHECK(outer_of_four(2).hosts == 2);
   CHECK(outer_of_four(2).groups == 2);
   CHECK(outer_of_four(4).local == 1);
   CHECK(outer_of_four(4).groups == 4);
-  layout.groups.inner = 8;
-  CHECK(runtime::host_spread(layout.group_table()[1], layout.dp, 4).hosts == 2);
-  layout.groups.inner = 2;
-  CHECK(runtime::host_spread(layout.group_table()[1], layout.dp, 3).hosts ==
-        2);  // a group of three hosts' ranks lies across two
+  CHECK(of_eight(Axis::inner, 8, 4).hosts == 2);
+  CHECK(of_eight(Axis::inner, 2, 3).hosts == 2);  // a group of three hosts' ranks lies across two
 }
 
 TEST_CASE("Where ranks lie on hosts in turns, neighbours are on different ones, and every second rank on one of two") {
   const auto spread = [](int size, int stride, int world, int ranks_per_host) {
-    const runtime::HostSpread at = runtime::host_spread({runtime::GroupKind::tensor, "tp", size, stride}, world,
-                                                        ranks_per_host, runtime::Distribution::cyclic);
+    const runtime::HostSpread at =
+        runtime::host_spread({size, stride}, world, ranks_per_host, runtime::Distribution::cyclic);
     return std::vector<int>{at.ranks, at.hosts, at.local, at.fewest, at.groups};
   };
   CHECK(spread(2, 1, 4, 2) == std::vector{2, 2, 1, 1, 2});

@@ -112,9 +112,9 @@ TEST_CASE("collectives on two levels repeat their own bits and agree with those 
 TEST_CASE("counters of both levels equal the closed form") {
   const models::Model model = make_toy(4, 12, 17, 5, false, false);
   for (Schedule schedule : schedules) {
-    for (runtime::Grouping groups : {runtime::Grouping{2, true, false, false}, runtime::Grouping{2, false, true, false},
-                                     runtime::Grouping{2, true, true, false}, runtime::Grouping{2, false, false, true},
-                                     runtime::Grouping{3, false, false, true}}) {
+    for (Islands groups :
+         {Islands{2, true, false, false}, Islands{2, false, true, false}, Islands{2, true, true, false},
+          Islands{2, false, false, true}, Islands{3, false, false, true}}) {
       Setting s = setting(3, schedule, core::DType::f32);
       s.ranks = 6, s.groups = groups, s.overlap = true;
       const Outcome outcome = run(model, s);
@@ -180,8 +180,7 @@ TEST_CASE("every optimizer steps alike on groups of ranks") {
       CAPTURE(core::dtype_name(type));
       s.groups = {2, false, true, false};
       check_same(run(model, s), plain);
-      for (runtime::Grouping groups :
-           {runtime::Grouping{2, true, false, false}, runtime::Grouping{2, false, false, true}}) {
+      for (Islands groups : {Islands{2, true, false, false}, Islands{2, false, false, true}}) {
         s.groups = groups;
         const Outcome outcome = run(model, s);
         CAPTURE(groups.replicated);

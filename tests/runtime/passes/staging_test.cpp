@@ -30,7 +30,7 @@ bool communicates_in(const ProgramSet& set, GroupId group) {
 bool leaves(const Group& group, int world, int reach) {
   for (int a = 0; a < world; ++a) {
     for (int b = 0; b < a; ++b) {
-      if (group.together(a, b) && a / reach != b / reach) return true;
+      if (group.ranks.together(a, b) && a / reach != b / reach) return true;
     }
   }
   return false;
@@ -60,7 +60,7 @@ TEST_CASE("the plan holds the staging of the groups that reach beyond each other
     const Config config = parse_config(text, "test", {}, ranks);
     for (Layout layout : make_layouts(config, config.model.make())) {
       const Compiled plain = compile(layout, {"init", "step", "export"});
-      for (int reach = 0; reach <= layout.world() + 1; ++reach) {
+      for (int reach = 0; reach <= layout.mesh.world() + 1; ++reach) {
         layout.ranks_in_reach = reach;
         const Compiled compiled = compile(layout, {"init", "step", "export"});
         CAPTURE(ranks, tensor, stages, layout.stage.index, reach);
@@ -68,11 +68,12 @@ TEST_CASE("the plan holds the staging of the groups that reach beyond each other
         for (GroupId g = 0; g < compiled.set.groups.size(); ++g) {
           const Group& group = compiled.set.groups[g];
           CAPTURE(group.name);
-          const bool wanted = reach > 0 && communicates_in(compiled.set, g) && leaves(group, layout.world(), reach);
+          const bool wanted =
+              reach > 0 && communicates_in(compiled.set, g) && leaves(group, layout.mesh.world(), reach);
           REQUIRE((group.staging != no_buffer) == wanted);
           if (!wanted) continue;
           const Buffer& buffer = compiled.set.buffers[group.staging];
-          CHECK(buffer.bytes == static_cast<uint64_t>(group.size - 1) << 20);
+          CHECK(buffer.bytes == static_cast<uint64_t>(group.ranks.size - 1) << 20);
           CHECK(buffer.category == core::Category::comm);
           CHECK(buffer.offset % 16 == 0);
           added += buffer.bytes;

@@ -204,7 +204,7 @@ TEST_CASE("the gradients of a layer are reduced beside the whole backward of the
   const Compiled compiled = compile(make_layout(model, s), {"init", "step"});
   const std::vector<SimulatedStage> simulated{{&compiled.set, &compiled.set.program("step"), &compiled.layout}};
   const auto cost = [&](const SimulatedStage& stage, const Op& op) {
-    const bool data = stage.set->group(op).kind == GroupKind::data;
+    const bool data = stage.set->group(op).axes == data_axes;
     if (op.kind == OpKind::reduce_grad && data) return OpCost{3, Resource::inside_host};
     const models::Anatomy& anatomy = stage.layout->model->blocks[op.block]->anatomy();
     const bool layer = !stage.layout->model->embeds(op.block) && !stage.layout->model->predicts(op.block);

@@ -319,10 +319,10 @@ class Reader : PrintedLines {
         for (const Program& program : set.programs) {
           for (const Op& op : program.ops) used = used || (op.group == g && spec(op.kind).communicates());
         }
-        if (group.size == 1 || !used) continue;
-        written[group.name].first = group.size;
+        if (group.ranks.size == 1 || !used) continue;
+        written[group.name].first = group.ranks.size;
         for (int rank = 0; rank < p_.config.mesh.world(); ++rank) {
-          if (group.together(group.first, rank)) written[group.name].second.insert(rank / 8);
+          if (group.ranks.together(group.ranks.first, rank)) written[group.name].second.insert(rank / 8);
         }
       }
     }

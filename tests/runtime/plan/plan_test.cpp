@@ -85,7 +85,7 @@ TEST_CASE("planned communication is what the counters of a run find") {
     int ranks, stage;
     uint32_t accumulation, every;
     bool adafactor;
-    Grouping groups = {};
+    testing::Islands groups = {};
   };
   std::vector<Case> cases;
   for (int stage = 0; stage < 4; ++stage) {
@@ -102,8 +102,8 @@ TEST_CASE("planned communication is what the counters of a run find") {
     s.ranks = c.ranks, s.stage = c.stage, s.accumulation = c.accumulation, s.reduce_every = c.every;
     s.unit_elements = 100, s.bucket = 250, s.steps = 3, s.compute = core::DType::bf16;
     if (c.adafactor) s.optimizer = make_optimizer(optimizer::AdafactorParams{});
-    Layout layout = testing::make_layout(model, s);
-    layout.groups = c.groups;
+    s.groups = c.groups;
+    const Layout layout = testing::make_layout(model, s);
     Compiled compiled = compile(layout, testing::phases_of(s));
     CommBytes bytes = comm_bytes(compiled.set, compiled.set.program("step"), layout);
     for (auto& [kind, count] : bytes) count *= 3;

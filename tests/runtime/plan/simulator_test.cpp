@@ -53,8 +53,8 @@ struct Hand {
   Hand() {
     set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_device, ""}, {LaneKind::comm, "other"},
                  {LaneKind::to_host, ""}, {LaneKind::io, ""},     {LaneKind::host, ""}};
-    layout.dp = 2;
-    set.groups = layout.group_table();
+    layout.mesh = {2, 1, 1};
+    set.groups = make_groups(layout.mesh, layout.state_axes(), 1);
   }
   OpId compute(uint64_t seconds, std::vector<OpId> waits = {}) {
     return add(OpKind::init, 0, seconds, Role::weight, Use::write, std::move(waits));

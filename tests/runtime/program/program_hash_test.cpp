@@ -33,9 +33,13 @@ auto fields(Lane& lane) {
   auto& [kind, group] = lane;
   return std::tie(kind, group);
 }
+auto fields(RankGroups& ranks) {
+  auto& [size, stride, first] = ranks;
+  return std::tie(size, stride, first);
+}
 auto fields(Group& group) {
-  auto& [kind, name, size, stride, first, staging] = group;
-  return std::tie(kind, name, size, stride, first, staging);
+  auto& [axes, name, ranks, staging] = group;
+  return std::tie(axes, name, ranks, staging);
 }
 auto fields(Op& op) {
   auto& [kind, lane, group, name, block, parts, half, port, microbatch, round, first_owner, row, units, accumulate,
@@ -71,7 +75,7 @@ ProgramSet set_of() {
   set.buffers = {{"first", core::Category::weights, Life::carried, 64}, {"second"}};
   set.buffers[1].slot_table = {0, 1};
   set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}};
-  set.groups = {{GroupKind::data, "dp", 2}};
+  set.groups = {{data_axes, "dp", {2}}};
   set.programs = {{"step", {op_of("one"), op_of("two")}, {{0, 2, 1}}}};
   return set;
 }
@@ -101,6 +105,9 @@ class EveryField {
       differs(path);
     } else if constexpr (std::is_integral_v<T> || std::is_enum_v<T>) {
       value = static_cast<T>(static_cast<uint64_t>(value) + 1);
+      differs(path);
+    } else if constexpr (std::is_same_v<T, Axes>) {
+      value = value == all_axes ? Axes() : all_axes;
       differs(path);
     } else if constexpr (std::is_same_v<T, std::string>) {
       value += "x";

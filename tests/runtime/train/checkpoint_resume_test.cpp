@@ -12,6 +12,7 @@
 namespace zrt::checkpoint_resume_test {
 
 using namespace zrt;
+using testing::Islands;
 using testing::Setting;
 using Run = testing::SavingRun;
 namespace fs = std::filesystem;
@@ -114,9 +115,8 @@ TEST_CASE("Shards of groups, secondary shards and persistent units save and load
   const models::Model model = toy();
   for (auto compute : {core::DType::f32, core::DType::bf16}) {
     for (bool background : {false, true}) {
-      for (runtime::Grouping groups :
-           {runtime::Grouping{1, false, false, false}, runtime::Grouping{2, false, false, true},
-            runtime::Grouping{2, true, true, false}}) {
+      for (Islands groups :
+           {Islands{1, false, false, false}, Islands{2, false, false, true}, Islands{2, true, true, false}}) {
         for (int64_t persistence : {0, 20}) {
           Setting s = setting(4, 3, compute);
           s.groups = groups, s.persistence = persistence;

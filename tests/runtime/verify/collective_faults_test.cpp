@@ -34,7 +34,7 @@ bool communicates(const ProgramSet& set, const Op& op) {
 
 // One rank of a subject has other programs than the rest.
 std::string verdict_of_one(const Subject& subject, const ProgramSet& changed, size_t rank) {
-  std::vector<const ProgramSet*> ranks(static_cast<size_t>(subject.layout.dp), &subject.set);
+  std::vector<const ProgramSet*> ranks(static_cast<size_t>(subject.layout.mesh.data()), &subject.set);
   ranks[rank] = &changed;
   return verdict(ranks);
 }
@@ -49,7 +49,7 @@ void check_each(const char* what, const std::function<bool(ProgramSet& set, Prog
       if (!communicates(subject->set, subject->set.program("step").ops[id])) continue;
       ProgramSet changed = subject->set;
       if (!change(changed, program_of(changed, "step"), id)) continue;
-      const size_t rank = tried++ % static_cast<size_t>(subject->layout.dp);
+      const size_t rank = tried++ % static_cast<size_t>(subject->layout.mesh.data());
       const std::string message = verdict_of_one(*subject, changed, rank);
       INFO(what << ", " << subject->name << ", rank " << rank << ", '" << subject->set.program("step").ops[id].name
                 << "': " << message);
@@ -81,7 +81,7 @@ OpId next_on_lane(Program& step, OpId id) {
 
 TEST_CASE("equal programs match, as one set and as copies") {
   for (const auto& subject : subjects()) {
-    std::vector<ProgramSet> copies(static_cast<size_t>(subject->layout.dp), subject->set);
+    std::vector<ProgramSet> copies(static_cast<size_t>(subject->layout.mesh.data()), subject->set);
     std::vector<const ProgramSet*> ranks;
     for (const ProgramSet& copy : copies) ranks.push_back(&copy);
     INFO(subject->name);
@@ -163,9 +163,9 @@ ProgramSet two_collectives(const Subject& subject, const char* other_group, bool
 
 TEST_CASE("a circle over two lanes is found where every rank's own order is sound") {
   for (const auto& subject : subjects()) {
-    if (subject->layout.groups.inner == 1) continue;
-    const int inner = subject->layout.groups.inner;
-    const auto ranks = static_cast<size_t>(subject->layout.dp);
+    if (subject->layout.mesh.inner() == 1) continue;
+    const int inner = subject->layout.mesh.inner();
+    const auto ranks = static_cast<size_t>(subject->layout.mesh.data());
     INFO(subject->name);
     SECTION("between groups and inside them: a chain of ranks that only closes when all four corners differ" +
             subject->name) {

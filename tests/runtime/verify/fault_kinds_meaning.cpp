@@ -6,8 +6,8 @@ namespace zrt::testing {
 namespace {
 
 using runtime::Access;
+using runtime::Axis;
 using runtime::BufferId;
-using runtime::GroupKind;
 using runtime::Op;
 using runtime::OpId;
 using runtime::OpKind;
@@ -208,18 +208,18 @@ bool whole_gather(const Op& op) {
 }  // namespace
 
 std::vector<FaultKind> meaning_faults() {
-  // Layout::group_table() has a group of each kind, in their order.
-  auto level = [](OpKind kind, GroupKind group) {
-    return [=](const Op& op) { return op.kind == kind && op.group == static_cast<runtime::GroupId>(group); };
+  // runtime::make_groups() has these groups first.
+  auto level = [](OpKind kind, Axis axis) {
+    return [=](const Op& op) { return op.kind == kind && op.group == (axis == Axis::inner ? 1 : 2); };
   };
   return {
       removed("op removed", [](const Op&) { return true; }),
       removed("begin removed", is(OpKind::begin)),
       removed("decision removed", is(OpKind::decide)),
-      removed("gather between groups removed", level(OpKind::gather, GroupKind::data_outer), false),
-      removed("gather inside groups removed", level(OpKind::gather, GroupKind::data_inner), false),
-      removed("reduction inside groups removed", level(OpKind::reduce_grad, GroupKind::data_inner), false),
-      removed("reduction between groups removed", level(OpKind::reduce_grad, GroupKind::data_outer), false),
+      removed("gather between groups removed", level(OpKind::gather, Axis::outer), false),
+      removed("gather inside groups removed", level(OpKind::gather, Axis::inner), false),
+      removed("reduction inside groups removed", level(OpKind::reduce_grad, Axis::inner), false),
+      removed("reduction between groups removed", level(OpKind::reduce_grad, Axis::outer), false),
       removed("gather of the updated weights removed", whole_gather, false),
       doubled("forward twice", OpKind::forward),
       doubled("backward twice", OpKind::backward),

@@ -72,8 +72,8 @@ optimizer::OptimizerPtr draw_optimizer(Draw& draw) {
   }
 }
 
-runtime::Grouping draw_groups(Draw& draw, int ranks) {
-  runtime::Grouping groups;
+Islands draw_groups(Draw& draw, int ranks) {
+  Islands groups;
   if (draw.one_in(2)) return groups;
   groups.inner = static_cast<int>(draw.divisor(ranks));
   if (groups.inner == 1) return groups;

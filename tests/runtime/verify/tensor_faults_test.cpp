@@ -118,7 +118,7 @@ TEST_CASE("gradients of what all ranks have in part are refused where they are n
   size_t shares = 0;
   for (const OpId id : subject.all("step", OpKind::reduce_grad)) {
     const Op& op = subject.compiled.set.program("step").ops[id];
-    if (subject.compiled.set.group(op).kind != GroupKind::tensor) continue;
+    if (subject.compiled.set.group(op).axes != Axis::tensor) continue;
     ++shares;
     subject.refused(
         "step", [&](Program& p) { drop_op(p, id); }, "their sum is missing");
@@ -227,7 +227,7 @@ TEST_CASE("gradients of weights before those of inputs, twice, not at all or fro
 
 TEST_CASE("an exchange among ranks that do not share blocks, or as another port, is refused") {
   const Subject subject(Recompute::none);
-  const GroupId data = subject.compiled.set.find_group(GroupKind::data);
+  const GroupId data = subject.compiled.set.find_group(data_axes);
   for (const OpId id : subject.all("step", OpKind::exchange)) {
     subject.refused(
         "step", [&](Program& p) { p.ops[id].group = data, p.ops[id].lane = 2; }, "do not share blocks");  // comm:dp
@@ -281,11 +281,11 @@ TEST_CASE("sums and matrices of slices that are exchanged among data-parallel ra
     for (OpId id = 0; id < step.ops.size(); ++id) {
       const OpKind kind = step.ops[id].kind;
       if (kind != OpKind::share_sums && kind != OpKind::collect && kind != OpKind::hand_out) continue;
-      if (compiled.set.group(step.ops[id]).kind != GroupKind::holders) continue;
+      if (compiled.set.group(step.ops[id]).axes != (stage_axes)) continue;
       ++tried;
       ProgramSet set = compiled.set;
       Op& op = program_of(set, "step").ops[id];
-      op.group = set.find_group(GroupKind::data), op.lane = 2;  // comm:dp
+      op.group = set.find_group(data_axes), op.lane = 2;  // comm:dp
       CHECK_THROWS_WITH(verify(set, layout), Contains("lies on the ranks of group tp.dp"));
     }
     CHECK(tried >= 2);
@@ -314,7 +314,7 @@ TEST_CASE("an export with the parts of another unit, or from ranks that do not s
     subject.refused(
         "export",
         [&](Program& p) {
-          p.ops[id].group = subject.compiled.set.find_group(GroupKind::data), p.ops[id].lane = 2;  // comm:dp
+          p.ops[id].group = subject.compiled.set.find_group(data_axes), p.ops[id].lane = 2;  // comm:dp
         },
         "'", 1);
   }

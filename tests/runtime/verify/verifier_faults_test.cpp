@@ -41,7 +41,7 @@ std::vector<Subject> subjects() {
   add(3, 3, 1, true, true);
   add(3, 4, 2, true, false);
   add(3, 1, 1, false, false);
-  auto add_groups = [&](int stage, uint32_t accumulation, uint32_t every, const runtime::Grouping& groups) {
+  auto add_groups = [&](int stage, uint32_t accumulation, uint32_t every, const Islands& groups) {
     add(stage, accumulation, every, true, stage == 3);
     all.back().setting.ranks = 4;
     all.back().setting.groups = groups;

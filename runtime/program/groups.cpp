@@ -1,0 +1,30 @@
+#include "runtime/program/groups.h"
+
+namespace zrt::runtime {
+
+std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks) {
+  std::vector<Group> all;
+  const auto add = [&](const char* name, Axes axes) { all.push_back({axes, name, mesh.groups(axes)}); };
+  const auto add_pairs = [&](std::string_view name, const RankGroups& ranks) {
+    all.push_back({Axis::pipeline, std::string(name), ranks});
+  };
+  add("dp", data_axes);
+  add("dp.inner", Axis::inner);
+  add("dp.outer", Axis::outer);
+  if (mesh.tensor() > 1) {
+    add("tp", Axis::tensor);
+    add("tp.dp", states | Axis::tensor);
+  }
+  if (mesh.everyone() == all_axes) add("world", all_axes);
+  if (mesh.pipeline() == 1) return all;
+  for (const bool forward : {true, false}) {
+    for (const bool odd : {false, true}) add_pairs(link_name(odd, forward), mesh.neighbours(odd));
+  }
+  if (chunks > 1) {
+    for (const bool forward : {true, false}) add_pairs(wrap_name(forward), mesh.ends());
+  }
+  add_pairs(copies_name, mesh.ends());
+  return all;
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,36 @@
+// The groups of ranks that the ops of a program set communicate in.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/config/mesh.h"
+#include "runtime/program/buffer.h"
+
+namespace zrt::runtime {
+
+// Ranks that take part in an op of a comm lane. A rank is in one group of each kind, if need be alone; each kind has a
+// lane of its own.
+struct Group {
+  Axes axes;         // Axis::pipeline for pairs of stages, which their names tell apart
+  std::string name;  // "dp", "dp.inner", "dp.outer", "tp", "tp.dp", "world", "pp.even.forward" …
+  RankGroups ranks;
+  // For NCCL's contributions to sums (comm/nccl/staging.h). No op accesses it: a group's calls follow one another.
+  BufferId staging = no_buffer;
+};
+
+// Two ranks that have neighbouring stages, by the boundary between these (even ones are between stages 0 and 1, 2 and
+// 3, …) and the direction; and the first and the last, where stages have several chunks.
+constexpr std::string_view link_name(bool odd, bool forward) {
+  if (odd) return forward ? "pp.odd.forward" : "pp.odd.backward";
+  return forward ? "pp.even.forward" : "pp.even.backward";
+}
+constexpr std::string_view wrap_name(bool forward) {
+  return forward ? "pp.wrap.forward" : "pp.wrap.backward";
+}
+inline constexpr std::string_view copies_name = "embedding";  // … that both have copies of parameters
+
+// All groups of a mesh. `states`: the axes that the states of a unit are cut among; `chunks`: of each stage.
+std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks);
+
+}  // namespace zrt::runtime
