@@ -111,6 +111,11 @@ uint64_t lay_out_saved(const Block& block, const Shape& shape, Parts parts, Part
 uint64_t lay_out_held(const Block& block, const Shape& shape, Parts parts, std::byte* base = nullptr,
                       std::span<std::byte*> places = {});
 
+// The parts that a forward runs: in training late ones wait for backward.
+inline Parts forward_parts(const Block& block, Mode mode) {
+  return mode == Mode::train ? block.anatomy().forward_in_training() : block.anatomy().all();
+}
+
 // The parts that leave something for backward, and those before them: what has to run again where nothing is kept.
 Parts parts_to_rerun(const Block& block, const Shape& shape);
 

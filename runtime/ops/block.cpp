@@ -19,6 +19,7 @@ void clear_padding(const optimizer::Unit& unit, std::byte* grads, size_t element
 void run_block(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const models::Block& block = *layout.model->blocks[call.op.block];
+  const BlockPlan& plan = call.rank.blocks[call.op.block];
   const bool backward = call.op.kind == OpKind::backward;
   const bool head = layout.model->predicts(call.op.block);
   auto* control = call.as<Control>(Role::control);
@@ -35,8 +36,7 @@ void run_block(const OpCall& call) {
   std::vector<std::byte*> saved;
   if (c.shape.mode == models::Mode::train || call.find(Role::saved)) {
     const bool trains = c.shape.mode == models::Mode::train;
-    const models::Parts all = block.anatomy().all(),
-                        left_out = trains ? layout.left_out(call.op.block) : models::Parts{};
+    const models::Parts all = block.anatomy().all(), left_out = trains ? plan.left_out() : models::Parts{};
     saved.resize(all.count());
     models::lay_out_saved(block, c.shape, all, left_out, call.at(Role::saved), saved);
     models::lay_out_saved(block, c.shape, left_out, {}, call.at(Role::recomputed), saved);
@@ -47,7 +47,7 @@ void run_block(const OpCall& call) {
   std::vector<std::byte*> held;
   if (std::byte* base = call.at(Role::held)) {
     held.resize(block.anatomy().parts.size());
-    models::lay_out_held(block, c.shape, layout.held_parts(call.op.block, c.parts), base, held);
+    models::lay_out_held(block, c.shape, plan.held_parts(c.parts), base, held);
   }
   c.held = held;
   std::vector<void*> ports(block.anatomy().ports.size()), d_ports(ports.size());
@@ -109,7 +109,7 @@ void run_block(const OpCall& call) {
 // Of a run of parts: what its products are of those of the whole block.
 double share_of_block(const CostCall& call, const models::Block& block, const models::Shape& shape) {
   const bool forward = call.op.kind != OpKind::backward && call.op.kind != OpKind::recompute;
-  const models::Parts whole = forward ? call.layout.forward_parts(call.op.block, shape.mode) : block.anatomy().all();
+  const models::Parts whole = forward ? models::forward_parts(block, shape.mode) : block.anatomy().all();
   if (call.op.parts == whole && call.op.half == models::Half::both) return 1;
   if (call.op.kind == OpKind::recompute && block.forward_flops(shape) == 0) return 1;
   return share_of_pass(block, shape, call.op.parts, call.op.half);

@@ -24,7 +24,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
                                   : "decode "),
       pools_(set, list, layout.microbatches),
       buffers_(blocks_.size()),
-      reruns_(blocks_.size()) {
+      plans_(plan_blocks(layout)) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
   const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
   if (begins)
@@ -49,7 +49,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
       buffers_[b].output = add("output of " + block.name(), Category::activations,
                                layout.boundary_bytes(block.output_width(), shape_), here.handed);
     } else {
-      buffers_[b].output = keep("output", b, layout.input_tier(b + 1), width_bytes(b), here.activations);
+      buffers_[b].output = keep("output", b, plans_[b + 1].input_tier(), width_bytes(b), here.activations);
     }
     buffers_[b].forward_workspace =
         add("forward workspace of " + block.name(), Category::workspace, block.forward_workspace_bytes(shape_), 1);
@@ -59,14 +59,14 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
     }
     if (layout.model->receives(b)) {
       const uint64_t bytes = layout.boundary_bytes(layout.model->input_width(b), shape_);
-      buffers_[b].received = keep("input", b, layout.input_tier(b), bytes, here.received, here.arriving);
+      buffers_[b].received = keep("input", b, plans_[b].input_tier(), bytes, here.received, here.arriving);
       if (mode == Mode::train) {
         buffers_[b].d_received = add("gradient of input of " + block.name(), Category::activations, bytes, here.handed);
       }
     }
-    const std::vector<models::Parts> runs = layout.runs(b, layout.forward_parts(b, mode), false);
+    const std::vector<models::Parts> runs = plans_[b].runs(models::forward_parts(block, mode), false);
     const std::vector<models::Parts> backwards =
-        mode == Mode::train ? layout.runs(b, block.anatomy().all(), true) : std::vector<models::Parts>{};
+        mode == Mode::train ? plans_[b].runs(block.anatomy().all(), true) : std::vector<models::Parts>{};
     buffers_[b].ports = add_ports(b, runs, "", backwards, 1);
     if (mode == Mode::train) add_training(b, here);
     if (mode == Mode::eval && runs.size() > 1) {
@@ -93,7 +93,7 @@ std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Par
     const bool ends = std::any_of(runs.begin(), runs.end() - 1,
                                   [&](const models::Parts& run) { return run.end == ports[p].part + 1; });
     const bool comes_again = std::any_of(backwards.begin(), backwards.end(),
-                                         [&](const models::Parts& run) { return layout_.reads_back(b, p, run); });
+                                         [&](const models::Parts& run) { return plans_[b].reads_back(ports[p], run); });
     if (!ends && !comes_again) continue;
     const bool read_later = ports[p].seam == models::Seam::leave || ports[p].seam == models::Seam::stay;
     buffers[p] = add_port(b, p, name, read_later ? held : 1);
@@ -104,34 +104,34 @@ std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Par
 BufferId Emitter::add_port(size_t b, size_t port, const std::string& name, uint32_t slots) {
   const models::Port& of = blocks_[b]->anatomy().ports[port];
   return add(fmt::format("{}{} of {}", name, of.name, blocks_[b]->name()), Category::activations,
-             layout_.port_bytes(of, shape_), slots);
+             plans_[b].port_bytes(of, shape_), slots);
 }
 
 void Emitter::add_training(size_t b, const AliveSlots& alive) {
   const uint32_t slots = layout_.model->embeds(b) ? std::max(alive.first, alive.activations) : alive.activations;
   const Block& block = *blocks_[b];
-  const models::Parts left_out = layout_.left_out(b);
-  reruns_[b] = layout_.rerun(b);
+  const BlockPlan& plan = plans_[b];
+  const models::Parts left_out = plan.left_out();
   buffers_[b].saved = keep("saved", b, layout_.placement.activation(static_cast<uint32_t>(b)),
                            models::lay_out_saved(block, shape_, block.anatomy().all(), left_out), slots);
   buffers_[b].recomputed =
       add("recompute of " + block.name(), Category::recompute, models::lay_out_saved(block, shape_, left_out), 1);
+  const bool apart = plan.weights_apart();
   uint64_t held = 0, workspace = 0;
-  for (const BackwardRun& run : layout_.backward_runs(b)) {
+  for (const BackwardRun& run : plan.backward()) {
     if (run.half == models::Half::input) {
-      held = std::max(held, models::lay_out_held(block, shape_, layout_.held_parts(b, run.parts)));
+      held = std::max(held, models::lay_out_held(block, shape_, plan.held_parts(run.parts)));
     }
     workspace = std::max(workspace, block.backward_workspace_bytes(shape_, run.parts, run.half));
   }
-  buffers_[b].held =
-      add("held of " + block.name(), Category::activations, held, layout_.weights_apart(b) ? alive.held : 1);
-  const bool apart = layout_.weights_apart(b);
+  buffers_[b].held = add("held of " + block.name(), Category::activations, held, apart ? alive.held : 1);
   buffers_[b].d_ports =
-      add_ports(b, layout_.runs(b, block.anatomy().all(), true), "gradient of ", {}, apart ? alive.held : 1);
+      add_ports(b, plan.runs(block.anatomy().all(), true), "gradient of ", {}, apart ? alive.held : 1);
   // Until gradients of weights are made forwards of other microbatches come.
   buffers_[b].again = buffers_[b].ports;
   for (size_t p = 0; apart && p < buffers_[b].again.size(); ++p) {
-    if (layout_.reads_back(b, p, block.anatomy().all())) buffers_[b].again[p] = add_port(b, p, "brought ", alive.held);
+    if (plan.reads_back(block.anatomy().ports[p], block.anatomy().all()))
+      buffers_[b].again[p] = add_port(b, p, "brought ", alive.held);
   }
   const uint64_t output_bytes = layout_.model->predicts(b) ? 0
                                 : layout_.model->sends(b)  ? layout_.boundary_bytes(block.output_width(), shape_)
@@ -205,7 +205,7 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
                        const std::vector<BufferId>& buffers, bool gradients) {
   const std::vector<models::Port>& all = blocks_[b]->anatomy().ports;
   for (size_t p = 0; p < all.size(); ++p) {
-    if (all[p].part != part || !layout_.exchanges(all[p].seam, gradients)) continue;
+    if (all[p].part != part || !plans_[b].exchanges(all[p], gradients)) continue;
     Op op = make(OpKind::exchange, 0,
                  fmt::format("exchange {}{} of {}", gradients ? "gradient of " : "", all[p].name, blocks_[b]->name()),
                  b, microbatch);
@@ -220,8 +220,8 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
 
 void Emitter::forward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->receives(b)) gather_received(segment, b, buffers_[b].received, Role::input, microbatch);
-  const models::Parts whole = layout_.forward_parts(b, shape_.mode);
-  for (const models::Parts& run : layout_.runs(b, whole, false)) {
+  const models::Parts whole = models::forward_parts(*blocks_[b], shape_.mode);
+  for (const models::Parts& run : plans_[b].runs(whole, false)) {
     forward_run(segment, b, microbatch, run, whole);
     if (run.end < whole.end) exchange(segment, b, microbatch, run.end - 1u, buffers_[b].ports, false);
   }
@@ -253,8 +253,8 @@ void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, mod
 
 void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   const models::Anatomy& anatomy = blocks_[b]->anatomy();
-  const models::Parts whole = reruns_[b];
-  for (const models::Parts& run : layout_.runs(b, whole, false)) {
+  const models::Parts whole = plans_[b].rerun();
+  for (const models::Parts& run : plans_[b].runs(whole, false)) {
     Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, run, whole), b, microbatch);
     op.parts = run;
     if (run.first <= anatomy.middle) access(op, input_of(b), Role::input, Use::read);
@@ -282,12 +282,12 @@ void Emitter::make_again(DraftSegment& segment, size_t b, Index microbatch, size
 
 void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
   if (layout_.model->sends(b)) gather_received(segment, b, buffers_[b].d_output, Role::d_output, microbatch);
-  if (reruns_[b].count() > 0) recompute(segment, b, microbatch);
-  for (const BackwardRun& run : layout_.backward_runs(b)) {
-    if (layout_.weights_apart(b) && run.half == models::Half::weight) continue;
+  if (plans_[b].rerun().count() > 0) recompute(segment, b, microbatch);
+  for (const BackwardRun& run : plans_[b].backward()) {
+    if (plans_[b].weights_apart() && run.half == models::Half::weight) continue;
     // What gradients of weights read comes together beside the input half.
     if (run.half != models::Half::weight) {
-      for (size_t port : layout_.made_again(b, run.parts)) make_again(segment, b, microbatch, port);
+      for (size_t port : plans_[b].made_again(run.parts)) make_again(segment, b, microbatch, port);
     }
     backward_run(segment, b, microbatch, run);
     if (run.half != models::Half::weight && run.parts.first > 0) {
@@ -297,7 +297,7 @@ void Emitter::backward(DraftSegment& segment, size_t b, Index microbatch) {
 }
 
 void Emitter::weight_gradient(DraftSegment& segment, size_t b, Index microbatch) {
-  if (layout_.weights_apart(b)) backward_run(segment, b, microbatch, layout_.backward_runs(b).back());
+  if (plans_[b].weights_apart()) backward_run(segment, b, microbatch, plans_[b].backward().back());
 }
 
 void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, const BackwardRun& backward) {
@@ -322,11 +322,11 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   if (inputs) access(op, buffers_[b].saved, Role::saved, Use::read);
   if (inputs) access(op, buffers_[b].recomputed, Role::recomputed, Use::read);
   if (inputs != weights) {
-    const bool begins = run.end == anatomy.all().end || !layout_.weights_apart(b);
+    const bool begins = run.end == anatomy.all().end || !plans_[b].weights_apart();
     access(op, buffers_[b].held, Role::held, !inputs ? Use::read : begins ? Use::write : Use::update);
   }
   for (size_t p = 0; p < buffers_[b].ports.size(); ++p) {
-    if (!weights || !layout_.reads_back(b, p, run)) continue;
+    if (!weights || !plans_[b].reads_back(anatomy.ports[p], run)) continue;
     access(op, buffers_[b].again[p], Role::port, Use::read);
     op.accesses.back().port = static_cast<uint8_t>(p);
   }

@@ -6,6 +6,7 @@
 
 #include "runtime/passes/draft.h"
 #include "runtime/passes/slot_pools.h"
+#include "runtime/program/block_plan.h"
 
 namespace zrt::runtime {
 
@@ -91,8 +92,8 @@ class Emitter {
   SlotPools pools_;
   std::vector<uint32_t> chunk_;  // by block
   BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
-  std::vector<Buffers> buffers_;       // by block
-  std::vector<models::Parts> reruns_;  // by block
+  std::vector<Buffers> buffers_;  // by block
+  std::vector<BlockPlan> plans_;  // … what its ops do
 };
 
 }  // namespace zrt::runtime

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/block_plan.h"
 
 namespace zrt::runtime {
 namespace {
@@ -67,8 +68,8 @@ void Offload::place_activations(const Draft& draft) {
       if (op.kind != OpKind::forward) continue;
       for (const Access& access : op.accesses) {
         if (access.role != Role::saved && access.role != Role::input) continue;
-        set_.buffers[access.buffer].tier =
-            access.role == Role::input ? layout_.input_tier(op.block) : layout_.placement.activation(op.block);
+        set_.buffers[access.buffer].tier = access.role == Role::input ? BlockPlan(layout_, op.block).input_tier()
+                                                                      : layout_.placement.activation(op.block);
       }
     }
   }

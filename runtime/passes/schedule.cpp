@@ -3,6 +3,7 @@
 
 #include "runtime/passes/collectives.h"
 #include "runtime/passes/emitter.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/link_order.h"
 #include "runtime/program/roll.h"
 
@@ -80,7 +81,7 @@ bool straddles_windows(const Layout& layout) {
   if (layout.stage.schedule.kind != ScheduleKind::zb_h1 || layout.windows() == 1) return false;
   if (ahead % layout.reduce_every == 0) return false;
   for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
-    if (!layout.weights_apart(b)) return true;
+    if (!BlockPlan(layout, b).weights_apart()) return true;
   }
   return false;
 }

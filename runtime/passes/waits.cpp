@@ -63,7 +63,7 @@ class Bounds {
     if (op.kind == OpKind::recompute) return false;
     if (op.kind == OpKind::backward) return op.parts.first == 0;
     const auto mode = spec(op.kind).block;
-    return !mode || op.parts.end >= layout_.forward_parts(op.block, *mode).end;
+    return !mode || op.parts.end >= models::forward_parts(*layout_.model->blocks[op.block], *mode).end;
   }
 
   void transfer(OpId id, Travel travel) {

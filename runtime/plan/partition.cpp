@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "runtime/cost/cost.h"
 #include "runtime/plan/fit.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/cut.h"
 
 namespace zrt::runtime {
@@ -38,7 +39,7 @@ double seconds_of(const Layout& whole, size_t block, const Cluster& cluster) {
   const bool last = block + 1 == whole.model->blocks.size();
   const BlockCost cost = block_cost(*whole.model->blocks[block], whole.shape(models::Mode::train), last,
                                     cluster.rates(whole.compute), cluster.memory_bytes_per_second);
-  const bool again = whole.recompute(block) == Recompute::full;
+  const bool again = BlockPlan(whole, block).recompute() == Recompute::full;
   return cost.forward_seconds * (again ? 2 : 1) + cost.backward_seconds;
 }
 

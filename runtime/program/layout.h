@@ -26,13 +26,6 @@ struct Stage {
   uint32_t early() const { return schedule.chunks > 1 ? static_cast<uint32_t>(schedule.group - schedule.stages) : 0; }
 };
 
-// A run of parts of a block's backward.
-struct BackwardRun {
-  models::Parts parts;
-  models::Half half = models::Half::both;
-  bool operator==(const BackwardRun&) const = default;
-};
-
 struct Layout : RunSettings, Decisions {
   std::shared_ptr<const models::Model> model;
   optimizer::UnitTable units;
@@ -59,24 +52,6 @@ struct Layout : RunSettings, Decisions {
   uint64_t stream_bytes(int64_t width, const models::Shape& shape) const {
     return static_cast<uint64_t>(row_share(shape) * width) * core::dtype_size(shape.type);
   }
-  // Where a block is cut into several calls, since ranks exchange a port there (models/anatomy.h).
-  bool exchanges(models::Seam seam, bool backward) const;
-  // … of a backward, in the order in which they come. Where what one makes is exchanged, the gradients of weights wait
-  // until the exchange is on its way: a half of their own.
-  std::vector<BackwardRun> backward_runs(size_t block) const;
-  // Whether gradients of a block's weights come behind other microbatches (ZB-H1): its last run then makes all of them.
-  bool weights_apart(size_t block) const;
-  // Of which parts the halves of a run share a buffer.
-  models::Parts held_parts(size_t block, models::Parts run) const;
-  // Ports that backward reads as forward made them, and that nobody has kept: those that are made again, and brought
-  // together, in front of a run of it.
-  bool reads_back(size_t block, size_t port, models::Parts run) const;
-  std::vector<size_t> made_again(size_t block, models::Parts run) const;
-  std::vector<models::Parts> recomputes(size_t block) const;  // all runs of parts that are computed again, in order
-  std::vector<models::Parts> runs(size_t block, models::Parts parts, bool backward) const;  // in forward order
-  // Of a forward in a mode.
-  models::Parts forward_parts(size_t block, models::Mode mode) const;
-  uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
   // Of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where all have all of
   // them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
@@ -104,14 +79,6 @@ struct Layout : RunSettings, Decisions {
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
   }
-  // What the forward of a block leaves out that its backward reads. Embedding and head leave nothing out, nor does a
-  // block that has nothing to.
-  Recompute recompute(size_t block) const;
-  models::Parts left_out(size_t block) const;  // the parts that this is of
-  models::Parts rerun(size_t block) const;     // what runs again for it; of a selection the first finds what it keeps
-  // Where a block's input is kept for its backward: with its other activations. But inputs that come early to the first
-  // stage stay on the device, since the two copies of what leaves it are too few for them.
-  core::Tier input_tier(size_t block) const;
   uint32_t windows() const { return microbatches / reduce_every; }
   Sharing sharing() const;
   // How many microbatches go through a block before the next block.

@@ -6,7 +6,8 @@
 
 namespace zrt::runtime::verification {
 
-Walk::Walk(const ProgramSet& all, const Program& one, const Layout& of) : set(all), program(one), layout(of) {
+Walk::Walk(const ProgramSet& all, const Program& one, const Layout& of)
+    : set(all), program(one), layout(of), blocks(plan_blocks(of)) {
   uint32_t slots = 0;
   for (const Buffer& buffer : set.buffers) first_.push_back(slots), slots += buffer.slots;
   contents_.resize(slots);

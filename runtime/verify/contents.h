@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program/layout.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/program.h"
 #include "runtime/verify/place.h"
 
@@ -48,6 +48,7 @@ class Walk {
   const ProgramSet& set;
   const Program& program;
   const Layout& layout;
+  const std::vector<BlockPlan> blocks;
   Place now;
 
   const Op& op() const { return program.ops[now.op]; }

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/control.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
@@ -18,7 +19,7 @@ using models::Mode;
 class SizeChecker {
  public:
   SizeChecker(const ProgramSet& set, const Program& program, const Layout& layout)
-      : set_(set), program_(program), layout_(layout), optimizer_(layout.optimizer) {}
+      : set_(set), program_(program), layout_(layout), plans_(plan_blocks(layout)), optimizer_(layout.optimizer) {}
 
   void check() {
     for (OpId id = 0; id < program_.ops.size(); ++id) {
@@ -52,7 +53,7 @@ class SizeChecker {
     BlockBytes& bytes = found->second;
     if (shape.mode == Mode::eval) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
     if (shape.mode == Mode::train) {
-      const models::Parts left_out = layout_.left_out(op.block);
+      const models::Parts left_out = plans_[op.block].left_out();
       bytes.saved = models::lay_out_saved(block, shape, models::all_parts, left_out);
       bytes.recomputed = models::lay_out_saved(block, shape, left_out);
     }
@@ -139,11 +140,11 @@ class SizeChecker {
         return block_bytes(op).recomputed;
       case Role::held:
         return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train),
-                                    layout_.held_parts(op.block, op.parts));
+                                    plans_[op.block].held_parts(op.parts));
       case Role::port:
       case Role::d_port:
-        return layout_.port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
-                                  layout_.shape(mode_of(op)));
+        return plans_[op.block].port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
+                                           layout_.shape(mode_of(op)));
       case Role::all_parts:
         return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) *
                static_cast<uint64_t>(layout_.mesh.tensor());
@@ -208,6 +209,7 @@ class SizeChecker {
   const ProgramSet& set_;
   const Program& program_;
   const Layout& layout_;
+  const std::vector<BlockPlan> plans_;
   std::shared_ptr<const optimizer::Optimizer> optimizer_;
   std::map<std::pair<uint32_t, OpKind>, BlockBytes> blocks_;
 };

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
 
@@ -23,8 +24,9 @@ class StepChecker {
         runs_(layout.model->blocks.size() * layout.microbatches),
         batches_(layout.microbatches) {
     for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
-      blocks_.push_back({whole(layout.runs(b, layout.forward_parts(b, models::Mode::train), false)),
-                         whole(layout.recomputes(b)), layout.backward_runs(b)});
+      const BlockPlan plan(layout, b);
+      const models::Parts forward = models::forward_parts(*layout.model->blocks[b], models::Mode::train);
+      blocks_.push_back({whole(plan.runs(forward, false)), whole(plan.recomputes()), plan.backward()});
     }
   }
 

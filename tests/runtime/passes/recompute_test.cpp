@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/harness.h"
 #include "tests/runtime/toy_model.h"
@@ -122,11 +123,11 @@ TEST_CASE("Embedding and head keep all, and so do blocks that have nothing to le
   for (const runtime::Op& op : all.compiled.set.program("step").ops) {
     if (op.kind == OpKind::recompute) CHECK((op.block > 0 && op.block <= layers));
   }
-  CHECK(all.layout.recompute(0) == Recompute::none);
-  CHECK(all.layout.recompute(1) == Recompute::full);
-  CHECK(all.layout.recompute(layers + 1) == Recompute::none);
+  CHECK(runtime::BlockPlan(all.layout, 0).recompute() == Recompute::none);
+  CHECK(runtime::BlockPlan(all.layout, 1).recompute() == Recompute::full);
+  CHECK(runtime::BlockPlan(all.layout, layers + 1).recompute() == Recompute::none);
   const Case kept = compiled(toy, Recompute::selective);
-  CHECK(kept.layout.recompute(1) == Recompute::none);
+  CHECK(runtime::BlockPlan(kept.layout, 1).recompute() == Recompute::none);
   CHECK(kept.compiled.set.xxh3() == compiled(toy, Recompute::none).compiled.set.xxh3());
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/ops/spec.h"
 #include "runtime/plan/simulator.h"
+#include "runtime/program/block_plan.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
 #include "tests/runtime/schedule_goldens.h"
@@ -50,7 +51,7 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage, double me
   const auto all = simulate(
       simulated, nominal_cluster(core::DeviceKind::cpu), false, [&](const SimulatedStage& stage, const Op& op) {
         if (op.kind == OpKind::send || op.kind == OpKind::receive) return OpCost{message, Resource::between_hosts};
-        if (apart && !stage.layout->weights_apart(op.block)) return OpCost{};
+        if (apart && !BlockPlan(*stage.layout, op.block).weights_apart()) return OpCost{};
         const double back = op.half == models::Half::weight ? weights : backward;
         const double seconds = op.kind == OpKind::forward ? forward : op.kind == OpKind::backward ? back : 0;
         return OpCost{seconds, Resource::compute};
@@ -117,7 +118,7 @@ TEST_CASE("where weights come apart as many microbatches are on their way throug
           for (uint32_t turn = 0; turn < segment.repeat; ++turn) {
             for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
               const Op& op = step.ops[id];
-              if (!runs_block(op.kind) || !layout.weights_apart(op.block)) continue;
+              if (!runs_block(op.kind) || !BlockPlan(layout, op.block).weights_apart()) continue;
               if (op.kind == OpKind::forward) ++kept;
               if (op.kind == OpKind::backward) op.half == models::Half::input ? (--kept, ++held) : --held;
               most_kept = std::max(most_kept, kept), most_on_way = std::max(most_on_way, kept + held);

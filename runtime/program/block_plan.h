@@ -1,0 +1,73 @@
+// What the ops of a block do: in which runs of parts its passes come, what ranks exchange between these, and what is
+// computed again. Known once the layout is decided, and the same for every microbatch.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "models/block.h"
+#include "runtime/program/layout.h"
+
+namespace zrt::runtime {
+
+// A run of parts of a block's backward.
+struct BackwardRun {
+  models::Parts parts;
+  models::Half half = models::Half::both;
+  bool operator==(const BackwardRun&) const = default;
+};
+
+class BlockPlan {
+ public:
+  BlockPlan(const Layout& layout, size_t block);  // reads the layout's model as long as it lives
+
+  // Whether ranks exchange a port, or its gradient.
+  bool exchanges(const models::Port& port, bool backward) const;
+  uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
+  // Runs of these parts, cut where ranks exchange a port; in forward order.
+  std::vector<models::Parts> runs(models::Parts parts, bool backward) const;
+
+  // The runs of a backward, in the order in which they come. Where what one makes is exchanged, the gradients of
+  // weights wait until the exchange is on its way: a half of their own.
+  const std::vector<BackwardRun>& backward() const { return backward_; }
+  // Gradients of the block's weights come behind other microbatches (ZB-H1): the last run then makes all of them.
+  bool weights_apart() const { return weights_apart_; }
+  // The parts whose halves share a buffer with those of a run.
+  models::Parts held_parts(models::Parts run) const { return weights_apart_ ? anatomy_->all() : run; }
+
+  // What the forward leaves out that the backward reads. Embedding and head leave nothing out, nor does a block that
+  // has nothing to.
+  Recompute recompute() const { return recompute_; }
+  models::Parts left_out() const { return left_out_; }  // the parts that this is of
+  models::Parts rerun() const {
+    return rerun_;
+  }  // what runs again for it; of a selection the first finds what it keeps
+  // Whether the backward of a run reads a port as forward made it, which nobody has kept. Such ports are made again,
+  // and brought together, in front of the first run that does.
+  bool reads_back(const models::Port& port, models::Parts run) const {
+    return shares_rows_ && anatomy_->reads_back(port, run);
+  }
+  std::vector<size_t> made_again(models::Parts run) const;
+  // All runs of parts that are computed again, in order.
+  const std::vector<models::Parts>& recomputes() const { return recomputes_; }
+
+  // Where the block's input is kept for its backward: with its other activations. But inputs that come early to the
+  // first stage stay on the device, since the two copies of what leaves it are too few for them.
+  core::Tier input_tier() const { return input_tier_; }
+
+ private:
+  std::vector<BackwardRun> backward_runs(bool overlap) const;
+
+  const models::Anatomy* anatomy_;
+  int tensor_;  // ranks that share the block
+  bool shares_rows_;
+  bool weights_apart_;
+  core::Tier input_tier_;
+  Recompute recompute_ = Recompute::none;
+  models::Parts left_out_{}, rerun_{};
+  std::vector<BackwardRun> backward_;
+  std::vector<models::Parts> recomputes_;
+};
+
+std::vector<BlockPlan> plan_blocks(const Layout& layout);  // by block
+
+}  // namespace zrt::runtime
