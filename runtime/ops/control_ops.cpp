@@ -30,8 +30,8 @@ void throw_fault(const Rank& rank, const Control& control) {
   throw core::NumericError(fmt::format(
       "the loss ({}) or the gradient (its norm is {}) is not finite, and with memory.update_when = \"as_ready\" "
       "weights "
-      "had been updated before that was known: they are damaged, and nothing of them is saved. The last checkpoint "
-      "is whole. Go on from it with memory.update_when = \"after_norm\", which skips such steps",
+      "had been updated before that was known: they are damaged, and nothing of them is saved. "
+      "memory.update_when = \"after_norm\" skips such steps",
       control.mean_loss, control.grad_norm));
 }
 

@@ -32,10 +32,11 @@ std::string choose(const Config& config, const std::function<void(const std::str
     const bool automatic = config.run.resume == "auto";
     if (automatic && !newest) {
       const auto broken = checkpoint::list_checkpoints(store);
-      if (broken.empty()) return "";
+      const size_t found = broken.size() + checkpoint::misnamed_checkpoints(store).size();
+      if (found == 0) return "";
       throw core::DataError(fmt::format(
           "{} holds {} checkpoint(s), none of them whole; `zrt checkpoint verify` says why. Remove them to start again",
-          store.string(), broken.size()));
+          store.string(), found));
     }
     const bool plain = !automatic && checkpoint::is_hugging_face(config.run.resume);
     const fs::path chosen = automatic ? newest->folder

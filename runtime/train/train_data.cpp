@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,17 @@ std::shared_ptr<const data::SampleSource> open_train_data(const Config& config, 
     return masked(data::open_training_data(prefixes, samples, common), model, all,
                   static_cast<uint64_t>(config.run.seed));
   });
+}
+
+bool same_order(const data::SampleSource& a, const data::SampleSource& b, int64_t samples) {
+  const int64_t compared = std::min<int64_t>(samples, 4096);
+  for (int64_t i = 0; i < compared; ++i) {
+    const int64_t sample =
+        static_cast<int64_t>(static_cast<double>(i) / static_cast<double>(compared) * static_cast<double>(samples));
+    const data::SampleOrigin one = a.origin(sample), other = b.origin(sample);
+    if (one.dataset != other.dataset || one.document != other.document || one.offset != other.offset) return false;
+  }
+  return true;
 }
 
 std::optional<EvalData> open_validation_data(const Config& config, const models::Model& model) {

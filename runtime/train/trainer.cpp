@@ -96,13 +96,6 @@ void Training::start(const checkpoint::Reader* resumed) {
   }
   const int64_t needed = samples_ + (config_.run.steps - step_) * batch_.step_samples();
   const int64_t planned = step_ > 0 ? resumed->manifest().planned_samples : needed;
-  if (needed > planned) {
-    warn(
-        fmt::format("the data was laid out for {} samples and is now for {}: from here on its order is another, and "
-                    "samples of the epoch at hand may come twice or not at all. Set run.steps as long as the run will "
-                    "be from the start.",
-                    planned, needed));
-  }
   if (step_ > 0 && resumed->manifest().made_by.value("seed", config_.run.seed) != config_.run.seed) {
     warn(
         fmt::format("run.seed is {} but the checkpoint was made with {}: from here on the order of the data is another",
@@ -111,6 +104,13 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (const std::string level = step_ > 0 ? other_level(resumed->manifest()) : ""; !level.empty()) warn(level);
   planned_samples_ = std::max(needed, planned);
   source_ = open_train_data(config_, model_, planned_samples_);
+  if (needed > planned && !same_order(*open_train_data(config_, model_, planned), *source_, planned)) {
+    warn(
+        fmt::format("the data was laid out for {} samples and is now for {}: from here on its order is another, and "
+                    "samples of the epoch at hand may come twice or not at all. Set run.steps as long as the run will "
+                    "be from the start.",
+                    planned, needed));
+  }
   const std::vector<std::string> phases = training_phases(config_, resumed ? "load" : "init");
   validation_ = open_validation_data(config_, model_);
   data_ = data_json(config_, model_, *source_, validation_);

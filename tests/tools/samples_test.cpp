@@ -1,5 +1,7 @@
 // samples.jsonl of runs against the order of data: what is read when, by whom, after crashes, on other ranks, and by
 // runs that are resumed for fewer or more steps.
+#include <array>
+
 #include "models/data/blended_dataset.h"
 #include "models/data/sampler.h"
 #include "program.h"
@@ -142,6 +144,31 @@ TEST_CASE("A run that is resumed for more steps says that the order changes and 
   CHECK(longer.text.find("laid out for 96 samples and is now for 360") != std::string::npos);
   samples.check(1, 8, 2, 8 * batch);
   samples.check(9, 30, 1, 30 * batch);
+}
+
+TEST_CASE("A run that is resumed for more steps in the same epochs says nothing, since the order stays") {
+  const Samples samples("samples_little_longer");
+  data::GptDatasetOptions common;
+  common.sequence = sequence, common.vocabulary = 1 << 20, common.seed = seed;
+  const auto order = [&](int64_t steps, int64_t first) {  // of the first `first` steps
+    const auto source = data::open_training_data(samples.prefixes, steps * batch, common);
+    std::vector<std::array<int64_t, 3>> origins;
+    for (int64_t i = 0; i < first * batch; ++i) {
+      const data::SampleOrigin origin = source->origin(i);
+      origins.push_back({origin.dataset, origin.document, origin.offset});
+    }
+    return origins;
+  };
+  int64_t steps = 2;
+  while (steps < 30 && order(steps, steps) != order(steps + 1, steps)) ++steps;
+  REQUIRE(steps < 30);
+  run(samples.command(2, static_cast<int>(steps)));
+  const Result longer = run_zrt(samples.command(2, static_cast<int>(steps) + 1, "--resume auto"));
+  INFO(longer.text);
+  CHECK(longer.code == 0);
+  CHECK(longer.text.find("laid out for") == std::string::npos);
+  samples.check(1, steps, 2, steps * batch);
+  samples.check(steps + 1, steps + 1, 2, (steps + 1) * batch);
 }
 
 TEST_CASE("A run that takes a checkpoint's weights alone reads its data from the beginning") {

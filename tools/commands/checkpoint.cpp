@@ -152,6 +152,7 @@ int verify(const Args& args) {
   if (fs::exists(path / manifest_name)) {
     check(path);
   } else {
+    for (const fs::path& misnamed : misnamed_checkpoints(store_of(path))) check(misnamed);
     visit(store_of(path), [&](const Stored& stored) { return check(stored.folder); });
   }
   if (read == 0) throw core::DataError(fmt::format("{}: holds no checkpoints", path.string()));

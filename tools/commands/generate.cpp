@@ -38,12 +38,13 @@ std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, c
     return bytes;
   if (given.empty()) {
     throw core::ConfigError(fmt::format(
-        "which text the model's ids stand for is not known: {}, which would name the tokenizer. {}: --tokenizer bytes, "
-        "or --tokenizer FILE.model of SentencePiece",
+        "which text the model's ids stand for is not known: {}, which would name the tokenizer. {}",
         prefixes.empty()
             ? "the run has no data.train"
             : fmt::format("there is no {}", data::meta_path(trained ? trained->unnamed : prefixes.front())),
-        learned.empty() ? "Name it yourself" : fmt::format("The checkpoint was trained with {}; name that", learned)));
+        learned.empty()
+            ? "Name it yourself: --tokenizer bytes, or --tokenizer FILE.model of SentencePiece"
+            : fmt::format("The checkpoint was trained with {}; name that with --tokenizer FILE.model", learned)));
   }
   auto tokenizer = data::make_tokenizer(given);
   if (trained && (tokenizer->name() != trained->name || tokenizer->xxh3() != trained->xxh3)) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -33,6 +34,16 @@ int64_t step_of(const std::string& name) {
   if (name.rfind("step_", 0) != 0) return -1;
   const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
   return error == std::errc() && step >= 0 && step_name(step) == name ? step : -1;
+}
+
+// "step_010", "STEP 10": other tools write and sort steps so.
+bool almost_a_step(const std::string& name) {
+  std::string letters, digits;
+  for (const unsigned char c : name) {
+    if (std::isdigit(c)) digits += static_cast<char>(c);
+    if (std::isalpha(c) || c == '.') letters += static_cast<char>(std::tolower(c));
+  }
+  return letters == "step" && !digits.empty() && step_of(name) < 0;
 }
 
 // A folder that is not there yet: a link that somebody put in its place is not followed.
@@ -64,12 +75,23 @@ std::vector<Stored> list_checkpoints(const fs::path& store) {
   return found;
 }
 
+std::vector<fs::path> misnamed_checkpoints(const fs::path& store) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator at(store, error), end; !error && at != end; at.increment(error)) {
+    const fs::path& folder = at->path();
+    if (almost_a_step(folder.filename().string()) && fs::exists(folder / manifest_name)) found.push_back(folder);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
   const fs::path manifest_path = checkpoint / manifest_name;
   Manifest manifest = parse_manifest(core::read_text(manifest_path, max_manifest_bytes), manifest_path.string());
   const fs::path whole = (fs::absolute(checkpoint) / "").lexically_normal().parent_path();
   const int64_t named = step_of(whole.filename().string());
-  if (named >= 0 && named != manifest.step) {
+  if ((named >= 0 && named != manifest.step) || almost_a_step(whole.filename().string())) {
     throw core::DataError(fmt::format("{}: its manifest is of step {}; give the folder its own name back, {}",
                                       checkpoint.string(), manifest.step, step_name(manifest.step)));
   }
@@ -92,6 +114,13 @@ Manifest verify_checkpoint(const fs::path& checkpoint, bool hashes) {
 }
 
 std::optional<Stored> newest_valid(const fs::path& store, const std::function<void(const std::string&)>& skipped) {
+  for (const fs::path& misnamed : misnamed_checkpoints(store)) {
+    try {
+      verify_checkpoint(misnamed, false);
+    } catch (const core::DataError& error) {
+      skipped(error.what());
+    }
+  }
   std::set<fs::path> broken;
   for (bool gone = true; gone;) {
     gone = false;

@@ -21,12 +21,15 @@ struct Stored {
 // step_<N> folders, newest first, not checked. None when `store` does not exist; DataError when it cannot be read.
 std::vector<Stored> list_checkpoints(const std::filesystem::path& store);
 
+// Folders with checkpoints whose names are almost those of steps ("step_010", "Step 10"): others count them as theirs.
+std::vector<std::filesystem::path> misnamed_checkpoints(const std::filesystem::path& store);
+
 // Reads the manifest; with `hashes` all files too, else only their sizes. Throws DataError naming the file; also for a
-// folder step_<N> whose manifest is of another step.
+// folder step_<N> whose manifest is of another step, or with almost such a name.
 Manifest verify_checkpoint(const std::filesystem::path& checkpoint, bool hashes = true);
 
-// The newest checkpoint that verifies; `skipped` hears why newer ones do not. One that a run removes meanwhile counts
-// as if it had never been there.
+// The newest checkpoint that verifies; `skipped` hears why newer ones do not, and of misnamed ones. One that a run
+// removes meanwhile counts as if it had never been there.
 std::optional<Stored> newest_valid(const std::filesystem::path& store,
                                    const std::function<void(const std::string& why)>& skipped);
 

@@ -325,6 +325,31 @@ TEST_CASE("The newest checkpoint that is whole is chosen, and why newer ones are
   CHECK(message([&] { find_checkpoint(folder.path); }).find("truncated") != std::string::npos);
 }
 
+TEST_CASE("A checkpoint whose name is almost that of a step is told of and not taken for whole") {
+  for (const char* name : {"step_020", "STEP_20", "step_ 20", "step_-1", "step_18446744073709551636", "Step20"}) {
+    CAPTURE(name);
+    const testing::TemporaryFolder folder;
+    make_checkpoint(folder.path, 10, 1);
+    make_checkpoint(folder.path, 20, 1);
+    fs::rename(folder.path / "step_20", folder.path / name);
+    std::vector<std::string> why;
+    CHECK(newest_valid(folder.path, [&](const std::string& text) { why.push_back(text); })->step == 10);
+    REQUIRE(why.size() == 1);
+    CHECK(why[0].find("give the folder its own name back, step_20") != std::string::npos);
+    CHECK(misnamed_checkpoints(folder.path) == std::vector{folder.path / name});
+    CHECK(message([&] { find_checkpoint(folder.path / name); }).find("its own name back") != std::string::npos);
+  }
+  // Others keep copies by names of their own.
+  for (const char* name : {"step_20.bak", ".step_20.tmp", "best", "step_20x"}) {
+    CAPTURE(name);
+    const testing::TemporaryFolder folder;
+    make_checkpoint(folder.path, 20, 1);
+    fs::rename(folder.path / "step_20", folder.path / name);
+    CHECK(misnamed_checkpoints(folder.path).empty());
+    CHECK(find_checkpoint(folder.path / name) == folder.path / name);
+  }
+}
+
 TEST_CASE("A checkpoint that vanishes while others are read is not told as broken, and newer ones are found") {
   const testing::TemporaryFolder folder;
   for (const int64_t step : {10, 20, 30}) make_checkpoint(folder.path, step, 1);
