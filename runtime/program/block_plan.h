@@ -1,5 +1,5 @@
-// What the ops of a block do: in which runs of parts its passes come, what ranks exchange between these, and what is
-// computed again. Known once the layout is decided, and the same for every microbatch.
+// A plan of one block's ops: it lists the runs of parts that its passes come in, the exchanges between these, and the
+// parts that are computed again. The layout decides all of it; every microbatch has the same.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -20,7 +20,7 @@ class BlockPlan {
  public:
   BlockPlan(const Layout& layout, size_t block);  // reads the layout's model as long as it lives
 
-  // Whether ranks exchange a port, or its gradient.
+  // Says whether ranks exchange a port, or with `backward` its gradient.
   bool exchanges(const models::Port& port, bool backward) const;
   uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
   // Runs of these parts, cut where ranks exchange a port; in forward order.
@@ -34,15 +34,15 @@ class BlockPlan {
   // The parts whose halves share a buffer with those of a run.
   models::Parts held_parts(models::Parts run) const { return weights_apart_ ? anatomy_->all() : run; }
 
-  // What the forward leaves out that the backward reads. Embedding and head leave nothing out, nor does a block that
-  // has nothing to.
+  // The forward may leave out what the backward reads. Embedding and head leave nothing out, nor does a block that has
+  // nothing to.
   Recompute recompute() const { return recompute_; }
   models::Parts left_out() const { return left_out_; }  // the parts that this is of
   models::Parts rerun() const {
     return rerun_;
   }  // what runs again for it; of a selection the first finds what it keeps
-  // Whether the backward of a run reads a port as forward made it, which nobody has kept. Such ports are made again,
-  // and brought together, in front of the first run that does.
+  // Says whether the backward of a run reads a port as forward made it, which nobody has kept. Such ports are made
+  // again, and brought together, in front of the first run that reads them.
   bool reads_back(const models::Port& port, models::Parts run) const {
     return shares_rows_ && anatomy_->reads_back(port, run);
   }
@@ -50,8 +50,8 @@ class BlockPlan {
   // All runs of parts that are computed again, in order.
   const std::vector<models::Parts>& recomputes() const { return recomputes_; }
 
-  // Where the block's input is kept for its backward: with its other activations. But inputs that come early to the
-  // first stage stay on the device, since the two copies of what leaves it are too few for them.
+  // The block's input waits for its backward on this tier, with the block's other activations. Inputs that come early
+  // to the first stage stay on the device, since the two copies of what leaves it are too few for them.
   core::Tier input_tier() const { return input_tier_; }
 
  private:

@@ -27,7 +27,7 @@ struct Buffer {
   uint64_t offset = 0;  // in the tier's arena; set by memory assignment
   core::Tier tier = core::Tier::device;
   bool whole_blocks = false;  // exchanged with a file, which takes blocks of io_alignment alone
-  // Where the chunks of a stage share a buffer: the slot of each chunk × microbatches + microbatch.
+  // Chunks of a stage may share a buffer: this holds the slot of each chunk × microbatches + microbatch.
   std::vector<uint32_t> slot_table{};
   uint64_t padded() const;     // `bytes`, of whole blocks where it has to be; red zones lie behind
   uint64_t alignment() const;  // of the offset

@@ -11,7 +11,7 @@
 
 namespace zrt::runtime {
 
-// How islands of data-parallel ranks (Axis::inner) are used, where there are any.
+// Says how a run uses its islands of data-parallel ranks (Axis::inner).
 struct Grouping {
   bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
   bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward

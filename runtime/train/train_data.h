@@ -15,8 +15,8 @@ namespace zrt::runtime {
 // or does not go with the model, DataError naming the key and the file.
 std::shared_ptr<const models::data::SampleSource> open_train_data(const Config& config, const models::Model& model,
                                                                   int64_t samples);
-// Whether two layouts of the same data agree on the first `samples` of them. Of more than 4,096 as many are compared,
-// evenly spread: orders of one more epoch differ almost everywhere.
+// Says whether two layouts of the same data agree on the first `samples` of them. It compares at most 4,096, evenly
+// spread: orders of one more epoch differ almost everywhere.
 bool same_order(const models::data::SampleSource& a, const models::data::SampleSource& b, int64_t samples);
 // data.validation; nothing when it is not set. Throws the same.
 std::optional<EvalData> open_validation_data(const Config& config, const models::Model& model);

@@ -263,7 +263,18 @@ TEST_CASE("interleaved pipelines of groups far longer than the pipeline are comp
             };
           }
           CAPTURE(chunks, group, microbatches, offload);
-          CHECK_NOTHROW(Pipeline(model, s, even_ends(model, 2 * chunks)).compile(s));
+          std::vector<Compiled> compiled;
+          REQUIRE_NOTHROW(compiled = Pipeline(model, s, even_ends(model, 2 * chunks)).compile(s));
+          // Inputs that come early stay on the device, whatever the tier of other activations.
+          for (const Compiled& stage : compiled) {
+            const bool early = stage.layout.stage.index == 0 && stage.layout.stage.early() > 0;
+            for (const Buffer& buffer : stage.set.buffers) {
+              if (!buffer.name.starts_with("input of ") || buffer.name.find(" on the device") != buffer.name.npos)
+                continue;
+              CAPTURE(buffer.name, stage.layout.stage.index);
+              CHECK((buffer.tier == core::Tier::host) == (offload && !early));
+            }
+          }
         }
       }
     }
