@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "catch.h"
+#include "comm/nccl/communicator.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/hash.h"
@@ -79,20 +80,31 @@ std::string hashes_of(Group& group, const std::function<void(Communicator&, core
   return text;
 }
 
+struct Expected {
+  std::string hashes;
+  std::vector<Counters> counters;  // by rank
+};
+
 // By threads on the host.
-std::string expected(int size, int calls) {
+Expected expected(int size, int calls) {
   Group group = make_thread_group("dp", size, 60s);
-  return hashes_of(group, [&](Communicator& c, core::Hash& hash) {
+  Expected result;
+  result.hashes = hashes_of(group, [&](Communicator& c, core::Hash& hash) {
     const core::OnPlace host({});
     std::vector<float> memory(2 * room, 0.0f);
     run_calls(c, memory.data(), memory.data() + room, calls,
               [](float* to, const std::vector<float>& values) { std::copy(values.begin(), values.end(), to); });
     hash.update(memory.data(), memory.size() * sizeof(float));
   });
+  for (const auto& rank : group) result.counters.push_back(rank->counters());
+  return result;
 }
 
-std::string on_gpus(int size, int calls) {
-  Group group = make_process_group(std::vector<int>(static_cast<size_t>(size), 0), 60s);
+std::vector<int> on_one_host(int size) {
+  return std::vector<int>(static_cast<size_t>(size), 0);
+}
+
+std::string on_gpus(Group& group, int calls) {
   return hashes_of(group, [&](Communicator& c, core::Hash& hash) {
     const core::OnGpu here(c.rank() % core::gpu_count());
     const test::OnTestDevice stream;  // of that GPU
@@ -114,7 +126,26 @@ TEST_CASE("ranks on GPUs, each a process, sum and exchange with the bits of thre
   core::connect_gpus(all);
   for (const int size : {1, 2, 3, 5}) {
     INFO(size << " ranks");
-    CHECK(on_gpus(size, 42) == expected(size, 42));
+    Group group = make_process_group(on_one_host(size), 60s);
+    CHECK(on_gpus(group, 42) == expected(size, 42).hashes);
+  }
+}
+
+TEST_CASE("over NCCL ranks have the bits of threads, too, and each counts what it is told to exchange, no more") {
+  if (test::test_device() == core::DeviceKind::cpu || !ZRT_EMULATED) return;
+  const int size = std::min(3, core::gpu_count());
+  Group group = make_process_group(on_one_host(size), 60s);
+  for (auto& rank : group) rank = add_nccl(std::move(rank), on_one_host(size), 60s);
+  const Expected threads = expected(size, 42);
+  CHECK(on_gpus(group, 42) == threads.hashes);
+  for (int r = 0; r < size; ++r) {
+    const Counters found = group[static_cast<size_t>(r)]->counters(), known = threads.counters[static_cast<size_t>(r)];
+    for (size_t k = 0; k < op_kind_count; ++k) {
+      INFO("rank " << r << ", kind " << k);
+      CHECK(found.calls[k] == known.calls[k]);
+      CHECK(found.elements[k] == known.elements[k]);
+      CHECK(found.bytes[k] == known.bytes[k]);
+    }
   }
 }
 
