@@ -91,7 +91,7 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
   void fold(uint32_t round, const Decision& decision, const UnitPart& part, const std::byte* shares,
             int ranks) const override {
     // Of padding nobody makes factors.
-    if (round == 0 && part.unit->sliced) core::fill_bytes(part.work, 0, work_bytes(*part.unit));
+    if (round == 0 && part.unit->sliced()) core::fill_bytes(part.work, 0, work_bytes(*part.unit));
     adafactor_fold(params_, round, decision, part, shares, ranks);
   }
   void update(const Decision& decision, const UnitPart& part) const override {

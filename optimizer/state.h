@@ -30,6 +30,9 @@ struct UnitState {
   int64_t elements = 0;  // of the whole unit
   std::vector<StateTensor> tensors;
   core::Form form = core::Form::f32;  // of its values; another one only where it is sharded
+  // Elements of it that a rank holds, and their bytes.
+  int64_t held_of(const Unit& unit) const { return sharded ? unit.extent(unit.held.states) : elements; }
+  uint64_t bytes_of(const Unit& unit) const { return core::form_bytes(form, held_of(unit)); }
 };
 
 // A state kind with one value per element of the unit.

@@ -30,15 +30,22 @@ int64_t Unit::parameters() const {
   return sum;
 }
 
+SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank) {
+  const int64_t count = unit.elements / mesh.data();
+  const int64_t skipped = mesh.place(core::data_axes.without(unit.shard_axes), rank) * count;
+  return {mesh.place(unit.shard_axes, rank) * unit.shard + skipped, count, skipped};
+}
+
 int64_t UnitTable::padding() const {
   int64_t sum = 0;
   for (const Unit& unit : units) sum += unit.elements - unit.parameters();
   return sum;
 }
 
-UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence,
+UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_elements, Persistence persistence,
                      const Optimizer* optimizer) {
   UnitTable table;
+  table.cut = cut;
   const auto param_users = users(model);
   std::map<std::string, ParamPlace> places;
   uint32_t number = 0;
@@ -62,10 +69,13 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
       at = table.units.size();
-      table.units.push_back(
-          Unit{.name = param.name, .params = {}, .blocks = blocks, .persistent = persistent, .group = group});
-      table.units.back().sliced = sliced, table.units.back().summed = param.summed;
-      table.units.back().copied = copied, table.units.back().spoken_for = model.used_first_elsewhere(param);
+      Unit& made = table.units.emplace_back();
+      made.name = param.name, made.blocks = blocks, made.group = group, made.held = cut.held;
+      if (persistent) made.held.weights = Extent::full;
+      made.shard_axes = made.holder_axes = cut.shard_axes;
+      if (sliced) made.holder_axes = cut.shard_axes | core::Axis::tensor;
+      if (param.summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
+      made.copied = copied, made.spoken_for = model.used_first_elsewhere(param);
     }
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it
@@ -76,8 +86,8 @@ UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements,
   }
   for (Unit& unit : table.units) {
     if (unit.params.size() > 1) unit.name += " … " + unit.params.back().param->name;
-    unit.elements = round_up(unit.elements, cut.dp * cut.alignment);
-    unit.shard = unit.elements / (cut.shards > 0 ? cut.shards : cut.dp);
+    unit.elements = round_up(unit.elements, cut.mesh.data() * cut.alignment);
+    unit.shard = unit.elements / cut.mesh.degree(unit.shard_axes);
   }
   for (const auto& block : model.blocks) {
     auto& params = table.params.emplace_back();

@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "core/mesh.h"
 #include "models/model.h"
+#include "optimizer/zero.h"
 
 namespace zrt::optimizer {
 
@@ -24,37 +26,58 @@ struct Unit {
   std::vector<UnitParam> params;
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
   int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
-  int64_t shard = 0;             // elements per rank that shares the states
-  bool persistent = false;       // of small parameters that stay whole even where weights are sharded
+  int64_t shard = 0;             // elements that each of the ranks has among whom its states are cut
   uint32_t group = 0;            // of its parameters: Optimizer::group_of
+  Extents held;                  // by each rank
+  // Each of the ranks that differ along these axes alone has a shard of its states, in the order of their places.
+  core::Axes shard_axes = core::data_axes;
+  // … has states of a part of its whole tensors: shards, and where tensors are sliced, slices of these.
+  core::Axes holder_axes = core::data_axes;
+  // … makes a part of its gradient, which is the sum of all.
+  core::Axes gradient_axes = core::data_axes;
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
   bool copied = false, spoken_for = false;
-  // Of parameters that ranks have parts of, or that each has whole and a part of the gradient of; it is of one kind.
-  bool sliced = false, summed = false;
   int64_t parameters() const;  // elements without padding
+  int shards() const { return static_cast<int>(elements / shard); }
+  bool sliced() const { return holder_axes != shard_axes; }
+  int64_t extent(Extent of) const { return of == Extent::full ? elements : shard; }  // elements
+  // Ranks have the whole weight but update only their shard of it: it is gathered before its next use.
+  bool refreshes() const { return held.weights == Extent::full && held.states == Extent::shard; }
 };
+
+// The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
+struct SavedPart {
+  int64_t begin, count;
+  int64_t skipped;  // of the shard, in front of it
+  // Where it lies in what a rank holds.
+  int64_t offset(Extent held) const { return held == Extent::full ? begin : skipped; }
+};
+SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank);
 
 // Where a block finds its parameters: params()[i] is at `offset` of unit `unit`.
 struct ParamPlace {
   uint32_t unit;
   int64_t offset;
 };
+// How units are cut: shards lie on the ranks that differ along `shard_axes`, and ranks hold what `held` says.
+// Parameters and shards start at multiples of `alignment` elements, itself a multiple of unit_alignment.
+struct Cut {
+  core::Mesh mesh;
+  core::Axes shard_axes = core::data_axes;
+  Extents held = {};
+  int64_t alignment = unit_alignment;
+};
 struct UnitTable {
+  Cut cut;
   std::vector<Unit> units;                      // in canonical parameter order
   std::vector<std::vector<ParamPlace>> params;  // [block][index into Block::params()]
   std::vector<std::vector<uint32_t>> blocks;    // [block] → its units, ascending
   int64_t padding() const;                      // elements that are no parameter
 };
 
-// Among how many ranks units are cut. `dp` data-parallel ranks; `shards` of them share a unit's states (0: all).
-// Parameters and shards start at multiples of `alignment` elements, itself a multiple of unit_alignment.
-struct Cut {
-  int dp = 1, shards = 0;
-  int64_t alignment = unit_alignment;
-};
-// Which parameters stay whole on every rank: those smaller than `parameter` elements, as long as all of them together
-// have at most `model` elements (DeepSpeed's persistence thresholds).
+// Which parameters stay whole on every rank even where weights are sharded: those smaller than `parameter` elements, as
+// long as all of them together have at most `model` elements (DeepSpeed's persistence thresholds).
 struct Persistence {
   int64_t parameter = 0, model = INT64_MAX;
 };
@@ -62,10 +85,10 @@ struct Persistence {
 // Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
 // operator needs its weight in one piece. Persistent parameters with the same users share units of their own, and so do
 // parameters of a group; each that the optimizer refines is one of its own. Without an optimizer there is one group.
-UnitTable make_units(const models::Model& model, Cut cut, int64_t unit_elements, Persistence persistence = {},
+UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_elements, Persistence persistence = {},
                      const Optimizer* optimizer = nullptr);
 inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {
-  return make_units(model, Cut{.dp = dp}, unit_elements);
+  return make_units(model, Cut{core::Mesh(dp, 1, 1), core::data_axes, {}, unit_alignment}, unit_elements);
 }
 
 }  // namespace zrt::optimizer

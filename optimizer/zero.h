@@ -11,9 +11,13 @@ namespace zrt::optimizer {
 
 enum class Extent : uint8_t { full, shard };
 
-struct ZeroStrategy {
-  int stage;
-  Extent weights, grads, states;
+// What a rank holds of a unit; `states`: of its optimizer states and its master.
+struct Extents {
+  Extent weights = Extent::full, grads = Extent::full, states = Extent::full;
+};
+
+struct ZeroStrategy : Extents {
+  int stage = 0;
   // What a configuration leaves open: gathers before each use are worth hiding, resident gradients worth summing.
   bool overlap_by_default() const { return weights == Extent::shard; }
   int64_t reduce_every_by_default(int64_t microbatches) const { return grads == Extent::full ? microbatches : 1; }

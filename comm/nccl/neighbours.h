@@ -1,6 +1,7 @@
 // Ranks of a host tell each other about calls of NCCL, which they queue without meeting. Each function may be empty;
 // any thread may call them.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <string>
 
@@ -15,6 +16,14 @@ struct Neighbours {
   std::function<std::string()> standing;            // ranks of this group and host that do not wait; "" where all do
   // They watch each other's streams, and can name the one that stands, as NCCL cannot: they speak first.
   bool watch = false;
+
+  // NCCL's watch gives so much time, beyond a call's time-out, to ranks that can name the one that stands: those that
+  // watch each other's streams (comm/process/rendezvous_streams.cpp), or where all of this host wait, those beside it
+  // in a group of NCCL. `named`: what standing() said.
+  std::chrono::milliseconds patience(const std::string& named) const {
+    const bool others_know = watch || (standing && named.empty());
+    return std::chrono::milliseconds(others_know ? 2500 : 0);
+  }
 };
 
 }  // namespace zrt::comm

@@ -19,9 +19,6 @@ constexpr auto shortest_nap = std::chrono::microseconds(5), longest_nap = std::c
 constexpr auto farewell = std::chrono::seconds(5);  // for what is on its way when a group is given up
 constexpr auto spinning = std::chrono::microseconds(200);
 constexpr size_t records_in_report = 5;
-// NCCL's watch gives so much time to ranks that can name the one that stands: those beside it in a group of NCCL, and
-// those that watch each other's streams (comm/process/rendezvous_streams.cpp).
-constexpr auto others_speak = std::chrono::milliseconds(2500);
 
 uint64_t bytes_for_each(uint64_t bytes, int peers) {
   return peers == 0 ? UINT64_MAX : bytes / static_cast<uint64_t>(peers) / alignment * alignment;
@@ -268,8 +265,7 @@ std::string NcclRendezvous::trouble() {
   if (!standing.call.empty() && host.waits) host.waits();
   if (standing.stood < seat_.timeout) return "";
   const std::string who = host.standing ? host.standing() : "";
-  const bool others_know = host.watch || (host.standing && who.empty());
-  if (others_know && standing.stood < seat_.timeout + others_speak) return "";
+  if (standing.stood < seat_.timeout + host.patience(who)) return "";
   return report(fmt::format("{}{}{} ms on its GPU: {} has not come to the call, or the link to it stands still",
                             standing.call, timed_out, seat_.timeout.count(), who.empty() ? "another rank" : who));
 }

@@ -28,9 +28,10 @@ int implied_ranks(const Values& values, const ParallelConfig& parallel) {
   const int64_t train = values.integer("train_batch_size");
   const int64_t micro = values.integer("train_micro_batch_size_per_gpu");
   const int64_t steps = values.integer("gradient_accumulation_steps");
-  const int64_t data_ranks = std::min<int64_t>(train / micro / steps, Mesh::max_ranks);
+  const int64_t data_ranks = std::min<int64_t>(train / micro / steps, core::Mesh::max_ranks);
   // More than a mesh may have are refused with it.
-  return static_cast<int>(std::min<int64_t>(data_ranks * parallel.tensor * parallel.pipeline, Mesh::max_ranks + 1));
+  return static_cast<int>(
+      std::min<int64_t>(data_ranks * parallel.tensor * parallel.pipeline, core::Mesh::max_ranks + 1));
 }
 
 // Where the keys of the triple are given, or left out as "auto".
@@ -274,7 +275,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     config.parallel.fast_sums = values.choice("parallel.sums") == "fast";
     config.parallel.pipeline = build_stages(values);
     config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
-    config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
+    config.mesh = core::Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
   });
   const int data_ranks = config.mesh.data();
   // What depends on the batch is judged when that is known.
@@ -286,7 +287,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     build_groups(values, config.zero, config.parallel, data_ranks);
     const int island =
         std::max({1, config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
-    config.mesh = Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline, island);
+    config.mesh = core::Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline, island);
   }
   values.check([&] { check_prescale(values, config.zero); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;

@@ -9,13 +9,13 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/mesh.h"
 #include "models/spec.h"
 #include "optimizer/groups.h"
 #include "optimizer/loss_scale.h"
 #include "optimizer/schedule.h"
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
-#include "runtime/config/mesh.h"
 #include "runtime/config/pipeline.h"
 #include "runtime/config/setting.h"
 
@@ -119,7 +119,7 @@ struct Config {
   // So many ranks, one after another, read the memory of each other's GPUs, and groups that reach further take NCCL; 0
   // means all ranks. It is no key: the launcher or the cluster of a plan says it.
   int ranks_in_reach = 0;
-  Mesh mesh;
+  core::Mesh mesh;
   BatchConfig batch;
   PrecisionConfig precision;
   OptimizerConfig optimizer;

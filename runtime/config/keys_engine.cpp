@@ -1,7 +1,7 @@
 // Precision, activation checkpoints, files and the engine.
+#include "core/mesh.h"
 #include "optimizer/loss_scale.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/mesh.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -84,7 +84,7 @@ constexpr Key aio_keys[] = {
 };
 
 constexpr Key pipeline_keys[] = {
-    key("stages", t_int | t_auto, R"("auto")", between(1, Mesh::max_ranks), Effect::results,
+    key("stages", t_int | t_auto, R"("auto")", between(1, core::Mesh::max_ranks), Effect::results,
         "DeepSpeed's name of parallel.pipeline; auto: as that says."),
     key("partition", t_text, R"("best")", one_of("best parameters uniform"), Effect::cost,
         "DeepSpeed's name of parallel.partition; best: as that says."),

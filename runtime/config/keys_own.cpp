@@ -4,9 +4,9 @@
 
 #include "core/error.h"
 #include "core/keys/text.h"
+#include "core/mesh.h"
 #include "models/spec.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/mesh.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -78,7 +78,7 @@ constexpr Key parallel_keys[] = {
      .types = t_int,
      .fallback = "1",
      .alias = "pipeline_model_parallel_size",
-     .legal = between(1, Mesh::max_ranks),
+     .legal = between(1, core::Mesh::max_ranks),
      .effect = Effect::results,
      .help = "Stages that the model is cut into, each on ranks of its own; 1: no pipeline."},
     {.name = "virtual_pipeline",
@@ -105,7 +105,7 @@ constexpr Key parallel_keys[] = {
     key("reduce_every", t_int | t_null, "null", between(1, most), Effect::results,
         "Microbatches that a rank sums before gradients are reduced; null: at stage 0 and 1 all of a step, at 2 "
         "and 3 one."),
-    key("hierarchical_ranks", t_int, "1", between(1, Mesh::max_ranks), Effect::results,
+    key("hierarchical_ranks", t_int, "1", between(1, core::Mesh::max_ranks), Effect::results,
         "Data-parallel ranks that follow one another, such as those of a host, inside which collectives run first; 1: "
         "no "
         "such groups."),

@@ -1,6 +1,6 @@
 // ZeRO and offload.
+#include "core/mesh.h"
 #include "runtime/config/key_table.h"
-#include "runtime/config/mesh.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -82,14 +82,14 @@ constexpr Key zero_keys[] = {
     {"legacy_stage1", t_bool, "false", Handling::refused, "the legacy stage 1 is not supported; stage 1 is"},
     {"round_robin_gradients", t_bool, "false", Handling::inert,
      "every rank moves its own shard, in the order of the backward"},
-    key("zero_hpz_partition_size", t_int | t_natural, "1", between(0, Mesh::max_ranks), Effect::cost,
+    key("zero_hpz_partition_size", t_int | t_natural, "1", between(0, core::Mesh::max_ranks), Effect::cost,
         "Ranks of a group, such as those of a host, that keeps the weights it has gathered in a step; 0 or 1: no "
         "groups."),
     {"zero_quantized_weights", t_bool, "false", Handling::refused, "quantized gathers are not supported"},
     {"zero_quantized_nontrainable_weights", t_bool, "false", Handling::refused, "quantized gathers are not supported"},
     {"zero_quantized_gradients", t_bool, "false", Handling::refused, "quantized reductions are not supported"},
     {"zeropp_loco_param", t_object | t_null, "null", Handling::refused, "LoCo is not supported"},
-    key("mics_shard_size", t_int, "-1", between(-1, Mesh::max_ranks), Effect::results,
+    key("mics_shard_size", t_int, "-1", between(-1, core::Mesh::max_ranks), Effect::results,
         "Ranks of a group that holds all states and repeats those of the other groups; -1 or 0: one group of all "
         "ranks."),
     {"mics_hierarchical_params_gather", t_bool, "false", Handling::inert,

@@ -38,7 +38,6 @@ void throw_fault(const Rank& rank, const Control& control) {
 DecideRules decide_rules(const Rank& rank) {
   const Layout& layout = *rank.layout;
   DecideRules rules{layout.mesh};
-  rules.shards = layout.shards();
   rules.loss_scale = rank.loss_scale, rules.clip = rank.clip, rules.ahead = layout.early_updates;
   return rules;
 }

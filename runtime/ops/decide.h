@@ -3,20 +3,16 @@
 #include <cmath>
 
 #include "core/host_device.h"
-#include "runtime/config/mesh.h"
+#include "core/mesh.h"
 #include "runtime/program/control.h"
 
 namespace zrt::runtime {
 
 struct DecideRules {
-  Mesh mesh;
+  core::Mesh mesh;
   int ranks = mesh.world();
   // The ranks that share the work of a block: the first of them counts its loss.
-  Axes sharing = Axis::tensor;
-  // The data-parallel ranks of a stage: its gradient is what the first `shards` of them have; where islands have equal
-  // shards, others repeat these.
-  Axes data = data_axes;
-  int shards = 1;
+  core::Axes sharing = core::Axis::tensor;
   optimizer::LossScaleParams loss_scale{};
   double clip = 0;  // largest gradient norm; 0 for none
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
@@ -61,9 +57,7 @@ ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
 ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& rules, Control& control) {
   average_shares(shares, rules, control);
   optimizer::ExactSum sum;
-  for (int r = 0; r < rules.ranks; ++r) {
-    if (rules.mesh.place(rules.data, r) < rules.shards) sum.add(shares[r].norm);
-  }
+  for (int r = 0; r < rules.ranks; ++r) sum.add(shares[r].norm);
   const double squares = sum.value(), scale = control.persistent.loss_scale.scale;
   control.loss_scale = scale;
   control.grad_norm = std::sqrt(squares) / scale;

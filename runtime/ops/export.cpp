@@ -7,15 +7,17 @@
 namespace zrt::runtime {
 namespace {
 
-// Each rank copies what it saves (Layout::piece), wherever it holds more. States that are not sharded are copied whole.
+// Each rank copies what it saves, wherever it holds more. States that are not sharded are copied whole.
 void run_snapshot(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   const auto kinds = layout.optimizer->states(unit);
+  const optimizer::SavedPart saved = saved_part(unit, layout.mesh, call.rank.number);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
     const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
-    const int64_t skip = layout.piece_offset(unit, call.rank.number, k);
+    const bool cut = k == 0 || kinds[k - 1].sharded;
+    const int64_t skip = cut ? saved.offset(k == 0 ? layout.logical_extent(unit) : unit.held.states) : 0;
     core::copy_bytes(call.address(*target), source + core::form_bytes(form, skip), call.bytes(*target));
   }
 }

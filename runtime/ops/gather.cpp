@@ -23,7 +23,7 @@ void run_gather(const OpCall& call) {
     } else if (call.group() == Axis::outer) {
       ranges.push_back({part, partial, unit.shard});
     } else {
-      const Level level = level_of(layout);
+      const Level level = level_of(layout, unit);
       if (!partial) partial = part ? part : own_shard(call, full, unit, type);
       for (int64_t group = 0; group < level.groups; ++group) {
         const auto at = static_cast<size_t>(group * unit.shard) * size;

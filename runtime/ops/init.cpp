@@ -62,13 +62,16 @@ void unit_values(const OpCall& call, const optimizer::Unit& unit, int64_t begin,
                  });
 }
 
+// The first element of what the rank holds of a unit.
+int64_t begin_of(const OpCall& call, const optimizer::Unit& unit, Extent held) {
+  return held == Extent::full ? 0 : call.rank.layout->mesh.place(unit.shard_axes, call.rank.number) * unit.shard;
+}
+
 // Elements [first, first + out.size()) of what the rank holds of a state, as the checkpoint has them.
 void state_values(const OpCall& call, const optimizer::Unit& unit, const optimizer::UnitState& kind, int64_t first,
                   std::span<float> out) {
-  const Layout& layout = *call.rank.layout;
   if (kind.sharded) {
-    const int64_t shard = layout.zero.states == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
-    return for_each_param(unit, call.rank.tensor, shard + first, out,
+    return for_each_param(unit, call.rank.tensor, begin_of(call, unit, unit.held.states) + first, out,
                           [&](const optimizer::UnitParam& place, int64_t begin, std::span<float> part) {
                             call.rank.load(state_name(kind.kind, place.param->name), begin, part);
                           });
@@ -90,9 +93,9 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const auto kinds = layout.optimizer->states(unit);
   for (size_t k = 0; const Access* access = call.find(Role::state, k); ++k) {
     const optimizer::UnitState& kind = kinds[k];
-    core::fill_bytes(call.address(*access), 0, layout.bytes(unit, kind));  // zero in every form
+    core::fill_bytes(call.address(*access), 0, kind.bytes_of(unit));  // zero in every form
     if (!load) continue;
-    const int64_t count = layout.extent(unit, kind);
+    const int64_t count = kind.held_of(unit);
     std::vector<float> values;
     std::vector<std::byte> formed;
     for (int64_t done = 0; done < count; done += load_chunk) {
@@ -127,10 +130,7 @@ void run_init(const OpCall& call) {
   }
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
-  auto range = [&](Extent extent) {
-    const int64_t begin = extent == Extent::full ? 0 : layout.shard_of(call.rank.number) * unit.shard;
-    return std::pair{begin, layout.extent(unit, extent)};
-  };
+  auto range = [&](Extent extent) { return std::pair{begin_of(call, unit, extent), unit.extent(extent)}; };
   // Values are made once per chunk for the weight and the master where both hold the same elements.
   struct Target {
     std::byte* data;
@@ -148,7 +148,7 @@ void run_init(const OpCall& call) {
     }
   };
   const Target weight{call.at(Role::weight), layout.compute}, master{call.at(Role::master), core::DType::f32};
-  const Extent weights = layout.weights(unit), states = layout.zero.states;
+  const Extent weights = unit.held.weights, states = unit.held.states;
   if (!master.data) {
     fill(weights, {weight});
   } else if (weights == states) {

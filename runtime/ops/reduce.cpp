@@ -22,7 +22,7 @@ void run_reduce_grad(const OpCall& call) {
     std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
               *partial = call.at(Role::partial, i);
     if (!call.group().within(data_axes)) {  // shares of it, or copies
-      std::byte* own = layout.zero.grads == Extent::full ? own_shard(call, grad, unit, held) : grad;
+      std::byte* own = unit.held.grads == Extent::full ? own_shard(call, grad, unit, held) : grad;
       call.comm().all_reduce(own, unit.shard, held, call.op.name);
       continue;
     }
@@ -31,12 +31,12 @@ void run_reduce_grad(const OpCall& call) {
       continue;
     }
     if (!local) local = grad;  // in place
-    if (grad && layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, to);
+    if (grad && unit.held.grads == Extent::full) grad = own_shard(call, grad, unit, to);
     if (call.group() == Axis::outer) {
       ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
     } else if (call.group() == Axis::inner && partial) {
       to = from;
-      const Level level = level_of(layout);
+      const Level level = level_of(layout, unit);
       for (int64_t group = 0; group < level.groups; ++group) {
         const auto at = static_cast<size_t>(group * unit.shard) * core::dtype_size(from);
         ranges.push_back({local + at * static_cast<size_t>(level.inner), partial + at, unit.shard, false});
@@ -67,7 +67,8 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   if (group == Axis::outer || !group.within(data_axes)) {
     volume.rounds = 2;
     volume.from = volume.to, volume.calls = op.units.size();
-    if (layout.zero.grads == Extent::full) volume.bytes /= layout.shards();
+    const optimizer::Unit& unit = layout.units.units[op.units.front()];
+    if (unit.held.grads == Extent::full) volume.bytes /= unit.shards();
   }
   return volume;
 }

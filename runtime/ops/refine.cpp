@@ -17,7 +17,7 @@ class Exchange {
   explicit Exchange(const OpCall& call)
       : call_(call),
         held_(call.op, *call.rank.layout),
-        self_(call.rank.layout->holder(call.unit(0), call.rank.number)) {}
+        self_(call.rank.layout->mesh.place(call.unit(0).holder_axes, call.rank.number)) {}
 
   void collect() const {
     std::vector<comm::Message> sends, receives;
@@ -42,7 +42,7 @@ class Exchange {
     for (size_t i = 0; i < call_.op.units.size(); ++i) {
       if (!owns(i)) continue;
       const optimizer::Unit& unit = held_.unit(i);
-      if (!unit.sliced) {
+      if (!unit.sliced()) {
         optimizer.refine(unit, parts, workspace);
         continue;
       }
@@ -85,7 +85,7 @@ class Exchange {
   // What is no padding in each slice of a matrix, and where the slice lies.
   template <class Visit>
   void for_rows(const optimizer::Unit& unit, const Visit& visit) const {
-    for (int slice = 0; slice < call_.rank.layout->slices(unit); ++slice) {
+    for (int slice = 0; slice < held_.slices(); ++slice) {
       for (const models::PartRows& rows : models::rows_of_part(*unit.params.front().param, slice)) {
         visit(rows, slice * unit.elements);
       }
@@ -98,7 +98,7 @@ class Exchange {
 };
 
 void run_propose(const OpCall& call) {
-  call.rank.layout->optimizer->propose(decision_of(call), *UpdatePart(call, call.rank.layout->zero.states));
+  call.rank.layout->optimizer->propose(decision_of(call), *UpdatePart(call, call.unit(0).held.states));
 }
 
 void run_collect(const OpCall& call) {

@@ -7,7 +7,8 @@
 namespace zrt::runtime {
 
 inline std::byte* own_shard(const OpCall& call, std::byte* full, const optimizer::Unit& unit, core::DType type) {
-  return full + static_cast<size_t>(call.rank.layout->shard_of(call.rank.number) * unit.shard) * core::dtype_size(type);
+  const int shard = call.rank.layout->mesh.place(unit.shard_axes, call.rank.number);
+  return full + static_cast<size_t>(shard * unit.shard) * core::dtype_size(type);
 }
 
 // On two levels, the shard of group h's member m is number h × inner + m of the unit, and a member's partial buffer
@@ -16,8 +17,8 @@ struct Level {
   int64_t groups;  // shards in a partial buffer; 1 where a group has all shards
   int64_t inner;
 };
-inline Level level_of(const Layout& layout) {
-  return {layout.shards() / layout.mesh.inner(), layout.mesh.inner()};
+inline Level level_of(const Layout& layout, const optimizer::Unit& unit) {
+  return {unit.shards() / layout.mesh.inner(), layout.mesh.inner()};
 }
 
 }  // namespace zrt::runtime

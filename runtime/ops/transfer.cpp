@@ -12,7 +12,8 @@ std::byte* address(const OpCall& call, const Access& access) {
   const uint64_t part = call.op.shard_bytes;
   const bool whole = part > 0 && call.bytes(access) > part;
   return call.address(access) +
-         (whole ? static_cast<uint64_t>(call.rank.layout->shard_of(call.rank.number)) * part : 0);
+         (whole ? static_cast<uint64_t>(call.rank.layout->mesh.place(call.unit(0).shard_axes, call.rank.number)) * part
+                : 0);
 }
 
 uint64_t place_in_file(const OpCall& call, const Access& access) {

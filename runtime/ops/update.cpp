@@ -14,7 +14,7 @@ uint64_t share_bytes(const OpCall& call) {
 }
 
 std::byte* own_share(const OpCall& call) {
-  const int holder = call.rank.layout->holder(call.unit(0), call.rank.number);
+  const int holder = call.rank.layout->mesh.place(call.unit(0).holder_axes, call.rank.number);
   return call.at(Role::sums) + static_cast<uint64_t>(holder) * share_bytes(call);
 }
 
@@ -23,8 +23,9 @@ void run_norm(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const optimizer::Unit& unit = call.unit(0);
   std::byte* grad = call.at(Role::grad);
-  if (!unit.sliced && call.rank.tensor > 0) return;  // what all have the first one counts
-  if (layout.zero.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
+  // Ranks that have the same shard leave it to the first of them.
+  if (layout.mesh.place(core::stage_axes.without(unit.holder_axes), call.rank.number) > 0) return;
+  if (unit.held.grads == Extent::full) grad = own_shard(call, grad, unit, layout.grad);
   optimizer::add_squares(call.as<Control>(Role::control)->norm, unit.shard, grad, layout.grad);
 }
 
@@ -39,13 +40,13 @@ void run_share_sums(const OpCall& call) {
 }
 
 void run_fold(const OpCall& call) {
-  const UpdatePart part(call, call.rank.layout->zero.states);
+  const UpdatePart part(call, call.unit(0).held.states);
   call.rank.layout->optimizer->fold(call.op.round, decision_of(call), *part, call.at(Role::sums),
-                                    call.rank.layout->holders(call.unit(0)));
+                                    call.rank.layout->mesh.degree(call.unit(0).holder_axes));
 }
 
 void run_update(const OpCall& call) {
-  call.rank.layout->optimizer->update(decision_of(call), *UpdatePart(call, call.rank.layout->zero.states));
+  call.rank.layout->optimizer->update(decision_of(call), *UpdatePart(call, call.unit(0).held.states));
 }
 
 core::DType type_of(Role role, const Layout& layout) {
@@ -63,13 +64,13 @@ OpCost state_cost(const CostCall& call, Extent extent) {
     // A copy that was brought here may hold no more than the part.
     const bool whole =
         buffer.bytes > static_cast<uint64_t>(unit.shard) * core::dtype_size(type_of(access.role, layout));
-    const Extent held = access.role == Role::weight ? layout.weights(unit)
-                        : access.role == Role::grad ? layout.zero.grads
-                                                    : layout.zero.states;
+    const Extent held = access.role == Role::weight ? unit.held.weights
+                        : access.role == Role::grad ? unit.held.grads
+                                                    : unit.held.states;
     const bool part = whole && extent == Extent::shard && held == Extent::full &&
                       (access.role == Role::weight || access.role == Role::grad || access.role == Role::master ||
                        access.role == Role::state);
-    bytes += static_cast<double>(buffer.bytes) * (access.use == Use::update ? 2 : 1) / (part ? layout.shards() : 1);
+    bytes += static_cast<double>(buffer.bytes) * (access.use == Use::update ? 2 : 1) / (part ? unit.shards() : 1);
   }
   return cost_at_memory(call, bytes);
 }
@@ -79,7 +80,7 @@ OpCost shard_cost(const CostCall& call) {
 }
 
 OpCost update_cost(const CostCall& call) {
-  return state_cost(call, call.layout.zero.states);
+  return state_cost(call, call.layout.units.units[call.op.units.front()].held.states);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ UpdatePart::UpdatePart(const OpCall& call, Extent extent) {
   const optimizer::Unit& unit = call.unit(0);
   part_.unit = &unit;
   part_.tensor_rank = call.rank.tensor;
-  part_.begin = extent == Extent::shard ? layout.shard_of(call.rank.number) * unit.shard : 0;
-  part_.count = layout.extent(unit, extent);
+  part_.begin = extent == Extent::shard ? layout.mesh.place(unit.shard_axes, call.rank.number) * unit.shard : 0;
+  part_.count = unit.extent(extent);
   // Where `begin` lies in a buffer: of the whole unit, or of this rank's shard alone. Copies for an update hold the
   // shard where the state's home holds all.
   auto enter_bytes = [&](const Access* access, uint64_t all, uint64_t skipped) -> std::byte* {

@@ -74,7 +74,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     if (what.part[i] != no_buffer) op.accesses.push_back({what.part[i], Role::weight, Use::read, {}});
   };
   if (!two_levels) {
-    Op op = make(what.kind, layout_.state_axes(), what.name, what.units);
+    Op op = make(what.kind, layout_.units.units[what.units[0]].shard_axes, what.name, what.units);
     op.block = what.block;
     for (size_t i = 0; i < what.units.size(); ++i) {
       source(op, i);
@@ -131,7 +131,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     }
   };
   if (!layout_.groups.hierarchical) {
-    Op op = make(OpKind::reduce_grad, layout_.state_axes(), name, what.units);
+    Op op = make(OpKind::reduce_grad, layout_.units.units[what.units[0]].shard_axes, name, what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       if (what.local[i] != what.grad[i])
         op.accesses.push_back({what.local[i], Role::local_grad, Use::read, what.slot[i]});

@@ -41,7 +41,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   check_phases(c);
   // Others follow where an op needs them; these few have the same numbers in all programs.
   c.set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
-  c.set.groups = make_groups(layout.mesh, layout.state_axes(), layout.stage.schedule.chunks);
+  c.set.groups = make_groups(layout.mesh, layout.units.cut.shard_axes, layout.stage.schedule.chunks);
   // Stages have the same lanes, though not all of them use each.
   for (const Group& group : c.set.groups) {
     if (layout.stage.pipelined()) c.set.lane(LaneKind::comm, group.name);
@@ -52,8 +52,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   }
   std::vector<std::string> phases = asked;
   const auto& units = layout.units.units;
-  if (c.training() &&
-      std::any_of(units.begin(), units.end(), [&](const auto& unit) { return layout.refreshes(unit); })) {
+  if (c.training() && std::any_of(units.begin(), units.end(), [&](const auto& unit) { return unit.refreshes(); })) {
     phases.push_back("refresh");
   }
   for (const std::string& phase : phases) {

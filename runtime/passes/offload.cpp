@@ -107,14 +107,14 @@ Tier Offload::tier_for(const Op& op, const Access& access) const {
 bool Offload::needs_shard(const Op& op, const Access& access) const {
   const auto found = homes_.find(access.buffer);
   return updates(op) && found != homes_.end() && found->second.whole && found->second.shard_bytes > 0 &&
-         layout_.zero.states == Extent::shard && set_.buffers[access.buffer].tier != Tier::nvme;
+         unit_of(op).held.states == Extent::shard && set_.buffers[access.buffer].tier != Tier::nvme;
 }
 
 // Whether an op defines all of a copy of what it says it updates.
 bool Offload::overwrites(const Op& op, const Access& access) const {
   if (access.use == Use::write) return true;
   if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master()) return false;
-  return needs_shard(op, access) || !homes_.at(access.buffer).whole || layout_.zero.states == Extent::full;
+  return needs_shard(op, access) || !homes_.at(access.buffer).whole || unit_of(op).held.states == Extent::full;
 }
 
 BufferId Offload::copy_buffer(BufferId home, Index slot, Tier tier, bool part) {
@@ -202,7 +202,7 @@ void Offload::attach(Op& op, Access& access) {
     // A gather in place needs this rank's shard and fills in the rest.
     const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
     const bool shard_only = in_place && homes_.at(home).shard_bytes > 0 && homes_.at(home).whole &&
-                            set_.buffers[home].tier != Tier::nvme && layout_.shards() == layout_.mesh.data();
+                            set_.buffers[home].tier != Tier::nvme && unit_of(op).shards() == layout_.mesh.data();
     if (!defines) bring(op, *copy, shard_only);
   }
   copy->dirty = copy->dirty || access.use != Use::read;

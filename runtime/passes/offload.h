@@ -43,6 +43,7 @@ class Offload : public Pass {
   bool needs_shard(const Op& op, const Access& access) const;
   bool overwrites(const Op& op, const Access& access) const;
   void attach(Op& op, Access& access);
+  const optimizer::Unit& unit_of(const Op& op) const { return layout_.units.units[op.units[0]]; }
   bool is_control(BufferId buffer) const { return buffer == control_ || buffer == decided_; }
   Copy* find(BufferId home, Index slot, Tier tier, bool part);
   void bring(const Op& op, const Copy& copy, bool shard_only);

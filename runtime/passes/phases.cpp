@@ -42,16 +42,14 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     if (unit.spoken_for) continue;
-    const bool master = state.master[u] != no_buffer;
-    const Extent extent = master ? layout.zero.states : layout.weights(unit);
     BufferId full = state.logical(u);
-    if (extent == Extent::shard) {
+    if (layout.logical_extent(unit) == Extent::shard) {
       const BufferId part = full;
       full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
                       static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type())});
       Op gather;
       gather.kind = OpKind::gather_state;
-      place_in(set, gather, layout.state_axes());
+      place_in(set, gather, unit.shard_axes);
       gather.name = "gather state " + unit.name;
       gather.units = {u};
       gather.accesses = {{part, Role::weight, Use::read, {}}, {full, Role::full_state, Use::write, {}}};
@@ -62,7 +60,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     op.name = "export " + unit.name;
     op.units = {u};
     op.accesses = {{full, Role::full_state, Use::read, {}}};
-    if (unit.sliced) {
+    if (unit.sliced()) {
       const BufferId all = set.add(
           {"parts of all of " + unit.name, Category::staging, Life::transient,
            static_cast<uint64_t>(unit.elements * layout.mesh.tensor()) * core::dtype_size(layout.logical_type())});
@@ -100,7 +98,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
       op.accesses.push_back({source, Role::full_state, Use::read, {}});
       op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
     };
-    const int64_t piece = layout.piece(unit, 0).count;
+    const int64_t piece = saved_part(unit, layout.mesh, 0).count;
     copy(state.logical(u), "weights", layout.logical_form(), piece);
     const auto kinds = layout.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
@@ -123,7 +121,7 @@ Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& st
     }
   };
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
-    if (!layout.refreshes(layout.units.units[u])) continue;
+    if (!layout.units.units[u].refreshes()) continue;
     if (layout.placement.homes(u).weight == Tier::device) {
       resident.push_back(u);
     } else {

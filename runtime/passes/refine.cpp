@@ -20,13 +20,13 @@ class Refinements {
       : segment_(segment), set_(set), layout_(layout), state_(state), first_owner_(first_owner) {
     const auto cost = [&](uint32_t u) { return layout.optimizer->refine_flops(layout.units.units[u]); };
     std::stable_sort(units.begin(), units.end(), [&](uint32_t a, uint32_t b) {
-      if (unit(a).sliced != unit(b).sliced) return unit(a).sliced;
+      if (unit(a).sliced() != unit(b).sliced()) return unit(a).sliced();
       return cost(a) > cost(b);
     });
     for (uint32_t u : units) {
-      const auto most = static_cast<size_t>(layout.holders(unit(u)));
+      const auto most = static_cast<size_t>(layout.mesh.degree(unit(u).holder_axes));
       if (batches_.empty() || batches_.back().units.size() == most ||
-          unit(batches_.back().units[0]).sliced != unit(u).sliced) {
+          unit(batches_.back().units[0]).sliced() != unit(u).sliced()) {
         batches_.emplace_back();
       }
       batches_.back().units.push_back(u);
@@ -51,8 +51,9 @@ class Refinements {
     BufferId whole = no_buffer;
   };
   const optimizer::Unit& unit(uint32_t u) const { return layout_.units.units[u]; }
+  int slices(uint32_t u) const { return layout_.mesh.degree(unit(u).holder_axes.without(unit(u).shard_axes)); }
   uint64_t all_proposals(uint32_t u) const {
-    return static_cast<uint64_t>(layout_.slices(unit(u)) * unit(u).elements) * sizeof(float);
+    return static_cast<uint64_t>(slices(u) * unit(u).elements) * sizeof(float);
   }
 
   Op make(OpKind kind, const std::vector<uint32_t>& units) const {
@@ -65,7 +66,7 @@ class Refinements {
     return op;
   }
   void push(Op op) {
-    if (spec(op.kind).communicates()) place_in(set_, op, layout_.holder_axes(unit(op.units[0])));
+    if (spec(op.kind).communicates()) place_in(set_, op, unit(op.units[0]).holder_axes);
     segment_.ops.push_back(std::move(op));
   }
   static void touch(Op& op, BufferId buffer, Role role, Use use) {
@@ -78,7 +79,7 @@ class Refinements {
   void collect(Batch& batch) {
     uint64_t largest = 0;
     for (uint32_t u : batch.units) {
-      const auto elements = static_cast<uint64_t>(layout_.extent(unit(u), layout_.zero.states));
+      const auto elements = static_cast<uint64_t>(unit(u).extent(unit(u).held.states));
       batch.proposals.push_back(
           set_.add({"proposal for " + unit(u).name, Category::comm, Life::transient, elements * sizeof(float)}));
       largest = std::max(largest, all_proposals(u));
@@ -101,7 +102,7 @@ class Refinements {
     uint64_t workspace = 0;
     for (uint32_t u : batch.units) {
       // Slices come together there.
-      const uint64_t matrix = unit(u).sliced ? all_proposals(u) : 0;
+      const uint64_t matrix = unit(u).sliced() ? all_proposals(u) : 0;
       workspace = std::max(workspace, matrix + layout_.optimizer->refine_bytes(unit(u)));
     }
     Op op = make(OpKind::refine, batch.units);

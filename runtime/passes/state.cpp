@@ -20,17 +20,17 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
       return set.add({fmt::format("{} of {}", kind, unit.name), category, life, bytes, 1, 0});
     };
     auto add = [&](const std::string& kind, Category category, Life life, optimizer::Extent extent, core::DType type) {
-      const uint64_t bytes = static_cast<uint64_t>(layout.extent(unit, extent)) * core::dtype_size(type);
+      const uint64_t bytes = static_cast<uint64_t>(unit.extent(extent)) * core::dtype_size(type);
       return add_bytes(kind, category, life, bytes);
     };
-    state.weight[u] = add("weight", Category::weights, Life::carried, layout.weights(unit), layout.compute);
+    state.weight[u] = add("weight", Category::weights, Life::carried, unit.held.weights, layout.compute);
     if (!training) continue;
-    state.grad[u] = add("grad", Category::grads, Life::reserved, layout.zero.grads, layout.grad);
+    state.grad[u] = add("grad", Category::grads, Life::reserved, unit.held.grads, layout.grad);
     if (layout.has_master()) {
-      state.master[u] = add("master", Category::master, Life::carried, layout.zero.states, core::DType::f32);
+      state.master[u] = add("master", Category::master, Life::carried, unit.held.states, core::DType::f32);
     }
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
-      state.states[u].push_back(add_bytes(kind.kind, kind.category, Life::carried, layout.bytes(unit, kind)));
+      state.states[u].push_back(add_bytes(kind.kind, kind.category, Life::carried, kind.bytes_of(unit)));
     }
   }
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});

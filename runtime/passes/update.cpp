@@ -22,7 +22,8 @@ class UpdatePass {
             ? no_buffer
             : set_.add({"optimizer work of " + unit.name, Category::workspace, Life::transient, work_bytes});
     for (uint32_t round = 0; round < optimizer->rounds(unit); ++round) {
-      const uint64_t bytes = optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.holders(unit));
+      const uint64_t bytes =
+          optimizer->share_bytes(unit, round) * static_cast<uint64_t>(layout_.mesh.degree(unit.holder_axes));
       const BufferId sums =
           set_.add({fmt::format("sums {} of {}", round, unit.name), Category::comm, Life::transient, bytes});
       Op sum = make(OpKind::sum, round);
@@ -36,7 +37,7 @@ class UpdatePass {
       segment_.ops.push_back(std::move(sum));
 
       Op share = make(OpKind::share_sums, round);
-      place_in(set_, share, layout_.holder_axes(unit));
+      place_in(set_, share, unit.holder_axes);
       touch(share, sums, Role::sums, Use::update);
       segment_.ops.push_back(std::move(share));
 

@@ -77,7 +77,7 @@ class ZeroPass {
     refresh(op);
     gather(op);
     for (uint32_t u : op.units) {
-      const bool whole = layout_.weights(layout_.units.units[u]) == Extent::full;
+      const bool whole = layout_.units.units[u].held.weights == Extent::full;
       const BufferId buffer = whole ? state_.weight[u] : gathered_for_->buffers.at(u);
       op.accesses.push_back({buffer, Role::weight, Use::read, {}});
     }
@@ -88,7 +88,7 @@ class ZeroPass {
     if (!trains_) return;
     std::vector<uint32_t> stale;
     for (uint32_t u : op.units) {
-      if (!layout_.refreshes(layout_.units.units[u]) || fresh_[u]) continue;
+      if (!layout_.units.units[u].refreshes() || fresh_[u]) continue;
       fresh_[u] = 1;
       stale.push_back(u);
     }
@@ -102,7 +102,7 @@ class ZeroPass {
   void gather(const Op& op) {
     std::vector<uint32_t> sharded;
     for (uint32_t u : op.units) {
-      if (layout_.weights(layout_.units.units[u]) == Extent::shard) sharded.push_back(u);
+      if (layout_.units.units[u].held.weights == Extent::shard) sharded.push_back(u);
     }
     const bool forward = op.kind != OpKind::backward && op.kind != OpKind::recompute;
     if (trains_ && layout_.stage.pipelined() && layout_.gathered_for != GatheredFor::use) {
@@ -234,7 +234,8 @@ class ZeroPass {
   }
   void add_shares(const std::vector<uint32_t>& units) {
     for (uint32_t u : units) {
-      if (layout_.units.units[u].summed) add_up(u, Axes(Axis::tensor), "reduce shares of ");
+      const Axes others = layout_.units.units[u].gradient_axes.without(data_axes);
+      if (others != Axes()) add_up(u, others, "reduce shares of ");
     }
   }
 

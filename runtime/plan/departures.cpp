@@ -33,25 +33,26 @@ class Prices {
   // weight, which the update reads, goes down too.
   OffloadCandidate optimizer(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
-    uint64_t bytes = layout_.has_master() ? as_bytes(layout_.extent(unit, layout_.zero.states), core::DType::f32) : 0;
+    uint64_t bytes = layout_.has_master() ? as_bytes(unit.extent(unit.held.states), core::DType::f32) : 0;
     for (const optimizer::UnitState& kind : layout_.optimizer->states(unit)) {
-      bytes += layout_.bytes(unit, kind);
+      bytes += kind.bytes_of(unit);
     }
-    const int64_t updated = layout_.extent(unit, layout_.zero.states);
+    const int64_t updated = unit.extent(unit.held.states);
     const auto weight = static_cast<double>(as_bytes(updated, layout_.compute));
     const double moved = static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master() ? 1 : 2);
     return {What::optimizer, u, bytes, moved / link_};
   }
   // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
   OffloadCandidate grad(size_t u) const {
-    const uint64_t bytes = as_bytes(layout_.extent(layout_.units.units[u], layout_.zero.grads), layout_.grad);
+    const optimizer::Unit& unit = layout_.units.units[u];
+    const uint64_t bytes = as_bytes(unit.extent(unit.held.grads), layout_.grad);
     return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
   }
   // Up for each forward and backward; what the update on the host would send up, it need not.
   OffloadCandidate weight(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
-    const uint64_t bytes = as_bytes(layout_.extent(unit, layout_.weights(unit)), layout_.compute);
-    const double saved = static_cast<double>(as_bytes(layout_.extent(unit, layout_.zero.states), layout_.compute));
+    const uint64_t bytes = as_bytes(unit.extent(unit.held.weights), layout_.compute);
+    const double saved = static_cast<double>(as_bytes(unit.extent(unit.held.states), layout_.compute));
     return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
   }
   OffloadCandidate activations(size_t b) const {

@@ -113,7 +113,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
                    config.zero.mics_shard_size > 0};
   optimizer::Persistence persistence{config.zero.param_persistence_threshold, config.zero.model_persistence_threshold};
   if (layout.zero.weights == optimizer::Extent::full) persistence = {};
-  const optimizer::Cut cut{layout.mesh.data(), layout.shards(), layout.optimizer->alignment()};
+  const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, layout.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, unit_elements, persistence, layout.optimizer.get());
   layout.microbatches = static_cast<uint32_t>(config.batch.accumulation);
   layout.reduce_every = static_cast<uint32_t>(config.parallel.reduce_every);

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "runtime/config/mesh.h"
+#include "core/mesh.h"
 #include "runtime/plan/comm_bytes.h"
 #include "runtime/plan/fit.h"
 #include "runtime/plan/setup.h"

@@ -4,10 +4,18 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/mesh.h"
+#include "core/mesh.h"
 #include "runtime/program/buffer.h"
 
 namespace zrt::runtime {
+
+using core::all_axes;
+using core::Axes;
+using core::Axis;
+using core::data_axes;
+using core::Mesh;
+using core::RankGroups;
+using core::stage_axes;
 
 // Ranks that take part in an op of a comm lane. A rank is in one group of each kind, if need be alone; each kind has a
 // lane of its own.

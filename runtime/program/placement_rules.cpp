@@ -45,7 +45,7 @@ class Application {
     for (size_t u = 0; u < units.size(); ++u) {
       if (static_cast<double>(held) >= rule_.share * static_cast<double>(all)) break;
       held += units[u].parameters();
-      elements += layout_.extent(units[u], layout_.weights(units[u]));
+      elements += units[u].extent(units[u].held.weights);
       if (elements > rule_.elements) break;
       if (matches(units[u])) move(units[u], placement_.units[u]);
     }

@@ -5,24 +5,25 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/mesh.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/zero.h"
-#include "runtime/config/mesh.h"
 
 namespace zrt::runtime {
 
-// Says how a run uses its islands of data-parallel ranks (Axis::inner).
+// Says how a run uses its islands of data-parallel ranks (core::Axis::inner).
 struct Grouping {
   bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
   bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
   bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
+  core::Axes shard_axes() const { return replicated ? core::Axes(core::Axis::inner) : core::data_axes; }
 };
 
 struct RunSettings {
   optimizer::ZeroStrategy zero{};
   optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{});
   core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
-  Mesh mesh;
+  core::Mesh mesh;
   bool sequence_parallel = false;  // ranks that share the work of blocks share the rows of the residual stream, too
   int ranks_in_reach = 0;  // so many, one after another, read each other's memory (Config::ranks_in_reach); 0: all
   Grouping groups;

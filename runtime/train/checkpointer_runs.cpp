@@ -22,7 +22,10 @@ Run Checkpointer::place(size_t local, size_t unit, size_t source, offload::Exten
   const int rank = session_.first_local() + static_cast<int>(local);
   Run run;
   run.form = source == 0 ? layout.logical_form() : layout.optimizer->states(u)[source - 1].form;
-  const uint64_t skip = copied ? 0 : core::form_bytes(run.form, layout.piece_offset(u, rank, source));
+  const bool cut = source == 0 || layout.optimizer->states(u)[source - 1].sharded;
+  const optimizer::Extent held = source == 0 ? layout.logical_extent(u) : u.held.states;
+  const int64_t first = copied || !cut ? 0 : saved_part(u, layout.mesh, rank).offset(held);
+  const uint64_t skip = core::form_bytes(run.form, first);
   if (buffer.tier == core::Tier::nvme) {
     run.read = [file, offset = buffer.offset, bytes = buffer.padded(), skip](
                    uint64_t at, std::byte* to, uint64_t count) { file->read(offset, bytes, skip + at, to, count); };
@@ -50,7 +53,7 @@ Run run_of(const Run& part, int64_t first, std::string tensor, std::vector<int64
 }
 
 // The parts of a unit's parameters that lie in what one rank saves.
-void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, Layout::Piece piece,
+void add_runs(std::vector<Run>& runs, const optimizer::Unit& unit, const std::string& kind, optimizer::SavedPart piece,
               const Run& part, int tensor_rank) {
   const int64_t begin = piece.begin, end = begin + piece.count;
   for (const optimizer::UnitParam& place : unit.params) {
@@ -71,9 +74,9 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   const int rank = session_.first_local() + static_cast<int>(local);
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < units.size(); ++u) {
-    if (units[u].spoken_for) continue;                  // another stage saves it
-    if (!units[u].sliced && tensor_rank > 0) continue;  // the first of the ranks that all have it does
-    const Layout::Piece piece = layout.piece(units[u], rank);
+    if (units[u].spoken_for) continue;                    // another stage saves it
+    if (!units[u].sliced() && tensor_rank > 0) continue;  // the first of the ranks that all have it does
+    const optimizer::SavedPart piece = saved_part(units[u], layout.mesh, rank);
     add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank);
   }
   return runs;
@@ -86,12 +89,12 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     if (layout.units.units[u].spoken_for) continue;
-    if (!layout.units.units[u].sliced && tensor_rank > 0) continue;
+    if (!layout.units.units[u].sliced() && tensor_rank > 0) continue;
     const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const Run part = place(local, u, k + 1, file);
       if (kinds[k].sharded) {
-        add_runs(runs, layout.units.units[u], kinds[k].kind, layout.piece(layout.units.units[u], rank), part,
+        add_runs(runs, layout.units.units[u], kinds[k].kind, saved_part(layout.units.units[u], layout.mesh, rank), part,
                  tensor_rank);
         continue;
       }

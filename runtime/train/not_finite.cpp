@@ -89,7 +89,7 @@ class Look {
     for (size_t u = 0; u < layout_.units.units.size(); ++u) {
       const optimizer::Unit& unit = layout_.units.units[u];
       // Others speak for these, as in a checkpoint.
-      if (unit.spoken_for || (!unit.sliced && tensor_rank_ > 0)) continue;
+      if (unit.spoken_for || (!unit.sliced() && tensor_rank_ > 0)) continue;
       look_at(u, unit);
     }
     return std::move(first_);
@@ -98,20 +98,14 @@ class Look {
  private:
   void look_at(size_t u, const optimizer::Unit& unit) {
     const StateBuffers& state = stage_.state;
-    const Layout::Piece piece = layout_.piece(unit, number_);
+    const optimizer::SavedPart piece = saved_part(unit, layout_.mesh, number_);
     const bool master = state.master[u] != no_buffer, copies = what_ == LookAt::copies;
     const BufferId weight = copies ? state.snapshot[u][0] : state.logical(u);
-    const optimizer::Extent held = master ? layout_.zero.states : layout_.weights(unit);
     look(unit, piece, 0, "weight", weight, master ? core::DType::f32 : layout_.compute,
-         copies ? 0 : skipped(piece, held));
+         copies ? 0 : piece.offset(layout_.logical_extent(unit)));
     if (!state.states[u].empty()) look_at_states(u, unit, piece);
     if (what_ != LookAt::training) return;
-    look(unit, piece, 2, "gradient", state.grad[u], layout_.grad, skipped(piece, layout_.zero.grads));
-  }
-
-  // Of what a buffer holds in front of the rank's piece, where it holds the unit or the rank's shard.
-  int64_t skipped(const Layout::Piece& piece, optimizer::Extent held) const {
-    return held == optimizer::Extent::full ? piece.begin : piece.skipped;
+    look(unit, piece, 2, "gradient", state.grad[u], layout_.grad, piece.offset(unit.held.grads));
   }
 
   // Bytes of a buffer, wherever it lies, into bytes_.
@@ -130,12 +124,12 @@ class Look {
 
   // Calls look(begin, end) for what a piece has of elements [first, first + count) of a unit: not of the padding.
   template <class Body>
-  static void within(const Layout::Piece& piece, int64_t first, int64_t count, const Body& look) {
+  static void within(const optimizer::SavedPart& piece, int64_t first, int64_t count, const Body& look) {
     const int64_t begin = std::max(piece.begin, first), end = std::min(piece.begin + piece.count, first + count);
     if (begin < end) look(begin, end);
   }
 
-  void look(const optimizer::Unit& unit, const Layout::Piece& piece, int64_t kind, const std::string& what,
+  void look(const optimizer::Unit& unit, const optimizer::SavedPart& piece, int64_t kind, const std::string& what,
             BufferId buffer, core::DType type, int64_t skip) {
     const uint64_t size = core::dtype_size(type);
     for (const optimizer::UnitParam& place : unit.params) {
@@ -151,15 +145,15 @@ class Look {
     }
   }
 
-  void look_at_states(size_t u, const optimizer::Unit& unit, const Layout::Piece& own) {
+  void look_at_states(size_t u, const optimizer::Unit& unit, const optimizer::SavedPart& own) {
     const auto kinds = layout_.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       const optimizer::UnitState& kind = kinds[k];
       if (!kind.sharded && layout_.mesh.place(stage_axes, number_) > 0) continue;  // every rank holds the same
       const bool copies = what_ == LookAt::copies;
       const BufferId buffer = copies ? stage_.state.snapshot[u][k + 1] : stage_.state.states[u][k];
-      const int64_t skip = copies ? 0 : layout_.piece_offset(unit, number_, k + 1);
-      const Layout::Piece piece = kind.sharded ? own : Layout::Piece{0, kind.elements, 0};
+      const int64_t skip = copies || !kind.sharded ? 0 : own.offset(unit.held.states);
+      const optimizer::SavedPart piece = kind.sharded ? own : optimizer::SavedPart{0, kind.elements, 0};
       const std::string what = fmt::format("the optimizer's state '{}' of", kind.kind);
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const int64_t count = kind.sharded ? tensor.param->param->elements() : tensor.elements();

@@ -32,9 +32,11 @@ void Walk::fail(const std::string& what) const {
   throw core::ProgramError(fmt::format("program '{}' is not safe: {} {}", program.phase, name(now), what));
 }
 
-Spread gathered(const Layout& layout, Axes group, Spread from) {
-  if (layout.shards() == 1) return Spread::whole;
-  const int shards = layout.shards(), inner = layout.mesh.inner();
+Spread gathered(const Walk& walk, uint32_t unit, Spread from) {
+  const Layout& layout = walk.layout;
+  const Axes group = walk.set.group(walk.op()).axes;
+  const int shards = layout.units.units[unit].shards(), inner = layout.mesh.inner();
+  if (shards == 1) return Spread::whole;
   const auto whole_if = [](bool whole, Spread otherwise) { return whole ? Spread::whole : otherwise; };
   if (group == data_axes) return whole_if(shards == layout.mesh.data(), Spread::own);
   if (group == Axis::outer) return whole_if(inner == 1, Spread::part);

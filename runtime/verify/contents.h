@@ -75,6 +75,6 @@ class Walk {
 
 // The spread of what a collective over `span` makes of parts that reach as far as `from`; own where it moves nothing
 // that makes sense, as when only half of a gather on two levels has happened.
-Spread gathered(const Layout& layout, Axes group, Spread from);
+Spread gathered(const Walk& walk, uint32_t unit, Spread from);
 
 }  // namespace zrt::runtime::verification

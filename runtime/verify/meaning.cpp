@@ -11,7 +11,7 @@ void move_content(Walk& walk) {
   const Access& to = *walk.find(Role::copy, 0);
   Content moved = from;
   moved.changed = walk.now;
-  if (walk.op().shard_bytes > 0 && walk.layout.shards() > 1) moved.spread = Spread::own;
+  if (walk.op().shard_bytes > 0 && walk.layout.units.units[walk.op().units[0]].shards() > 1) moved.spread = Spread::own;
   walk.at(to) = moved;
   if (walk.op().kind == OpKind::evict) from.used = true;
 }

@@ -72,7 +72,7 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
   }
   const bool of_holders = op.kind == OpKind::share_sums || op.kind == OpKind::collect || op.kind == OpKind::hand_out;
   for (uint32_t u : op.units) {
-    const Axes needed = layout.holder_axes(layout.units.units[u]);
+    const Axes needed = layout.units.units[u].holder_axes;
     if (!of_holders || set.group(op).axes == needed) continue;
     throw ProgramError(fmt::format("op '{}' of '{}' is of group {}, but '{}' lies on the ranks of group {}", op.name,
                                    program.phase, set.group(op).name, layout.units.units[u].name,

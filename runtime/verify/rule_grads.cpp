@@ -28,8 +28,8 @@ Route route(Walk& walk, size_t i) {
 void GradRule::read() {
   const Op& op = walk_.op();
   const bool updates = op.kind == OpKind::update || op.kind == OpKind::propose;
-  const bool whole = updates && walk_.layout.zero.states == optimizer::Extent::full;
   if (op.kind != OpKind::norm && op.kind != OpKind::sum && !updates) return;
+  const bool whole = updates && walk_.layout.units.units[op.units[0]].held.states == optimizer::Extent::full;
   for (const Access& access : op.accesses) {
     if (access.role == Role::grad) require_sum(access, op.units[0], whole, complete(op.units[0]));
   }
@@ -159,7 +159,7 @@ void GradRule::reduce(size_t i) {
   }
   const bool done = group != Axis::inner || one_island;
   result.summed = done ? Summed::all : Summed::inner;
-  result.spread = layout.shards() == 1 ? Spread::whole : Spread::own;
+  result.spread = layout.units.units[unit].shards() == 1 ? Spread::whole : Spread::own;
   result.backwards = 0;
   const bool adds = i < op.accumulate.size() && op.accumulate[i] != 0;
   if (from == to && adds) {
@@ -198,7 +198,7 @@ void GradRule::reduce(size_t i) {
 // Of copies, or of what each rank has a part of: of the whole step at once, when every summand is complete.
 void GradRule::add_up(const Access& access, uint32_t unit, Summed as) {
   const optimizer::Unit& of = walk_.layout.units.units[unit];
-  if (as == Summed::copies ? !of.copied : !of.summed) {
+  if (as == Summed::copies ? !of.copied : of.gradient_axes.within(data_axes)) {
     walk_.fail(access, fmt::format("adds up {} of '{}', of which there are none",
                                    as == Summed::copies ? "copies" : "shares", walk_.unit_name(unit)));
   }
@@ -216,8 +216,7 @@ void GradRule::gather(size_t i) {
   if (from->role == Role::partial && result.spread != Spread::part) {
     walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
   }
-  result.spread = gathered(walk_.layout, walk_.set.group(walk_.op()).axes,
-                           from->role == Role::partial ? result.spread : Spread::own);
+  result.spread = gathered(walk_, unit, from->role == Role::partial ? result.spread : Spread::own);
   result.changed = walk_.now;
   walk_.at(*to) = result;
 }

@@ -27,9 +27,10 @@ void for_each_weight(const Op& op, Visit visit) {
 // Whether an update leaves only this rank's shard of a buffer of the unit current.
 bool leaves_shard(const Walk& walk, BufferId id, bool master, uint32_t unit) {
   const core::DType type = master ? core::DType::f32 : walk.layout.compute;
-  const auto whole = static_cast<uint64_t>(walk.layout.units.units[unit].elements) * core::dtype_size(type);
-  if (walk.layout.shards() == 1) return false;
-  return walk.set.buffers[id].bytes < whole || walk.layout.zero.states == optimizer::Extent::shard;
+  const optimizer::Unit& of = walk.layout.units.units[unit];
+  const auto whole = static_cast<uint64_t>(of.elements) * core::dtype_size(type);
+  if (of.shards() == 1) return false;
+  return walk.set.buffers[id].bytes < whole || of.held.states == optimizer::Extent::shard;
 }
 bool leaves_shard(const Walk& walk, BufferId kept, uint32_t unit) {
   return leaves_shard(walk, kept, walk.set.buffers[kept].category == core::Category::master, unit);
@@ -171,7 +172,7 @@ void WeightRule::gather() {
     Content& target = walk_.at(*to);
     target.unit = op.units[i];
     target.version = version_[op.units[i]];
-    target.spread = gathered(walk_.layout, walk_.set.group(op).axes, from == partial ? source.spread : Spread::own);
+    target.spread = gathered(walk_, op.units[i], from == partial ? source.spread : Spread::own);
   }
 }
 

@@ -64,7 +64,7 @@ class GradRule {
   void add_up(const Access& access, uint32_t unit, Summed as);
   Summed complete(uint32_t unit) const {
     const optimizer::Unit& of = walk_.layout.units.units[unit];
-    return of.copied ? Summed::copies : of.summed ? Summed::shares : Summed::all;
+    return of.copied ? Summed::copies : !of.gradient_axes.within(data_axes) ? Summed::shares : Summed::all;
   }
   void require_sum(const Access& access, uint32_t unit, bool whole, Summed over);
   void require_dead(const Access& access) const;

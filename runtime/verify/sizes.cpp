@@ -81,13 +81,16 @@ class SizeChecker {
 
   // Of a unit, as a shard where the strategy says so. A buffer may always be larger.
   uint64_t unit_bytes(uint32_t u, optimizer::Extent extent, core::DType type) const {
-    return static_cast<uint64_t>(layout_.extent(layout_.units.units[u], extent)) * core::dtype_size(type);
+    return static_cast<uint64_t>(layout_.units.units[u].extent(extent)) * core::dtype_size(type);
   }
+
+  const optimizer::Extents& held(uint32_t u) const { return layout_.units.units[u].held; }
 
   // Copies for an update may be of the shard alone that it works on.
   bool works_on_shard(const Op& op) const {
     const bool updates = op.kind == OpKind::update || op.kind == OpKind::propose;
-    return op.kind == OpKind::sum || (updates && layout_.zero.states == optimizer::Extent::shard);
+    if (op.kind == OpKind::sum) return true;
+    return updates && layout_.units.units[op.units[0]].held.states == optimizer::Extent::shard;
   }
 
   core::DType type_of(const Op& op) const {
@@ -97,7 +100,8 @@ class SizeChecker {
 
   // Of what is refined, the proposals of all ranks.
   uint64_t slices_bytes(uint32_t u) const {
-    const auto slices = static_cast<uint64_t>(layout_.slices(layout_.units.units[u]));
+    const optimizer::Unit& unit = layout_.units.units[u];
+    const auto slices = static_cast<uint64_t>(layout_.mesh.degree(unit.holder_axes.without(unit.shard_axes)));
     return slices * unit_bytes(u, optimizer::Extent::full, core::DType::f32);
   }
   // One rank works on one of the units.
@@ -105,7 +109,7 @@ class SizeChecker {
     uint64_t most = 0;
     for (uint32_t u : op.units) {
       const optimizer::Unit& unit = layout_.units.units[u];
-      const uint64_t matrix = unit.sliced ? slices_bytes(u) : 0;
+      const uint64_t matrix = unit.sliced() ? slices_bytes(u) : 0;
       most = std::max(most, matrix + optimizer_->refine_bytes(unit));
     }
     return most;
@@ -161,21 +165,21 @@ class SizeChecker {
       case Role::local_grad:
         return unit_bytes(u, optimizer::Extent::full, layout_.local_grad);
       case Role::grad:
-        return unit_bytes(u, works_on_shard(op) ? optimizer::Extent::shard : layout_.zero.grads, layout_.grad);
+        return unit_bytes(u, works_on_shard(op) ? optimizer::Extent::shard : held(u).grads, layout_.grad);
       case Role::master:
-        return unit_bytes(u, layout_.zero.states, core::DType::f32);
+        return unit_bytes(u, held(u).states, core::DType::f32);
       case Role::state: {
         const auto kinds = layout_.optimizer->states(layout_.units.units[u]);
         if (nth >= kinds.size()) return std::nullopt;
-        return layout_.bytes(layout_.units.units[u], kinds[nth]);
+        return kinds[nth].bytes_of(layout_.units.units[u]);
       }
       case Role::sums:
         return optimizer_->share_bytes(layout_.units.units[u], op.round) *
-               static_cast<uint64_t>(layout_.holders(layout_.units.units[u]));
+               static_cast<uint64_t>(layout_.mesh.degree(layout_.units.units[u].holder_axes));
       case Role::work:
         return optimizer_->work_bytes(layout_.units.units[u]);
       case Role::proposal:
-        return unit_bytes(u, layout_.zero.states, core::DType::f32);
+        return unit_bytes(u, held(u).states, core::DType::f32);
       case Role::refined: {
         uint64_t most = 0;
         for (uint32_t each : op.units) most = std::max(most, slices_bytes(each));

@@ -136,5 +136,15 @@ TEST_CASE("time in which nobody could look, as while a process is stopped, count
   for (const auto at : {0s, 1000s, 2000s, 3000s, 4000s}) CHECK(stood(at) == at / 500);
 }
 
+TEST_CASE("NCCL's watch is patient where ranks can name the one that stands, and speaks at once where it can itself") {
+  Neighbours host;
+  CHECK(host.patience("") == 0ms);  // it knows nobody
+  host.standing = [] { return std::string(); };
+  CHECK(host.patience("") >= 2s);  // all of this host wait: the rank that stands is beside others
+  CHECK(host.patience("rank 3 (process 77)") == 0ms);
+  host.watch = true;
+  CHECK(host.patience("rank 3 (process 77)") >= 2s);
+}
+
 }  // namespace
 }  // namespace zrt::comm::nccl_watch_test

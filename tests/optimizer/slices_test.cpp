@@ -34,7 +34,7 @@ class Ranks {
     optimizer_ = make_optimizer(params);
     param_ = models::sliced({"p", of.shape, {}, 0}, of.dimension, tensor, of.sections);
     unit_.params.push_back({&param_, 0, 0});
-    unit_.sliced = param_.slice.has_value();
+    if (param_.slice) unit_.holder_axes = unit_.shard_axes | core::Axis::tensor;
     const int64_t multiple = 64 * data;
     unit_.elements = (param_.elements() + multiple - 1) / multiple * multiple;
     unit_.shard = unit_.elements / data;

@@ -149,7 +149,7 @@ TEST_CASE("a unit holds parameters of one group, in canonical order") {
   const optimizer::OptimizerPtr biases =
       optimizer::make_grouped(make_optimizer(optimizer::AdamParams{}), {{{"*.bias"}, {}, 2}});
   const models::Model model = make_toy(2, 12, 17, 5, false, false);
-  const UnitTable table = make_units(model, {.dp = 2}, int64_t{1} << 40, {}, biases.get());
+  const UnitTable table = make_units(model, {core::Mesh(2, 1, 1)}, int64_t{1} << 40, {}, biases.get());
   std::vector<std::pair<std::string, uint32_t>> units;
   for (const Unit& unit : table.units) units.emplace_back(unit.name, unit.group);
   using Units = std::vector<std::pair<std::string, uint32_t>>;

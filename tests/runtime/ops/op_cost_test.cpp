@@ -51,8 +51,11 @@ struct Collective {
   runtime::Layout layout;
   Collective(OpKind kind, int ranks, uint64_t bytes, Axes group = runtime::data_axes, int inner = 1) {
     layout.mesh = {ranks, 1, 1, inner};
+    optimizer::Unit& unit = layout.units.units.emplace_back();
+    unit.elements = ranks, unit.shard = 1;
     op.kind = kind;
-    set.groups = runtime::make_groups(layout.mesh, layout.state_axes(), 1);
+    op.units = {0};
+    set.groups = runtime::make_groups(layout.mesh, layout.groups.shard_axes(), 1);
     op.group = set.find_group(group);
     op.name = "the collective";
     runtime::Buffer buffer;
@@ -104,9 +107,11 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
   Collective replicas(OpKind::reduce_grad, 4, 800, Axis::outer, 2);
   replicas.op.accesses[0].role = Role::grad;
   replicas.layout.groups.replicated = true;
-  replicas.layout.zero = optimizer::zero_strategy(3);
+  optimizer::Unit& unit = replicas.layout.units.units[0];
+  unit.shard = 2;
+  unit.held = optimizer::zero_strategy(3);
   CHECK(replicas.cost(cluster).seconds == Approx(2 * 2 * 400 / 10.0));
-  replicas.layout.zero = optimizer::zero_strategy(1);  // the gradient is held whole, a shard of it travels
+  unit.held = optimizer::zero_strategy(1);  // the gradient is held whole, a shard of it travels
   CHECK(replicas.cost(cluster).seconds == Approx(2 * 2 * 200 / 10.0));
 }
 

@@ -76,7 +76,7 @@ TEST_CASE("an optimizer on the host costs two bytes down and two up for each par
         const runtime::Layout layout = make_layout(model, s);
         uint64_t elements = 0;  // that this rank updates
         for (const optimizer::Unit& unit : layout.units.units) {
-          elements += static_cast<uint64_t>(layout.extent(unit, layout.zero.states));
+          elements += static_cast<uint64_t>(unit.extent(unit.held.states));
         }
         INFO("ranks " << ranks << ", stage " << stage << ", accumulation " << accumulation);
         const Outcome outcome = run(model, s);

@@ -54,7 +54,7 @@ struct Hand {
     set.lanes = {{LaneKind::compute, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_device, ""}, {LaneKind::comm, "other"},
                  {LaneKind::to_host, ""}, {LaneKind::io, ""},     {LaneKind::host, ""}};
     layout.mesh = {2, 1, 1};
-    set.groups = make_groups(layout.mesh, layout.state_axes(), 1);
+    set.groups = runtime::make_groups(layout.mesh, layout.groups.shard_axes(), 1);
   }
   OpId compute(uint64_t seconds, std::vector<OpId> waits = {}) {
     return add(OpKind::init, 0, seconds, Role::weight, Use::write, std::move(waits));

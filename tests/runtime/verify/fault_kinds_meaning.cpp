@@ -49,7 +49,7 @@ bool repeats(const Broken& broken, const Op& gather) {
   if (gather.kind != OpKind::gather && gather.kind != OpKind::gather_grad) return false;
   const BufferId buffer = gather.accesses.back().buffer;
   const bool kept = broken.set.buffers[buffer].life != runtime::Life::transient;
-  if (kept && broken.layout->shards() == 1) return true;
+  if (kept && broken.layout->units.units[gather.units[0]].shards() == 1) return true;
   if (gather.kind == OpKind::gather_grad) return false;
   bool behind = false;
   for (const Op& op : broken.set.program("step").ops) {

@@ -5,7 +5,7 @@
 
 #include "core/host_device.h"
 
-namespace zrt::runtime {
+namespace zrt::core {
 
 enum class Axis : uint8_t {
   tensor,    // ranks that share the work of each block
@@ -28,6 +28,11 @@ class Axes {  // a set
     Axes both = *this;
     both.bits_ |= other.bits_;
     return both;
+  }
+  constexpr Axes without(Axes other) const {
+    Axes rest;
+    rest.bits_ = bits_ & static_cast<uint8_t>(~other.bits_);
+    return rest;
   }
 
  private:
@@ -101,4 +106,4 @@ class Mesh {
   int degrees_[axis_count] = {1, 1, 1, 1};
 };
 
-}  // namespace zrt::runtime
+}  // namespace zrt::core

@@ -1,4 +1,4 @@
-#include "runtime/config/mesh.h"
+#include "core/mesh.h"
 
 #include <map>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace zrt::mesh_test {
 
-using namespace zrt::runtime;
+using namespace zrt::core;
 
 namespace {
 

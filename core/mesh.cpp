@@ -1,17 +1,17 @@
-#include "runtime/config/mesh.h"
+#include "core/mesh.h"
 
 #include <algorithm>
 #include <string>
 
 #include "core/error.h"
 
-namespace zrt::runtime {
+namespace zrt::core {
 namespace {
 
 void check_degree(const char* name, int value) {
   if (value >= 1 && value <= Mesh::max_ranks) return;
-  throw core::ConfigError(std::string(name) + " = " + std::to_string(value) + " is no size of a mesh; legal: 1 to " +
-                          std::to_string(Mesh::max_ranks) + ".");
+  throw ConfigError(std::string(name) + " = " + std::to_string(value) + " is no size of a mesh; legal: 1 to " +
+                    std::to_string(Mesh::max_ranks) + ".");
 }
 
 // "3 and 6": the divisors nearest to `degree` of what the other degree leaves.
@@ -46,17 +46,17 @@ Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) {
   const int64_t model = int64_t{tensor} * pipeline;
   if (ranks % model != 0) {
     const int64_t fewer = ranks / model * model;
-    throw core::ConfigError(std::to_string(ranks) + (ranks == 1 ? " rank does" : " ranks do") +
-                            " not fit parallel.tensor = " + std::to_string(tensor) +
-                            " times parallel.pipeline = " + std::to_string(pipeline) +
-                            ": the number of ranks must be a multiple of " + std::to_string(model) + ". Start with " +
-                            (fewer > 0 ? std::to_string(fewer) + " or " : "") + std::to_string(fewer + model) +
-                            " ranks, or change a degree" + nearest_degrees(ranks, tensor, pipeline) + ".");
+    throw ConfigError(std::to_string(ranks) + (ranks == 1 ? " rank does" : " ranks do") +
+                      " not fit parallel.tensor = " + std::to_string(tensor) +
+                      " times parallel.pipeline = " + std::to_string(pipeline) +
+                      ": the number of ranks must be a multiple of " + std::to_string(model) + ". Start with " +
+                      (fewer > 0 ? std::to_string(fewer) + " or " : "") + std::to_string(fewer + model) +
+                      " ranks, or change a degree" + nearest_degrees(ranks, tensor, pipeline) + ".");
   }
   const int data = static_cast<int>(ranks / model);
   if (inner < 1 || data % inner != 0)
-    throw core::ConfigError("islands of " + std::to_string(inner) + " ranks do not divide " + std::to_string(data) +
-                            " data-parallel ranks.");
+    throw ConfigError("islands of " + std::to_string(inner) + " ranks do not divide " + std::to_string(data) +
+                      " data-parallel ranks.");
   degrees_[static_cast<int>(Axis::tensor)] = tensor;
   degrees_[static_cast<int>(Axis::inner)] = inner;
   degrees_[static_cast<int>(Axis::outer)] = data / inner;
@@ -73,7 +73,7 @@ RankGroups Mesh::groups(Axes axes) const {
       if (!ended) groups.stride *= degrees_[a];
       continue;
     }
-    if (ended) throw core::ProgramError("ranks of axes that are not next to each other have no common distance");
+    if (ended) throw ProgramError("ranks of axes that are not next to each other have no common distance");
     groups.size *= degrees_[a];
   }
   return groups;
@@ -93,4 +93,4 @@ bool RankGroups::leave(int reach, int world) const {
   return false;
 }
 
-}  // namespace zrt::runtime
+}  // namespace zrt::core
