@@ -63,6 +63,14 @@ Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) {
   degrees_[static_cast<int>(Axis::pipeline)] = pipeline;
 }
 
+Mesh Mesh::part(Axes axes) const {
+  Mesh part = *this;
+  for (int a = 0; a < axis_count; ++a) {
+    if (!axes.has(a)) part.degrees_[a] = 1;
+  }
+  return part;
+}
+
 RankGroups Mesh::groups(Axes axes) const {
   RankGroups groups;
   bool ended = false;

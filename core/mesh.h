@@ -93,6 +93,8 @@ class Mesh {
   int stage(int rank) const { return place(Axis::pipeline, rank); }
   int first_of(int stage) const { return stage * stage_ranks(); }
 
+  // The mesh of a group's ranks alone, numbered by their places in it.
+  Mesh part(Axes axes) const;
   // Throws core::ProgramError when an axis of several ranks lies between two of the axes.
   RankGroups groups(Axes axes) const;
   // The ranks of one place in two stages next to each other, by the stages before even or odd boundaries; and of the

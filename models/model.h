@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/degrees.h"
 #include "models/sparse_layers.h"
 
 namespace zrt::models {
@@ -15,8 +16,7 @@ struct Gpt2Config {
   int64_t layers = 12, hidden = 768, heads = 12, sequence = 1024, vocab = 50304;
   float dropout = 0;
   bool tied = true;
-  int tensor = 1;                  // ranks that share the work of each block
-  bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  Degrees degrees = {};
   SparseLayers sparse = {};
 };
 
@@ -37,9 +37,8 @@ struct LlamaConfig {
   RopeScaling rope_scaling = {};
   float rms_norm_eps = 1e-5f;
   bool tied = false;
-  bool head_norms = false;         // of each head's queries and keys, in front of their rotation (Qwen3)
-  int tensor = 1;                  // ranks that share the work of each block
-  bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
+  Degrees degrees = {};
   SparseLayers sparse = {};
 };
 // Width of the MLP as in the paper: 8/3 of hidden (rounded down), up to a multiple of 256.
@@ -53,6 +52,7 @@ struct Model {
   int64_t attended = 0;        // elements of a token that all heads of a layer attend with; 0: hidden
   double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
+  Degrees degrees = {};
   std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one
   std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 

@@ -22,8 +22,7 @@ struct ModelSizes {
   int64_t layers = 0, hidden = 0, heads = 0, sequence = 0, vocab = 0;
   double dropout = 0;
   bool tied = true;
-  int tensor = 1;                  // ranks that share the work of each block
-  bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  Degrees degrees;
   SparseLayers sparse;
 };
 

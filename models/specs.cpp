@@ -62,7 +62,7 @@ void refuse_uneven_heads(const core::keys::Values& values, const ModelSizes& siz
 }
 
 void refuse_uneven_tensor(const core::keys::Values& values, const ModelSizes& sizes, const std::vector<Heads>& all) {
-  const std::string uneven = uneven_heads(sizes.tensor, all);
+  const std::string uneven = uneven_heads(sizes.degrees.tensor, all);
   if (!uneven.empty()) core::keys::refuse(values.at("parallel.tensor"), uneven);
 }
 

@@ -49,7 +49,7 @@ Model make_bert(const BertConfig& config) {
   check_positive("sequence", config.sequence);
   check_positive("vocab", config.vocab);
   check_heads(config.heads, config.hidden);
-  check_tensor(config.tensor, {{"model.heads", config.heads}});
+  check_tensor(config.degrees.tensor, {{"model.heads", config.heads}});
   check_masking(config);
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
@@ -57,11 +57,10 @@ Model make_bert(const BertConfig& config) {
   Model model;
   model.type = config.pre_norm ? "megatron-bert" : "bert";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
-  model.layers = config.layers, model.tied = config.tied;
+  model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
   model.masking = config.masking;
   model.attention_share = 2 * config.sparse.share(config.layers, config.sequence);  // queries see both sides
-  BlockSizes sizes{config.hidden,  config.sequence, config.vocab,
-                   config.dropout, config.tensor,   config.sequence_parallel};
+  BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.degrees};
   const std::string tokens = "bert.embeddings.word_embeddings.weight";
   EmbeddingNames names{"embeddings", tokens, "bert.embeddings.position_embeddings.weight", embedding_dropout_site};
   names.types = "bert.embeddings.token_type_embeddings.weight", names.separator = config.masking.separator;

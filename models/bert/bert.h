@@ -17,8 +17,7 @@ struct BertConfig {
   bool tied = true;
   bool pre_norm = false;
   Masking masking = {};
-  int tensor = 1;                  // ranks that share the work of each block
-  bool sequence_parallel = false;  // … and the rows of what is computed row by row
+  Degrees degrees = {};
   SparseLayers sparse = {.pattern = {.causal = false}};
 };
 

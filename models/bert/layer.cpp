@@ -10,7 +10,7 @@
 namespace zrt::models {
 
 BertLayer::BertLayer(const BertConfig& config, int64_t index)
-    : GeluLayer({config.hidden, config.sequence, config.vocab, config.dropout, config.tensor, config.sequence_parallel},
+    : GeluLayer({config.hidden, config.sequence, config.vocab, config.dropout, config.degrees},
                 fmt::format("layer.{}", index), bert_norm(config), config.heads, index, config.sparse.of(index)) {
   const int64_t C = config.hidden;
   post_norm_ = !config.pre_norm;
@@ -22,7 +22,7 @@ BertLayer::BertLayer(const BertConfig& config, int64_t index)
   constexpr bool shared = true;
   const auto add = [&](const std::string& name, int64_t in, int64_t out, float deviation, bool shares) {
     const Linear whole{.in = in, .out = out, .stored = Linear::Stored::out_in, .bias = true, .shared = shares};
-    return add_product(params_, config.tensor, prefix + name, whole, deviation);
+    return add_product(params_, config.degrees.tensor, prefix + name, whole, deviation);
   };
   norm_.add_params(params_, bert_first_norm(config, index), shares_rows());
   for (const char* name : {"query", "key", "value"}) {

@@ -79,8 +79,7 @@ MakeModel read_bert(Values& values, const ModelSizes& sizes) {
                     .dropout = static_cast<float>(sizes.dropout),
                     .tied = sizes.tied,
                     .pre_norm = pre_norm,
-                    .tensor = sizes.tensor,
-                    .sequence_parallel = sizes.sequence_parallel,
+                    .degrees = sizes.degrees,
                     .sparse = sizes.sparse};
   read_special_tokens(values, sizes, config.masking);
   config.masking.rate = values.real("model.mask_rate");

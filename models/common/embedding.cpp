@@ -21,7 +21,7 @@ class Embedding : public TransformerBlock {
         types_(!names.types.empty()),
         separator_(names.separator),
         site_(names.dropout_site) {
-    params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor)};
+    params_ = {sliced({names.tokens, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.degrees.tensor)};
     if (positions_) {
       params_.push_back({names.positions, {sizes.sequence, sizes.hidden}, Init::normal, 0.02f, {}, shares_rows()});
     }

@@ -7,8 +7,8 @@ namespace zrt::models {
 GeluLayer::GeluLayer(const BlockSizes& sizes, std::string name, const Norm& norm, int64_t heads, int64_t index,
                      const AttentionPattern& pattern)
     : Layer(sizes, std::move(name), norm),
-      attended_(sizes.hidden / sizes.tensor),
-      heads_(heads / sizes.tensor),
+      attended_(sizes.hidden / sizes.degrees.tensor),
+      heads_(heads / sizes.degrees.tensor),
       all_heads_(heads),
       ffn_(sizes.part(4 * sizes.hidden)),
       index_(index),

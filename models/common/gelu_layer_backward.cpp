@@ -21,7 +21,7 @@ GeluLayer::BackwardSpace GeluLayer::backward_space(BumpAllocator& layout, const 
   }
   BumpAllocator gelu = layout.overlay(), narrow = layout.overlay(), strips = layout.overlay();
   if (half == Half::both) space.gelu = gelu.take(bytes(shape, wide));
-  if (sizes_.tensor == 1) space.first = narrow.take(row);
+  if (sizes_.degrees.tensor == 1) space.first = narrow.take(row);
   if (!shares_rows()) space.second = narrow.take(row);
   if (qkv > 0 && half != Half::weight) {
     space.attention = strips.take<std::byte>(attention_backward_workspace(attention_shape(shape)));

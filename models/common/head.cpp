@@ -21,17 +21,18 @@ Head::Head(const BlockSizes& sizes, const HeadParts& parts)
   }
   if (!parts.output_bias.empty()) {
     output_bias_ = params_.size();
-    params_.push_back(sliced({parts.output_bias, {sizes.vocab}, Init::zeros}, 0, sizes.tensor));
+    params_.push_back(sliced({parts.output_bias, {sizes.vocab}, Init::zeros}, 0, sizes.degrees.tensor));
   }
   output_weight_ = params_.size();
-  params_.push_back(sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.tensor));
+  params_.push_back(
+      sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.degrees.tensor));
   anatomy_ = {{"norm", "logits", "loss"},
               {{"norm", normalize, sizes.hidden, Seam::enter},
                {"logits", logits, shared_row(), Seam::stay},
                {"shares of logits", logits, 1, Seam::tell, sizeof(LogitPart)}},
               {},
               normalize,
-              sizes.tensor > 1 ? 1u << logits : 0,  // else both come chunk by chunk
+              sizes.degrees.tensor > 1 ? 1u << logits : 0,  // else both come chunk by chunk
               2};
 }
 
@@ -103,7 +104,8 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
     if (transform_) scratch = std::max(scratch, transform_->forward_scratch(shape, rows));
   });
   if (order_)
-    scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor, shape.T * row_length()));
+    scratch =
+        std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.degrees.tensor, shape.T * row_length()));
   if (shape.mode == Mode::train) {
     space.scratch = layout.take<std::byte>(scratch);
     if (order_) space.order = order_->space_in(layout, shape, row_share(shape));
@@ -121,7 +123,7 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
   if (order_) space.order = order_->space_in(layout, shape, row_share(shape));
   if (transform_) space.transform = transform_->saved_in(layout, shape, row_share(shape));
   if (!shares_rows()) space.normed = layout.take(row_bytes(shape) * R);
-  if (sizes_.tensor == 1) {
+  if (sizes_.degrees.tensor == 1) {
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
                                core::dtype_size(shape.type));
   }
@@ -146,7 +148,8 @@ void Head::lose(const Call& call, const Space& space, void* from, const void* to
     order_->lose(call, from, shape.T * row_length(), gradient_scale, space.order, space.losses + shape.rows());
   }
   cross_entropy_part(shape.type, from, call.targets, first_token(call), shape.rows(), tokens(call), vocab_,
-                     row_length(), static_cast<const LogitPart*>(told), sizes_.tensor, gradient_scale, space.losses);
+                     row_length(), static_cast<const LogitPart*>(told), sizes_.degrees.tensor, gradient_scale,
+                     space.losses);
   sum_losses(space.losses, losses(shape), call.loss);
 }
 

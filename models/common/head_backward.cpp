@@ -31,13 +31,14 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
     if (transform_) scratch = std::max(scratch, transform_->backward_scratch(shape, rows));
   });
   if (order_)
-    scratch = std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.tensor, shape.T * row_length()));
+    scratch =
+        std::max(scratch, order_->scratch(shape, row_share(shape), sizes_.degrees.tensor, shape.T * row_length()));
   Space space{};
   space.scratch = layout.take<std::byte>(scratch);
   if (transform_) space.transformed = layout.take(row_bytes(shape) * static_cast<uint64_t>(row_share(shape)));
   if (order_) space.order = order_->space_in(layout, shape, row_share(shape));
   if (has_bias()) space.bias = layout.take<float>(static_cast<uint64_t>(V) * 4);
-  if (sizes_.tensor == 1) {
+  if (sizes_.degrees.tensor == 1) {
     space.normed = layout.take(row_bytes(shape) * static_cast<uint64_t>(shape.rows()));
     space.logits = layout.take(static_cast<uint64_t>(std::min(chunk_rows(shape), shape.rows()) * row_length()) *
                                core::dtype_size(shape.type));

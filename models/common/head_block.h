@@ -95,9 +95,9 @@ class Head : public TransformerBlock {
 
   // Of the rows that ranks share; any back end reads them fast.
   int64_t shared_row() const { return (vocab_ + 63) / 64 * 64; }
-  int64_t row_length() const { return sizes_.tensor > 1 ? shared_row() : product_stride(vocab_); }
+  int64_t row_length() const { return sizes_.degrees.tensor > 1 ? shared_row() : product_stride(vocab_); }
   // Rows of logits held at a time.
-  int64_t chunk_rows(const Shape& shape) const { return sizes_.tensor > 1 ? shape.rows() : most_chunk_rows(); }
+  int64_t chunk_rows(const Shape& shape) const { return sizes_.degrees.tensor > 1 ? shape.rows() : most_chunk_rows(); }
   // The tokens of this rank.
   int64_t first_token(const Call& call) const { return call.tensor_rank * vocab_; }
   int64_t tokens(const Call& call) const { return std::clamp<int64_t>(sizes_.vocab - first_token(call), 0, vocab_); }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/block.h"
+#include "models/degrees.h"
 #include "models/heads.h"
 #include "models/kernels/kernels.h"
 
@@ -12,10 +13,8 @@ namespace zrt::models {
 struct BlockSizes {
   int64_t hidden = 0, sequence = 0, vocab = 0;
   float dropout = 0;
-  int tensor = 1;  // ranks that share the work of the block
-  // Whether they share the rows, too, of what is computed row by row between their exchanges (sequence parallelism).
-  bool sequence_parallel = false;
-  int64_t part(int64_t extent) const { return (extent + tensor - 1) / tensor; }  // a rank's, with padding
+  Degrees degrees = {};
+  int64_t part(int64_t extent) const { return (extent + degrees.tensor - 1) / degrees.tensor; }  // with padding
 };
 
 class TransformerBlock : public Block {
@@ -38,7 +37,7 @@ class TransformerBlock : public Block {
     return products_fuse() && (sizes_.dropout == 0 || shape.mode != Mode::train);
   }
   // Rows of the residual stream that a rank has room for, and those that are its own; the last ranks may have fewer.
-  bool shares_rows() const { return sizes_.tensor > 1 && sizes_.sequence_parallel; }
+  bool shares_rows() const { return sizes_.degrees.shares_rows(); }
   int64_t row_share(const Shape& shape) const { return shares_rows() ? sizes_.part(shape.rows()) : shape.rows(); }
   Rows own_rows(const Call& call) const;
   std::byte* own_place(const Call& call, void* port) const {  // where these lie in a port; null where there is none

@@ -15,17 +15,16 @@ Model make_gpt2(const Gpt2Config& config) {
   check_positive("sequence", config.sequence);
   check_positive("vocab", config.vocab);
   check_heads(config.heads, config.hidden);
-  check_tensor(config.tensor, {{"model.heads", config.heads}});
+  check_tensor(config.degrees.tensor, {{"model.heads", config.heads}});
   if (!(config.dropout >= 0 && config.dropout < 1)) {
     throw core::ConfigError(fmt::format("model.dropout is {}, but must be at least 0 and below 1.", config.dropout));
   }
   Model model;
   model.type = "gpt2";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
-  model.layers = config.layers, model.tied = config.tied;
+  model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
   model.attention_share = config.sparse.share(config.layers, config.sequence);
-  const BlockSizes sizes{config.hidden,  config.sequence, config.vocab,
-                         config.dropout, config.tensor,   config.sequence_parallel};
+  const BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.degrees};
   model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", embedding_dropout_site}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(std::make_unique<Gpt2Layer>(config, layer));

@@ -7,7 +7,7 @@
 namespace zrt::models {
 
 Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
-    : GeluLayer({config.hidden, config.sequence, config.vocab, config.dropout, config.tensor, config.sequence_parallel},
+    : GeluLayer({config.hidden, config.sequence, config.vocab, config.dropout, config.degrees},
                 fmt::format("h.{}", index), {NormKind::layer, config.hidden, 1e-5f}, config.heads, index,
                 config.sparse.of(index)) {
   const int64_t C = config.hidden;
@@ -16,7 +16,7 @@ Gpt2Layer::Gpt2Layer(const Gpt2Config& config, int64_t index)
   constexpr bool shared = true;
   const auto add = [&](const char* suffix, int64_t in, int64_t out, float deviation, bool shares, int64_t sections) {
     const Linear whole{.in = in, .out = out, .stored = Linear::Stored::in_out, .bias = true, .shared = shares};
-    return add_product(params_, config.tensor, name_ + "." + suffix, whole, deviation, sections);
+    return add_product(params_, config.degrees.tensor, name_ + "." + suffix, whole, deviation, sections);
   };
   norm_.add_params(params_, name_ + ".ln_1", shares_rows());
   strips_ = {add("attn.c_attn", C, 3 * C, 0.02f, !shared, 3)};

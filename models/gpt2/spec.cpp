@@ -10,8 +10,7 @@ MakeModel read_gpt2(core::keys::Values& values, const ModelSizes& sizes) {
   refuse_uneven_tensor(values, sizes, {{"model.heads", sizes.heads}});
   return [sizes] {
     return make_gpt2({sizes.layers, sizes.hidden, sizes.heads, sizes.sequence, sizes.vocab,
-                      static_cast<float>(sizes.dropout), sizes.tied, sizes.tensor, sizes.sequence_parallel,
-                      sizes.sparse});
+                      static_cast<float>(sizes.dropout), sizes.tied, sizes.degrees, sizes.sparse});
   };
 }
 

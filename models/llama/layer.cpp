@@ -10,10 +10,10 @@
 namespace zrt::models {
 
 LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
-    : Layer({config.hidden, config.sequence, config.vocab, 0, config.tensor, config.sequence_parallel},
-            fmt::format("layers.{}", index), {NormKind::rms, config.hidden, config.rms_norm_eps}),
-      heads_(config.heads / config.tensor),
-      kv_heads_(config.kv_heads / config.tensor),
+    : Layer({config.hidden, config.sequence, config.vocab, 0, config.degrees}, fmt::format("layers.{}", index),
+            {NormKind::rms, config.hidden, config.rms_norm_eps}),
+      heads_(config.heads / config.degrees.tensor),
+      kv_heads_(config.kv_heads / config.degrees.tensor),
       width_(config.head_dim),
       ffn_(sizes_.part(config.ffn)),
       frequencies_(rotary_frequencies(width_, config.rope_theta, config.rope_scaling)),
@@ -26,14 +26,14 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
   q_ = linear(C, A, Q, false), k_ = linear(C, kv, Q, true), v_ = linear(C, kv, Q, true), o_ = linear(A, C, 0, false);
   gate_ = linear(C, ffn_, 0, false), up_ = linear(C, ffn_, 0, true), down_ = linear(ffn_, C, 0, false);
 
-  o_.shared = down_.shared = config.tensor > 1;
+  o_.shared = down_.shared = config.degrees.tensor > 1;
 
   const std::string prefix = "model." + name_ + ".";
   // What is added to the residual stream starts smaller, so that the stream does not grow with depth.
   const float small = 0.02f / std::sqrt(2.0f * static_cast<float>(config.layers));
   // dimension: along which each rank has a part.
   const auto matrix = [&](const char* suffix, int64_t out, int64_t in, float deviation, size_t dimension) {
-    params_.push_back(sliced({prefix + suffix, {out, in}, Init::normal, deviation}, dimension, config.tensor));
+    params_.push_back(sliced({prefix + suffix, {out, in}, Init::normal, deviation}, dimension, config.degrees.tensor));
   };
   const int64_t heads = config.heads * width_, shared = config.kv_heads * width_;
   first_norm_weight_ = input_norm_weight, second_norm_weight_ = post_attention_norm_weight;
@@ -49,7 +49,7 @@ LlamaLayer::LlamaLayer(const LlamaConfig& config, int64_t index)
   if (!head_norms_) return;
   // Of all heads alike: each rank has the gradients of its own.
   for (const char* suffix : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) {
-    params_.push_back({prefix + suffix, {width_}, Init::ones, 0, {}, config.tensor > 1});
+    params_.push_back({prefix + suffix, {width_}, Init::ones, 0, {}, config.degrees.tensor > 1});
   }
 }
 

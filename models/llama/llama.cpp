@@ -63,14 +63,14 @@ Model make_llama(const LlamaConfig& given) {
   }
   if (config.ffn == 0) config.ffn = llama_ffn(config.hidden);
   check_llama(config);
-  check_tensor(config.tensor, {{"model.heads", config.heads}, {"model.kv_heads", config.kv_heads}});
+  check_tensor(config.degrees.tensor, {{"model.heads", config.heads}, {"model.kv_heads", config.kv_heads}});
   Model model;
   model.type = "llama";
   model.hidden = config.hidden, model.sequence = config.sequence, model.vocab = config.vocab;
-  model.layers = config.layers, model.tied = config.tied;
+  model.layers = config.layers, model.tied = config.tied, model.degrees = config.degrees;
   model.attended = config.heads * config.head_dim;
   model.attention_share = config.sparse.share(config.layers, config.sequence);
-  const BlockSizes sizes{config.hidden, config.sequence, config.vocab, 0, config.tensor, config.sequence_parallel};
+  const BlockSizes sizes{config.hidden, config.sequence, config.vocab, 0, config.degrees};
   const std::string embedding = "model.embed_tokens.weight";
   model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {

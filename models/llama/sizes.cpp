@@ -33,8 +33,7 @@ LlamaConfig read_llama_sizes(Values& values, const ModelSizes& sizes, const Llam
                     .sequence = sizes.sequence,
                     .vocab = sizes.vocab,
                     .tied = sizes.tied,
-                    .tensor = sizes.tensor,
-                    .sequence_parallel = sizes.sequence_parallel,
+                    .degrees = sizes.degrees,
                     .sparse = sizes.sparse};
   const auto open = [&](const char* key, const nlohmann::json& fallback) {
     if (values.is_null(key)) values.infer(key, fallback);

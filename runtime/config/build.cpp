@@ -21,7 +21,7 @@ std::string optional_text(const Values& values, std::string_view path) {
 }
 
 // The number of ranks that a complete triple implies.
-int implied_ranks(const Values& values, const ParallelConfig& parallel) {
+int implied_ranks(const Values& values, int tensor, int stages) {
   for (const char* key : batch_keys) {
     if (values.is_null(key)) values.missing(key, "without it the ranks are not known.");
   }
@@ -30,8 +30,7 @@ int implied_ranks(const Values& values, const ParallelConfig& parallel) {
   const int64_t steps = values.integer("gradient_accumulation_steps");
   const int64_t data_ranks = std::min<int64_t>(train / micro / steps, core::Mesh::max_ranks);
   // More than a mesh may have are refused with it.
-  return static_cast<int>(
-      std::min<int64_t>(data_ranks * parallel.tensor * parallel.pipeline, core::Mesh::max_ranks + 1));
+  return static_cast<int>(std::min<int64_t>(data_ranks * tensor * stages, core::Mesh::max_ranks + 1));
 }
 
 // Where the keys of the triple are given, or left out as "auto".
@@ -268,14 +267,15 @@ RunConfig build_run(Values& values, const std::string& name) {
 
 Config build_config(Values& values, int ranks, const std::string& name) {
   Config config;
+  models::Degrees degrees;
+  int stages = 1;
   const bool meshed = values.check([&] {
-    config.parallel.tensor = build_tensor(values);
-    config.parallel.sequence = build_sequence(values, config.parallel.tensor);
+    degrees = build_degrees(values);
     config.parallel.cluster = optional_text(values, "parallel.cluster");
     config.parallel.fast_sums = values.choice("parallel.sums") == "fast";
-    config.parallel.pipeline = build_stages(values);
-    config.ranks = ranks != 0 ? ranks : implied_ranks(values, config.parallel);
-    config.mesh = core::Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline);
+    stages = build_stages(values);
+    config.ranks = ranks != 0 ? ranks : implied_ranks(values, degrees.tensor, stages);
+    config.mesh = core::Mesh(config.ranks, degrees.tensor, stages);
   });
   const int data_ranks = config.mesh.data();
   // What depends on the batch is judged when that is known.
@@ -287,11 +287,11 @@ Config build_config(Values& values, int ranks, const std::string& name) {
     build_groups(values, config.zero, config.parallel, data_ranks);
     const int island =
         std::max({1, config.zero.hpz_partition_size, config.zero.mics_shard_size, config.parallel.hierarchical_ranks});
-    config.mesh = core::Mesh(config.ranks, config.parallel.tensor, config.parallel.pipeline, island);
+    config.mesh = core::Mesh(config.ranks, degrees.tensor, stages, island);
   }
   values.check([&] { check_prescale(values, config.zero); });
   const std::optional<int64_t> steps = batched ? std::optional(config.batch.accumulation) : std::nullopt;
-  build_pipeline(values, steps, config.parallel);
+  build_pipeline(values, steps, stages, config.parallel);
   values.check([&] { config.memory.order = build_microbatch_order(values); });
   const bool counted = values.check(
       [&] { config.parallel.reduce_every = reduce_every(values, config.zero, *config.memory.order, steps); });
@@ -315,7 +315,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
            "Legal are 0, which clips nothing, and 1e-30 or more.");
   });
   values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
-  values.check([&] { config.model = build_model(values); });
+  values.check([&] { config.model = build_model(values, degrees); });
   build_data(values, config.data);
   build_memory(values, config.zero, config.run, config.memory);
   if (optimized && typed) {

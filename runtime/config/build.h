@@ -16,7 +16,7 @@ bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_
 
 // The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
 // gathers.
-ModelConfig build_model(Values& values);
+ModelConfig build_model(Values& values, const models::Degrees& degrees);
 // sparse_attention, for a type of model whose attention is causal or not.
 models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);
 void build_data(const Values& values, DataConfig& data);
@@ -24,11 +24,10 @@ OptimizerConfig build_optimizer(Values& values);
 // `run_rate`: what rates of groups are multiples of; 0: the optimizer makes its own.
 std::vector<optimizer::ParamGroup> build_parameter_groups(Values& values, double run_rate);
 const MicrobatchOrder* build_microbatch_order(const Values& values);
-int build_tensor(Values& values);
-bool build_sequence(Values& values, int tensor);
+models::Degrees build_degrees(Values& values);
 int build_stages(Values& values);  // of the pipeline
 // How these work. `microbatches`: of a step, where the batch is known.
-void build_pipeline(Values& values, std::optional<int64_t> microbatches, ParallelConfig& parallel);
+void build_pipeline(Values& values, std::optional<int64_t> microbatches, int stages, ParallelConfig& parallel);
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
 void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm

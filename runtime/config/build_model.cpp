@@ -121,7 +121,7 @@ DataSource validation_source(const Value& whole, const nlohmann::json& entry) {
 
 }  // namespace
 
-ModelConfig build_model(Values& values) {
+ModelConfig build_model(Values& values, const models::Degrees& degrees) {
   ModelConfig model;
   if (!values.is_null("model.type")) values.choice("model.type");
   model.preset = use_preset(values);
@@ -140,8 +140,7 @@ ModelConfig build_model(Values& values) {
   for (const Size& size : sizes) model.*size.field = values.integer(size.key);
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);
   model.tied = values.flag("model.tied");
-  model.tensor = static_cast<int>(values.integer("parallel.tensor"));
-  model.sequence_parallel = model.tensor > 1 && values.flag("parallel.sequence");
+  model.degrees = degrees;
   refuse_keys_of_others(values, model.type);
   model.sparse = build_attention(values, spec->causal, model.sequence);
   model.make = spec->read(values, model);

@@ -102,8 +102,6 @@ void warn_without_pipeline(Values& values) {
   }
 }
 
-}  // namespace
-
 int build_tensor(Values& values) {
   // DeepSpeed has the degree at two places, of which at most one says it.
   const char *first = "tensor_parallel.autotp_size", *second = "tensor_parallel.tp.tp_size";
@@ -134,15 +132,22 @@ bool build_sequence(Values& values, int tensor) {
   return false;
 }
 
+}  // namespace
+
+models::Degrees build_degrees(Values& values) {
+  const int tensor = build_tensor(values);
+  return {tensor, build_sequence(values, tensor)};
+}
+
 int build_stages(Values& values) {
   if (values.at("pipeline.stages").value != "auto") values.integer("pipeline.stages");
   take_over(values, "pipeline.stages", "auto", stages_key);
   return static_cast<int>(values.integer(stages_key));
 }
 
-void build_pipeline(Values& values, std::optional<int64_t> microbatches, ParallelConfig& parallel) {
+void build_pipeline(Values& values, std::optional<int64_t> microbatches, int stages, ParallelConfig& parallel) {
   Schedule& schedule = parallel.schedule;
-  schedule.stages = parallel.pipeline;
+  schedule.stages = stages;
   values.check([&] {
     values.choice("pipeline.partition");
     take_over(values, "pipeline.partition", "best", partition_key);

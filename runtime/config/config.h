@@ -67,9 +67,7 @@ struct PrecisionConfig {
 };
 
 struct ParallelConfig {
-  int tensor = 1, pipeline = 1;
-  bool sequence = false;  // tensor-parallel ranks share rows, too
-  Schedule schedule;      // of the pipeline
+  Schedule schedule;  // of the pipeline
   Partition partition;
   std::optional<GatheredFor> gathered_for;  // none: what the budget of the device allows
   std::string cluster;         // file or name of the cluster for which the lead of gathers is chosen; "": none

@@ -10,6 +10,7 @@
 
 #include "core/device.h"
 #include "core/dtype.h"
+#include "core/host_spread.h"
 #include "core/ledger.h"
 
 namespace zrt::runtime {
@@ -48,9 +49,9 @@ struct Overlap {
 // have ways of their own (cost.h).
 enum class Exchange : uint8_t { once_per_host, once_per_rank };
 
-// Ranks one after another on a host until it is full (Slurm's distribution "block"), or on the hosts in turns
-// ("cyclic").
-enum class Distribution : uint8_t { block, cyclic };
+using core::Distribution;
+using core::host_spread;
+using core::HostSpread;
 
 struct Cluster {
   std::string name;

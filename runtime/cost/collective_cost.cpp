@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "comm/nccl/host_line.h"
 #include "comm/nccl/staging.h"
@@ -9,27 +8,6 @@
 #include "runtime/cost/cost.h"
 
 namespace zrt::runtime {
-
-HostSpread host_spread(const RankGroups& group, int world, int ranks_per_host, Distribution distribution) {
-  const int hosts = (world + ranks_per_host - 1) / ranks_per_host;
-  const int size = group.size;
-  if (hosts == 1) return {size, 1, size, size, 1};
-  if (distribution == Distribution::cyclic) {
-    // Rank r is on host r modulo hosts.
-    const int spanned = std::min(size, hosts / std::gcd(group.stride, hosts)), local = (size + spanned - 1) / spanned;
-    return {size, spanned, local, size / spanned, std::max(1, (world + hosts - 1) / hosts * spanned / size)};
-  }
-  if (size == world) return {world, hosts, ranks_per_host, world - (hosts - 1) * ranks_per_host, 1};
-  if (group.stride == 1) {
-    const bool aligned = size <= ranks_per_host ? ranks_per_host % size == 0 : size % ranks_per_host == 0;
-    const int spanned = (size + ranks_per_host - 1) / ranks_per_host + (aligned ? 0 : 1);
-    const int local = std::min((size + spanned - 1) / spanned, ranks_per_host);
-    return {size, spanned, local, size - (spanned - 1) * local, std::max(1, ranks_per_host / size)};
-  }
-  const int local = std::max(1, ranks_per_host / group.stride);
-  const int spanned = (size + local - 1) / local;
-  return {size, spanned, local, size - (spanned - 1) * local, std::min(group.stride, ranks_per_host)};
-}
 
 Way way_of(const HostSpread& at, const Cluster& cluster) {
   if (at.hosts == 1) return cluster.nccl_inside_hosts ? Way::nccl : Way::memory;
@@ -39,17 +17,14 @@ Way way_of(const HostSpread& at, const Cluster& cluster) {
 namespace {
 
 // The line of hosts that the ranks of a group make; none where a run would find none, either.
-std::optional<comm::HostLine> line_of(const HostSpread& at, const Group& group, const Cluster& cluster) {
-  if (way_of(at, cluster) != Way::nccl || cluster.distribution != Distribution::block || at.local < 2) return {};
-  const int stride = at.ranks == group.ranks.size ? group.ranks.stride : 1, per_host = cluster.ranks_per_host;
-  const bool even = stride == 1 ? at.ranks % per_host == 0 : per_host % stride == 0 && at.ranks % at.local == 0;
-  return even ? std::optional(comm::HostLine{at.hosts, at.local}) : std::nullopt;
+std::optional<comm::HostLine> line_of(const HostSpread& at, const Cluster& cluster) {
+  if (way_of(at, cluster) != Way::nccl || at.local < 2 || !at.even) return {};
+  return comm::HostLine{at.hosts, at.local};
 }
 
 // Describes a sum along the line of hosts; none where a run would choose an all-to-all.
-std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Group& group, const Volume& volume,
-                                                  const Cluster& cluster) {
-  const auto line = volume.sums && !cluster.fast_sums ? line_of(at, group, cluster) : std::nullopt;
+std::optional<comm::HostLine::Way> way_along_line(const HostSpread& at, const Volume& volume, const Cluster& cluster) {
+  const auto line = volume.sums && !cluster.fast_sums ? line_of(at, cluster) : std::nullopt;
   if (!line) return std::nullopt;
   const double calls = static_cast<double>(volume.calls) * static_cast<double>(core::dtype_size(volume.from));
   const auto elements = static_cast<uint64_t>(volume.bytes / calls);
@@ -93,7 +68,7 @@ OpCost collective_cost(const Op& op, const Group& group, const Volume& volume, c
       return std::max(inside / cluster.inside_host.bytes_per_second, between / cluster.between_hosts->bytes_per_second);
     };
     moving = at_once(received_inside, through_host);
-    if (const auto line = way_along_line(at, group, volume, cluster)) {
+    if (const auto line = way_along_line(at, volume, cluster)) {
       const auto calls = static_cast<double>(volume.calls), through = static_cast<double>(at.groups * at.local);
       cost.seconds += (calls * static_cast<double>(line->ticks) - hops) * latency - moving;
       cost.seconds += at_once(calls * static_cast<double>(line->bytes_inside),

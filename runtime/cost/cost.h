@@ -30,17 +30,6 @@ struct Volume {
   std::optional<uint64_t> received{};                          // by the first rank, where it is no such fraction
 };
 
-// How the ranks of a collective lie on hosts.
-struct HostSpread {
-  int ranks = 1;   // of the collective
-  int hosts = 1;   // that it spans
-  int local = 1;   // ranks of it on a full host
-  int fewest = 1;  // … on the host that has fewest
-  int groups = 1;  // collectives like it on each host at the same time
-};
-HostSpread host_spread(const RankGroups& group, int world, int ranks_per_host,
-                       Distribution distribution = Distribution::block);
-
 // Ranks of a group inside a host read each other's memory, unless NCCL connects them there, too. A group of several
 // hosts takes NCCL where the cluster's links carry each byte once, as its rings do, else messages of the host, one from
 // each rank to each.

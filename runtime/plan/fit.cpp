@@ -132,8 +132,12 @@ Fitted fit(const Config& config, std::vector<Layout> layouts, FitRequest request
   }
   if (request.check && result.stages.size() > 1) {
     std::vector<const ProgramSet*> sets;
-    for (const Compiled& stage : result.stages) sets.push_back(&stage.set);
-    verify_collectives(sets, layouts.front().mesh.stage_ranks());
+    std::vector<int> firsts;
+    for (const Compiled& stage : result.stages) {
+      sets.push_back(&stage.set);
+      firsts.push_back(stage.layout.mesh.first_of(stage.layout.stage.index));
+    }
+    verify_collectives(sets, firsts);
   }
   return result;
 }

@@ -101,7 +101,6 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.device = config.run.device;
   layout.mesh = config.mesh;
   layout.ranks_in_reach = config.ranks_in_reach;
-  layout.sequence_parallel = config.parallel.sequence;
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;

@@ -32,7 +32,7 @@ struct Layout : RunSettings, Decisions {
   Stage stage;
 
   // Whether ranks that share blocks share the rows of the residual stream, too, and of how many each has room for.
-  bool shares_rows() const { return mesh.tensor() > 1 && sequence_parallel; }
+  bool shares_rows() const { return model->degrees.shares_rows(); }
   int64_t row_share(const models::Shape& shape) const {
     return shares_rows() ? (shape.rows() + mesh.tensor() - 1) / mesh.tensor() : shape.rows();
   }

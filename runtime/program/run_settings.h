@@ -24,7 +24,6 @@ struct RunSettings {
   optimizer::OptimizerPtr optimizer = make_optimizer(optimizer::AdamParams{});
   core::DeviceKind device = core::DeviceKind::cpu;  // that ranks compute on
   core::Mesh mesh;
-  bool sequence_parallel = false;  // ranks that share the work of blocks share the rows of the residual stream, too
   int ranks_in_reach = 0;  // so many, one after another, read each other's memory (Config::ranks_in_reach); 0: all
   Grouping groups;
   core::DType compute = core::DType::f32;

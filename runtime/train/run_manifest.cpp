@@ -108,7 +108,7 @@ checkpoint::Manifest run_manifest(const Config& config, std::span<const Layout> 
   manifest.control = control_json(persistent, config.optimizer.algorithm->members());
   manifest.made_by = {{"ranks", config.mesh.world()},
                       {"tensor", config.mesh.tensor()},
-                      {"sequence", config.model.sequence_parallel},
+                      {"sequence", config.model.degrees.sequence_parallel},
                       {"pipeline", config.mesh.pipeline()},
                       {"stage", config.zero.stage},
                       {"type", core::dtype_name(config.precision.compute)},

@@ -29,12 +29,16 @@ struct Queue {
   }
 };
 
-// All ranks' programs of one phase, or of one for each run of ranks that are alike. Ranks that share a set share its
+int number_of(const std::vector<int>& numbers, size_t rank) {  // in the run
+  return numbers.empty() ? static_cast<int>(rank) : numbers[rank];
+}
+
+// The programs of one phase: all ranks', or one for those of each stage. Ranks that share a set share its
 // queues.
 class PhaseChecker {
  public:
-  PhaseChecker(const std::vector<const ProgramSet*>& ranks, int alike, size_t phase)
-      : ranks_(ranks), alike_(alike), phase_(phase), at_(ranks.size()) {
+  PhaseChecker(const std::vector<const ProgramSet*>& ranks, const std::vector<int>& numbers, size_t phase)
+      : ranks_(ranks), numbers_(numbers), phase_(phase), at_(ranks.size()) {
     for (const ProgramSet* set : ranks) {
       if (!queues_.contains(set)) queues_.emplace(set, set->programs[phase]);
     }
@@ -62,7 +66,7 @@ class PhaseChecker {
   bool communicates(uint8_t lane) const {
     return lane < ranks_[0]->lanes.size() && ranks_[0]->lanes[lane].kind == LaneKind::comm;
   }
-  int number(size_t rank) const { return static_cast<int>(rank) * alike_; }  // in the run
+  int number(size_t rank) const { return number_of(numbers_, rank); }
 
   std::vector<size_t> members(size_t rank, uint8_t lane) const {
     const ProgramSet& set = *ranks_[0];
@@ -194,7 +198,7 @@ class PhaseChecker {
   }
 
   const std::vector<const ProgramSet*>& ranks_;
-  const int alike_;
+  const std::vector<int>& numbers_;
   const size_t phase_;
   std::map<const ProgramSet*, Queue> queues_;
   std::vector<const Queue*> of_;                           // by rank
@@ -204,7 +208,7 @@ class PhaseChecker {
 
 }  // namespace
 
-void verify_collectives(const std::vector<const ProgramSet*>& ranks, int alike) {
+void verify_collectives(const std::vector<const ProgramSet*>& ranks, const std::vector<int>& numbers) {
   const ProgramSet& first = *ranks.front();
   // Equal programs lead into no circle: waits point back in program order, and so do collectives.
   if (std::all_of(ranks.begin(), ranks.end(), [&](const ProgramSet* set) { return set == &first; })) return;
@@ -226,11 +230,11 @@ void verify_collectives(const std::vector<const ProgramSet*>& ranks, int alike) 
     throw ProgramError(fmt::format(
         "ranks 0 and {} have {} and {} programs on {} and {} lanes; programs and lanes that communicate must "
         "be the same ones",
-        static_cast<int>(r) * alike, first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
+        number_of(numbers, r), first.programs.size(), ranks[r]->programs.size(), first.lanes.size(),
         ranks[r]->lanes.size()));
   }
   const size_t checked = all_equal ? first.programs.size() : common(first);
-  for (size_t p = 0; p < checked; ++p) PhaseChecker(ranks, alike, p).check();
+  for (size_t p = 0; p < checked; ++p) PhaseChecker(ranks, numbers, p).check();
 }
 
 }  // namespace zrt::runtime

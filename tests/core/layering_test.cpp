@@ -1,5 +1,6 @@
 // Reads the source tree and checks the rules that the compiler cannot: includes point only downward, vendor headers
-// stay in .cpp files and inside the folders of the back ends that need them, and back ends are files, not #ifdefs.
+// stay in .cpp files and inside the folders of the back ends that need them, back ends are files, not #ifdefs, and the
+// mesh alone calculates with ranks.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -84,6 +85,16 @@ std::set<std::string> vendors_behind(const Sources& sources) {
   return behind;
 }
 
+// Numbers that ranks are divided or multiplied by, and hosts that they are dealt to.
+const std::regex arithmetic_of_ranks(
+    R"((\brank_?(\.number)?|\b(ranks_per_host|stage_ranks\(\)))\s*[/%]\s*\w|[*/%]\s*(\w+\.)*(ranks_per_host|stage_ranks\(\)))");
+
+// Rooms that work with numbers inside a group, and the place of GPUs, which are no axis.
+bool may_calculate_ranks(const std::string& path) {
+  return path.starts_with("core/mesh.") || path.starts_with("core/host_spread.") || path.starts_with("comm/") ||
+         path.starts_with("models/") || path == "runtime/plan/gpus.cpp";
+}
+
 std::vector<std::string> violations(const Sources& sources) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
   // Which chip a kernel's code is for (__CUDA_ARCH…) is no back end.
@@ -108,6 +119,8 @@ std::vector<std::string> violations(const Sources& sources) {
         if (header && std::regex_match(target, vendor_header)) found.push_back(where + "vendor header " + target);
         if (behind.contains(target)) found.push_back(where + "vendor header behind " + target);
       }
+      if (!may_calculate_ranks(path) && std::regex_search(line.substr(0, line.find("//")), arithmetic_of_ranks))
+        found.push_back(where + "arithmetic of ranks outside of the mesh: " + line);
       if (path != marks_functions && std::regex_search(line, back_end_switch))
         found.push_back(where + "back end chosen by " + line);
     }
@@ -167,6 +180,9 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
                     {"core/d.cpp", "#include \"core/cuda/b.h\"\n"}})
             .size() == 1);
   CHECK(count("core/a.cpp", "#ifdef ZRT_CUDA\n#endif\n") == 1);
+  CHECK(count("runtime/ops/a.cpp", "int shard = call.rank.number / inner;\nif (rank % tensor != 0) return;\n") == 2);
+  CHECK(count("runtime/plan/a.cpp", "int first = stage * mesh.stage_ranks();\nint host = rank_ / per_host;\n") == 2);
+  CHECK(count("runtime/cost/a.cpp", "hosts = (world + 7) / cluster.ranks_per_host;\n") == 1);
   CHECK(count("models/kernels/cuda/a.cuh", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#endif\n") == 0);
   CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
 }
@@ -177,6 +193,8 @@ TEST_CASE("the scanner lets legal files pass") {
   CHECK(count("optimizer/a.h", "#include \"models/model.h\"\n#include \"comm/communicator.h\"\n") == 0);
   CHECK(count("tools/a.cpp", "#include \"runtime/plan/plan.h\"\n") == 0);
   CHECK(count("models/a.cpp", "#include <dnnl.hpp>\n") == 0);
+  CHECK(count("core/mesh.cpp", "number += rank % degree;\n") == 0);
+  CHECK(count("runtime/ops/a.cpp", "part = unit.elements / mesh.inner();  // a rank / a shard\n") == 0);
   CHECK(count("models/a.h", "#include \"models/kernels/cuda/gemm.h\"\n// the CUDA back end\n") == 0);
 }
 

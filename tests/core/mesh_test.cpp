@@ -24,6 +24,18 @@ std::vector<int> members(const RankGroups& groups, int rank, int world) {
 
 }  // namespace
 
+TEST_CASE("a group's ranks make a mesh of their own, in which they have the places that they have in the run") {
+  const Mesh mesh(48, 2, 3, 4);
+  const Axes axes = Axis::tensor | Axis::inner;
+  const Mesh part = mesh.part(axes);
+  CHECK(part.world() == 8);
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    const int number = mesh.place(axes, rank);
+    for (const Axis axis : {Axis::tensor, Axis::inner}) CHECK(part.place(axis, number) == mesh.place(axis, rank));
+    CHECK(part.place(Axis::pipeline, number) == 0);
+  }
+}
+
 TEST_CASE("a mesh numbers tensor ranks fastest, then those of an island, islands and stages") {
   const Mesh mesh(48, 2, 3, 4);
   REQUIRE(mesh.world() == 48);

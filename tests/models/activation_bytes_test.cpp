@@ -103,8 +103,7 @@ TEST_CASE("the table's column of zrt is what a layer keeps, to the byte, and its
                                                      .sequence = T,
                                                      .vocab = 64,
                                                      .dropout = 0.1f,
-                                                     .tensor = tensor,
-                                                     .sequence_parallel = sequence});
+                                                     .degrees = {tensor, sequence}});
       const models::Shape shape{.B = B, .T = T, .type = core::DType::bf16};
       const models::Block& layer = *model.blocks[1];
       const Variables at{{'h', hidden}, {'a', heads}, {'s', T}, {'t', tensor}};

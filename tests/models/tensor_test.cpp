@@ -24,7 +24,7 @@ Gpt2Config gpt2(int tensor, float dropout = 0, bool tied = true) {
           .vocab = 97,
           .dropout = dropout,
           .tied = tied,
-          .tensor = tensor};
+          .degrees = {tensor}};
 }
 LlamaConfig llama(int tensor, bool head_norms) {
   return {.layers = 2,
@@ -38,14 +38,14 @@ LlamaConfig llama(int tensor, bool head_norms) {
           .rope_theta = 3000,
           .rms_norm_eps = 1e-4f,
           .head_norms = head_norms,
-          .tensor = tensor};
+          .degrees = {tensor}};
 }
 
 BertConfig bert(int tensor, bool pre_norm, float dropout = 0, bool tied = true) {
   BertConfig config{.layers = 2, .hidden = 48, .heads = 6, .sequence = 16, .vocab = 97};
   config.masking.cls = 94, config.masking.separator = 95, config.masking.mask = 96;
   config.masking.sentence_order = !tied || pre_norm;
-  config.dropout = dropout, config.tied = tied, config.pre_norm = pre_norm, config.tensor = tensor;
+  config.dropout = dropout, config.tied = tied, config.pre_norm = pre_norm, config.degrees.tensor = tensor;
   return config;
 }
 
@@ -67,7 +67,7 @@ Tensors initial_weights(const Config& config) {
 
 template <class Config>
 Config with_rows_shared(Config config) {
-  config.sequence_parallel = true;
+  config.degrees.sequence_parallel = true;
   return config;
 }
 
@@ -83,15 +83,15 @@ void check(const Config& config, int64_t samples = B, int64_t tokens = T) {
   const Model model = make_model(config);
   const Tensors weights = initial_weights(config);
   const Batch batch = recipe_batch(config, samples, tokens, 0);
-  TensorRunner runner(model, {.B = samples, .T = tokens}, config.tensor, config.sequence_parallel);
+  TensorRunner runner(model, {.B = samples, .T = tokens}, config.degrees.tensor, config.degrees.sequence_parallel);
   runner.load(weights);
   const double loss = runner.train(batch);
   const ReferenceResult expected = reference(config, weights, batch);
   CHECK(std::abs(loss - expected.loss_sum) < 1e-6 * expected.loss_sum);
   const Tensors grads = runner.grads();
   for (const auto& [name, grad] : expected.grads) {
-    INFO(name << " of " << model.type << ", " << config.tensor
-              << " ranks that share rows: " << config.sequence_parallel);
+    INFO(name << " of " << model.type << ", " << config.degrees.tensor
+              << " ranks that share rows: " << config.degrees.sequence_parallel);
     if (has_no_gradient(name)) continue;
     // Gradients of a head's norms are sums over all its rows, of which most cancel: 1.3e-6 of them on an H100.
     const bool on_gpu = zrt::test::test_device() == zrt::core::DeviceKind::cuda;
@@ -132,13 +132,13 @@ void check_halves(const Config& config) {
   const Batch batch = recipe_batch(config, B, T, 0);
   Tensors grads[2];
   for (const bool halves : {false, true}) {
-    TensorRunner runner(model, {.B = B, .T = T}, config.tensor, config.sequence_parallel);
+    TensorRunner runner(model, {.B = B, .T = T}, config.degrees.tensor, config.degrees.sequence_parallel);
     runner.halves = halves;
     runner.load(weights);
     runner.train(batch), runner.train(batch);  // the second one adds
     grads[halves] = runner.grads();
   }
-  CAPTURE(model.type, config.tensor, config.sequence_parallel);
+  CAPTURE(model.type, config.degrees.tensor, config.degrees.sequence_parallel);
   CHECK(grads[0] == grads[1]);
 }
 
@@ -172,8 +172,8 @@ void check_masks(const Config& whole) {
   for (const int ranks : {2, 3, 6}) {
     for (const bool rows : {false, true}) {
       Config config = whole;
-      config.tensor = ranks;
-      config.sequence_parallel = rows;
+      config.degrees.tensor = ranks;
+      config.degrees.sequence_parallel = rows;
       const Model shared = make_model(config);
       TensorRunner runner(shared, {.B = B, .T = T}, ranks, rows);
       runner.load(weights);

@@ -83,7 +83,6 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.optimizer = s.optimizer;
   layout.device = test::test_device();
   layout.mesh = {s.ranks * s.tensor * s.schedule.stages, s.tensor, s.schedule.stages, s.groups.inner};
-  layout.sequence_parallel = s.rows;
   layout.groups = {s.groups.hierarchical, s.groups.secondary, s.groups.replicated};
   const optimizer::Cut cut{layout.mesh, layout.groups.shard_axes(), layout.zero, s.optimizer->alignment()};
   layout.units = optimizer::make_units(model, cut, s.unit_elements, {s.persistence, INT64_MAX}, s.optimizer.get());

@@ -28,9 +28,13 @@ struct Pipeline {
     stages.reserve(layouts.size());
     for (const runtime::Layout& layout : layouts) stages.push_back(runtime::compile(layout, phases));
     std::vector<const runtime::ProgramSet*> sets;
+    std::vector<int> firsts;
     sets.reserve(stages.size());
-    for (const runtime::Compiled& stage : stages) sets.push_back(&stage.set);
-    runtime::verify_collectives(sets, layouts.front().mesh.stage_ranks());
+    for (const runtime::Compiled& stage : stages) {
+      sets.push_back(&stage.set);
+      firsts.push_back(stage.layout.mesh.first_of(stage.layout.stage.index));
+    }
+    runtime::verify_collectives(sets, firsts);
     return stages;
   }
 };

@@ -86,7 +86,7 @@ Json gpu_json(const std::optional<GpuMemory>& gpu) {
 MemoryReport measure_memory(Session& session) {
   MemoryReport report;
   for (const Compiled& stage : session.stages()) report.plans.push_back(stage.plan);
-  const int alike = session.stages().front().layout.mesh.stage_ranks();
+  const Mesh& mesh = session.stages().front().layout.mesh;
   std::vector<const core::Arena*> arenas;
   Json own{{"first", session.first_local()}, {"measured", Json::array()}};
   for (int local = 0; local < session.local_count(); ++local) {
@@ -114,7 +114,7 @@ MemoryReport measure_memory(Session& session) {
       const int rank = json.at("first").get<int>() + static_cast<int>(process.ranks.size());
       process.ranks.push_back(rank);
       report.ranks.push_back(
-          {rank, static_cast<size_t>(rank / alike), measured.get<std::array<uint64_t, core::tier_count>>()});
+          {rank, static_cast<size_t>(mesh.stage(rank)), measured.get<std::array<uint64_t, core::tier_count>>()});
     }
     report.processes.push_back(std::move(process));
   }

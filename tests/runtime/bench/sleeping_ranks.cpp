@@ -59,7 +59,7 @@ class SleepingBlock : public testing::WrappedBlock {
 models::Model sleeping(models::Model model, const runtime::Config& config, const runtime::Cluster& cluster) {
   const models::Shape shape{config.batch.micro, model.sequence, config.precision.compute, config.precision.local_grad,
                             models::Mode::train};
-  const int64_t rows = config.parallel.sequence ? shape.rows() / config.mesh.tensor() : shape.rows();
+  const int64_t rows = model.degrees.shares_rows() ? shape.rows() / config.mesh.tensor() : shape.rows();
   for (size_t b = 0; b < model.blocks.size(); ++b) {
     const bool last = b + 1 == model.blocks.size();
     const runtime::BlockCost cost =

@@ -482,10 +482,10 @@ TEST_CASE(
   for (const char* name : {"parallel.sequence=true", "parallel.sequence_parallel=true",
                            "activation_checkpointing.partition_activations=true"}) {
     const Config shared = parse_config(file, "c", {"parallel.tensor=2", name}, 2);
-    CHECK(shared.parallel.sequence);
+    CHECK(shared.model.degrees.sequence_parallel);
     CHECK(shared.model.make().blocks[1]->params().front().summed);
     const Config alone = parse_config(file, "c", {name}, 2);
-    CHECK_FALSE(alone.parallel.sequence);
+    CHECK_FALSE(alone.model.degrees.sequence_parallel);
     CHECK(warned(alone,
                  std::string(name).starts_with("parallel") ? "parallel.sequence = true" : "partition_activations"));
   }

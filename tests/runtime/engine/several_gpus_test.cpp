@@ -97,7 +97,7 @@ TEST_CASE("ranks that share blocks have the same bits on GPUs of their own, with
   Setting s;
   s.tensor = 2, s.ranks = 2, s.stage = 3, s.accumulation = s.reduce_every = 2, s.steps = 2;
   const models::Model model = models::make_gpt2(
-      {.layers = 2, .hidden = 24, .heads = 6, .sequence = 6, .vocab = 31, .tied = true, .tensor = s.tensor});
+      {.layers = 2, .hidden = 24, .heads = 6, .sequence = 6, .vocab = 31, .tied = true, .degrees = {s.tensor}});
   check_runs([&] { return run_pipeline(model, s, ScheduleKind::one_f_one_b, 2); });
 }
 

@@ -27,13 +27,12 @@ models::Model model_of(int which, int tensor, bool rows) {
                               .heads = 12,
                               .sequence = sequence,
                               .vocab = vocab,
-                              .tensor = tensor,
-                              .sequence_parallel = rows});
+                              .degrees = {tensor, rows}});
   }
   if (which == bert) {
     models::BertConfig config{.layers = layers, .hidden = hidden, .heads = 12, .sequence = sequence, .vocab = vocab};
     config.masking.cls = 58, config.masking.separator = 59, config.masking.mask = 60;
-    config.tensor = tensor, config.sequence_parallel = rows;
+    config.degrees.tensor = tensor, config.degrees.sequence_parallel = rows;
     return models::make_bert(config);
   }
   return models::make_llama({.layers = layers,
@@ -45,8 +44,7 @@ models::Model model_of(int which, int tensor, bool rows) {
                              .sequence = sequence,
                              .vocab = vocab,
                              .head_norms = true,
-                             .tensor = tensor,
-                             .sequence_parallel = rows});
+                             .degrees = {tensor, rows}});
 }
 
 constexpr std::array<std::pair<int, bool>, 4> degrees{{{2, false}, {3, true}, {4, false}, {4, true}}};

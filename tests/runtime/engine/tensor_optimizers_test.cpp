@@ -24,7 +24,7 @@ enum Which : int { gpt2, qwen3 };
 models::Model model_of(int which, int tensor, int64_t layers = 2) {
   if (which == gpt2) {
     return models::make_gpt2(
-        {.layers = layers, .hidden = 24, .heads = 6, .sequence = 12, .vocab = 61, .tied = false, .tensor = tensor});
+        {.layers = layers, .hidden = 24, .heads = 6, .sequence = 12, .vocab = 61, .tied = false, .degrees = {tensor}});
   }
   return models::make_llama({.layers = layers,
                              .hidden = 24,
@@ -35,7 +35,7 @@ models::Model model_of(int which, int tensor, int64_t layers = 2) {
                              .sequence = 12,
                              .vocab = 61,
                              .head_norms = true,
-                             .tensor = tensor});
+                             .degrees = {tensor}});
 }
 
 Setting setting_of(const OptimizerPtr& optimizer, int tensor) {

@@ -28,15 +28,14 @@ models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool t
                               .vocab = 61,
                               .dropout = dropout,
                               .tied = tied,
-                              .tensor = s.tensor,
-                              .sequence_parallel = s.rows});
+                              .degrees = {s.tensor, s.rows}});
   }
   if (which == bert || which == megatron_bert) {
     models::BertConfig config{.layers = layers, .hidden = 48, .heads = 12, .sequence = 12, .vocab = 61};
     config.masking.cls = 58, config.masking.separator = 59, config.masking.mask = 60;
     config.masking.sentence_order = which == bert;
     config.dropout = dropout, config.tied = tied, config.pre_norm = which == megatron_bert;
-    config.tensor = s.tensor, config.sequence_parallel = s.rows;
+    config.degrees.tensor = s.tensor, config.degrees.sequence_parallel = s.rows;
     return models::make_bert(config);
   }
   models::LlamaConfig config{.layers = layers,
@@ -49,8 +48,7 @@ models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool t
                              .vocab = 61,
                              .tied = tied,
                              .head_norms = which == qwen3,
-                             .tensor = s.tensor,
-                             .sequence_parallel = s.rows};
+                             .degrees = {s.tensor, s.rows}};
   return models::make_llama(config);
 }
 

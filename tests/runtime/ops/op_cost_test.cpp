@@ -286,7 +286,7 @@ TEST_CASE("A recompute costs of its forward the share of the products and attent
 
 TEST_CASE("Halves of a backward cost together what it costs in one piece, that of weights its products alone") {
   const models::Model model =
-      models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64, .tensor = 2});
+      models::make_gpt2({.layers = 1, .hidden = 64, .heads = 2, .sequence = 16, .vocab = 64, .degrees = {2}});
   Setting s;
   s.tensor = 2;
   const auto seconds = [&](bool overlap) {

@@ -60,7 +60,7 @@ TEST_CASE("a model that is not made for ranks that share its blocks is refused w
       {"parallel.tensor=2"}, 2);
   models::Gpt2Config whole{.layers = 1, .hidden = 8, .heads = 2, .sequence = 4, .vocab = 5};
   CHECK_THROWS_WITH(make_layouts(config, models::make_gpt2(whole)), Catch::Contains("none of its tensors is cut"));
-  whole.tensor = 2;
+  whole.degrees.tensor = 2;
   CHECK_NOTHROW(make_layouts(config, models::make_gpt2(whole)));
 }
 

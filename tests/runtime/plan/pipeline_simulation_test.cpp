@@ -67,14 +67,8 @@ double makespan(const json& golden, ScheduleKind kind, int zero_stage, double me
 
 // Four layers that two ranks share.
 models::Model shared_gpt2(bool rows) {
-  return models::make_gpt2({.layers = 4,
-                            .hidden = 16,
-                            .heads = 4,
-                            .sequence = 6,
-                            .vocab = 31,
-                            .tied = false,
-                            .tensor = 2,
-                            .sequence_parallel = rows});
+  return models::make_gpt2(
+      {.layers = 4, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .degrees = {2, rows}});
 }
 
 }  // namespace
@@ -221,7 +215,7 @@ TEST_CASE("a step of tensor-parallel stages takes longer where these ranks lie o
   Setting s;
   s.tensor = 2, s.micro_batch = 1, s.accumulation = s.reduce_every = 4, s.schedule.stages = 2;
   const models::Model model = models::make_gpt2(
-      {.layers = 4, .hidden = 64, .heads = 4, .sequence = 64, .vocab = 64, .tied = false, .tensor = 2});
+      {.layers = 4, .hidden = 64, .heads = 4, .sequence = 64, .vocab = 64, .tied = false, .degrees = {2}});
   const std::vector<Compiled> compiled = Pipeline(model, s, {3, 6}).compile(s);
   std::vector<double> seconds;
   for (const int ranks_per_host : {4, 2, 1}) {

@@ -186,7 +186,7 @@ TEST_CASE("an export brings the parts of one unit together at a time, of all tha
       Setting s;
       s.ranks = 2, s.stage = stage, s.tensor = tensor, s.micro_batch = 1, s.unit_elements = 1 << 18;
       const models::Model model = models::make_gpt2(
-          {.layers = 12, .hidden = 256, .heads = 8, .sequence = 16, .vocab = 257, .tied = false, .tensor = tensor});
+          {.layers = 12, .hidden = 256, .heads = 8, .sequence = 16, .vocab = 257, .tied = false, .degrees = {tensor}});
       const MemoryPlan plan = plan_of(model, s);
       CAPTURE(tensor, stage, plan.device().peak_bytes, plan.device().live_peak_bytes, plan.device().peak_op);
       CHECK(plan.device().packing_overhead() <= 0.05);

@@ -298,7 +298,7 @@ TEST_CASE("stages of a pipeline and ranks that share tensors agree on the first 
       s.tensor = mesh.tensor, s.ranks = mesh.data, s.stage = mesh.zero, s.schedule.stages = mesh.stages;
       s.accumulation = 2, s.micro_batch = 1, s.unit_elements = 500;
       const models::Model model = models::make_gpt2(
-          {.layers = 3, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 31, .tied = tied, .tensor = mesh.tensor});
+          {.layers = 3, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 31, .tied = tied, .degrees = {mesh.tensor}});
       CAPTURE(mesh.tensor, mesh.stages, mesh.data, mesh.zero, tied);
       CHECK_FALSE(Loaded(model, s, {}).find(LookAt::states));
       for (const auto& [tensor, element] : {std::pair<std::string, int64_t>{"h.1.attn.c_attn.weight", 16 * 48 - 1},

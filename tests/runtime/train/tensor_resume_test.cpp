@@ -32,8 +32,7 @@ models::Model model_for(int which, const Mesh& mesh) {
                               .sequence = 8,
                               .vocab = 61,
                               .tied = false,
-                              .tensor = mesh.tensor,
-                              .sequence_parallel = mesh.rows});
+                              .degrees = {mesh.tensor, mesh.rows}});
   }
   return models::make_llama({.layers = 2,
                              .hidden = 48,
@@ -43,8 +42,7 @@ models::Model model_for(int which, const Mesh& mesh) {
                              .sequence = 8,
                              .vocab = 61,
                              .head_norms = which == 2,
-                             .tensor = mesh.tensor,
-                             .sequence_parallel = mesh.rows});
+                             .degrees = {mesh.tensor, mesh.rows}});
 }
 
 Setting setting_for(const Mesh& mesh) {

@@ -37,8 +37,7 @@ struct Subject {
                                      .sequence = 6,
                                      .vocab = 31,
                                      .head_norms = true,
-                                     .tensor = 2,
-                                     .sequence_parallel = rows};
+                                     .degrees = {2, rows}};
           return make_layout(models::make_llama(config), s);
         }()),
         compiled(compile(layout, {"init", "step", "eval", "export"})) {}
@@ -240,7 +239,7 @@ TEST_CASE("shares of what a stage receives that are not brought together, or twi
   Setting s;
   s.tensor = 2, s.accumulation = s.reduce_every = 4, s.micro_batch = 1, s.schedule.stages = 2;
   const models::Model model = models::make_gpt2(
-      {.layers = 2, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .tensor = 2});
+      {.layers = 2, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = false, .degrees = {2}});
   const Pipeline pipeline(model, s, even_ends(model, 2));
   const std::vector<Compiled> stages = pipeline.compile(s);
   size_t tried = 0;
@@ -274,7 +273,7 @@ TEST_CASE("sums and matrices of slices that are exchanged among data-parallel ra
     Setting s;
     s.tensor = 2, s.ranks = 2, s.stage = 2, s.optimizer = optimizer;
     const Layout layout = make_layout(
-        models::make_gpt2({.layers = 1, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tensor = 2}), s);
+        models::make_gpt2({.layers = 1, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .degrees = {2}}), s);
     const Compiled compiled = compile(layout, {"init", "step"});
     size_t tried = 0;
     const Program& step = compiled.set.program("step");
@@ -286,7 +285,7 @@ TEST_CASE("sums and matrices of slices that are exchanged among data-parallel ra
       ProgramSet set = compiled.set;
       Op& op = program_of(set, "step").ops[id];
       op.group = set.find_group(data_axes), op.lane = 2;  // comm:dp
-      CHECK_THROWS_WITH(verify(set, layout), Contains("lies on the ranks of group tp.dp"));
+      CHECK_THROWS_WITH(verify(set, layout), Contains("needs those of group tp.dp"));
     }
     CHECK(tried >= 2);
   }
