@@ -13,6 +13,10 @@ namespace zrt::runtime::verification {
 
 inline constexpr uint32_t none = ~0u;
 
+inline bool gathers(OpKind kind) {  // shards of units
+  return kind == OpKind::gather || kind == OpKind::gather_grad || kind == OpKind::gather_state;
+}
+
 // How much of a unit is there, of what the step means by it.
 enum class Spread : uint8_t {
   own,    // this rank's shard
@@ -37,6 +41,7 @@ struct Content {
   uint32_t backwards = 0, windows = 0;  // summed so far: calls on this rank, windows after a reduction
   uint32_t window = 0;                  // the latest
   uint32_t block = 0, microbatch = 0;   // the latest
+  bool unread = false;                  // a gather brought it, and nobody has read it since
   bool together = false;                // of what came from another stage: the shares of all ranks
 };
 

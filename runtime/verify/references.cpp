@@ -70,14 +70,6 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
                                    op.name, program.phase, neighbour(program, id), op.accumulate.size(),
                                    op.units.size()));
   }
-  const bool of_holders = op.kind == OpKind::share_sums || op.kind == OpKind::collect || op.kind == OpKind::hand_out;
-  for (uint32_t u : op.units) {
-    const Axes needed = layout.units.units[u].holder_axes;
-    if (!of_holders || set.group(op).axes == needed) continue;
-    throw ProgramError(fmt::format("op '{}' of '{}' is of group {}, but '{}' lies on the ranks of group {}", op.name,
-                                   program.phase, set.group(op).name, layout.units.units[u].name,
-                                   set.groups[set.find_group(needed)].name));
-  }
   if (op.kind == OpKind::update && !op.units.empty()) {
     const bool refined = layout.optimizer->refines(layout.units.units[op.units[0]].group);
     const Role from = refined ? Role::proposal : Role::grad;

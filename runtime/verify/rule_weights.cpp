@@ -7,8 +7,8 @@
 namespace zrt::runtime::verification {
 namespace {
 
-bool gathers(OpKind kind) {
-  return kind == OpKind::gather || kind == OpKind::gather_state;
+bool gathers_weights(OpKind kind) {
+  return gathers(kind) && kind != OpKind::gather_grad;
 }
 
 // Calls visit(access, unit) for what names weights of a unit: once per unit, in the order of Op::units.
@@ -18,8 +18,8 @@ void for_each_weight(const Op& op, Visit visit) {
   for (const Access& access : op.accesses) {
     const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
     const bool state = access.role == Role::full_state &&
-                       (gathers(op.kind) || op.kind == OpKind::export_state || op.kind == OpKind::gather_parts);
-    const bool partial = access.role == Role::partial && gathers(op.kind);
+                       (gathers_weights(op.kind) || op.kind == OpKind::export_state || op.kind == OpKind::gather_parts);
+    const bool partial = access.role == Role::partial && gathers_weights(op.kind);
     if (access.role == Role::weight || access.role == Role::master || state || partial) visit(access, op.units[nth]);
   }
 }
@@ -117,10 +117,10 @@ void WeightRule::read() {
     if (runs_block(op.kind) || op.kind == OpKind::export_state || op.kind == OpKind::gather_parts) {
       return require_current(access, unit, true);
     }
-    if (op.kind == OpKind::sum || (gathers(op.kind) && access.use == Use::read)) {
+    if (op.kind == OpKind::sum || (gathers_weights(op.kind) && access.use == Use::read)) {
       require_current(access, unit, false);
     }
-    const bool partial = gathers(op.kind) && access.role == Role::partial;
+    const bool partial = gathers_weights(op.kind) && access.role == Role::partial;
     if (partial && walk_.at(access).spread != Spread::part) {
       walk_.fail(access,
                  fmt::format("{} left no part of a gather between groups there", walk_.name(walk_.at(access).changed)));
@@ -154,7 +154,7 @@ void WeightRule::require_current(const Access& access, uint32_t unit, bool whole
 
 void WeightRule::write() {
   const Op& op = walk_.op();
-  if (gathers(op.kind)) return gather();
+  if (gathers_weights(op.kind)) return gather();
   if (op.kind == OpKind::update) return update();
   if (op.kind != OpKind::init && op.kind != OpKind::load) return;
   for_each_weight(op, [&](const Access& access, uint32_t unit) { walk_.at(access).unit = unit; });

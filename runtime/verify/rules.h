@@ -73,6 +73,17 @@ class GradRule {
   Walk& walk_;
 };
 
+// What ranks bring together is read before it is brought together again.
+class GatherRule {
+ public:
+  explicit GatherRule(Walk& walk) : walk_(walk) {}
+  void read();
+  void write();
+
+ private:
+  Walk& walk_;
+};
+
 // What an optimizer refines is the whole of one unit, of parts that were proposed for it, and an update reads what was
 // made of its own unit's.
 class RefineRule {

@@ -10,6 +10,7 @@ void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budget
   check_placement(set, budgets);
   for (const Program& program : set.programs) {
     check_references(set, program, layout);
+    check_groups(set, program, layout);
     check_sizes(set, program, layout);
   }
   const Families families(set, layout);

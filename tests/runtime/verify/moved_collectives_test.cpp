@@ -1,0 +1,151 @@
+// Each collective of meshes that cover all axes, left out, made twice and moved to every other group of ranks, is
+// refused, with what it exchanges, the group and the ops beside it.
+#include <fmt/format.h>
+
+#include "catch.h"
+#include "core/error.h"
+#include "tests/runtime/pipeline.h"
+#include "tests/runtime/verify/fault_kinds.h"
+#include "tests/runtime/verify/mutate.h"
+#include "tests/runtime/whole_tensor_optimizers.h"
+
+namespace zrt::moved_collectives_test {
+
+using namespace zrt;
+using namespace zrt::testing;
+using namespace zrt::runtime;
+
+namespace {
+
+struct Case {
+  std::string name;
+  Setting setting;
+  bool qwen = true, tied = false;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  const auto add = [&](std::string name, Islands groups, int data, int tensor, int stages, int zero,
+                       const std::function<void(Case&)>& adjust = {}) {
+    Case made{std::move(name), {}};
+    Setting& s = made.setting;
+    s.ranks = data, s.tensor = tensor, s.stage = zero, s.schedule.stages = stages, s.groups = groups;
+    s.accumulation = 2, s.reduce_every = stages > 1 || zero > 1 ? 1 : 2, s.micro_batch = 1, s.eval = true;
+    s.unit_elements = 400, s.bucket = 800;
+    if (adjust) adjust(made);
+    all.push_back(std::move(made));
+  };
+  const auto rows = [](Case& c) { c.setting.rows = true; };
+  const auto tied = [](Case& c) { c.qwen = false, c.tied = true; };
+  for (const int zero : {0, 1, 2, 3}) add(fmt::format("data and tensor, stage {}", zero), {}, 2, 2, 1, zero);
+  add("shared rows", {}, 2, 2, 1, 3, rows);
+  add("islands, two levels", {2, true, false, false}, 4, 2, 1, 2);
+  add("islands, secondary shards", {2, false, true, false}, 4, 2, 1, 3);
+  add("islands, equal shards", {2, false, false, true}, 4, 2, 1, 3, rows);
+  add("stages of a tied model", {}, 2, 2, 2, 1, tied);
+  add("stages that share rows, recomputed", {}, 2, 2, 2, 2,
+      [](Case& c) { c.setting.rows = true, c.setting.recompute = {Recompute::full}; });
+  add("interleaved stages", {}, 2, 2, 2, 3, [](Case& c) {
+    c.setting.schedule.kind = ScheduleKind::interleaved, c.setting.schedule.chunks = 2;
+    c.setting.schedule.group = 2;
+  });
+  add("sums of an optimizer", {}, 2, 2, 1, 2, [](Case& c) { c.setting.optimizer = adafactor(false); });
+  add("refined matrices", {}, 2, 2, 1, 2, [](Case& c) { c.setting.optimizer = muon(); });
+  return all;
+}
+
+models::Model model_of(const Case& c) {
+  const models::Degrees degrees{c.setting.tensor, c.setting.rows};
+  if (!c.qwen) {
+    return models::make_gpt2(
+        {.layers = 2, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = c.tied, .degrees = degrees});
+  }
+  return models::make_llama({.layers = 2,
+                             .hidden = 16,
+                             .heads = 4,
+                             .kv_heads = 2,
+                             .ffn = 24,
+                             .sequence = 6,
+                             .vocab = 31,
+                             .head_norms = true,
+                             .degrees = degrees});
+}
+
+// The programs of all stages, of which some are to be broken.
+class Programs {
+ public:
+  explicit Programs(const Case& c) {
+    const models::Model model = model_of(c);
+    std::vector<size_t> ends;
+    const auto pieces = static_cast<size_t>(c.setting.schedule.stages * c.setting.schedule.chunks);
+    for (size_t p = 1; p <= pieces; ++p) ends.push_back(p * model.blocks.size() / pieces);
+    Pipeline pipeline(model, c.setting, ends);
+    stages_ = pipeline.compile(std::vector<std::string>{"init", "step", "eval", "export"});
+  }
+  const std::vector<Compiled>& stages() const { return stages_; }
+  // What is said of the programs with another set for one stage.
+  std::string verdict(size_t stage, const ProgramSet& broken) const {
+    std::vector<const ProgramSet*> sets;
+    std::vector<int> firsts;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+      sets.push_back(s == stage ? &broken : &stages_[s].set);
+      firsts.push_back(stages_[s].layout.mesh.first_of(static_cast<int>(s)));
+    }
+    try {
+      verify(broken, stages_[stage].layout);
+      if (sets.size() > 1) verify_collectives(sets, firsts);
+    } catch (const core::ProgramError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  std::vector<Compiled> stages_;
+};
+
+bool same_ranks(const Group& a, const Group& b) {
+  return a.ranks.size == b.ranks.size && a.ranks.stride == b.ranks.stride && a.ranks.first == b.ranks.first;
+}
+
+}  // namespace
+
+TEST_CASE("every collective that is left out, made twice or moved to another group is refused") {
+  size_t refused = 0;
+  for (const Case& c : cases()) {
+    const Programs programs(c);
+    for (size_t stage = 0; stage < programs.stages().size(); ++stage) {
+      const ProgramSet& whole = programs.stages()[stage].set;
+      REQUIRE(programs.verdict(stage, whole).empty());
+      for (const Program& program : whole.programs) {
+        for (OpId id = 0; id < program.ops.size(); ++id) {
+          const Op& op = program.ops[id];
+          const Group& group = whole.group(op);
+          if (whole.lanes[op.lane].kind != LaneKind::comm || group.ranks.size == 1) continue;
+          const auto judge = [&](const std::string& what, const std::function<void(ProgramSet&, Program&)>& breaks) {
+            ProgramSet broken = whole;
+            breaks(broken, program_of(broken, program.phase));
+            const std::string message = programs.verdict(stage, broken);
+            INFO(c.name << ", stage " << stage << ", " << program.phase << ", '" << op.name << "' of " << group.name
+                        << " " << what << ": " << message);
+            // Ops of two stages are named with what they exchange.
+            const bool named = ops_named(broken, message) > 0 || message.find("' on one and '") != std::string::npos;
+            if (!named) FAIL_CHECK((message.empty() ? "it is accepted" : "no op is named"));
+            refused += named;
+          };
+          judge("left out", [&](ProgramSet&, Program& p) { drop_op(p, id); });
+          judge("made twice", [&](ProgramSet&, Program& p) { insert_op(p, id, p.ops[id]); });
+          for (GroupId g = 0; g < whole.groups.size(); ++g) {
+            if (same_ranks(whole.groups[g], group)) continue;
+            judge("moved to " + whole.groups[g].name, [&](ProgramSet& set, Program& p) {
+              p.ops[id].group = g, p.ops[id].lane = set.lane(LaneKind::comm, set.groups[g].name);
+            });
+          }
+        }
+      }
+    }
+  }
+  CHECK(refused > 5000);
+}
+
+}  // namespace zrt::moved_collectives_test
