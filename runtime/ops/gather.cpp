@@ -15,21 +15,18 @@ void run_gather(const OpCall& call) {
   std::vector<comm::GatherRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
     const optimizer::Unit& unit = call.unit(i);
-    std::byte *part = call.at(Role::weight, i), *full = call.at(Role::full_state, i),
-              *partial = call.at(Role::partial, i);
-    if (!part && call.group() != Axis::inner) part = own_shard(call, full, unit, type);
-    if (call.group() == data_axes) {
-      ranges.push_back({part, full, unit.shard});
-    } else if (call.group() == Axis::outer) {
-      ranges.push_back({part, partial, unit.shard});
-    } else {
+    std::byte *part = call.at(Role::weight, i), *full = call.at(Role::full_state, i);
+    const Access* const partial = call.find(Role::partial, i);
+    if (partial && partial->use == Use::read) {  // from one member of each island to all
       const Level level = level_of(layout, unit);
-      if (!partial) partial = part ? part : own_shard(call, full, unit, type);
       for (int64_t group = 0; group < level.groups; ++group) {
         const auto at = static_cast<size_t>(group * unit.shard) * size;
-        ranges.push_back({partial + at, full + at * static_cast<size_t>(level.inner), unit.shard});
+        ranges.push_back({call.address(*partial) + at, full + at * static_cast<size_t>(level.inner), unit.shard});
       }
+      continue;
     }
+    if (!part) part = own_shard(call, full, unit, type);
+    ranges.push_back({part, partial ? call.address(*partial) : full, unit.shard});
   }
   call.comm().all_gather(ranges, type, call.op.name);
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "runtime/ops/shard.h"
@@ -12,6 +13,14 @@ core::DType held_type(const Layout& layout) {
   return layout.reduces_in_place() ? layout.local_grad : layout.grad;
 }
 
+// Whether the ranks of a group have the same shard of a unit, of which they add up copies or parts: not those that its
+// states are cut among, on one level or on two.
+bool sums_shards(const Op& op, Axes group, const optimizer::Unit& unit) {
+  const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
+                                   [](const Access& access) { return access.role == Role::partial; });
+  return !partial && group != unit.shard_axes;
+}
+
 void run_reduce_grad(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const core::DType held = held_type(layout);
@@ -19,27 +28,21 @@ void run_reduce_grad(const OpCall& call) {
   std::vector<comm::ReduceRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
     const optimizer::Unit& unit = call.unit(i);
-    std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i),
-              *partial = call.at(Role::partial, i);
-    if (!call.group().within(data_axes)) {  // shares of it, or copies
-      std::byte* own = unit.held.grads == Extent::full ? own_shard(call, grad, unit, held) : grad;
-      call.comm().all_reduce(own, unit.shard, held, call.op.name);
-      continue;
-    }
-    if (call.group() == Axis::outer && !partial) {
-      call.comm().all_reduce(grad, unit.shard, held, call.op.name);
-      continue;
-    }
+    std::byte *local = call.at(Role::local_grad, i), *grad = call.at(Role::grad, i);
+    const Access* const partial = call.find(Role::partial, i);
     if (!local) local = grad;  // in place
     if (grad && unit.held.grads == Extent::full) grad = own_shard(call, grad, unit, to);
-    if (call.group() == Axis::outer) {
-      ranges.push_back({partial, grad, unit.shard, call.op.accumulate[i] != 0});
-    } else if (call.group() == Axis::inner && partial) {
+    if (sums_shards(call.op, call.group(), unit)) {
+      call.comm().all_reduce(grad, unit.shard, held, call.op.name);
+    } else if (partial && partial->use == Use::read) {  // between islands
+      ranges.push_back({call.address(*partial), grad, unit.shard, call.op.accumulate[i] != 0});
+    } else if (partial) {  // inside islands
       to = from;
       const Level level = level_of(layout, unit);
       for (int64_t group = 0; group < level.groups; ++group) {
         const auto at = static_cast<size_t>(group * unit.shard) * core::dtype_size(from);
-        ranges.push_back({local + at * static_cast<size_t>(level.inner), partial + at, unit.shard, false});
+        ranges.push_back(
+            {local + at * static_cast<size_t>(level.inner), call.address(*partial) + at, unit.shard, false});
       }
     } else {
       ranges.push_back({local, grad, unit.shard, call.op.accumulate[i] != 0});
@@ -64,10 +67,10 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   // In place; between groups that are replicas of each other, between copies, and of ranks that share the work of
   // blocks, an all-reduce of the shard.
   volume.bytes = role_bytes(set, op, Role::grad);
-  if (group == Axis::outer || !group.within(data_axes)) {
+  const optimizer::Unit& unit = layout.units.units[op.units.front()];
+  if (sums_shards(op, group, unit)) {
     volume.rounds = 2;
     volume.from = volume.to, volume.calls = op.units.size();
-    const optimizer::Unit& unit = layout.units.units[op.units.front()];
     if (unit.held.grads == Extent::full) volume.bytes /= unit.shards();
   }
   return volume;

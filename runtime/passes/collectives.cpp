@@ -140,7 +140,8 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     ops.push_back(std::move(op));
     // The sums of all groups, once a step: they accumulate inside a group meanwhile.
     if (!layout_.groups.replicated || !what.last) return;
-    Op between = make(OpKind::reduce_grad, Axis::outer, name + " between groups", what.units);
+    const Axes others = data_axes.without(layout_.units.units[what.units[0]].shard_axes);
+    Op between = make(OpKind::reduce_grad, others, name + " between groups", what.units);
     for (size_t i = 0; i < what.units.size(); ++i) {
       between.accesses.push_back({what.grad[i], Role::grad, Use::update, {}});
     }
