@@ -101,6 +101,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
   }
   if (!missing.empty()) {
     std::vector<uint32_t> units;
+    units.reserve(missing.size());
     for (size_t i : missing) units.push_back(what.units[i]);
     Op op = make(what.kind, Axis::outer, what.name + " between groups", units);
     op.block = what.block;
