@@ -6,6 +6,7 @@
 namespace zrt::core {
 namespace {
 
+// Rank r is on host r modulo hosts.
 HostSpread in_turns(const RankGroups& group, int world, int hosts) {
   const int size = group.size;
   const int spanned = std::min(size, hosts / std::gcd(group.stride, hosts)), local = (size + spanned - 1) / spanned;

@@ -1,4 +1,4 @@
-// How the ranks of a group lie on hosts.
+// The ranks of a group and the hosts that they lie on.
 #pragma once
 #include <cstdint>
 
@@ -16,7 +16,7 @@ struct HostSpread {
   int local = 1;      // ranks of it on a full host
   int fewest = 1;     // … on the host that has fewest
   int groups = 1;     // groups like it on each host at the same time
-  bool even = false;  // its ranks lie in a row on each host, equally many everywhere
+  bool even = false;  // equally many on each host, of which one after another is filled
 };
 HostSpread host_spread(const RankGroups& group, int world, int ranks_per_host,
                        Distribution distribution = Distribution::block);

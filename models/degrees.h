@@ -1,4 +1,4 @@
-// Among how many ranks the work of each block is divided, and how.
+// The number of ranks that share the work of each block, and how they do.
 #pragma once
 
 namespace zrt::models {
@@ -7,6 +7,7 @@ struct Degrees {
   int tensor = 1;  // ranks that share the work of each block
   // … and the rows, too, of what is computed row by row between their exchanges.
   bool sequence_parallel = false;
+  bool operator==(const Degrees&) const = default;
   bool shares_rows() const { return tensor > 1 && sequence_parallel; }
 };
 

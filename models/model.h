@@ -52,7 +52,7 @@ struct Model {
   int64_t attended = 0;        // elements of a token that all heads of a layer attend with; 0: hidden
   double attention_share = 1;  // of the scores of dense causal attention, those that layers compute
   bool tied = false;
-  Degrees degrees = {};
+  Degrees degrees = {};              // that its blocks were made for
   std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one
   std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 

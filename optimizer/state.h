@@ -24,7 +24,7 @@ struct StateTensor {
 struct UnitState {
   std::string kind;  // as PyTorch names it: "exp_avg", "exp_avg_sq", "momentum_buffer", "exp_avg_sq_row" …
   core::Category category = core::Category::moment1;
-  // Element-wise: laid out like the unit, padding included, and cut as ZeroStrategy::states says. Otherwise every rank
+  // Element-wise: laid out like the unit, padding included, and cut as Unit::held says. Otherwise every rank
   // holds all of it, whatever part of the tensors it has.
   bool sharded = true;
   int64_t elements = 0;  // of the whole unit

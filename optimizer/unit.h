@@ -26,14 +26,14 @@ struct Unit {
   std::vector<UnitParam> params;
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
   int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
-  int64_t shard = 0;             // elements that each of the ranks has among whom its states are cut
+  int64_t shard = 0;             // elements of one of the equal parts that its states are cut into
   uint32_t group = 0;            // of its parameters: Optimizer::group_of
   Extents held;                  // by each rank
   // Each of the ranks that differ along these axes alone has a shard of its states, in the order of their places.
   core::Axes shard_axes = core::data_axes;
   // … has states of a part of its whole tensors: shards, and where tensors are sliced, slices of these.
   core::Axes holder_axes = core::data_axes;
-  // … makes a part of its gradient, which is the sum of all.
+  // … makes a part of its gradient: they add these up.
   core::Axes gradient_axes = core::data_axes;
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
@@ -50,7 +50,7 @@ struct Unit {
 struct SavedPart {
   int64_t begin, count;
   int64_t skipped;  // of the shard, in front of it
-  // Where it lies in what a rank holds.
+  // The first of them in what a rank holds.
   int64_t offset(Extent held) const { return held == Extent::full ? begin : skipped; }
 };
 SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank);
@@ -60,7 +60,7 @@ struct ParamPlace {
   uint32_t unit;
   int64_t offset;
 };
-// How units are cut: shards lie on the ranks that differ along `shard_axes`, and ranks hold what `held` says.
+// Says how units are cut: shards lie on the ranks that differ along `shard_axes`, and ranks hold what `held` says.
 // Parameters and shards start at multiples of `alignment` elements, itself a multiple of unit_alignment.
 struct Cut {
   core::Mesh mesh;
@@ -76,8 +76,8 @@ struct UnitTable {
   int64_t padding() const;                      // elements that are no parameter
 };
 
-// Which parameters stay whole on every rank even where weights are sharded: those smaller than `parameter` elements, as
-// long as all of them together have at most `model` elements (DeepSpeed's persistence thresholds).
+// Says which parameters stay whole on every rank even where weights are sharded: those smaller than `parameter`
+// elements, as long as all of them together have at most `model` elements (DeepSpeed's persistence thresholds).
 struct Persistence {
   int64_t parameter = 0, model = INT64_MAX;
 };

@@ -11,7 +11,7 @@ namespace zrt::optimizer {
 
 enum class Extent : uint8_t { full, shard };
 
-// What a rank holds of a unit; `states`: of its optimizer states and its master.
+// Says what a rank holds of a unit; `states` is for its optimizer states and its master.
 struct Extents {
   Extent weights = Extent::full, grads = Extent::full, states = Extent::full;
 };

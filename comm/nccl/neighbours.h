@@ -17,9 +17,9 @@ struct Neighbours {
   // They watch each other's streams, and can name the one that stands, as NCCL cannot: they speak first.
   bool watch = false;
 
-  // NCCL's watch gives so much time, beyond a call's time-out, to ranks that can name the one that stands: those that
-  // watch each other's streams (comm/process/rendezvous_streams.cpp), or where all of this host wait, those beside it
-  // in a group of NCCL. `named`: what standing() said.
+  // NCCL's watch gives other ranks so much time, beyond a call's time-out, to name the one that stands: ranks that
+  // watch each other's streams can (comm/process/rendezvous_streams.cpp), and where all of this host wait, ranks of its
+  // own host. `named`: what standing() said.
   std::chrono::milliseconds patience(const std::string& named) const {
     const bool others_know = watch || (standing && named.empty());
     return std::chrono::milliseconds(others_know ? 2500 : 0);

@@ -14,7 +14,9 @@ struct BlockSizes {
   int64_t hidden = 0, sequence = 0, vocab = 0;
   float dropout = 0;
   Degrees degrees = {};
-  int64_t part(int64_t extent) const { return (extent + degrees.tensor - 1) / degrees.tensor; }  // with padding
+  int64_t part(int64_t extent) const {  // a rank's, with padding
+    return (extent + degrees.tensor - 1) / degrees.tensor;
+  }
 };
 
 class TransformerBlock : public Block {

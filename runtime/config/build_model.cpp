@@ -141,6 +141,8 @@ ModelConfig build_model(Values& values, const models::Degrees& degrees) {
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);
   model.tied = values.flag("model.tied");
   model.degrees = degrees;
+  // A degree that contradicts another key has been refused; heads are judged by it all the same.
+  if (degrees.tensor == 1) model.degrees.tensor = static_cast<int>(values.integer("parallel.tensor"));
   refuse_keys_of_others(values, model.type);
   model.sparse = build_attention(values, spec->causal, model.sequence);
   model.make = spec->read(values, model);

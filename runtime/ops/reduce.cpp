@@ -13,8 +13,8 @@ core::DType held_type(const Layout& layout) {
   return layout.reduces_in_place() ? layout.local_grad : layout.grad;
 }
 
-// Whether the ranks of a group have the same shard of a unit, of which they add up copies or parts: not those that its
-// states are cut among, on one level or on two.
+// Says that the ranks of a group have the same shard of a unit and add up copies or parts of it: they are not those
+// that its states are cut among, on one level or on two.
 bool sums_shards(const Op& op, Axes group, const optimizer::Unit& unit) {
   const bool partial = std::any_of(op.accesses.begin(), op.accesses.end(),
                                    [](const Access& access) { return access.role == Role::partial; });

@@ -80,15 +80,22 @@ void check_groups(const Config& config, const Layout& layout) {
 void check_degree(const Config& config, const models::Model& model) {
   const int tensor = config.mesh.tensor();
   if (tensor == 1) return;
-  for (const auto& block : model.blocks) {
-    for (const models::Param& param : block->params()) {
-      if (param.slice && param.slice->ranks == tensor) return;
-    }
+  const auto is_cut = [&](const models::Param& param) { return param.slice && param.slice->ranks == tensor; };
+  if (std::none_of(model.blocks.begin(), model.blocks.end(), [&](const auto& block) {
+        return std::any_of(block->params().begin(), block->params().end(), is_cut);
+      })) {
+    throw core::ConfigError(
+        fmt::format("parallel.tensor is {}, but a model of type {} is not made for ranks that share its blocks: none "
+                    "of its tensors is cut. Legal is 1.",
+                    tensor, model.type));
   }
-  throw core::ConfigError(
-      fmt::format("parallel.tensor is {}, but a model of type {} is not made for ranks that share its blocks: none of "
-                  "its tensors is cut. Legal is 1.",
-                  tensor, model.type));
+  if (model.degrees != config.model.degrees) {
+    throw core::ConfigError(
+        fmt::format("parallel.tensor is {} and parallel.sequence {}, but the model says that {} rank{} share its "
+                    "blocks and {} rows (Model::degrees).",
+                    tensor, config.model.degrees.sequence_parallel, model.degrees.tensor,
+                    model.degrees.tensor == 1 ? "" : "s", model.degrees.sequence_parallel ? "share" : "do not share"));
+  }
 }
 
 // Of a stage whose part of the model this is, or of the whole.

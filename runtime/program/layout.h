@@ -46,7 +46,7 @@ struct Layout : RunSettings, Decisions {
   bool has_master() const { return compute != core::DType::f32 && master; }
   // Of the weights that updates work on and checkpoints save; without a master bf16 or, where nothing is trained, fp16.
   core::DType logical_type() const { return has_master() ? core::DType::f32 : compute; }
-  // What a rank holds of those.
+  // A rank holds so much of those.
   optimizer::Extent logical_extent(const optimizer::Unit& unit) const {
     return has_master() ? unit.held.states : unit.held.weights;
   }

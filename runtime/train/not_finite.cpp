@@ -102,7 +102,7 @@ class Look {
     const bool master = state.master[u] != no_buffer, copies = what_ == LookAt::copies;
     const BufferId weight = copies ? state.snapshot[u][0] : state.logical(u);
     look(unit, piece, 0, "weight", weight, master ? core::DType::f32 : layout_.compute,
-         copies ? 0 : piece.offset(layout_.logical_extent(unit)));
+         copies ? 0 : piece.offset(master ? unit.held.states : unit.held.weights));
     if (!state.states[u].empty()) look_at_states(u, unit, piece);
     if (what_ != LookAt::training) return;
     look(unit, piece, 2, "gradient", state.grad[u], layout_.grad, piece.offset(unit.held.grads));

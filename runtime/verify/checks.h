@@ -6,10 +6,10 @@
 
 namespace zrt::runtime::verification {
 
-// Lanes, ops, units, buffers and slots exist; collectives run on the lane of their span and nothing else does.
+// Lanes, ops, units, buffers and slots exist; collectives run on the lane of their group and nothing else does.
 void check_references(const ProgramSet& set, const Program& program, const Layout& layout);
 
-// Collectives go among the ranks that they must: of the axes that a unit has shards along, sums its gradient along …
+// Collectives go among the ranks that they must: those that have shards of a unit, or parts of its gradient …
 void check_groups(const ProgramSet& set, const Program& program, const Layout& layout);
 
 // Every buffer is as large as each op that uses it needs.

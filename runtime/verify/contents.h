@@ -78,7 +78,7 @@ class Walk {
   std::array<std::vector<const Access*>, role_count> by_role_;
 };
 
-// The spread of what a collective over `span` makes of parts that reach as far as `from`; own where it moves nothing
+// The spread of what this op makes of parts of a unit that reach as far as `from`; own where it moves nothing
 // that makes sense, as when only half of a gather on two levels has happened.
 Spread gathered(const Walk& walk, uint32_t unit, Spread from);
 

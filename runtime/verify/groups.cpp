@@ -1,8 +1,10 @@
-// The ranks that a collective goes among: those of the axes that its units name, or that its kind has.
+// The ranks that a collective goes among: those of axes that its units name, or all.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "runtime/ops/spec.h"

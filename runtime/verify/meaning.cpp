@@ -24,7 +24,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
   WeightRule weights(walk);
   GradRule grads(walk);
   RefineRule refinements(walk);
-  GatherRule gathers(walk);
+  GatherRule gathered(walk);
   CopyRule copies(walk, families);
   for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
     walk.now = {id, turn};
@@ -34,11 +34,11 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     weights.read();
     grads.read();
     refinements.read();
-    gathers.read();
+    gathered.read();
     grads.write();
     weights.write();
     refinements.write();
-    gathers.write();
+    gathered.write();
     copies.write();
     if (transfers(op.kind)) return move_content(walk);
     for (const Access& access : op.accesses) {

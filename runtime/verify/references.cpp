@@ -65,6 +65,11 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
     throw ProgramError(
         fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
   }
+  const bool of_shard = op.shard_bytes > 0 || op.kind == OpKind::update || op.kind == OpKind::propose;
+  if (of_shard && op.units.empty()) {
+    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names no unit whose shard it works on", op.name,
+                                   op_kind_name(op.kind), program.phase, neighbour(program, id)));
+  }
   if (adds_up(set, op) && op.accumulate.size() != op.units.size()) {
     throw ProgramError(fmt::format("op '{}' of '{}', {}, says of {} of its {} units whether it adds to the gradient",
                                    op.name, program.phase, neighbour(program, id), op.accumulate.size(),

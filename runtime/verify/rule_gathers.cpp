@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include "runtime/ops/spec.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {

@@ -73,7 +73,7 @@ class GradRule {
   Walk& walk_;
 };
 
-// What ranks bring together is read before it is brought together again.
+// Ranks read what they bring together before they bring it together again.
 class GatherRule {
  public:
   explicit GatherRule(Walk& walk) : walk_(walk) {}

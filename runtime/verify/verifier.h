@@ -31,9 +31,9 @@ void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budget
 
 // The programs of several ranks together, which may differ: the collectives of every group match in order and size, and
 // the orders of all ranks' ops, where a collective is one op of all its ranks, lead into no circle. Throws
-// core::ProgramError naming ranks, lane and both ops. `numbers`: each set's rank in the run, which stands for those
-// that run the same set, as the ranks of a stage of a pipeline do: what these do among themselves meets in any case.
-// Without numbers every rank has a set.
+// core::ProgramError naming ranks, lane and both ops. `numbers`: the rank in the run of each set, which may stand for
+// all ranks of a stage of a pipeline: what these do among themselves meets in any case. Every rank has a set where
+// there are no numbers.
 void verify_collectives(const std::vector<const ProgramSet*>& ranks, const std::vector<int>& numbers = {});
 
 }  // namespace zrt::runtime

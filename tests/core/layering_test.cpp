@@ -89,7 +89,7 @@ std::set<std::string> vendors_behind(const Sources& sources) {
 const std::regex arithmetic_of_ranks(
     R"((\brank_?(\.number)?|\b(ranks_per_host|stage_ranks\(\)))\s*[/%]\s*\w|[*/%]\s*(\w+\.)*(ranks_per_host|stage_ranks\(\)))");
 
-// Rooms that work with numbers inside a group, and the place of GPUs, which are no axis.
+// Files that work with numbers inside a group, and with GPUs, which are no axis.
 bool may_calculate_ranks(const std::string& path) {
   return path.starts_with("core/mesh.") || path.starts_with("core/host_spread.") || path.starts_with("comm/") ||
          path.starts_with("models/") || path == "runtime/plan/gpus.cpp";

@@ -61,7 +61,10 @@ TEST_CASE("a model that is not made for ranks that share its blocks is refused w
   models::Gpt2Config whole{.layers = 1, .hidden = 8, .heads = 2, .sequence = 4, .vocab = 5};
   CHECK_THROWS_WITH(make_layouts(config, models::make_gpt2(whole)), Catch::Contains("none of its tensors is cut"));
   whole.degrees.tensor = 2;
-  CHECK_NOTHROW(make_layouts(config, models::make_gpt2(whole)));
+  models::Model model = models::make_gpt2(whole);
+  CHECK_NOTHROW(make_layouts(config, model));
+  model.degrees.sequence_parallel = true;
+  CHECK_THROWS_WITH(make_layouts(config, model), Catch::Contains("Model::degrees"));
 }
 
 TEST_CASE("the smallest model of PTD-P's table fits 80 GB a rank, with the parameters of its formula") {

@@ -36,9 +36,10 @@ struct Spoiled {
 // A session whose weights are all 0.05 and whose states are 0.001, but for what is spoiled.
 class Loaded {
  public:
-  Loaded(const models::Model& model, const Setting& s, std::vector<Spoiled> spoiled, bool save = false)
+  Loaded(const models::Model& model, const Setting& s, std::vector<Spoiled> spoiled, bool save = false,
+         bool trains = true)
       : setting_(s), pipeline_(model, s, even_ends(model, s.schedule.stages)) {
-    std::vector<std::string> phases{"load", "step"};
+    std::vector<std::string> phases{"load", trains ? "step" : "eval"};
     if (save) phases.emplace_back("save");
     runtime::SessionHooks hooks;
     hooks.batch = [this](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
@@ -132,6 +133,25 @@ TEST_CASE("the first weight that is not finite is named with unit, element and r
       CHECK(has(found->text, "the weight 'linear.1.weight' of unit '"));
       CHECK(has(found->text, "is NaN at element 37, on rank " + std::to_string(found->rank)));
       CHECK(found->rank < s.ranks);
+    }
+  }
+}
+
+TEST_CASE("a weight that is not finite is found where a run only evaluates and has no masters") {
+  for (int stage = 0; stage < 4; ++stage) {
+    for (const int64_t persistence : {0, 100}) {
+      if (left_to_processor(static_cast<unsigned>(stage))) continue;
+      Setting s;
+      s.ranks = 3, s.stage = stage, s.compute = core::DType::bf16, s.persistence = persistence, s.eval = true;
+      for (const auto& [tensor, element] :
+           {std::pair<std::string, int64_t>{"linear.2.weight", 143}, {"linear.1.bias", 11}, {"embed.weight", 0}}) {
+        CAPTURE(stage, persistence, tensor);
+        const auto found = Loaded(toy(), s, {{tensor, element, nan}}, false, false).find(LookAt::states);
+        REQUIRE(found);
+        CHECK(found->element == element);
+        CHECK(has(found->text, "'" + tensor + "'"));
+      }
+      CHECK_FALSE(Loaded(toy(), s, {}, false, false).find(LookAt::states));
     }
   }
 }

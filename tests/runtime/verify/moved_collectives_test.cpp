@@ -83,7 +83,7 @@ class Programs {
     stages_ = pipeline.compile(std::vector<std::string>{"init", "step", "eval", "export"});
   }
   const std::vector<Compiled>& stages() const { return stages_; }
-  // What is said of the programs with another set for one stage.
+  // The verifier's words on the programs with another set for one stage.
   std::string verdict(size_t stage, const ProgramSet& broken) const {
     std::vector<const ProgramSet*> sets;
     std::vector<int> firsts;
