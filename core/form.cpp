@@ -25,8 +25,12 @@ void write_block(bool is_signed, const float* from, std::byte* to) {
 }  // namespace
 
 std::string_view form_name(Form form) {
-  constexpr std::string_view names[] = {"fp32", "bf16", "int8", "uint8"};
+  constexpr std::string_view names[] = {"fp32", "bf16", "int8", "uint8", "fp16"};
   return names[static_cast<size_t>(form)];
+}
+
+Form form_of(DType type) {
+  return type == DType::bf16 ? Form::bf16 : type == DType::f16 ? Form::f16 : Form::f32;
 }
 
 void read_form(Form form, const std::byte* from, int64_t first, int64_t n, float* to) {
@@ -34,11 +38,11 @@ void read_form(Form form, const std::byte* from, int64_t first, int64_t n, float
     std::memcpy(to, from + form_bytes(form, first), static_cast<size_t>(n) * sizeof(float));
     return;
   }
-  if (form == Form::bf16) {
-    const auto* values = reinterpret_cast<const bf16*>(from) + first;
-    for (int64_t i = 0; i < n; ++i) to[i] = widen(values[i]);
-    return;
-  }
+  const auto widened = [&](const auto* values) {
+    for (int64_t i = 0; i < n; ++i) to[i] = widen(values[first + i]);
+  };
+  if (form == Form::bf16) return widened(reinterpret_cast<const bf16*>(from));
+  if (form == Form::f16) return widened(reinterpret_cast<const f16*>(from));
   for (int64_t i = 0; i < n; ++i) {
     const int64_t at = (first + i) % form_block;
     const std::byte* block = from + form_bytes(form, first + i - at);
@@ -50,10 +54,15 @@ void read_form(Form form, const std::byte* from, int64_t first, int64_t n, float
 }
 
 void write_form(Form form, const float* from, int64_t n, std::byte* to) {
+  const auto narrowed = [&](auto* values) {
+    for (int64_t i = 0; i < n; ++i) narrow(from[i], values[i]);
+  };
   if (form == Form::f32) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
   } else if (form == Form::bf16) {
-    for (int64_t i = 0; i < n; ++i) narrow(from[i], reinterpret_cast<bf16*>(to)[i]);
+    narrowed(reinterpret_cast<bf16*>(to));
+  } else if (form == Form::f16) {
+    narrowed(reinterpret_cast<f16*>(to));
   } else {
     for (int64_t i = 0; i < n; i += form_block) {
       write_block(form == Form::signed8, from + i, to + form_bytes(form, i));

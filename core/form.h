@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/dtype.h"
+
 namespace zrt::core {
 
 // The 8-bit forms consist of blocks of form_block one-byte codes with the block's scale behind them, an fp32 number:
@@ -14,6 +16,7 @@ enum class Form : uint8_t {
   bf16,
   signed8,    // down to 2^-15.7 of the scale, then 0
   unsigned8,  // of numbers ≥ 0: down to 2^-31.7 of the scale; what is smaller but not 0 is kept as that
+  f16,
 };
 inline constexpr int64_t form_block = 2048;  // numbers
 
@@ -29,6 +32,7 @@ constexpr uint64_t form_bytes(Form form, int64_t n) {
     case Form::f32:
       return 4 * count;
     case Form::bf16:
+    case Form::f16:
       return 2 * count;
     case Form::signed8:
     case Form::unsigned8:
@@ -38,6 +42,7 @@ constexpr uint64_t form_bytes(Form form, int64_t n) {
 }
 
 std::string_view form_name(Form form);
+Form form_of(DType type);  // fp32, bf16 or fp16
 
 // Numbers [first, first + n) of the run that starts at `from`, in the host's memory.
 void read_form(Form form, const std::byte* from, int64_t first, int64_t n, float* to);

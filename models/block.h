@@ -43,7 +43,7 @@ struct Call {
   std::byte* workspace = nullptr;        // workspace_bytes of the pass, contents undefined before and after
   std::byte* cache = nullptr;            // decode: cache_bytes, kept from token to token
   std::span<const void* const> weights;  // params() order, compute type
-  std::span<void* const> grads;          // params() order, grad_type
+  std::span<void* const> grads;          // params() order, grad_type; null: nobody wants it, the parameter is frozen
   std::span<const uint8_t> accumulate;   // params() order: 1 adds to grads, 0 overwrites every element
   double* loss = nullptr;                // head: overwritten with the sum of the token losses (nats) of this call
   float loss_scale = 1;                  // d(total)/d(token loss): 1 / tokens of the global batch, times the fp16 scale

@@ -73,15 +73,16 @@ int64_t Model::parameters() const {
 }
 
 double Model::flops_per_token() const {
-  double count = 0;
+  double flops = 0;
   for (const ParamRef& ref : canonical_params()) {
     const Param& param = blocks[ref.block]->params()[ref.index];
     const bool positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
-    if (!positions) count += static_cast<double>(param.whole_elements());
+    // Nobody makes the gradient of what is frozen.
+    if (!positions) flops += (trains(param) ? 6 : 4) * static_cast<double>(param.whole_elements());
   }
   const int64_t width = attended > 0 ? attended : hidden;
   const double dense = 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);
-  return 6 * count + dense * attention_share;
+  return flops + dense * attention_share;
 }
 
 }  // namespace zrt::models

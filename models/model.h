@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct Model {
   bool tied = false;
   Degrees degrees = {};              // that its blocks were made for
   std::optional<Masking> masking{};  // nothing: tokens see those before them, and targets name every next one
+  // Names of parameters that training leaves as they are: they have weights and nothing else.
+  std::set<std::string, std::less<>> frozen{};
   std::vector<std::shared_ptr<const Block>> blocks;  // of a whole model the first is the embedding, the last the head
 
   // Distinct parameters in canonical order (first use), as (block, index into its params()).
@@ -62,6 +65,7 @@ struct Model {
   };
   std::vector<ParamRef> canonical_params() const;
   int64_t parameters() const;  // elements of the distinct parameters, whole
+  bool trains(const Param& param) const { return !frozen.contains(param.name); }
 
   // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage
   // of a pipeline has. `numbers` ascend.
@@ -96,7 +100,7 @@ struct Model {
   };
   std::vector<Place> places;                                                        // of a part, by block
   int64_t targets(int64_t T) const { return masking ? masking->predicted(T) : T; }  // of a sample of T tokens
-  // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings.
+  // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings; of what is frozen 4 N.
   double flops_per_token() const;
 };
 

@@ -40,7 +40,7 @@ class Adafactor : public OptimizerWith<AdafactorParams> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
+  std::vector<UnitState> states_of(const Unit& unit) const override {
     const AdafactorLayout layout = adafactor_layout(unit);
     UnitState row{"exp_avg_sq_row", core::Category::moment2, false, layout.row_state, {}};
     UnitState column{"exp_avg_sq_col", core::Category::moment2, false, layout.column_state, {}};

@@ -33,7 +33,7 @@ class Adam : public ElementWise<AdamParams> {
  public:
   using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
+  std::vector<UnitState> states_of(const Unit& unit) const override {
     return {state(unit, "exp_avg", 0), state(unit, "exp_avg_sq", 1)};
   }
 

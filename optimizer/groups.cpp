@@ -42,7 +42,7 @@ class Grouped : public Optimizer {
   const Optimizer& member(uint32_t m) const override { return *members_[m]; }
   uint32_t member_of(const Unit& unit) const override { return leaves_[unit.group].member; }
 
-  std::vector<UnitState> states(const Unit& unit) const override { return of(unit).states(unit); }
+  std::vector<UnitState> states_of(const Unit& unit) const override { return of(unit).states(unit); }
   int64_t alignment() const override {
     int64_t most = unit_alignment;
     for (const OptimizerPtr& member : members_) most = std::max(most, member->alignment());

@@ -23,7 +23,7 @@ class Lion : public ElementWise<LionParams> {
  public:
   using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override { return {state(unit, "exp_avg", 0)}; }
+  std::vector<UnitState> states_of(const Unit& unit) const override { return {state(unit, "exp_avg", 0)}; }
 
   bool has_betas() const override { return true; }
 

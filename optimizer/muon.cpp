@@ -122,7 +122,7 @@ class Muon : public ElementWise<MuonParams> {
  public:
   using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override { return {state(unit, "momentum_buffer", 0)}; }
+  std::vector<UnitState> states_of(const Unit& unit) const override { return {state(unit, "momentum_buffer", 0)}; }
 
   bool refines(uint32_t) const override { return true; }
   void propose(const Decision& decision, const UnitPart& part) const override {

@@ -83,8 +83,10 @@ class Optimizer {
   virtual const Optimizer& member(uint32_t) const { return *this; }
   virtual uint32_t member_of(const Unit&) const { return 0; }
 
-  // In the order in which StateBuffers and ops name them; may be none. The unit must outlive the result.
-  virtual std::vector<UnitState> states(const Unit& unit) const = 0;
+  // In the order in which StateBuffers and ops name them; none of a frozen unit. The unit must outlive the result.
+  std::vector<UnitState> states(const Unit& unit) const {
+    return unit.trained ? states_of(unit) : std::vector<UnitState>();
+  }
   // What parameters and shards must start at a multiple of, so that no block of a state's form is cut: a Cut's
   // alignment.
   virtual int64_t alignment() const { return unit_alignment; }
@@ -119,7 +121,10 @@ class Optimizer {
   virtual void update(const Decision& decision, const UnitPart& part) const = 0;
 
   // Whether ranks exchange something for the update of a unit, which they do on the device.
-  bool exchanges(const Unit& unit) const { return rounds(unit) > 0 || refines(unit.group); }
+  bool exchanges(const Unit& unit) const { return unit.trained && (rounds(unit) > 0 || refines(unit.group)); }
+
+ protected:
+  virtual std::vector<UnitState> states_of(const Unit& unit) const = 0;  // of a trained one; may be none
 };
 
 using OptimizerPtr = std::shared_ptr<const Optimizer>;

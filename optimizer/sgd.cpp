@@ -29,7 +29,7 @@ class Sgd : public ElementWise<SgdParams> {
  public:
   using ElementWise::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
+  std::vector<UnitState> states_of(const Unit& unit) const override {
     if (params_.momentum == 0) return {};
     return {state(unit, "momentum_buffer", 0)};
   }

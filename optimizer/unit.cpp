@@ -36,6 +36,12 @@ SavedPart saved_part(const Unit& unit, const core::Mesh& mesh, int rank) {
   return {mesh.place(unit.shard_axes, rank) * unit.shard + skipped, count, skipped};
 }
 
+size_t UnitTable::trained(std::span<const uint32_t> units_of_block) const {
+  const auto frozen =
+      std::find_if(units_of_block.begin(), units_of_block.end(), [&](uint32_t u) { return !units[u].trained; });
+  return static_cast<size_t>(frozen - units_of_block.begin());
+}
+
 int64_t UnitTable::padding() const {
   int64_t sum = 0;
   for (const Unit& unit : units) sum += unit.elements - unit.parameters();
@@ -50,8 +56,8 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
   std::map<std::string, ParamPlace> places;
   uint32_t number = 0;
   int64_t persistent_elements = 0;
-  // The unit that takes the next parameter of a kind: persistent, group, and how ranks share it.
-  std::map<std::tuple<bool, uint32_t, bool, bool>, size_t> open;
+  // The unit that takes the next parameter of a kind: trained, persistent, group, and how ranks share it.
+  std::map<std::tuple<bool, bool, uint32_t, bool, bool>, size_t> open;
   for (const auto& ref : model.canonical_params()) {
     const models::Param& param = model.blocks[ref.block]->params()[ref.index];
     const auto& blocks = param_users.at(param.name);
@@ -60,11 +66,12 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
         param.elements() < persistence.parameter && persistent_elements + param.elements() <= persistence.model;
     if (persistent) persistent_elements += param.elements();
     const bool hidden = !model.embeds(blocks.front()) && !model.predicts(blocks.back());
-    const uint32_t group = optimizer ? optimizer->group_of(param, hidden) : 0;
+    const bool trained = model.trains(param);
+    const uint32_t group = trained && optimizer ? optimizer->group_of(param, hidden) : 0;
     const bool copied = model.used_elsewhere(param);
-    const bool alone = copied || (optimizer && optimizer->refines(group));
-    const bool sliced = param.slice.has_value();
-    size_t& at = open.try_emplace({persistent, group, sliced, param.summed}, SIZE_MAX).first->second;
+    const bool alone = copied || (trained && optimizer && optimizer->refines(group));
+    const bool sliced = param.slice.has_value(), summed = trained && param.summed;
+    size_t& at = open.try_emplace({trained, persistent, group, sliced, summed}, SIZE_MAX).first->second;
     // A unit never spans blocks: it is gathered for one of them at a time.
     if (at == SIZE_MAX || alone || table.units[at].blocks != blocks ||
         table.units[at].elements + extent > unit_elements) {
@@ -74,8 +81,8 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
       if (persistent) made.held.weights = Extent::full;
       made.shard_axes = made.holder_axes = cut.shard_axes;
       if (sliced) made.holder_axes = cut.shard_axes | core::Axis::tensor;
-      if (param.summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
-      made.copied = copied, made.spoken_for = model.used_first_elsewhere(param);
+      if (summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
+      made.copied = copied, made.spoken_for = model.used_first_elsewhere(param), made.trained = trained;
     }
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it
@@ -98,6 +105,7 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     }
     std::sort(units.begin(), units.end());
     units.erase(std::unique(units.begin(), units.end()), units.end());
+    std::stable_partition(units.begin(), units.end(), [&](uint32_t u) { return table.units[u].trained; });
   }
   return table;
 }

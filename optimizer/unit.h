@@ -2,6 +2,7 @@
 // data-parallel rank owns an equal shard whose boundaries never cut a 64-element chunk (see ExactSum).
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct Unit {
   std::vector<uint32_t> blocks;  // users, ascending; several for tied and shared parameters
   int64_t elements = 0;          // with padding: a multiple of dp × the cut's alignment
   int64_t shard = 0;             // elements of one of the equal parts that its states are cut into
-  uint32_t group = 0;            // of its parameters: Optimizer::group_of
+  uint32_t group = 0;            // of its parameters: Optimizer::group_of; means nothing where it is frozen
   Extents held;                  // by each rank
   // Each of the ranks that differ along these axes alone has a shard of its states, in the order of their places.
   core::Axes shard_axes = core::data_axes;
@@ -38,12 +39,14 @@ struct Unit {
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
   bool copied = false, spoken_for = false;
+  // Without it the unit is frozen: it has weights and nothing else, and a step only reads them.
+  bool trained = true;
   int64_t parameters() const;  // elements without padding
   int shards() const { return static_cast<int>(elements / shard); }
   bool sliced() const { return holder_axes != shard_axes; }
   int64_t extent(Extent of) const { return of == Extent::full ? elements : shard; }  // elements
   // Ranks have the whole weight but update only their shard of it: it is gathered before its next use.
-  bool refreshes() const { return held.weights == Extent::full && held.states == Extent::shard; }
+  bool refreshes() const { return trained && held.weights == Extent::full && held.states == Extent::shard; }
 };
 
 // The elements of a unit that a rank saves: its shard, or of a shard that several ranks hold, its part.
@@ -72,8 +75,10 @@ struct UnitTable {
   Cut cut;
   std::vector<Unit> units;                      // in canonical parameter order
   std::vector<std::vector<ParamPlace>> params;  // [block][index into Block::params()]
-  std::vector<std::vector<uint32_t>> blocks;    // [block] → its units, ascending
+  std::vector<std::vector<uint32_t>> blocks;    // [block] → its units: trained ones, then frozen ones, each ascending
   int64_t padding() const;                      // elements that are no parameter
+  // How many of a block's units are trained: its gradients are those of so many, from the first.
+  size_t trained(std::span<const uint32_t> units_of_block) const;
 };
 
 // Says which parameters stay whole on every rank even where weights are sharded: those smaller than `parameter`
@@ -84,7 +89,8 @@ struct Persistence {
 
 // Cuts the model into units of at most `unit_elements` elements. A parameter larger than that is a unit of its own: an
 // operator needs its weight in one piece. Persistent parameters with the same users share units of their own, and so do
-// parameters of a group; each that the optimizer refines is one of its own. Without an optimizer there is one group.
+// frozen ones and those of a group; each that the optimizer refines is one of its own. Without an optimizer there is
+// one group.
 UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_elements, Persistence persistence = {},
                      const Optimizer* optimizer = nullptr);
 inline UnitTable make_units(const models::Model& model, int dp, int64_t unit_elements) {

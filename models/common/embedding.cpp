@@ -100,7 +100,7 @@ class Embedding : public TransformerBlock {
   }
   // Every rank has it: the gradient of what was looked up is that of all.
   void type_gradient(const Call& call, const void* d, const Dropout& dropped, uint64_t first) const {
-    if (!types_) return;
+    if (!types_ || call.grads[type_weight] == nullptr) return;
     BumpAllocator layout(call.workspace);
     const int32_t* types = make_types(call, layout);
     const EmbeddingShape extents = type_extents(call.shape);

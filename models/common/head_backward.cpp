@@ -53,6 +53,7 @@ Head::Space Head::backward_space(BumpAllocator& layout, const Shape& shape) cons
 
 void Head::add_weight_gradient(const Call& call, const Space& space, int64_t begin, int64_t rows,
                                const void* normed) const {
+  if (call.grads[output_weight_] == nullptr) return;
   const Shape& shape = call.shape;
   const int64_t V = vocab_, C = sizes_.hidden;
   const bool keep = call.accumulate[output_weight_] != 0;
@@ -73,7 +74,7 @@ void Head::add_weight_gradient(const Call& call, const Space& space, int64_t beg
 
 // fp32 sums over chunks, so that bf16 gradients are rounded once.
 void Head::add_bias_gradient(const Call& call, const Space& space, const void* d, int64_t begin, int64_t rows) const {
-  if (!has_bias()) return;
+  if (!has_bias() || call.grads[output_bias_] == nullptr) return;
   bias_gradient(call.shape.type, d, rows, vocab_, row_length(), {space.bias, DType::f32, begin > 0}, space.scratch);
   if (begin + rows == call.shape.rows()) write_gradient(space.bias, vocab_, grad_target(call, output_bias_));
 }
@@ -143,8 +144,10 @@ void Head::backward(const Call& call) const {
       if (order_ && call.tensor_rank == 0) order_->input_gradient(call, space.order, d_normed, space.scratch);
     }
     if (call.parts.has(logits) && weights) {
-      find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
-          .run(shared, all_normed, call.grads[output_weight_], nullptr, space.scratch);
+      if (void* grad = call.grads[output_weight_]) {
+        find_gemm(weight_spec(shape, vocab_, R, shape.grad_type, call.accumulate[output_weight_] != 0))
+            .run(shared, all_normed, grad, nullptr, space.scratch);
+      }
       add_bias_gradient(call, space, shared, 0, R);
       if (order_) order_->weight_gradients(call, all_normed, space.order, space.scratch);
     }

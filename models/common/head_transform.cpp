@@ -43,7 +43,7 @@ void HeadTransform::backward(const Call& call, int64_t rows, const Saved& saved,
     for (size_t index : {dense_weight_, dense_weight_ + 1}) {
       const int64_t elements = index == dense_weight_ ? norm_.width * norm_.width : norm_.width;
       const GradTarget grad = grad_target(call, index);
-      if (!grad.accumulate) {
+      if (grad.data != nullptr && !grad.accumulate) {
         core::fill_bytes(grad.data, 0, static_cast<size_t>(elements) * core::dtype_size(grad.type));
       }
     }

@@ -125,10 +125,13 @@ void Linear::input_gradient_gelu(const Call& call, size_t weight, const void* dy
 
 void Linear::weight_gradients(const Call& call, size_t weight, const void* x, const void* dy,
                               std::byte* scratch) const {
-  const Gemm& gemm = find_gemm(weight_spec(call.shape, call.accumulate[weight] != 0));
-  const bool turned = stored == Stored::out_in;
-  gemm.run(turned ? dy : x, turned ? x : dy, call.grads[weight], nullptr, scratch);
-  if (bias) bias_gradient(call.shape.type, dy, call.shape.rows(), out, row(), grad_target(call, weight + 1), scratch);
+  if (call.grads[weight] != nullptr) {
+    const Gemm& gemm = find_gemm(weight_spec(call.shape, call.accumulate[weight] != 0));
+    const bool turned = stored == Stored::out_in;
+    gemm.run(turned ? dy : x, turned ? x : dy, call.grads[weight], nullptr, scratch);
+  }
+  if (!bias || call.grads[weight + 1] == nullptr) return;
+  bias_gradient(call.shape.type, dy, call.shape.rows(), out, row(), grad_target(call, weight + 1), scratch);
 }
 
 }  // namespace zrt::models

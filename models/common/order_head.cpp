@@ -101,7 +101,8 @@ void OrderHead::finish(const Call& call, const Rows& own, const Space& space, vo
     for (const size_t index : {pooler_weight_, pooler_weight_ + 1}) {
       const GradTarget grad = grad_target(call, index);
       const int64_t elements = index == pooler_weight_ ? C_ * C_ : C_;
-      if (!grad.accumulate) core::fill_bytes(grad.data, 0, static_cast<size_t>(elements) * core::dtype_size(grad.type));
+      if (grad.data == nullptr || grad.accumulate) continue;
+      core::fill_bytes(grad.data, 0, static_cast<size_t>(elements) * core::dtype_size(grad.type));
     }
     return;
   }

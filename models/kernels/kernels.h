@@ -25,7 +25,7 @@ struct Dropout {
   float probability = 0;
 };
 
-// Where a gradient goes: element type and whether to add to it.
+// Where a gradient goes: element type and whether to add to it. Without data nobody wants it: the parameter is frozen.
 struct GradTarget {
   void* data = nullptr;
   DType type = DType::f32;

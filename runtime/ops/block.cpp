@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "runtime/ops/call.h"
@@ -68,7 +69,7 @@ void run_block(const OpCall& call) {
   const size_t grad_size = core::dtype_size(layout.local_grad);
   for (size_t u = 0; u < call.op.units.size(); ++u) {
     const std::byte* weight = call.at(Role::weight, u);  // null for the weight half of a backward
-    std::byte* grad = call.at(Role::local_grad, u);      // null but for backwards, and there for the input half
+    std::byte* grad = call.at(Role::local_grad, u);      // null but for backwards of trained units, of all but one half
     for (size_t p = 0; p < places.size(); ++p) {
       if (places[p].unit != call.op.units[u]) continue;
       if (weight) weights[p] = weight + static_cast<size_t>(places[p].offset) * core::dtype_size(layout.compute);
@@ -115,6 +116,17 @@ double share_of_block(const CostCall& call, const models::Block& block, const mo
   return share_of_pass(block, shape, call.op.parts, call.op.half);
 }
 
+// How much of a block's parameters is frozen: no product makes their gradients.
+double frozen_share(const CostCall& call) {
+  const auto& units = call.layout.units;
+  double all = 0, frozen = 0;
+  for (uint32_t u : call.op.units) {
+    const auto count = static_cast<double>(units.units[u].parameters());
+    all += count, frozen += units.units[u].trained ? 0 : count;
+  }
+  return frozen / std::max(all, 1.0);
+}
+
 double block_seconds(const CostCall& call) {
   const models::Block& block = *call.layout.model->blocks[call.op.block];
   const models::Shape shape = call.layout.shape(*spec(call.op.kind).block);
@@ -124,9 +136,13 @@ double block_seconds(const CostCall& call) {
       block_cost(block, shape, last, cluster.rates(call.layout.compute), cluster.memory_bytes_per_second);
   const double share = share_of_block(call, block, shape);
   if (call.op.kind != OpKind::backward) return cost.forward_seconds * share;
+  double passed = share;
+  if (const double frozen = frozen_share(call); frozen > 0 && call.op.half != models::Half::input) {
+    passed -= frozen * share_of_pass(block, shape, call.op.parts, models::Half::weight);
+  }
   // Gradients of weights are written whole, by products and by passes alike; once, whatever the runs of parts.
   const double grads = call.op.parts.first == 0 ? role_bytes(call.set, call.op, Role::local_grad) : 0;
-  return cost.backward_seconds * share + grads / cluster.memory_bytes_per_second;
+  return cost.backward_seconds * passed + grads / cluster.memory_bytes_per_second;
 }
 
 OpCost block_op_cost(const CostCall& call) {

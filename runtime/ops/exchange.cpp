@@ -53,7 +53,7 @@ Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout
 void run_gather_parts(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
   const comm::GatherRange range{call.at(Role::full_state), call.at(Role::all_parts), call.unit(0).elements};
-  call.comm().all_gather({&range, 1}, layout.logical_type(), call.op.name);
+  call.comm().all_gather({&range, 1}, logical_type(layout, call.op), call.op.name);
 }
 
 Volume parts_volume(const ProgramSet& set, const Op& op, const Layout&) {
@@ -78,7 +78,7 @@ std::vector<OpSpec> exchange_ops() {
            .operands = {{Role::full_state, Count::one, may_read}, {Role::all_parts, Count::one, may_write}},
            .run = run_gather_parts,
            .volume = parts_volume,
-           .type = [](const Layout& layout) { return layout.logical_type(); }}};
+           .type = logical_type}};
 }
 
 }  // namespace zrt::runtime

@@ -14,7 +14,7 @@ void run_snapshot(const OpCall& call) {
   const auto kinds = layout.optimizer->states(unit);
   const optimizer::SavedPart saved = saved_part(unit, layout.mesh, call.rank.number);
   for (size_t k = 0; const Access* target = call.find(Role::snapshot, k); ++k) {
-    const core::Form form = k == 0 ? layout.logical_form() : kinds[k - 1].form;
+    const core::Form form = k == 0 ? layout.logical_form(unit) : kinds[k - 1].form;
     const std::byte* source = call.address(*call.find(Role::full_state, k));
     const bool cut = k == 0 || kinds[k - 1].sharded;
     const int64_t skip = cut ? saved.offset(k == 0 ? layout.logical_extent(unit) : unit.held.states) : 0;
@@ -24,7 +24,7 @@ void run_snapshot(const OpCall& call) {
 
 // The fp32 values of a unit, or of the parts that ranks have of it one behind the other.
 std::vector<float> exported(const OpCall& call, Role role, int64_t elements) {
-  const core::Form form = call.rank.layout->logical_form();
+  const core::Form form = call.rank.layout->logical_form(call.unit(0));
   std::vector<std::byte> kept(core::form_bytes(form, elements));
   core::read_bytes(kept.data(), call.at(role), kept.size(), core::place().device);
   std::vector<float> values(static_cast<size_t>(elements));
@@ -37,7 +37,7 @@ void run_export(const OpCall& call) {
   const optimizer::Unit& unit = call.unit(0);
   if (!call.find(Role::all_parts)) {
     const bool direct =
-        core::place().device == core::DeviceKind::cpu && call.rank.layout->logical_form() == core::Form::f32;
+        core::place().device == core::DeviceKind::cpu && call.rank.layout->logical_form(unit) == core::Form::f32;
     std::vector<float> values;
     if (!direct) values = exported(call, Role::full_state, unit.elements);
     const float* weights = direct ? call.as<float>(Role::full_state) : values.data();
@@ -66,11 +66,11 @@ OpCost snapshot_cost(const CostCall& call) {
   return link_cost(access_bytes(call.set, call.op, Use::write), Resource::link_down, call.cluster);
 }
 
-core::DType logical_type(const Layout& layout) {
-  return layout.logical_type();
-}
-
 }  // namespace
+
+core::DType logical_type(const Layout& layout, const Op& op) {
+  return layout.logical_type(layout.units.units[op.units.front()]);
+}
 
 std::vector<OpSpec> export_ops() {
   return {{.kind = OpKind::export_state,

@@ -10,7 +10,7 @@ namespace {
 // Gathers shards into whole units. With one buffer per unit (updated weights, whole gradients) the shard lies in it.
 void run_gather(const OpCall& call) {
   const Layout& layout = *call.rank.layout;
-  const core::DType type = spec(call.op.kind).type(layout);
+  const core::DType type = spec(call.op.kind).type(layout, call.op);
   const size_t size = core::dtype_size(type);
   std::vector<comm::GatherRange> ranges;
   for (size_t i = 0; i < call.op.units.size(); ++i) {
@@ -32,7 +32,7 @@ void run_gather(const OpCall& call) {
 }
 
 OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_view> phases, Travel travel,
-                  core::DType (*type)(const Layout&)) {
+                  core::DType (*type)(const Layout&, const Op&)) {
   return {.kind = kind,
           .name = name,
           .phases = std::move(phases),
@@ -49,11 +49,10 @@ OpSpec gather_row(OpKind kind, std::string_view name, std::vector<std::string_vi
 
 std::vector<OpSpec> gather_ops() {
   return {gather_row(OpKind::gather, "gather", {"step", "eval", "decode", "refresh"}, Travel::ahead,
-                     [](const Layout& layout) { return layout.compute; }),
+                     [](const Layout& layout, const Op&) { return layout.compute; }),
           gather_row(OpKind::gather_grad, "gather_grad", {"step"}, Travel::behind,
-                     [](const Layout& layout) { return layout.grad; }),
-          gather_row(OpKind::gather_state, "gather_state", {"export"}, Travel::none,
-                     [](const Layout& layout) { return layout.logical_type(); })};
+                     [](const Layout& layout, const Op&) { return layout.grad; }),
+          gather_row(OpKind::gather_state, "gather_state", {"export"}, Travel::none, logical_type)};
 }
 
 }  // namespace zrt::runtime

@@ -88,7 +88,7 @@ std::vector<OpSpec> reduce_ops() {
            .run = run_reduce_grad,
            .volume = reduced_volume,
            .travel = Travel::behind,
-           .type = [](const Layout& layout) { return layout.local_grad; }}};
+           .type = [](const Layout& layout, const Op&) { return layout.local_grad; }}};
 }
 
 }  // namespace zrt::runtime

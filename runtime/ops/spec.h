@@ -62,10 +62,10 @@ struct OpSpec {
   bool of_microbatch = false;           // Op::microbatch means something
   bool works = false;                   // takes long beside the lanes that move things: a step is a row of these
   Travel travel = Travel::none;
-  bool needs_host = false;                       // while it runs: no recording of kernels can stand for it
-  uint8_t parameters = 0;                        // bits of Parameter
-  Site site = Site::device;                      // of its operands
-  core::DType (*type)(const Layout&) = nullptr;  // of the elements of units it gathers, sums or hands out
+  bool needs_host = false;                                  // while it runs: no recording of kernels can stand for it
+  uint8_t parameters = 0;                                   // bits of Parameter
+  Site site = Site::device;                                 // of its operands
+  core::DType (*type)(const Layout&, const Op&) = nullptr;  // of the elements of units it gathers, sums or hands out
 
   bool communicates() const { return volume != nullptr; }
 };
@@ -95,6 +95,8 @@ Volume gathered_volume(const ProgramSet& set, const Op& op, const Layout& layout
 OpCost cost_at_memory(const CostCall& call, double bytes);  // of the host on its lane, else of the device
 OpCost touched_bytes_cost(const CostCall& call);            // of all that it names
 OpCost no_cost(const CostCall& call);                       // but for starting it
+// OpSpec::type of ops on the weights that updates work on.
+core::DType logical_type(const Layout& layout, const Op& op);
 
 // The rows, by file.
 std::vector<OpSpec> init_ops();      // init, load

@@ -23,7 +23,9 @@ void check_phases(const Compilation& c) {
     if (phase == "save" && !c.training()) {
       throw core::ProgramError("the phase 'save' copies what training keeps; it needs the phase 'step'");
     }
-    if (phase == "export" && c.layout.has_master() && !c.training()) {
+    const auto masters = [&](const optimizer::Unit& unit) { return c.layout.has_master(unit); };
+    const auto& units = c.layout.units.units;
+    if (phase == "export" && !c.training() && std::any_of(units.begin(), units.end(), masters)) {
       throw core::ProgramError(
           "the phase 'export' gives out fp32 master weights, which a set of programs in bf16 or fp16 has only beside "
           "the "

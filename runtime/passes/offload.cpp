@@ -113,7 +113,7 @@ bool Offload::needs_shard(const Op& op, const Access& access) const {
 // Whether an op defines all of a copy of what it says it updates.
 bool Offload::overwrites(const Op& op, const Access& access) const {
   if (access.use == Use::write) return true;
-  if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master()) return false;
+  if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master(unit_of(op))) return false;
   return needs_shard(op, access) || !homes_.at(access.buffer).whole || unit_of(op).held.states == Extent::full;
 }
 

@@ -46,7 +46,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     if (layout.logical_extent(unit) == Extent::shard) {
       const BufferId part = full;
       full = set.add({"whole state of " + unit.name, Category::staging, Life::transient,
-                      static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type())});
+                      static_cast<uint64_t>(unit.elements) * core::dtype_size(layout.logical_type(unit))});
       Op gather;
       gather.kind = OpKind::gather_state;
       place_in(set, gather, unit.shard_axes);
@@ -63,7 +63,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
     if (unit.sliced()) {
       const BufferId all = set.add(
           {"parts of all of " + unit.name, Category::staging, Life::transient,
-           static_cast<uint64_t>(unit.elements * layout.mesh.tensor()) * core::dtype_size(layout.logical_type())});
+           static_cast<uint64_t>(unit.elements * layout.mesh.tensor()) * core::dtype_size(layout.logical_type(unit))});
       Op gather;
       gather.kind = OpKind::gather_parts;
       place_in(set, gather, Axis::tensor);
@@ -99,7 +99,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
       op.accesses.push_back({state.snapshot[u].back(), Role::snapshot, Use::write, {}});
     };
     const int64_t piece = saved_part(unit, layout.mesh, 0).count;
-    copy(state.logical(u), "weights", layout.logical_form(), piece);
+    copy(state.logical(u), "weights", layout.logical_form(unit), piece);
     const auto kinds = layout.optimizer->states(unit);
     for (size_t k = 0; k < kinds.size(); ++k) {
       copy(state.states[u][k], kinds[k].kind, kinds[k].form, kinds[k].sharded ? piece : kinds[k].elements);

@@ -24,9 +24,9 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
       return add_bytes(kind, category, life, bytes);
     };
     state.weight[u] = add("weight", Category::weights, Life::carried, unit.held.weights, layout.compute);
-    if (!training) continue;
+    if (!training || !unit.trained) continue;
     state.grad[u] = add("grad", Category::grads, Life::reserved, unit.held.grads, layout.grad);
-    if (layout.has_master()) {
+    if (layout.has_master(unit)) {
       state.master[u] = add("master", Category::master, Life::carried, unit.held.states, core::DType::f32);
     }
     for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {

@@ -15,7 +15,9 @@ class AfterNorm : public UpdateTiming {
   void measured(DraftSegment&, const std::vector<uint32_t>&) override {}
   void decided(DraftSegment& segment) override {
     std::vector<uint32_t> all;
-    for (uint32_t u = 0; u < layout_.units.units.size(); ++u) all.push_back(u);
+    for (uint32_t u = 0; u < layout_.units.units.size(); ++u) {
+      if (layout_.units.units[u].trained) all.push_back(u);
+    }
     add_updates(segment, set_, layout_, state_, all, 0);
   }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "runtime/passes/collectives.h"
 #include "runtime/passes/update_timing.h"
@@ -54,6 +55,10 @@ class ZeroPass {
   }
 
  private:
+  std::span<const uint32_t> trained(const Op& op) const {  // those that have gradients
+    return std::span(op.units).first(layout_.units.trained(op.units));
+  }
+
   // Of an op; of one that is repeated for other windows, which are neither the first nor the last, the first of them.
   uint32_t window(const Op& op) const { return op.microbatch.first / layout_.reduce_every; }
 
@@ -63,7 +68,7 @@ class ZeroPass {
     for (const DraftSegment& segment : draft.segments) {
       for (const Op& op : segment.ops) {
         if (!op.makes_gradients()) continue;
-        for (uint32_t u : op.units) {
+        for (uint32_t u : trained(op)) {
           auto [found, inserted] = ends_.try_emplace({window(op), u}, Ends{number, number});
           found->second.last = number;
         }
@@ -142,7 +147,7 @@ class ZeroPass {
   }
 
   void attach_grads(Op& op) {
-    for (uint32_t u : op.units) {
+    for (uint32_t u : trained(op)) {
       BufferId& local = local_[u];
       if (local == no_buffer) {
         const optimizer::Unit& unit = layout_.units.units[u];
@@ -175,7 +180,7 @@ class ZeroPass {
   void reduce_finished(const Op& op, size_t number) {
     const uint32_t window = this->window(op);
     const bool last = window + 1 == layout_.windows();
-    for (uint32_t u : op.units) {
+    for (uint32_t u : trained(op)) {
       if (ends_.at({window, u}).last != number) continue;
       pending_.push_back(u);
       pending_elements_ += layout_.units.units[u].elements;
@@ -279,7 +284,7 @@ class ZeroPass {
     }
     std::vector<uint32_t> unmeasured;
     for (uint32_t u = 0; u < measured_.size(); ++u) {
-      if (!measured_[u]) unmeasured.push_back(u);
+      if (!measured_[u] && layout_.units.units[u].trained) unmeasured.push_back(u);
     }
     add_norms(segment, unmeasured);
     push(segment, OpKind::share_control, "share control",

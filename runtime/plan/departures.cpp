@@ -33,26 +33,28 @@ class Prices {
   // weight, which the update reads, goes down too.
   OffloadCandidate optimizer(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
-    uint64_t bytes = layout_.has_master() ? as_bytes(unit.extent(unit.held.states), core::DType::f32) : 0;
+    uint64_t bytes = layout_.has_master(unit) ? as_bytes(unit.extent(unit.held.states), core::DType::f32) : 0;
     for (const optimizer::UnitState& kind : layout_.optimizer->states(unit)) {
       bytes += kind.bytes_of(unit);
     }
     const int64_t updated = unit.extent(unit.held.states);
     const auto weight = static_cast<double>(as_bytes(updated, layout_.compute));
-    const double moved = static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master() ? 1 : 2);
+    const double moved =
+        static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master(unit) ? 1 : 2);
     return {What::optimizer, u, bytes, moved / link_};
   }
   // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
   OffloadCandidate grad(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
-    const uint64_t bytes = as_bytes(unit.extent(unit.held.grads), layout_.grad);
+    const uint64_t bytes = unit.trained ? as_bytes(unit.extent(unit.held.grads), layout_.grad) : 0;
     return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
   }
   // Up for each forward and backward; what the update on the host would send up, it need not.
   OffloadCandidate weight(size_t u) const {
     const optimizer::Unit& unit = layout_.units.units[u];
     const uint64_t bytes = as_bytes(unit.extent(unit.held.weights), layout_.compute);
-    const double saved = static_cast<double>(as_bytes(unit.extent(unit.held.states), layout_.compute));
+    const int64_t updated = unit.trained ? unit.extent(unit.held.states) : 0;
+    const double saved = static_cast<double>(as_bytes(updated, layout_.compute));
     return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
   }
   OffloadCandidate activations(size_t b) const {
@@ -141,8 +143,9 @@ class PlacementSearch {
       switch (candidate.what) {
         case What::optimizer: {
           UnitHomes& homes = placement.units[candidate.index];
-          if (layout.has_master()) homes.master = tier;
-          const auto kinds = layout.optimizer->states(layout.units.units[candidate.index]).size();
+          const optimizer::Unit& unit = layout.units.units[candidate.index];
+          if (layout.has_master(unit)) homes.master = tier;
+          const auto kinds = layout.optimizer->states(unit).size();
           homes.states.assign(kinds, tier);
           break;
         }
@@ -190,7 +193,7 @@ std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster&
       OffloadCandidate grad = prices.grad(u);
       grad.seconds =
           std::max(grad.seconds, optimizer.bytes > 0 ? optimizer.price() * static_cast<double>(grad.bytes) : 0);
-      if (homes.grad == Tier::device) order.push_back(grad);
+      if (homes.grad == Tier::device && layout.units.units[u].trained) order.push_back(grad);
       if (homes.weight == Tier::device) order.push_back(prices.weight(u));
     }
   }

@@ -15,11 +15,12 @@ struct GroupSummary {
   int64_t elements = 0;
 };
 
-std::map<uint32_t, GroupSummary> summarise(const Plan& plan) {
+// By group, of the units that are trained or of those that are frozen.
+std::map<uint32_t, GroupSummary> summarise(const Plan& plan, bool trained) {
   std::map<uint32_t, GroupSummary> groups;
   for (const StagePlan& stage : plan.stages) {
     for (const optimizer::Unit& unit : stage.compiled.layout.units.units) {
-      if (unit.spoken_for) continue;
+      if (unit.spoken_for || unit.trained != trained) continue;
       for (const optimizer::UnitParam& place : unit.params) {
         groups[unit.group].names.push_back(place.param->name);
         groups[unit.group].elements += place.param->whole_elements();
@@ -39,27 +40,33 @@ std::string some_of(const std::vector<std::string>& names) {
 }  // namespace
 
 std::string groups_text(const Plan& plan) {
-  const auto groups = summarise(plan);
-  if (groups.size() < 2) return "";
+  const auto groups = summarise(plan, true), frozen = summarise(plan, false);
+  if (groups.size() + frozen.size() < 2) return "";
   std::string text;
+  const auto add = [&](const std::string& title, const GroupSummary& group) {
+    text += fmt::format("  {}: {} tensor{}, {} elements: {}\n", title, group.names.size(),
+                        group.names.size() == 1 ? "" : "s", group.elements, some_of(group.names));
+  };
   for (const auto& [number, group] : groups) {
     const optimizer::GroupFacts facts = plan.layout().optimizer->facts(number);
-    text += fmt::format("  {}, weight decay {:g}, rate × {:g}: {} tensor{}, {} elements: {}\n", facts.optimizer,
-                        facts.weight_decay, facts.lr_scale, group.names.size(), group.names.size() == 1 ? "" : "s",
-                        group.elements, some_of(group.names));
+    add(fmt::format("{}, weight decay {:g}, rate × {:g}", facts.optimizer, facts.weight_decay, facts.lr_scale), group);
   }
+  for (const auto& [number, group] : frozen) add("frozen", group);
   return text;
 }
 
 nlohmann::ordered_json groups_json(const Plan& plan) {
   nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const auto& [number, group] : summarise(plan)) {
+  for (const auto& [number, group] : summarise(plan, true)) {
     const optimizer::GroupFacts facts = plan.layout().optimizer->facts(number);
     json.push_back({{"optimizer", facts.optimizer},
                     {"weight_decay", facts.weight_decay},
                     {"lr_scale", facts.lr_scale},
                     {"elements", group.elements},
                     {"parameters", group.names}});
+  }
+  for (const auto& [number, group] : summarise(plan, false)) {
+    json.push_back({{"optimizer", nullptr}, {"elements", group.elements}, {"parameters", group.names}});
   }
   return json;
 }

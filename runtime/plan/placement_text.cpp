@@ -97,11 +97,12 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
   const auto homes = [&](size_t u) { return layout.placement.homes(u); };
   const auto is = [&](Tier home) { return home == tier ? Has::yes : Has::no; };
   state("weight", [&](size_t u) { return is(homes(u).weight); });
-  state("grad", [&](size_t u) { return is(homes(u).grad); });
-  if (layout.has_master()) state("master", [&](size_t u) { return is(homes(u).master); });
+  const auto& units = layout.units.units;
+  state("grad", [&](size_t u) { return units[u].trained ? is(homes(u).grad) : Has::absent; });
+  state("master", [&](size_t u) { return layout.has_master(units[u]) ? is(homes(u).master) : Has::absent; });
   std::vector<std::vector<std::string>> kinds;  // by unit
   std::vector<std::string> all;                 // of all units, in the order of their first
-  for (const optimizer::Unit& unit : layout.units.units) {
+  for (const optimizer::Unit& unit : units) {
     auto& names = kinds.emplace_back();
     for (const auto& kind : layout.optimizer->states(unit)) {
       names.push_back(kind.kind);

@@ -43,14 +43,14 @@ struct Layout : RunSettings, Decisions {
   // Of rows that go from stage to stage: each rank that shares blocks sends the rows it has or, where all have all of
   // them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
-  bool has_master() const { return compute != core::DType::f32 && master; }
-  // Of the weights that updates work on and checkpoints save; without a master bf16 or, where nothing is trained, fp16.
-  core::DType logical_type() const { return has_master() ? core::DType::f32 : compute; }
+  bool has_master(const optimizer::Unit& unit) const { return unit.trained && compute != core::DType::f32 && master; }
+  // Of the weights that updates work on and checkpoints save; without a master those that blocks read.
+  core::DType logical_type(const optimizer::Unit& unit) const { return has_master(unit) ? core::DType::f32 : compute; }
   // A rank holds so much of those.
   optimizer::Extent logical_extent(const optimizer::Unit& unit) const {
-    return has_master() ? unit.held.states : unit.held.weights;
+    return has_master(unit) ? unit.held.states : unit.held.weights;
   }
-  core::Form logical_form() const { return logical_type() == core::DType::f32 ? core::Form::f32 : core::Form::bf16; }
+  core::Form logical_form(const optimizer::Unit& unit) const { return core::form_of(logical_type(unit)); }
   models::Shape shape(models::Mode mode) const {
     return {mode == models::Mode::decode ? 1 : micro_batch, sequence, compute, local_grad, mode, fp8};
   }

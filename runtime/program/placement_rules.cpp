@@ -110,8 +110,8 @@ class Application {
       moved_ = true;
     };
     if (names("weight")) to(homes.weight);
-    if (names("grad")) to(homes.grad);
-    if (names("master") && layout_.has_master()) to(homes.master);
+    if (names("grad") && unit.trained) to(homes.grad);
+    if (names("master") && layout_.has_master(unit)) to(homes.master);
     const auto states = layout_.optimizer->states(unit);
     homes.states.resize(states.size(), core::Tier::device);
     for (size_t kind = 0; kind < states.size(); ++kind) {
@@ -174,10 +174,11 @@ void place_updates(UpdateSide side, const Layout& layout, Placement& placement) 
   for (size_t u = 0; u < placement.units.size(); ++u) {
     UnitHomes& homes = placement.units[u];
     // What ranks share for an update is the device's.
-    const bool exchanges = layout.optimizer->exchanges(layout.units.units[u]);
+    const Unit& unit = layout.units.units[u];
+    const bool exchanges = layout.optimizer->exchanges(unit);
     const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
                                                              [](core::Tier t) { return t != core::Tier::device; });
-    const bool weights = (layout.has_master() ? homes.master : homes.weight) != core::Tier::device;
+    const bool weights = (layout.has_master(unit) ? homes.master : homes.weight) != core::Tier::device;
     const bool host = side == UpdateSide::automatic ? !exchanges && (states || weights) : side == UpdateSide::host;
     homes.update = host ? core::Tier::host : core::Tier::device;
   }

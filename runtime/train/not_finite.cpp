@@ -104,7 +104,7 @@ class Look {
     look(unit, piece, 0, "weight", weight, master ? core::DType::f32 : layout_.compute,
          copies ? 0 : piece.offset(master ? unit.held.states : unit.held.weights));
     if (!state.states[u].empty()) look_at_states(u, unit, piece);
-    if (what_ != LookAt::training) return;
+    if (what_ != LookAt::training || !unit.trained) return;
     look(unit, piece, 2, "gradient", state.grad[u], layout_.grad, piece.offset(unit.held.grads));
   }
 

@@ -110,6 +110,7 @@ void require_same_optimizers(const Reader& reader, const Layout& layout) {
     for (const Json& param : params) theirs[param.get<std::string>()] = name;
   }
   for (const optimizer::Unit& unit : layout.units.units) {
+    if (!unit.trained) continue;
     const std::string ours = layout.optimizer->facts(unit.group).optimizer;
     for (const optimizer::UnitParam& place : unit.params) {
       const auto known = theirs.find(place.param->name);

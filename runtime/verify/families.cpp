@@ -63,7 +63,8 @@ Families::Meaning Families::meaning(const Op& op, const Access& access, uint32_t
   switch (access.role) {
     case Role::weight:
       // Of a state that is brought together, the weights that updates work on.
-      return {op.kind == OpKind::gather_state && layout_.has_master() ? master : weights, unit, 0, &op};
+      return {op.kind == OpKind::gather_state && layout_.has_master(layout_.units.units[unit]) ? master : weights, unit,
+              0, &op};
     case Role::grad:
       return {gradient, unit, 0, &op};
     case Role::master:

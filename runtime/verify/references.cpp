@@ -58,6 +58,11 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
                                                        : "a lane that does not communicate"));
 }
 
+// So many of an op's units, from the first, have gradients.
+size_t with_gradients(const Op& op, const Layout& layout) {
+  return runs_block(op.kind) ? layout.units.trained(op.units) : op.units.size();
+}
+
 void check_units(const ProgramSet& set, const Program& program, OpId id, const Layout& layout) {
   const Op& op = program.ops[id];
   for (uint32_t u : op.units) {
@@ -70,10 +75,19 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
     throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names no unit whose shard it works on", op.name,
                                    op_kind_name(op.kind), program.phase, neighbour(program, id)));
   }
-  if (adds_up(set, op) && op.accumulate.size() != op.units.size()) {
+  // A step only reads what is frozen; a block's own gradients leave it out.
+  const auto frozen =
+      std::find_if(op.units.begin(), op.units.end(), [&](uint32_t u) { return !layout.units.units[u].trained; });
+  const bool changes = spec(op.kind).phases == std::vector<std::string_view>{"step"} && !runs_block(op.kind);
+  if (changes && frozen != op.units.end()) {
+    throw ProgramError(
+        fmt::format("op '{}' ({}) of '{}', {}, is of '{}', which is frozen: it has weights and nothing else", op.name,
+                    op_kind_name(op.kind), program.phase, neighbour(program, id), layout.units.units[*frozen].name));
+  }
+  const size_t trained = with_gradients(op, layout);
+  if (adds_up(set, op) && op.accumulate.size() != trained) {
     throw ProgramError(fmt::format("op '{}' of '{}', {}, says of {} of its {} units whether it adds to the gradient",
-                                   op.name, program.phase, neighbour(program, id), op.accumulate.size(),
-                                   op.units.size()));
+                                   op.name, program.phase, neighbour(program, id), op.accumulate.size(), trained));
   }
   if (op.kind == OpKind::update && !op.units.empty()) {
     const bool refined = layout.optimizer->refines(layout.units.units[op.units[0]].group);
@@ -114,7 +128,7 @@ std::pair<size_t, size_t> legal(Count count, size_t units) {
 }
 
 // An op names what its kind works on, as often as that takes, and touches it as it may.
-void check_operands(const Program& program, OpId id) {
+void check_operands(const Program& program, OpId id, const Layout& layout) {
   const Op& op = program.ops[id];
   const OpSpec& row = spec(op.kind);
   std::array<size_t, role_count> found{};
@@ -134,12 +148,13 @@ void check_operands(const Program& program, OpId id) {
     // Gradients of parameters are those of the weight half, which makes them of what the other has held.
     const bool none = (op.half == models::Half::weight && operand.role == Role::weight) ||
                       (op.half == models::Half::input && operand.role == Role::local_grad);
-    const auto [least, most] = none ? std::pair<size_t, size_t>{0, 0} : legal(operand.count, op.units.size());
+    const size_t units = operand.role == Role::local_grad ? with_gradients(op, layout) : op.units.size();
+    const auto [least, most] = none ? std::pair<size_t, size_t>{0, 0} : legal(operand.count, units);
     const size_t count = found[static_cast<size_t>(operand.role)];
     if (least <= count && count <= most) continue;
     throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names {} buffers as its {}, for {} units; it needs {}",
                                    op.name, row.name, program.phase, neighbour(program, id), count,
-                                   role_name(operand.role), op.units.size(),
+                                   role_name(operand.role), units,
                                    least == most ? fmt::format("{}", least) : fmt::format("at most {}", most)));
   }
 }
@@ -173,7 +188,7 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
       throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
     }
     check_units(set, program, id, layout);
-    check_operands(program, id);
+    check_operands(program, id, layout);
     check_phase(program, id);
     check_lane(set, program, id);
   }

@@ -37,8 +37,9 @@ void GradRule::read() {
 
 void GradRule::write() {
   const Op& op = walk_.op();
+  const size_t made = op.makes_gradients() ? walk_.layout.units.trained(op.units) : 0;
+  for (size_t i = 0; i < made; ++i) backward(i);
   for (size_t i = 0; i < op.units.size(); ++i) {
-    if (op.makes_gradients()) backward(i);
     if (op.kind == OpKind::reduce_grad) reduce(i);
     if (op.kind == OpKind::gather_grad) gather(i);
   }

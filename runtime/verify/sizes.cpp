@@ -95,7 +95,7 @@ class SizeChecker {
 
   core::DType type_of(const Op& op) const {
     const auto type = spec(op.kind).type;
-    return type ? type(layout_) : layout_.compute;
+    return type ? type(layout_, op) : layout_.compute;
   }
 
   // Of what is refined, the proposals of all ranks.
@@ -150,7 +150,7 @@ class SizeChecker {
         return plans_[op.block].port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
                                            layout_.shape(mode_of(op)));
       case Role::all_parts:
-        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type()) *
+        return unit_bytes(u, optimizer::Extent::full, layout_.logical_type(layout_.units.units[u])) *
                static_cast<uint64_t>(layout_.mesh.tensor());
       case Role::workspace:
         if (op.kind == OpKind::backward) {

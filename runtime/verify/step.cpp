@@ -37,6 +37,7 @@ class StepChecker {
     });
     check_microbatches();
     for (size_t u = 0; u < units_.size(); ++u) {
+      if (!layout_.units.units[u].trained) continue;
       if (!layout_.units.units[u].spoken_for) happened(units_[u].norms, "the norm", layout_.units.units[u].name);
       happened(units_[u].updates, "the update", layout_.units.units[u].name);
     }
@@ -108,6 +109,7 @@ class StepChecker {
         return;
       case OpKind::share_control:
         for (uint32_t u = 0; u < units_.size(); ++u) {
+          if (!layout_.units.units[u].trained) continue;
           require(units_[u].norms > 0 || layout_.units.units[u].spoken_for, OpKind::norm, "before", u);
           require(!layout_.early_updates || units_[u].updates > 0, OpKind::update, "before", u);
         }

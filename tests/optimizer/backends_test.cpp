@@ -217,7 +217,7 @@ class OfRule : public ElementWise<typename Rule::Params> {
  public:
   using ElementWise<typename Rule::Params>::ElementWise;
 
-  std::vector<UnitState> states(const Unit& unit) const override {
+  std::vector<UnitState> states_of(const Unit& unit) const override {
     std::vector<UnitState> all;
     const int count = Rule::states(Rule::variant(this->params_));
     for (size_t number = 0; number < static_cast<size_t>(count); ++number) {

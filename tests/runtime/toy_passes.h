@@ -42,6 +42,7 @@ void launch_toy(ToyPass pass, const ToyCall& call);
 
 template <class P>
 ZRT_TOY void toy_add_grad(const ToyCall& c, int p, int64_t i, float value) {
+  if (c.grads[p] == nullptr) return;  // frozen
   P::write(c.grads[p], c.grad_type, i, c.accumulate[p] ? P::read(c.grads[p], c.grad_type, i) + value : value);
 }
 

@@ -31,8 +31,9 @@ inline DropoutKey dropout_key(const Dropout& dropout) {
   return {dropout.key.seed, dropout.key.step, dropout.key.tensor, dropout.probability};
 }
 
-// Writes n fp32 sums to elements `begin` … of a gradient.
+// Writes n fp32 sums to elements `begin` … of a gradient, if anybody wants it.
 inline void write_gradient(const GradTarget& target, int64_t begin, const float* sums, int64_t n) {
+  if (target.data == nullptr) return;
   with_type(target.type, [&](auto zero) {
     using T = decltype(zero);
     typed_kernels<T>().write(sums, static_cast<T*>(target.data) + begin, target.accumulate, n);

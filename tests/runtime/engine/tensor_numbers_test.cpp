@@ -5,8 +5,8 @@
 #include <numbers>
 
 #include "catch.h"
-#include "models/bert/bert.h"
 #include "tests/runtime/harness.h"
+#include "tests/runtime/small_models.h"
 
 namespace zrt::tensor_numbers_test {
 
@@ -19,32 +19,15 @@ namespace {
 enum Which : int { gpt2, qwen3, bert };
 constexpr int64_t layers = 2, hidden = 48, ffn = 4 * hidden, sequence = 12, vocab = 61;
 
-// Neither the vocabulary nor Llama's feed-forward width divides by 2, 3 or 4.
 models::Model model_of(int which, int tensor, bool rows) {
-  if (which == gpt2) {
-    return models::make_gpt2({.layers = layers,
-                              .hidden = hidden,
-                              .heads = 12,
-                              .sequence = sequence,
-                              .vocab = vocab,
-                              .degrees = {tensor, rows}});
-  }
-  if (which == bert) {
-    models::BertConfig config{.layers = layers, .hidden = hidden, .heads = 12, .sequence = sequence, .vocab = vocab};
-    config.masking.cls = 58, config.masking.separator = 59, config.masking.mask = 60;
-    config.degrees.tensor = tensor, config.degrees.sequence_parallel = rows;
-    return models::make_bert(config);
-  }
-  return models::make_llama({.layers = layers,
-                             .hidden = hidden,
-                             .heads = 24,
-                             .kv_heads = 12,
-                             .head_dim = 4,
-                             .ffn = 53,
-                             .sequence = sequence,
-                             .vocab = vocab,
-                             .head_norms = true,
-                             .degrees = {tensor, rows}});
+  constexpr std::array types{ModelType::gpt2, ModelType::qwen3, ModelType::bert};
+  return make_small(types.at(static_cast<size_t>(which)), {.layers = layers,
+                                                           .hidden = hidden,
+                                                           .sequence = sequence,
+                                                           .vocab = vocab,
+                                                           .dropout = 0,
+                                                           .tied = which != qwen3,
+                                                           .degrees = {tensor, rows}});
 }
 
 constexpr std::array<std::pair<int, bool>, 4> degrees{{{2, false}, {3, true}, {4, false}, {4, true}}};

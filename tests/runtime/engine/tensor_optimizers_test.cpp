@@ -5,6 +5,7 @@
 #include "runtime/plan/comm_bytes.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
+#include "tests/runtime/small_models.h"
 #include "tests/runtime/whole_tensor_optimizers.h"
 
 namespace zrt::tensor_optimizers_test {
@@ -22,20 +23,8 @@ enum Which : int { gpt2, qwen3 };
 // Queries, keys and values are one matrix in GPT-2; Qwen3's feed-forward width has padding, and ranks add up parts of
 // the gradients of its norms of heads.
 models::Model model_of(int which, int tensor, int64_t layers = 2) {
-  if (which == gpt2) {
-    return models::make_gpt2(
-        {.layers = layers, .hidden = 24, .heads = 6, .sequence = 12, .vocab = 61, .tied = false, .degrees = {tensor}});
-  }
-  return models::make_llama({.layers = layers,
-                             .hidden = 24,
-                             .heads = 12,
-                             .kv_heads = 6,
-                             .head_dim = 4,
-                             .ffn = 53,
-                             .sequence = 12,
-                             .vocab = 61,
-                             .head_norms = true,
-                             .degrees = {tensor}});
+  return make_small(which == gpt2 ? ModelType::gpt2 : ModelType::qwen3,
+                    {.layers = layers, .hidden = 24, .heads = 6, .dropout = 0, .tied = false, .degrees = {tensor}});
 }
 
 Setting setting_of(const OptimizerPtr& optimizer, int tensor) {

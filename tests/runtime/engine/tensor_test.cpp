@@ -3,9 +3,9 @@
 #include <map>
 
 #include "catch.h"
-#include "models/bert/bert.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
+#include "tests/runtime/small_models.h"
 
 namespace zrt::tensor_test {
 
@@ -18,38 +18,9 @@ namespace {
 
 enum Which : int { gpt2, llama, qwen3, bert, megatron_bert };
 
-// Neither the vocabulary nor Llama's feed-forward width divides by 2, 3 or 4.
 models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
-  if (which == gpt2) {
-    return models::make_gpt2({.layers = layers,
-                              .hidden = 48,
-                              .heads = 12,
-                              .sequence = 12,
-                              .vocab = 61,
-                              .dropout = dropout,
-                              .tied = tied,
-                              .degrees = {s.tensor, s.rows}});
-  }
-  if (which == bert || which == megatron_bert) {
-    models::BertConfig config{.layers = layers, .hidden = 48, .heads = 12, .sequence = 12, .vocab = 61};
-    config.masking.cls = 58, config.masking.separator = 59, config.masking.mask = 60;
-    config.masking.sentence_order = which == bert;
-    config.dropout = dropout, config.tied = tied, config.pre_norm = which == megatron_bert;
-    config.degrees.tensor = s.tensor, config.degrees.sequence_parallel = s.rows;
-    return models::make_bert(config);
-  }
-  models::LlamaConfig config{.layers = layers,
-                             .hidden = 48,
-                             .heads = 24,
-                             .kv_heads = 12,
-                             .head_dim = 4,
-                             .ffn = 53,
-                             .sequence = 12,
-                             .vocab = 61,
-                             .tied = tied,
-                             .head_norms = which == qwen3,
-                             .degrees = {s.tensor, s.rows}};
-  return models::make_llama(config);
+  return make_small(model_types[which],
+                    {.layers = layers, .dropout = dropout, .tied = tied, .degrees = {s.tensor, s.rows}});
 }
 
 Setting setting_of(int tensor, bool rows = false) {

@@ -4,6 +4,7 @@
 
 #include "catch.h"
 #include "runtime/train/checkpoint/exchange.h"
+#include "tests/runtime/small_models.h"
 #include "tests/runtime/train/saving_run.h"
 #include "tests/runtime/whole_tensor_optimizers.h"
 
@@ -25,24 +26,9 @@ constexpr Mesh meshes[] = {{1, 1, 1, 0}, {2, 1, 1, 1},       {3, 1, 1, 3, true},
                            {3, 2, 1, 1}, {2, 1, 3, 2, true}, {4, 1, 2, 1},       {2, 2, 2, 3, true}};
 
 models::Model model_for(int which, const Mesh& mesh) {
-  if (which == 0) {
-    return models::make_gpt2({.layers = 2,
-                              .hidden = 48,
-                              .heads = 12,
-                              .sequence = 8,
-                              .vocab = 61,
-                              .tied = false,
-                              .degrees = {mesh.tensor, mesh.rows}});
-  }
-  return models::make_llama({.layers = 2,
-                             .hidden = 48,
-                             .heads = 12,
-                             .kv_heads = 12,
-                             .ffn = 53,
-                             .sequence = 8,
-                             .vocab = 61,
-                             .head_norms = which == 2,
-                             .degrees = {mesh.tensor, mesh.rows}});
+  constexpr std::array types{ModelType::gpt2, ModelType::llama, ModelType::qwen3};
+  return make_small(types.at(static_cast<size_t>(which)),
+                    {.sequence = 8, .dropout = 0, .tied = false, .degrees = {mesh.tensor, mesh.rows}});
 }
 
 Setting setting_for(const Mesh& mesh) {

@@ -5,6 +5,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "tests/runtime/pipeline.h"
+#include "tests/runtime/small_models.h"
 #include "tests/runtime/verify/fault_kinds.h"
 #include "tests/runtime/verify/mutate.h"
 #include "tests/runtime/whole_tensor_optimizers.h"
@@ -55,20 +56,12 @@ std::vector<Case> cases() {
 }
 
 models::Model model_of(const Case& c) {
-  const models::Degrees degrees{c.setting.tensor, c.setting.rows};
-  if (!c.qwen) {
-    return models::make_gpt2(
-        {.layers = 2, .hidden = 16, .heads = 4, .sequence = 6, .vocab = 31, .tied = c.tied, .degrees = degrees});
-  }
-  return models::make_llama({.layers = 2,
-                             .hidden = 16,
-                             .heads = 4,
-                             .kv_heads = 2,
-                             .ffn = 24,
-                             .sequence = 6,
-                             .vocab = 31,
-                             .head_norms = true,
-                             .degrees = degrees});
+  return make_small(c.qwen ? ModelType::qwen3 : ModelType::gpt2, {.hidden = 16,
+                                                                  .heads = 4,
+                                                                  .sequence = 6,
+                                                                  .vocab = 31,
+                                                                  .tied = c.tied && !c.qwen,
+                                                                  .degrees = {c.setting.tensor, c.setting.rows}});
 }
 
 // The programs of all stages, of which some are to be broken.
