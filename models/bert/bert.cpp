@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "models/bert/layer.h"
 #include "models/bert/names.h"
+#include "models/common/dropout_site.h"
 #include "models/common/embedding.h"
 #include "models/common/head.h"
 
@@ -68,7 +69,7 @@ Model make_bert(const BertConfig& config) {
   if (!config.pre_norm) embedding.dropout = 0;  // it comes behind the norm, which the first layer begins with
   model.blocks.push_back(make_embedding(embedding, names));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    model.blocks.push_back(std::make_unique<BertLayer>(config, layer));
+    model.blocks.push_back(make_bert_layer(config, layer));
   }
   HeadParts head{bert_first_norm(config, config.layers), bert_norm(config),
                  config.tied ? tokens : "cls.predictions.decoder.weight"};

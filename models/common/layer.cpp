@@ -1,158 +1,201 @@
 #include "models/common/layer.h"
 
-#include "core/device.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.h"
 
 namespace zrt::models {
 
-Layer::Layer(const BlockSizes& sizes, std::string name, const Norm& norm)
-    : TransformerBlock(sizes, std::move(name)),
-      norm_(norm),
+Layer::Layer(LayerForm form)
+    : TransformerBlock(form.sizes, std::move(form.name)),
+      first_norm_weight_(form.first_norm_weight),
+      second_norm_weight_(form.second_norm_weight),
+      norm_(form.norm),
+      attention_(std::move(form.attention)),
+      mlp_(std::move(form.mlp)),
+      post_norm_(form.post_norm),
+      dropout_number_(form.dropout_number),
+      first_norm_site_(form.first_norm_site),
       anatomy_{{"norm_1", "attention", "norm_2", "hidden", "projection", "output"},
-               {{"norm_1", norm_1, sizes.hidden, Seam::enter},
-                {"attention", attention, sizes.hidden, Seam::leave},
-                {"norm_2", norm_2, sizes.hidden, Seam::enter},
-                {"projection", projection, sizes.hidden, Seam::leave}},
+               {{"norm_1", norm_1, sizes_.hidden, Seam::enter},
+                {"attention", attention, sizes_.hidden, Seam::leave},
+                {"norm_2", norm_2, sizes_.hidden, Seam::enter},
+                {"projection", projection, sizes_.hidden, Seam::leave}},
                {norm_2, projection},
                norm_2,
-               1u << attention | 1u << hidden | 1u << projection} {}
-
-void Layer::keep(Stream& stream, size_t part, BumpAllocator& layout, const Shape& shape) const {
-  if (part == norm_1) stream.first_norm = norm_.statistics_in(layout, row_share(shape));
-  if (part != norm_2) return;
-  stream.second_norm = norm_.statistics_in(layout, row_share(shape));
-  stream.residual = layout.take(own_bytes(shape));
+               1u << attention | 1u << hidden | 1u << projection} {
+  params_ = std::move(form.params);
 }
 
-void Layer::first_norm(const Call& call, void* y, const Norm::Statistics& statistics) const {
-  norm_.forward(call, first_norm_weight_, own_rows(call).count, call.input, y, statistics);
-  const Dropout dropped = first_norm_site_ ? dropout(call, *first_norm_site_) : Dropout{};
-  if (dropped.probability > 0) {
-    apply_dropout(call.shape.type, y, dropped, first_element(call), y, own_elements(call));
+std::vector<Linear> Layer::linears() const {
+  std::vector<Linear> all = attention_.linears();
+  for (const MlpPart part : {MlpPart::hidden, MlpPart::projection}) {
+    for (const Linear& linear : mlp_->linears(part)) all.push_back(linear);
   }
+  return all;
 }
 
-void Layer::add_stream(const Call& call, const void* d_stream, void* d) const {
-  add_residual(call.shape.type, d, d_stream, {}, 0, d, own_elements(call));
+std::vector<GemmSpec> Layer::products(const Shape& shape) const {
+  std::vector<GemmSpec> all;
+  for (const Linear& linear : linears()) {
+    for (const GemmSpec& spec : linear.products(shape)) all.push_back(spec);
+  }
+  return all;
 }
 
-void Layer::run(const Call& call, Forward forward) const {
-  const Shape& shape = call.shape;
-  const Parts parts = call.parts;
-  const Rows own = own_rows(call);
-  Stream& stream = forward.stream;
-  // Outside training the residual stream crosses calls where ranks exchange what is between them.
-  if (shape.mode != Mode::train && call.saved_of(norm_2) != nullptr) stream.residual = call.saved_of(norm_2);
-  void *first = call.port_or(normed_1, forward.normed), *second = call.port_or(normed_2, forward.normed);
-  void *from_attention = call.port_or(attended, stream.residual), *from_mlp = call.port_or(projected, call.output);
-  // A product can add where what it adds to stays in the run.
-  const bool add_input = products_add(shape) && from_attention == stream.residual;
-  const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
-  // What is added to. In a post-LN layer that is in the run where the product is, and else made again.
-  const auto first_base = [&]() -> const void* {
-    if (!post_norm_) return call.input;
-    if (from_attention == stream.residual) return own_place(call, first);
-    first_norm(call, stream.residual, {});
-    return stream.residual;
-  };
-  const auto second_base = [&]() -> const void* {
-    if (!post_norm_) return stream.residual;
-    if (from_mlp == call.output) return own_place(call, second);
-    norm_.forward(call, second_norm_weight_, own.count, stream.residual, call.output, {});
-    return call.output;
-  };
-
-  if (parts.has(norm_1)) {
-    first_norm(call, own_place(call, first), call.finds(norm_1) ? Norm::Statistics{} : stream.first_norm);
+void Layer::keep(Kept& kept, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  if (part == norm_1) kept.first_norm = norm_.statistics_in(layout, row_share(shape));
+  if (part == attention) kept.attention = attention_.kept_in(layout, shape);
+  if (part == norm_2) {
+    kept.second_norm = norm_.statistics_in(layout, row_share(shape));
+    kept.residual = layout.take(own_bytes(shape));
   }
-  if (parts.has(attention)) forward.attend(first, from_attention, add_input ? first_base() : nullptr);
-  if (parts.has(norm_2)) {
-    void* normed = own_place(call, second);
-    if (call.finds(norm_2)) {
-      norm_.forward(call, second_norm_weight_, own.count, stream.residual, normed, {});
-    } else if (add_input) {
-      norm_.forward(call, second_norm_weight_, own.count, stream.residual, normed, stream.second_norm);
-    } else {
-      norm_.forward_of_sum(call, second_norm_weight_, own.count, first_base(), own_place(call, from_attention),
-                           forward.after_attention, first_element(call), stream.residual, normed, stream.second_norm);
-    }
-  }
-  if (parts.has(hidden)) forward.hide(second);
-  if (parts.has(projection)) forward.project(from_mlp, add_residual_stream ? second_base() : nullptr);
-  if (parts.has(output) && !add_residual_stream) {
-    const void* base = second_base();
-    add_residual(shape.type, base, own_place(call, from_mlp), forward.after_mlp, first_element(call), call.output,
-                 own_elements(call));
-  }
+  if (part == hidden) kept.mlp = layout.take<std::byte>(mlp_->kept_bytes(shape));
 }
 
-void Layer::run(const Call& call, const Backward& backward) const {
-  const Parts parts = call.parts;
-  const auto held_of = [&](Part norm) { return reinterpret_cast<float*>(call.held_of(norm)); };
-  if (call.half == Half::weight) {
-    if (parts.has(norm_1)) norm_.write_held(call, first_norm_weight_, held_of(norm_1));
-    if (parts.has(norm_2)) norm_.write_held(call, second_norm_weight_, held_of(norm_2));
-    if (parts.has(projection)) backward.mlp(call.d_port_or(projected, backward.held_projected), nullptr);
-    if (parts.has(attention)) backward.attend(call.d_port_or(attended, backward.held_attended), nullptr);
-    return;
+Layer::Kept Layer::kept_in(const Call& call) const {
+  Kept kept{};
+  for (size_t part = 0; part < call.saved.size(); ++part) {
+    if (call.saved[part] == nullptr) continue;
+    BumpAllocator layout(call.saved[part]);
+    keep(kept, part, layout, call.shape);
   }
-  const Rows own = own_rows(call);
-  const Stream& stream = backward.stream;
-  const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended);
-  void *d_normed_1 = call.d_port_or(normed_1, backward.d_normed),
-       *d_normed_2 = call.d_port_or(normed_2, backward.d_normed);
-  // Where the gradient of what a part has handed on goes.
-  const auto place = [&](Port port, void* held) -> void* {
-    return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : held;
-  };
-
-  if (parts.has(output)) {
-    d_projected =
-        undrop(call, backward.after_mlp, call.d_output, place(projected, backward.held_projected), backward.of_mlp);
-  }
-  if (parts.has(projection)) backward.mlp(d_projected, d_normed_2);
-  // From here on d_input holds the gradient of the residual stream between attention and MLP.
-  if (parts.has(norm_2)) {
-    void* d_normed = own_place(call, d_normed_2);
-    if (post_norm_) add_stream(call, call.d_output, d_normed);
-    norm_.backward(call, second_norm_weight_, own.count, stream.residual, d_normed, stream.second_norm,
-                   post_norm_ ? nullptr : call.d_output, call.d_input, backward.scratch, held_of(norm_2));
-    d_attended = undrop(call, backward.after_attention, call.d_input, place(attended, backward.held_attended),
-                        backward.of_attention);
-  }
-  if (parts.has(attention)) backward.attend(d_attended, d_normed_1);
-  if (parts.has(norm_1)) {
-    void* d_normed = own_place(call, d_normed_1);
-    if (post_norm_) add_stream(call, call.d_input, d_normed);
-    if (first_norm_site_ && sizes_.dropout > 0) {
-      apply_dropout(call.shape.type, d_normed, dropout(call, *first_norm_site_), first_element(call), d_normed,
-                    own_elements(call));
-    }
-    norm_.backward(call, first_norm_weight_, own.count, call.input, d_normed, stream.first_norm,
-                   post_norm_ ? nullptr : call.d_input, call.d_input, backward.scratch, held_of(norm_1));
-  }
+  return kept;
 }
 
-const void* Layer::undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const {
-  const DType type = call.shape.type;
-  const int64_t n = own_elements(call);
-  if (dropout.probability == 0) {
-    if (to == nullptr) return d;
-    core::copy_bytes(to, d, static_cast<size_t>(n) * core::dtype_size(type));
-    return to;
-  }
-  void* dropped = to == nullptr ? buffer : to;
-  apply_dropout(type, d, dropout, first_element(call), dropped, n);
-  return dropped;
+// All that attention keeps is dead when the MLP begins, so they share their space.
+Layer::Kept Layer::kept_in_workspace(BumpAllocator& layout, const Shape& shape) const {
+  Kept kept{};
+  kept.residual = layout.take(own_bytes(shape));
+  BumpAllocator first = layout.overlay();
+  kept.attention = attention_.kept_in(first, shape);
+  kept.mlp = layout.take<std::byte>(mlp_->kept_bytes(shape));
+  layout.cover(first);
+  return kept;
 }
 
-const void* Layer::normed_again(const Call& call, Port port, const Stream& stream, void* space) const {
-  if (call.port(port) != nullptr || call.half == Half::weight || shares_rows()) return call.port_or(port, space);
-  if (port == normed_1) {
-    first_norm(call, space, {});
-  } else {
-    norm_.forward(call, second_norm_weight_, own_rows(call).count, stream.residual, space, {});
-  }
+Layer::ForwardSpace Layer::forward_space(BumpAllocator& layout, const Shape& shape, Kept& kept) const {
+  uint64_t scratch = 0;
+  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.forward_scratch(shape));
+  ForwardSpace space{};
+  space.attention.scratch = space.scratch = layout.take<std::byte>(scratch);
+  if (shape.mode != Mode::train) kept = kept_in_workspace(layout, shape);
+  // In a post-LN layer the second norm's output is added to the MLP's.
+  const bool apart = post_norm_ || mlp_->reads_late();
+  if (apart) space.normed = layout.take(room(shape));
+  BumpAllocator beside = layout.overlay(), mlp = layout.overlay();
+  // Heads that are turned apart lie over the norm's output that they were made of.
+  BumpAllocator normed = beside.overlay();
+  if (!apart) space.normed = normed.take(room(shape));
+  space.attention.turned = beside.take(attention_.turned_bytes(shape));
+  beside.cover(normed);
+  space.attention.workspace = beside.take<std::byte>(attention_.forward_workspace(shape));
+  space.mlp = mlp.take<std::byte>(mlp_->forward_bytes(shape));
+  layout.cover(beside);
+  layout.cover(mlp);
   return space;
+}
+
+Layer::BackwardSpace Layer::backward_space(BumpAllocator& layout, const Shape& shape, Parts parts, Half half) const {
+  const bool attends = parts.has(attention), mlps = parts.has(hidden) || parts.has(projection);
+  const bool whole = half == Half::both;
+  uint64_t scratch = std::max(norm_.backward_scratch(row_share(shape)), attention_.backward_scratch(shape));
+  for (const Linear& linear : linears()) scratch = std::max(scratch, linear.backward_scratch(shape));
+  BackwardSpace space{};
+  space.attention.scratch = space.scratch = layout.take<std::byte>(scratch);
+  // One after the other: a gradient behind dropout, that of the heads' output, outputs and gradients of norms.
+  void* const narrow = layout.take(std::max(room(shape), bytes_of_rows(shape, attention_.attended_width())));
+  space.attention.d_attended = space.d_normed = space.of_mlp = narrow;
+  if (whole) space.first_normed = space.second_normed = narrow;
+  BumpAllocator strips = layout.overlay(), mlp = layout.overlay();
+  if (attends && whole) space.attention.d_qkv = strips.take(attention_.qkv_bytes(shape));
+  if (mlps && whole) space.hidden = mlp.take<std::byte>(mlp_->backward_bytes(shape, MlpPart::hidden, half));
+  if (dropout_number_) {
+    // Gradients of norms' outputs and of attention's output have rows of their own, behind those they are made of.
+    strips.cover(mlp), mlp.cover(strips);
+    BumpAllocator rows = mlp.overlay();
+    if (sizes_.degrees.tensor == 1) space.d_normed = rows.take(room(shape));
+    space.of_attention = rows.take(room(shape));
+    layout.cover(rows);
+  }
+  if (mlps && whole) space.projection = mlp.take<std::byte>(mlp_->backward_bytes(shape, MlpPart::projection, half));
+  if (attends && half != Half::weight) attention_.workspace_in(space.attention, strips, shape);
+  layout.cover(strips);
+  layout.cover(mlp);
+  return space;
+}
+
+void Layer::hold(BackwardSpace& space, size_t part, BumpAllocator& layout, const Shape& shape) const {
+  const auto of_mlp = [&](MlpPart of) { return layout.take<std::byte>(mlp_->backward_bytes(shape, of, Half::input)); };
+  if (part == norm_1 || part == norm_2) layout.take(norm_.held_bytes());
+  if (part == projection) {
+    space.held_projected = layout.take(room(shape)), space.projection = of_mlp(MlpPart::projection);
+  }
+  if (part == hidden) space.second_normed = layout.take(room(shape)), space.hidden = of_mlp(MlpPart::hidden);
+  if (part != attention) return;
+  space.first_normed = layout.take(room(shape)), space.held_attended = layout.take(room(shape));
+  attention_.hold(space.attention, layout, shape);
+}
+
+uint64_t Layer::saved_bytes(const Shape& shape, size_t part) const {
+  if (shape.mode != Mode::train) return part == norm_2 ? own_bytes(shape) : 0;
+  BumpAllocator layout;
+  Kept kept{};
+  keep(kept, part, layout, shape);
+  return layout.bytes();
+}
+
+uint64_t Layer::held_bytes(const Shape& shape, size_t part) const {
+  BumpAllocator layout;
+  BackwardSpace space{};
+  hold(space, part, layout, shape);
+  return layout.bytes();
+}
+
+uint64_t Layer::forward_workspace_bytes(const Shape& shape) const {
+  check_shape(shape);
+  BumpAllocator layout;
+  Kept kept{};
+  forward_space(layout, shape, kept);
+  return layout.bytes();
+}
+
+uint64_t Layer::backward_workspace_bytes(const Shape& shape, Parts parts, Half half) const {
+  check_shape(shape);
+  BumpAllocator layout;
+  backward_space(layout, shape, parts, half);
+  return layout.bytes();
+}
+
+uint64_t Layer::cache_bytes(const Shape& shape) const {
+  return attention_.pattern.causal ? attention_cache(attention_.shape_of(shape)) : 0;
+}
+
+double Layer::attention_flops(const Shape& shape, Parts parts) const {
+  return parts.has(attention) ? attention_.flops(shape) : 0;
+}
+
+double Layer::forward_flops(const Shape& shape, Parts parts) const {
+  double flops = attention_flops(shape, parts);
+  const auto add = [&](const std::vector<Linear>& linears) {
+    for (const Linear& linear : linears) {
+      flops += 2 * static_cast<double>(shape.rows()) * static_cast<double>(linear.in) * static_cast<double>(linear.out);
+    }
+  };
+  if (parts.has(attention)) add(attention_.linears());
+  if (parts.has(hidden)) add(mlp_->linears(MlpPart::hidden));
+  if (parts.has(projection)) add(mlp_->linears(MlpPart::projection));
+  return flops;
+}
+
+void Layer::decode(const Call& call) const {
+  if (!attention_.pattern.causal) {
+    throw core::Error(
+        fmt::format("Block {} sees the tokens behind each token too, so it cannot make text token by token.", name_));
+  }
+  forward(call);
 }
 
 }  // namespace zrt::models

@@ -19,4 +19,14 @@ Product add_product(std::vector<Param>& params, int ranks, const std::string& na
   return part;
 }
 
+std::vector<Product> side_by_side(std::vector<Product> products) {
+  int64_t width = 0;
+  for (Product& product : products) {
+    product.column = width, product.linear.joined = width > 0;
+    width += product.linear.out;
+  }
+  for (Product& product : products) product.linear.stride = width;
+  return products;
+}
+
 }  // namespace zrt::models

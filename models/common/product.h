@@ -20,10 +20,18 @@ struct Product {
   }
 };
 
+// Bytes of all rows of a microbatch.
+inline uint64_t bytes_of_rows(const Shape& shape, int64_t width) {
+  return static_cast<uint64_t>(shape.rows() * width) * core::dtype_size(shape.type);
+}
+
 // Adds name.weight, and name.bias if it has one, to the parameters, and returns what a rank has of `whole`: a part of
 // its inputs if it is shared, else of its outputs. deviation: of the weights at the start; sections: Slice::sections of
 // the outputs.
 Product add_product(std::vector<Param>& params, int ranks, const std::string& name, const Linear& whole,
                     float deviation, int64_t sections = 1);
+
+// Products of one input, whose outputs stand side by side in rows, and whose gradients of that input are added up.
+std::vector<Product> side_by_side(std::vector<Product> products);
 
 }  // namespace zrt::models

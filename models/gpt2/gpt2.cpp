@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "core/error.h"
+#include "models/common/dropout_site.h"
 #include "models/common/embedding.h"
 #include "models/common/head.h"
 #include "models/gpt2/layer.h"
@@ -27,7 +28,7 @@ Model make_gpt2(const Gpt2Config& config) {
   const BlockSizes sizes{config.hidden, config.sequence, config.vocab, config.dropout, config.degrees};
   model.blocks.push_back(make_embedding(sizes, {"wte", "wte.weight", "wpe.weight", embedding_dropout_site}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    model.blocks.push_back(std::make_unique<Gpt2Layer>(config, layer));
+    model.blocks.push_back(make_gpt2_layer(config, layer));
   }
   model.blocks.push_back(make_head(
       sizes, {"ln_f", {NormKind::layer, config.hidden, 1e-5f}, config.tied ? "wte.weight" : "lm_head.weight"}));

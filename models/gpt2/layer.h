@@ -2,15 +2,12 @@
 // attention and before the MLP, GELU with the tanh approximation. Parameter names and shapes are Hugging Face's; linear
 // weights are stored (in, out), and one of them makes queries, keys and values.
 #pragma once
-#include "models/common/gelu_layer.h"
+#include <memory>
+
 #include "models/model.h"
 
 namespace zrt::models {
 
-class Gpt2Layer : public GeluLayer {
- public:
-  Gpt2Layer(const Gpt2Config& config, int64_t index);
-  uint64_t cache_bytes(const Shape& shape) const override { return attention_cache(attention_shape(shape)); }
-};
+std::unique_ptr<Block> make_gpt2_layer(const Gpt2Config& config, int64_t index);
 
 }  // namespace zrt::models

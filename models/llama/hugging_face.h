@@ -1,4 +1,4 @@
-// The names at Hugging Face that types of models made of LlamaLayers share: tensors, and rotary positions.
+// The names at Hugging Face that types of models of Llama's layers share: tensors, and rotary positions.
 #pragma once
 #include "models/spec.h"
 

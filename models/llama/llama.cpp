@@ -74,7 +74,7 @@ Model make_llama(const LlamaConfig& given) {
   const std::string embedding = "model.embed_tokens.weight";
   model.blocks.push_back(make_embedding(sizes, {"embed_tokens", embedding, ""}));
   for (int64_t layer = 0; layer < config.layers; ++layer) {
-    model.blocks.push_back(std::make_unique<LlamaLayer>(config, layer));
+    model.blocks.push_back(make_llama_layer(config, layer));
   }
   const Norm norm{NormKind::rms, config.hidden, config.rms_norm_eps};
   model.blocks.push_back(make_head(sizes, {"model.norm", norm, config.tied ? embedding : "lm_head.weight"}));

@@ -1,4 +1,4 @@
-// Shared by types of models made of LlamaLayers: their keys, and how sizes are made of them.
+// Shared by types of models of Llama's layers: their keys, and how sizes are made of them.
 #pragma once
 #include "models/spec.h"
 

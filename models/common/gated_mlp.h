@@ -1,0 +1,36 @@
+// SwiGLU: the product of two products of the input, of which one, the gate, goes through SiLU, and a third behind it
+// (Shazeer, "GLU Variants Improve Transformer", 2020), as Llama has it. It keeps gate and up, F elements of a token
+// each, and makes SwiGLU's output again for backward.
+#pragma once
+#include "models/bump_allocator.h"
+#include "models/common/mlp.h"
+
+namespace zrt::models {
+
+class GatedMlp final : public Mlp {
+ public:
+  GatedMlp(const Product& gate, const Product& up, const Product& down) : gate_(gate), up_(up), down_(down) {
+    up_.linear.joined = true;  // adds its gradient of the input to gate's
+  }
+  std::vector<Linear> linears(MlpPart part) const override;
+  uint64_t kept_bytes(const Shape& shape) const override;
+  uint64_t forward_bytes(const Shape& shape) const override;
+  void hide(const Call& call, const Forward& forward, const void* normed) const override;
+  void project(const Call& call, const Forward& forward, void* to, const void* add) const override;
+  uint64_t backward_bytes(const Shape& shape, MlpPart part, Half half) const override;
+  void backward_projection(const Call& call, const Backward& backward, const void* d_projected) const override;
+  void backward_hidden(const Call& call, const Backward& backward, const void* normed, void* d_normed) const override;
+
+ private:
+  // Gate and up, or their gradients.
+  struct Pair {
+    void *gate, *up;
+  };
+  Pair pair_in(BumpAllocator& layout, const Shape& shape) const;
+  Pair pair_at(std::byte* base, const Shape& shape) const;
+  int64_t elements(const Shape& shape) const { return shape.rows() * gate_.linear.out; }
+
+  Product gate_, up_, down_;
+};
+
+}  // namespace zrt::models

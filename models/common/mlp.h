@@ -1,0 +1,48 @@
+// The MLP of a layer, behind its second norm. A model names one when it makes its layers, and the layer calls it in its
+// parts `hidden` and `projection`, which always run one behind the other, and asks it for its bytes before. It has
+// parameters among those of the layer, but no memory and no state.
+#pragma once
+#include <vector>
+
+#include "models/common/product.h"
+
+namespace zrt::models {
+
+enum class MlpPart : uint8_t { hidden, projection };
+
+class Mlp {
+ public:
+  virtual ~Mlp() = default;
+  // The products with weights in a part, in order: the layer reserves their scratch and counts their FLOPs.
+  virtual std::vector<Linear> linears(MlpPart part) const = 0;
+
+  // Bytes of what follows, for all rows. Outside training, forward alone uses both, and one may serve as the other.
+  virtual uint64_t kept_bytes(const Shape& shape) const = 0;
+  virtual uint64_t forward_bytes(const Shape& shape) const = 0;
+  // Tells that hide() may write `space` before it has read all of `normed`. Else they lie one over the other.
+  virtual bool reads_late() const { return false; }
+  struct Forward {
+    std::byte* kept;     // what backward needs, written by hide()
+    std::byte* space;    // from hide() to project()
+    std::byte* scratch;  // of products
+  };
+  virtual void hide(const Call& call, const Forward& forward, const void* normed) const = 0;
+  // to = what the projection makes [+ add]; add may be null, or `to`.
+  virtual void project(const Call& call, const Forward& forward, void* to, const void* add) const = 0;
+
+  // Bytes of what backward makes in a part. Half::both: in the workspace. Else: what the part holds between the halves.
+  virtual uint64_t backward_bytes(const Shape& shape, MlpPart part, Half half) const = 0;
+  struct Backward {
+    std::byte* kept;  // null in the weight half
+    std::byte *hidden, *projection;
+    std::byte* scratch;
+  };
+  // Both are called in every half. The input half writes no gradients of parameters; the weight half has no weights,
+  // and a null d_normed. Only the first reads d_projected. Where the second writes d_normed, `normed` may lie, and what
+  // a whole backward has in `projection`.
+  virtual void backward_projection(const Call& call, const Backward& backward, const void* d_projected) const = 0;
+  virtual void backward_hidden(const Call& call, const Backward& backward, const void* normed,
+                               void* d_normed) const = 0;
+};
+
+}  // namespace zrt::models
