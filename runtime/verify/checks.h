@@ -2,6 +2,7 @@
 // core::ProgramError and name, where there are two, both ops concerned.
 #pragma once
 #include "runtime/verify/families.h"
+#include "runtime/verify/part_order.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime::verification {
@@ -12,8 +13,9 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
 // Collectives go among the ranks that they must: those that have shards of a unit, or parts of its gradient …
 void check_groups(const ProgramSet& set, const Program& program, const Layout& layout);
 
-// Every buffer is as large as each op that uses it needs.
-void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout);
+// Every buffer is as large as each op that uses it needs, and blocks name those of what they keep.
+void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout,
+                 const std::vector<PartOrder>& orders);
 
 // Kept buffers share bytes with none, and no buffer ends behind its tier's arena or budget.
 void check_placement(const ProgramSet& set, const TierBytes& budgets);
@@ -22,9 +24,13 @@ void check_placement(const ProgramSet& set, const TierBytes& budgets);
 void check_memory(const ProgramSet& set, const Program& program);
 
 // What each op reads is what it means: of the same microbatch, unit, version and level of reduction.
-void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout, const Families& families);
+void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout,
+                   const std::vector<PartOrder>& orders, const Families& families);
 
 // A step is whole: everything happens as often as it must, in order.
-void check_step(const Program& program, const Layout& layout);
+void check_step(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
+
+// An op of a block ends where ranks exchange something, not before, and names all that it takes and hands on there.
+void check_blocks(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
 
 }  // namespace zrt::runtime::verification

@@ -6,8 +6,8 @@
 
 namespace zrt::runtime::verification {
 
-Walk::Walk(const ProgramSet& all, const Program& one, const Layout& of)
-    : set(all), program(one), layout(of), blocks(plan_blocks(of)) {
+Walk::Walk(const ProgramSet& all, const Program& one, const Layout& of, const std::vector<PartOrder>& by_block)
+    : set(all), program(one), layout(of), orders(by_block) {
   uint32_t slots = 0;
   for (const Buffer& buffer : set.buffers) first_.push_back(slots), slots += buffer.slots;
   contents_.resize(slots);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/program/block_plan.h"
 #include "runtime/program/program.h"
+#include "runtime/verify/part_order.h"
 #include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {
@@ -48,12 +48,12 @@ struct Content {
 // One walk: the program, where it is, and what slots hold.
 class Walk {
  public:
-  Walk(const ProgramSet& set, const Program& program, const Layout& layout);
+  Walk(const ProgramSet& set, const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
 
   const ProgramSet& set;
   const Program& program;
   const Layout& layout;
-  const std::vector<BlockPlan> blocks;
+  const std::vector<PartOrder>& orders;  // by block
   Place now;
 
   const Op& op() const { return program.ops[now.op]; }

@@ -18,8 +18,9 @@ void move_content(Walk& walk) {
 
 }  // namespace
 
-void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout, const Families& families) {
-  Walk walk(set, program, layout);
+void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout,
+                   const std::vector<PartOrder>& orders, const Families& families) {
+  Walk walk(set, program, layout, orders);
   ActivationRule activations(walk);
   WeightRule weights(walk);
   GradRule grads(walk);

@@ -105,7 +105,7 @@ void ActivationRule::require_held(const Access& access) const {
   require_made(access, OpKind::backward, op.block, Role::held);
   const Content& content = walk_.at(access);
   const Op &maker = walk_.program.ops[content.made.op], &last = walk_.program.ops[content.changed.op];
-  const models::Parts whole = walk_.blocks[op.block].held_parts(op.parts);
+  const models::Parts whole = walk_.orders[op.block].held_with(op.parts);
   const bool goes_on = op.half == models::Half::input;
   const bool begun = maker.half == models::Half::input && maker.parts.end == whole.end;
   const bool so_far = last.half == models::Half::input && last.parts.first == (goes_on ? op.parts.end : whole.first);
@@ -145,7 +145,7 @@ void ActivationRule::require_port(const Access& access) const {
     walk_.fail(access, fmt::format("{} exchanged it as another port", walk_.name(meant ? walk_.now : content.changed)));
   }
   const bool exchanged = last.kind == OpKind::exchange;
-  const bool wanted = op.kind != OpKind::exchange && walk_.blocks[op.block].exchanges(port, backward);
+  const bool wanted = op.kind != OpKind::exchange && walk_.orders[op.block].exchanged(port, backward);
   if (exchanged == wanted) return;
   walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already", walk_.name(content.changed))
                                : fmt::format("{} left this rank's part there; an exchange is missing",

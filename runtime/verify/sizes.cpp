@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
-#include "runtime/program/block_plan.h"
 #include "runtime/program/control.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
@@ -18,8 +17,8 @@ using models::Mode;
 
 class SizeChecker {
  public:
-  SizeChecker(const ProgramSet& set, const Program& program, const Layout& layout)
-      : set_(set), program_(program), layout_(layout), plans_(plan_blocks(layout)), optimizer_(layout.optimizer) {}
+  SizeChecker(const ProgramSet& set, const Program& program, const Layout& layout, const std::vector<PartOrder>& orders)
+      : set_(set), program_(program), layout_(layout), orders_(orders), optimizer_(layout.optimizer) {}
 
   void check() {
     for (OpId id = 0; id < program_.ops.size(); ++id) {
@@ -31,6 +30,7 @@ class SizeChecker {
         if (!needed || set_.buffers[access.buffer].bytes >= *needed) continue;
         fail(id, access.buffer, *needed);
       }
+      if (runs_block(op.kind)) require_kept(id, seen);
     }
   }
 
@@ -53,13 +53,31 @@ class SizeChecker {
     BlockBytes& bytes = found->second;
     if (shape.mode == Mode::eval) bytes.saved = models::lay_out_saved(block, shape, models::all_parts);
     if (shape.mode == Mode::train) {
-      const models::Parts left_out = plans_[op.block].left_out();
+      const models::Parts left_out = orders_[op.block].left_out();
       bytes.saved = models::lay_out_saved(block, shape, models::all_parts, left_out);
       bytes.recomputed = models::lay_out_saved(block, shape, left_out);
     }
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace = block.forward_workspace_bytes(shape);
     return bytes;
+  }
+
+  // A block's op names its buffers of what a forward keeps, an eval too if it comes in several runs of parts.
+  void require_kept(OpId id, const std::array<uint32_t, role_count>& named) {
+    const Op& op = program_.ops[id];
+    if (op.kind == OpKind::backward && op.half == models::Half::weight) return;
+    const BlockBytes& bytes = block_bytes(op);
+    const bool whole = op.kind == OpKind::evaluate && orders_[op.block].runs(op.kind).size() == 1;
+    const auto require = [&](Role role, uint64_t needed) {
+      if (needed == 0 || named[static_cast<size_t>(role)] > 0) return;
+      throw core::ProgramError(fmt::format(
+          "program '{}' is not safe: {} names no buffer for {} bytes as its {}; it follows {}", program_.phase,
+          name(program_, {id, 0}), needed, role_name(role), name(program_, before(program_, {id, 0}))));
+    };
+    if (!whole) require(Role::saved, bytes.saved);
+    if (op.kind != OpKind::recompute || !orders_[op.block].makes_port(op.parts))
+      require(Role::recomputed, bytes.recomputed);
+    require(Role::cache, bytes.cache);
   }
 
   // What goes from stage to stage, in shares.
@@ -144,11 +162,11 @@ class SizeChecker {
         return block_bytes(op).recomputed;
       case Role::held:
         return models::lay_out_held(*layout_.model->blocks[op.block], layout_.shape(Mode::train),
-                                    plans_[op.block].held_parts(op.parts));
+                                    orders_[op.block].held_with(op.parts));
       case Role::port:
       case Role::d_port:
-        return plans_[op.block].port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
-                                           layout_.shape(mode_of(op)));
+        return orders_[op.block].port_bytes(layout_.model->blocks[op.block]->anatomy().ports.at(access.port),
+                                            layout_.shape(mode_of(op)));
       case Role::all_parts:
         return unit_bytes(u, optimizer::Extent::full, layout_.logical_type(layout_.units.units[u])) *
                static_cast<uint64_t>(layout_.mesh.tensor());
@@ -213,15 +231,16 @@ class SizeChecker {
   const ProgramSet& set_;
   const Program& program_;
   const Layout& layout_;
-  const std::vector<BlockPlan> plans_;
+  const std::vector<PartOrder>& orders_;
   std::shared_ptr<const optimizer::Optimizer> optimizer_;
   std::map<std::pair<uint32_t, OpKind>, BlockBytes> blocks_;
 };
 
 }  // namespace
 
-void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout) {
-  SizeChecker(set, program, layout).check();
+void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout,
+                 const std::vector<PartOrder>& orders) {
+  SizeChecker(set, program, layout, orders).check();
 }
 
 }  // namespace zrt::runtime::verification

@@ -6,7 +6,6 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
-#include "runtime/program/block_plan.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/place.h"
 
@@ -17,18 +16,13 @@ using core::ProgramError;
 
 class StepChecker {
  public:
-  StepChecker(const Program& program, const Layout& layout)
+  StepChecker(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders)
       : program_(program),
         layout_(layout),
+        orders_(orders),
         units_(layout.units.units.size()),
         runs_(layout.model->blocks.size() * layout.microbatches),
-        batches_(layout.microbatches) {
-    for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
-      const BlockPlan plan(layout, b);
-      const models::Parts forward = models::forward_parts(*layout.model->blocks[b], models::Mode::train);
-      blocks_.push_back({whole(plan.runs(forward, false)), whole(plan.recomputes()), plan.backward()});
-    }
-  }
+        batches_(layout.microbatches) {}
 
   void check() {
     for_each_execution(program_, ~0u, [&](OpId id, uint32_t turn) {
@@ -52,15 +46,6 @@ class StepChecker {
     uint8_t norms = 0, updates = 0;
     uint32_t exchanges = 0;  // sums, shares and folds so far, or what a unit that is refined has had
   };
-  using PartRuns = std::vector<BackwardRun>;
-  static PartRuns whole(const std::vector<models::Parts>& all) {
-    PartRuns runs;
-    for (const models::Parts& parts : all) runs.push_back({parts});
-    return runs;
-  }
-  struct BlockRuns {  // of a microbatch, in the order in which they come
-    PartRuns forward, recompute, backward;
-  };
   struct Runs {
     uint8_t forward = 0, recompute = 0, backward = 0;                          // runs of parts done
     uint8_t received = 0, sent = 0, gradient_received = 0, gradient_sent = 0;  // over the border of the stage
@@ -76,17 +61,17 @@ class StepChecker {
       case OpKind::load_batch:
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
-        return run_parts(op, blocks_[op.block].forward, microbatch, &Runs::forward);
+        return run_parts(op, microbatch, &Runs::forward);
       case OpKind::recompute:
-        if (blocks_[op.block].recompute.empty()) {
+        if (orders_[op.block].runs(op.kind).empty()) {
           fail(fmt::format("computes '{}' again, which keeps all that its backward reads",
                            layout_.model->blocks[op.block]->name()),
                OpKind::forward);
         }
-        return run_parts(op, blocks_[op.block].recompute, microbatch, &Runs::recompute);
+        return run_parts(op, microbatch, &Runs::recompute);
       case OpKind::backward:
         require(begins_ > 0, OpKind::begin);
-        run_parts(op, blocks_[op.block].backward, microbatch, &Runs::backward);
+        run_parts(op, microbatch, &Runs::backward);
         return require_loss(op);
       case OpKind::send: {
         require_border(op, sends_forward(op) ? layout_.model->sends(op.block) : layout_.model->receives(op.block));
@@ -148,10 +133,11 @@ class StepChecker {
   }
 
   // A block comes in runs of parts, one after the other.
-  void run_parts(const Op& op, const PartRuns& runs, uint32_t microbatch, uint8_t Runs::*of) {
+  void run_parts(const Op& op, uint32_t microbatch, uint8_t Runs::*of) {
+    const std::vector<PartRun>& runs = orders_[op.block].runs(op.kind);
     uint8_t& done = runs_[op.block * layout_.microbatches + microbatch].*of;
     if (done >= runs.size()) return once(done, "runs its block and microbatch");
-    const BackwardRun& next = runs[done];
+    const PartRun& next = runs[done];
     ++done;
     if (op.parts == next.parts && op.half == next.half) return;
     const auto shown = [](models::Half half) {
@@ -262,9 +248,9 @@ class StepChecker {
       for (size_t b = 0; b < layout_.model->blocks.size(); ++b) {
         const Runs& runs = runs_[b * layout_.microbatches + m];
         const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
-        happened(runs.forward == blocks_[b].forward.size(), "the forward", of);
-        happened(runs.recompute == blocks_[b].recompute.size(), "the recompute", of);
-        happened(runs.backward == blocks_[b].backward.size(), "the backward", of);
+        happened(runs.forward == orders_[b].runs(OpKind::forward).size(), "the forward", of);
+        happened(runs.recompute == orders_[b].runs(OpKind::recompute).size(), "the recompute", of);
+        happened(runs.backward == orders_[b].runs(OpKind::backward).size(), "the backward", of);
         if (layout_.model->receives(b)) {
           happened(runs.received, "the receive of the input", of);
           happened(runs.gradient_sent, "the send of the input's gradient", of);
@@ -282,9 +268,9 @@ class StepChecker {
 
   const Program& program_;
   const Layout& layout_;
+  const std::vector<PartOrder>& orders_;
   Place now_;
   std::vector<UnitState> units_;
-  std::vector<BlockRuns> blocks_;
   std::vector<Runs> runs_;        // [block][microbatch]
   std::vector<uint8_t> batches_;  // by microbatch
   uint8_t begins_ = 0, ahead_ = 0, shares_ = 0, decisions_ = 0;
@@ -292,8 +278,8 @@ class StepChecker {
 
 }  // namespace
 
-void check_step(const Program& program, const Layout& layout) {
-  StepChecker(program, layout).check();
+void check_step(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders) {
+  StepChecker(program, layout, orders).check();
 }
 
 }  // namespace zrt::runtime::verification

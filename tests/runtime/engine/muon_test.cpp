@@ -264,8 +264,9 @@ TEST_CASE("the verifier refuses programs that refine the wrong thing") {
       if (each.phase == "step") each = program;
     }
     const runtime::verification::Families families(set, layout);
-    runtime::verification::check_step(program, layout);
-    runtime::verification::check_meaning(set, program, layout, families);
+    const auto orders = runtime::verification::part_orders(layout);
+    runtime::verification::check_step(program, layout, orders);
+    runtime::verification::check_meaning(set, program, layout, orders, families);
   };
   CHECK_NOTHROW(check(good));
   const auto nth = [&](OpKind kind, size_t n) {

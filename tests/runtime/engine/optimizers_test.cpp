@@ -276,11 +276,12 @@ TEST_CASE("the verifier refuses a step whose sums are missing, out of order or a
     }
     throw core::ProgramError("no such op");
   };
-  CHECK_NOTHROW(runtime::verification::check_step(good, layout));
+  const auto orders = runtime::verification::part_orders(layout);
+  CHECK_NOTHROW(runtime::verification::check_step(good, layout, orders));
   const auto refuses = [&](const std::function<void(std::vector<runtime::Op>&)>& fault, const std::string& message) {
     runtime::Program bad = good;
     fault(bad.ops);
-    CHECK_THROWS_WITH(runtime::verification::check_step(bad, layout), Catch::Contains(message));
+    CHECK_THROWS_WITH(runtime::verification::check_step(bad, layout, orders), Catch::Contains(message));
   };
   using Ops = std::vector<runtime::Op>;
   const size_t sum0 = position(OpKind::sum, 0), share0 = position(OpKind::share_sums, 0),

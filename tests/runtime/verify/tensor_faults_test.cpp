@@ -3,6 +3,7 @@
 
 #include "catch.h"
 #include "core/error.h"
+#include "runtime/ops/spec.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/verify/fault_kinds.h"
@@ -222,6 +223,48 @@ TEST_CASE("gradients of weights before those of inputs, twice, not at all or fro
         "'");
   }
   CHECK(halves == 2 * (2 * 2 + 1));  // of two microbatches: attention and MLP of two layers, and the head's logits
+}
+
+TEST_CASE("an op of a block that does not name a port it reads or writes, or what its block keeps, is refused") {
+  for (const auto& [how, rows] : subjects) {
+    const Subject subject(how, rows, how == Recompute::none);
+    for (const std::string_view phase : {"step", "eval"}) {
+      const Program& program = subject.compiled.set.program(phase);
+      size_t tried = 0;
+      for (OpId id = 0; id < program.ops.size(); ++id) {
+        const Op& op = program.ops[id];
+        if (!runs_block(op.kind)) continue;
+        for (size_t i = 0; i < op.accesses.size(); ++i) {
+          const Access& access = op.accesses[i];
+          constexpr std::array roles{Role::port, Role::d_port, Role::saved, Role::recomputed};
+          if (std::find(roles.begin(), roles.end(), access.role) == roles.end()) continue;
+          // The head's forward leaves what its backward makes again: nobody reads it.
+          const bool unread = op.kind == OpKind::forward && subject.layout.model->predicts(op.block);
+          if (unread && access.role == Role::port) continue;
+          CAPTURE(phase, op.name, role_name(access.role), rows);
+          subject.refused(
+              phase, [&](Program& p) { p.ops[id].accesses.erase(p.ops[id].accesses.begin() + i); }, "'");
+          ++tried;
+        }
+      }
+      CHECK(tried >= 20);
+    }
+  }
+}
+
+TEST_CASE("runs of an eval that do not end where ranks exchange something are refused") {
+  const Subject subject(Recompute::none, GENERATE(false, true));
+  size_t tried = 0;
+  const Program& eval = subject.compiled.set.program("eval");
+  for (const OpId id : subject.all("eval", OpKind::evaluate)) {
+    const Op& op = eval.ops[id];
+    CAPTURE(op.name);
+    if (op.parts.end == subject.layout.model->blocks[op.block]->anatomy().all().end) continue;
+    subject.refused(
+        "eval", [&](Program& p) { ++p.ops[id].parts.end; }, "no run of parts");
+    ++tried;
+  }
+  CHECK(tried >= 6);
 }
 
 TEST_CASE("an exchange among ranks that do not share blocks, or as another port, is refused") {

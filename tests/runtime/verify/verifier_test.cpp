@@ -53,7 +53,8 @@ struct Fixture {
     return *std::find_if(op.accesses.begin(), op.accesses.end(), [&](const Access& a) { return a.role == role; });
   }
   void check_meaning() {
-    runtime::verification::check_meaning(set, step(), layout, runtime::verification::Families(set, layout));
+    using namespace runtime::verification;
+    runtime::verification::check_meaning(set, step(), layout, part_orders(layout), Families(set, layout));
   }
   // The verifier's message; all parts must be in it.
   void rejects(const std::vector<std::string>& parts) const {
