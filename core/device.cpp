@@ -9,6 +9,7 @@
 #include "core/cpu/stream.h"
 #include "core/cuda/backend.h"
 #include "core/error.h"
+#include "core/kernel.h"
 
 namespace zrt::core {
 namespace {
@@ -43,6 +44,10 @@ OnPlace::~OnPlace() {
 void require_device(DeviceKind kind) {
   if (kind != DeviceKind::cuda) return;
   if (const auto missing = cuda::missing()) throw ConfigError(fmt::format("--device cuda: {}", *missing));
+}
+
+void refuse_cuda() {
+  throw ConfigError(cuda::not_built);
 }
 
 std::string device_description(DeviceKind kind) {

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "optimizer/adafactor_part.h"
-#include "optimizer/backend.h"
 #include "optimizer/spec.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {

@@ -1,9 +1,9 @@
 #include <cmath>
 #include <tuple>
 
-#include "optimizer/backend.h"
 #include "optimizer/forms.h"
 #include "optimizer/spec.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/kernel.h"
 #include "optimizer/params.h"
 
 namespace zrt::optimizer {
@@ -22,7 +23,7 @@ struct AdamStep {
 //   w -= lr · weight_decay · w;  m, v moments;  w -= lr / bc1 · m / (sqrt(v) / sqrt(bc2) + eps)
 // `master` holds the fp32 weights. When `weight` is not null, the new weights are also rounded into it (bf16 or fp16).
 // At core::place(); a GPU needs arrays that are aligned to four elements.
-void adam_update(const AdamParams& params, const AdamStep& step, int64_t n, float* master, float* moment1,
-                 float* moment2, const void* grad, DType grad_type, void* weight, DType weight_type);
+ZRT_KERNEL(adam_update, void(const AdamParams& params, const AdamStep& step, int64_t n, float* master, float* moment1,
+                             float* moment2, const void* grad, DType grad_type, void* weight, DType weight_type));
 
 }  // namespace zrt::optimizer

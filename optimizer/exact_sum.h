@@ -10,6 +10,7 @@
 
 #include "core/dtype.h"
 #include "core/host_device.h"
+#include "core/kernel.h"
 
 namespace zrt::optimizer {
 
@@ -30,7 +31,7 @@ struct ExactSum {
 
 // Adds the squares of n elements (a multiple of 64) in fp32, bf16 or fp16. At core::place(): on a GPU, `sum` and `data`
 // lie in its memory.
-void add_squares(ExactSum& sum, int64_t n, const void* data, core::DType type);
+ZRT_KERNEL(add_squares, void(ExactSum& sum, int64_t n, const void* data, core::DType type));
 
 // Bits below 2^-190 are rounded away (half up in magnitude), for each chunk sum by itself. Every limb is touched, with
 // indices known to the compiler: a sum can live in registers.

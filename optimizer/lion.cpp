@@ -1,8 +1,8 @@
 #include <tuple>
 
-#include "optimizer/backend.h"
 #include "optimizer/forms.h"
 #include "optimizer/spec.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {

@@ -6,11 +6,11 @@
 
 #include "models/kernels/gemm.h"
 #include "models/kernels/matrix.h"
-#include "optimizer/backend.h"
 #include "optimizer/forms.h"
 #include "optimizer/groups.h"
 #include "optimizer/muon_rule.h"
 #include "optimizer/spec.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {

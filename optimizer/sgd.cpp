@@ -1,6 +1,6 @@
-#include "optimizer/backend.h"
 #include "optimizer/forms.h"
 #include "optimizer/spec.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {

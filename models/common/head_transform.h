@@ -16,7 +16,7 @@ class HeadTransform {
   struct Names {
     std::string dense, norm;
   };
-  explicit HeadTransform(const Norm& norm) : dense_{norm.width, norm.width, Linear::Stored::out_in, true}, norm_(norm) {
+  explicit HeadTransform(const Norm& kind) : dense_{kind.width, kind.width, Linear::Stored::out_in, true}, norm_(kind) {
     dense_.erf = true;
   }
 

@@ -82,9 +82,9 @@ uint64_t Linear::forward_scratch(const Shape& shape) const {
 }
 
 uint64_t Linear::backward_scratch(const Shape& shape) const {
-  const bool gelu = fuses_gelu_gradient(shape) && !joined;
+  const bool fused = fuses_gelu_gradient(shape) && !joined;
   return std::max(
-      {find_gemm(input_spec(shape)).workspace_bytes(), gelu ? find_gemm(fused_input(shape)).workspace_bytes() : 0,
+      {find_gemm(input_spec(shape)).workspace_bytes(), fused ? find_gemm(fused_input(shape)).workspace_bytes() : 0,
        find_gemm(weight_spec(shape, false)).workspace_bytes(), find_gemm(weight_spec(shape, true)).workspace_bytes(),
        bias ? bias_gradient_workspace(shape.rows(), out) : 0});
 }

@@ -34,25 +34,25 @@ struct AttentionShape {
 
 // On the CPU both depend on core::threads(): every thread works on a head of its own, in backward on those that share
 // keys.
-uint64_t attention_forward_workspace(const AttentionShape& shape);
-uint64_t attention_backward_workspace(const AttentionShape& shape);
+ZRT_KERNEL(attention_forward_workspace, uint64_t(const AttentionShape& shape));
+ZRT_KERNEL(attention_backward_workspace, uint64_t(const AttentionShape& shape));
 
 // qkv (B, T, row()), out (B, T, C), lse (B, heads, T) or null. Dropout index: ((sample · all_heads + first_head + head)
 // · T + q) · T + k.
-void attention_forward(const AttentionShape& shape, const void* qkv, void* out, float* lse, const Dropout& dropout,
-                       uint64_t first_sample, std::byte* workspace);
+ZRT_KERNEL(attention_forward, void(const AttentionShape& shape, const void* qkv, void* out, float* lse,
+                                   const Dropout& dropout, uint64_t first_sample, std::byte* workspace));
 
 // `out` and `lse` as forward wrote them.
-void attention_backward(const AttentionShape& shape, const void* qkv, const void* out, const float* lse,
-                        const void* d_out, void* d_qkv, const Dropout& dropout, uint64_t first_sample,
-                        std::byte* workspace);
+ZRT_KERNEL(attention_backward,
+           void(const AttentionShape& shape, const void* qkv, const void* out, const float* lse, const void* d_out,
+                void* d_qkv, const Dropout& dropout, uint64_t first_sample, std::byte* workspace));
 
 // One new token per sequence at `position`, which attends to what the pattern keeps of those before; its key and value
 // are added to the cache, which holds keys (B, kv_heads, T, width), then values alike. qkv (B, row()), out (B, C).
 // shape.T is the length of the cache.
-uint64_t attention_cache(const AttentionShape& shape);
-uint64_t attention_decode_workspace(const AttentionShape& shape);
-void attention_decode(const AttentionShape& shape, const void* qkv, void* out, int64_t position, std::byte* cache,
-                      std::byte* workspace);
+ZRT_KERNEL(attention_cache, uint64_t(const AttentionShape& shape));
+ZRT_KERNEL(attention_decode_workspace, uint64_t(const AttentionShape& shape));
+ZRT_KERNEL(attention_decode, void(const AttentionShape& shape, const void* qkv, void* out, int64_t position,
+                                  std::byte* cache, std::byte* workspace));
 
 }  // namespace zrt::models

@@ -9,6 +9,7 @@
 
 #include "core/dtype.h"
 #include "core/host_device.h"
+#include "core/kernel.h"
 #include "core/philox.h"
 #include "models/kernels/logit_part.h"
 #include "models/shape.h"
@@ -46,40 +47,40 @@ struct NormRows {
 };
 
 // x and y have the same rows; y may be x. mean and rstd (rows) may be null.
-void norm(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y, float* mean,
-          float* rstd, float epsilon, const NormRows& rows);
+ZRT_KERNEL(norm, void(NormKind kind, DType type, const void* x, const void* gamma, const void* beta, void* y,
+                      float* mean, float* rstd, float epsilon, const NormRows& rows));
 
 // sum = a + dropout(b), where sum may be a or b, and y = the norm of sum: what add_residual() and norm() give, to the
 // bit. y may be a.
-void residual_norm(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first,
-                   void* sum, const void* gamma, const void* beta, void* y, float* mean, float* rstd, float epsilon,
-                   int64_t rows, int64_t C);
+ZRT_KERNEL(residual_norm, void(NormKind kind, DType type, const void* a, const void* b, const Dropout& dropout,
+                               uint64_t first, void* sum, const void* gamma, const void* beta, void* y, float* mean,
+                               float* rstd, float epsilon, int64_t rows, int64_t C));
 
 // dx = [add +] the gradient of x, and the gradients of gamma and beta, all with the same rows. dx may be dy or add.
-void norm_backward(NormKind kind, DType type, const void* x, const void* gamma, const void* dy, const float* mean,
-                   const float* rstd, const void* add, void* dx, GradTarget dgamma, GradTarget dbeta,
-                   const NormRows& rows, void* workspace);
-uint64_t norm_backward_workspace(NormKind kind, int64_t rows, int64_t C);
+ZRT_KERNEL(norm_backward, void(NormKind kind, DType type, const void* x, const void* gamma, const void* dy,
+                               const float* mean, const float* rstd, const void* add, void* dx, GradTarget dgamma,
+                               GradTarget dbeta, const NormRows& rows, void* workspace));
+ZRT_KERNEL(norm_backward_workspace, uint64_t(NormKind kind, int64_t rows, int64_t C));
 
 // Sum of the rows of x (rows, n), which are `stride` elements apart.
-void bias_gradient(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad,
-                   void* workspace);
-uint64_t bias_gradient_workspace(int64_t rows, int64_t n);
+ZRT_KERNEL(bias_gradient,
+           void(DType type, const void* x, int64_t rows, int64_t n, int64_t stride, GradTarget grad, void* workspace));
+ZRT_KERNEL(bias_gradient_workspace, uint64_t(int64_t rows, int64_t n));
 
 // grad = or += the n elements of `sums`.
-void write_gradient(const float* sums, int64_t n, GradTarget grad);
+ZRT_KERNEL(write_gradient, void(const float* sums, int64_t n, GradTarget grad));
 
-void gelu(DType type, const void* x, void* y, int64_t n);  // tanh approximation
+ZRT_KERNEL(gelu, void(DType type, const void* x, void* y, int64_t n));  // tanh approximation
 // y = gelu(x) again and d = d · gelu'(x), in one pass.
-void gelu_backward(DType type, const void* x, void* d, void* y, int64_t n);
+ZRT_KERNEL(gelu_backward, void(DType type, const void* x, void* d, void* y, int64_t n));
 // The same by the error function (Hendrycks and Gimpel, "Gaussian Error Linear Units", 2016): y = x · Φ(x).
-void gelu_erf(DType type, const void* x, void* y, int64_t n);
-void gelu_erf_backward(DType type, const void* x, void* d, void* y, int64_t n);
+ZRT_KERNEL(gelu_erf, void(DType type, const void* x, void* y, int64_t n));
+ZRT_KERNEL(gelu_erf_backward, void(DType type, const void* x, void* d, void* y, int64_t n));
 
 // y = silu(gate) · up (Shazeer, "GLU Variants Improve Transformer", 2020).
-void swiglu(DType type, const void* gate, const void* up, void* y, int64_t n);
+ZRT_KERNEL(swiglu, void(DType type, const void* gate, const void* up, void* y, int64_t n));
 // d, the gradient of y, becomes that of gate; d_up is written.
-void swiglu_backward(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n);
+ZRT_KERNEL(swiglu_backward, void(DType type, const void* gate, const void* up, void* d, void* d_up, int64_t n));
 
 // Rotary positions (Su et al., "RoFormer", 2021), in place: in each row of x (rows, stride) the first `heads` vectors
 // of `width` elements are turned by the row's position, which is (row mod T) + `position`; element i of a vector's
@@ -88,14 +89,17 @@ void swiglu_backward(DType type, const void* gate, const void* up, void* d, void
 struct RotaryShape {
   int64_t rows = 1, T = 1, heads = 1, width = 2, stride = 2;
 };
-void rotary(DType type, const RotaryShape& shape, const double* frequencies, int64_t position, bool backward, void* x);
+ZRT_KERNEL(rotary, void(DType type, const RotaryShape& shape, const double* frequencies, int64_t position,
+                        bool backward, void* x));
 
 // y = a + dropout(b) over n elements, the first of which has index `first`; y may be a or b.
-void add_residual(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y, int64_t n);
+ZRT_KERNEL(add_residual,
+           void(DType type, const void* a, const void* b, const Dropout& dropout, uint64_t first, void* y, int64_t n));
 // y (rows, y_stride) = x (rows, x_stride), of each row the first n elements.
-void copy_columns(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n);
+ZRT_KERNEL(copy_columns,
+           void(DType type, const void* x, int64_t x_stride, void* y, int64_t y_stride, int64_t rows, int64_t n));
 // y = x with the mask of `dropout` applied.
-void apply_dropout(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n);
+ZRT_KERNEL(apply_dropout, void(DType type, const void* x, const Dropout& dropout, uint64_t first, void* y, int64_t n));
 
 // out (B, T, C) = dropout(wte[token] + wpe[position + t]); without positions (wpe and dwpe.data null) and dropout
 // wte[token].
@@ -113,37 +117,38 @@ struct EmbeddingShape {
   // The first of the rows that stands at place t of its sample; beyond the last one there is none.
   int64_t first_at(int64_t t) const { return (t - first_row() % T + T) % T; }
 };
-void embed(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
-           int64_t position, const Dropout& dropout, uint64_t first, void* out);
+ZRT_KERNEL(embed, void(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* wte, const void* wpe,
+                       int64_t position, const Dropout& dropout, uint64_t first, void* out));
 // Rows are grouped by token with a counting sort; each row of dwte is summed in order of position and rounded once.
 // Rows no token names become zero unless dwte accumulates; likewise positions from T on in dwpe. Tokens of other ranks
 // add to dwpe alone. Without dwte (data null) tokens and workspace may be null.
-void embed_backward(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
-                    const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace);
-uint64_t embed_backward_workspace(const EmbeddingShape& shape);
+ZRT_KERNEL(embed_backward,
+           void(DType type, const EmbeddingShape& shape, const int32_t* tokens, const void* d_out,
+                const Dropout& dropout, uint64_t first, GradTarget dwte, GradTarget dwpe, void* workspace));
+ZRT_KERNEL(embed_backward_workspace, uint64_t(const EmbeddingShape& shape));
 
 // Rows behind the first `separator` of their sample have type 1, all others 0 (Devlin et al., "BERT", 2019).
-void token_types(const int32_t* tokens, int64_t B, int64_t T, int32_t separator, int32_t* types);
+ZRT_KERNEL(token_types, void(const int32_t* tokens, int64_t B, int64_t T, int32_t separator, int32_t* types));
 // Row r of y (rows, C) += row numbers[r] of `table`.
-void add_rows(DType type, const void* table, const int32_t* numbers, int64_t rows, int64_t C, void* y);
+ZRT_KERNEL(add_rows, void(DType type, const void* table, const int32_t* numbers, int64_t rows, int64_t C, void* y));
 
 // losses[r] = cross entropy of logits (rows, V), whose rows are `stride` elements apart, with targets[r], in nats. With
 // a gradient_scale other than 0 the logits become gradient_scale · (softmax - one_hot). A row with a negative target
 // has loss and gradient zero.
-void cross_entropy(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V, int64_t stride,
-                   float gradient_scale, double* losses);
+ZRT_KERNEL(cross_entropy, void(DType type, void* logits, const int32_t* targets, int64_t rows, int64_t V,
+                               int64_t stride, float gradient_scale, double* losses));
 // The same where the vocabulary is cut among ranks: logits (rows, `columns` of rows `stride` apart) holds those of
 // tokens first_token … first_token + V - 1 and then padding; V may be 0. logit_parts() writes parts (rows), which ranks
 // exchange; cross_entropy_part() takes `parts` (ranks, rows), the same on every rank, and adds them up in the order of
 // ranks, so that every rank finds the same loss. With a gradient_scale other than 0 the V logits become the gradient,
 // and the padding zero. Of rows with a negative target parts are not read and written as those without a logit. One
 // rank gives what cross_entropy() gives, to the bit.
-void logit_parts(DType type, const void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
-                 int64_t stride, LogitPart* parts);
-void cross_entropy_part(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows, int64_t V,
-                        int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks, float gradient_scale,
-                        double* losses);
+ZRT_KERNEL(logit_parts, void(DType type, const void* logits, const int32_t* targets, int64_t first_token, int64_t rows,
+                             int64_t V, int64_t stride, LogitPart* parts));
+ZRT_KERNEL(cross_entropy_part, void(DType type, void* logits, const int32_t* targets, int64_t first_token, int64_t rows,
+                                    int64_t V, int64_t columns, int64_t stride, const LogitPart* parts, int64_t ranks,
+                                    float gradient_scale, double* losses));
 // *sum = the sum of the rows' losses, in an order that depends on `rows` alone.
-void sum_losses(const double* losses, int64_t rows, double* sum);
+ZRT_KERNEL(sum_losses, void(const double* losses, int64_t rows, double* sum));
 
 }  // namespace zrt::models

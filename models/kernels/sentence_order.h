@@ -3,13 +3,14 @@
 #include <cstdint>
 
 #include "core/dtype.h"
+#include "core/kernel.h"
 
 namespace zrt::models {
 
 using core::DType;
 
-void tanh_of(DType type, void* x, int64_t n);                       // in place
-void tanh_backward(DType type, const void* y, void* d, int64_t n);  // d = d · (1 - y²), y = tanh(x)
+ZRT_KERNEL(tanh_of, void(DType type, void* x, int64_t n));                       // in place
+ZRT_KERNEL(tanh_backward, void(DType type, const void* y, void* d, int64_t n));  // d = d · (1 - y²), y = tanh(x)
 
 // Of logits (B, 2), whose rows are `stride` elements apart: losses[b] = weight · cross entropy with the label that the
 // target of sample b's first token says, in nats; 0 where it says none. targets (B, T). d (B, 2), where not null,
@@ -17,7 +18,7 @@ void tanh_backward(DType type, const void* y, void* d, int64_t n);  // d = d · 
 struct OrderShape {
   int64_t B = 1, T = 1, stride = 2;
 };
-void order_loss(DType type, const void* logits, const OrderShape& shape, const int32_t* targets, double weight,
-                float gradient_scale, double* losses, void* d);
+ZRT_KERNEL(order_loss, void(DType type, const void* logits, const OrderShape& shape, const int32_t* targets,
+                            double weight, float gradient_scale, double* losses, void* d));
 
 }  // namespace zrt::models

@@ -76,8 +76,8 @@ Model make_llama(const LlamaConfig& given) {
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     model.blocks.push_back(make_llama_layer(config, layer));
   }
-  const Norm norm{NormKind::rms, config.hidden, config.rms_norm_eps};
-  model.blocks.push_back(make_head(sizes, {"model.norm", norm, config.tied ? embedding : "lm_head.weight"}));
+  const Norm last{NormKind::rms, config.hidden, config.rms_norm_eps};
+  model.blocks.push_back(make_head(sizes, {"model.norm", last, config.tied ? embedding : "lm_head.weight"}));
   return model;
 }
 

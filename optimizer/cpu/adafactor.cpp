@@ -3,10 +3,10 @@
 #include <mutex>
 
 #include "optimizer/adafactor_fold.h"
-#include "optimizer/backend.h"
 #include "optimizer/cpu/keep_weights.h"
 #include "optimizer/norm_kernels.h"
 #include "optimizer/pieces.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 

@@ -1,9 +1,10 @@
 #include <algorithm>
 #include <mutex>
 
-#include "optimizer/backend.h"
+#include "optimizer/exact_sum.h"
 #include "optimizer/norm_kernels.h"
 #include "optimizer/pieces.h"
+#include "optimizer/require_arrays.h"
 
 namespace zrt::optimizer {
 
@@ -11,7 +12,9 @@ const NormKernels& norm_kernels(core::Isa isa) {
   return core::choose_isa(isa, norm_kernels_v3, norm_kernels_v4);
 }
 
-void cpu::add_squares(ExactSum& sum, int64_t n, const void* data, DType type) {
+void cpu::add_squares(ExactSum& sum, int64_t n, const void* data, core::DType type) {
+  require_chunks("add_squares", n);
+  require_float("add_squares", "array", type);
   constexpr int64_t chunk = unit_alignment;
   const auto kernel = norm_kernels(core::best_isa()).chunk_squares[static_cast<size_t>(type)];
   const size_t chunk_bytes = static_cast<size_t>(chunk) * core::dtype_size(type);

@@ -1,8 +1,10 @@
 // The element-wise optimizers on the CPU: pieces for threads, and the kernel table of this processor.
-#include "optimizer/backend.h"
+#include "optimizer/adam_update.h"
 #include "optimizer/cpu/form_step.h"
 #include "optimizer/cpu/keep_weights.h"
 #include "optimizer/pieces.h"
+#include "optimizer/require_arrays.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer {
 namespace {
@@ -44,6 +46,9 @@ ZRT_ELEMENT_RULES(ZRT_STEP)
 
 void cpu::adam_update(const AdamParams& params, const AdamStep& step, int64_t n, float* master, float* moment1,
                       float* moment2, const void* grad, DType grad_type, void* weight, DType weight_type) {
+  require_chunks("adam_update", n);
+  require_float("adam_update", "gradient", grad_type);
+  if (weight) require_float("adam_update", "weight", weight_type);
   float* const states[] = {moment1, moment2};
   UnitPart part;
   part.count = n;

@@ -1,7 +1,7 @@
 // Adafactor's statistics and factors from all ranks' sums: small, and in the host's order of operations.
 #include "core/cuda/launch.cuh"
 #include "optimizer/adafactor_fold.h"
-#include "optimizer/backend.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // The order of operations is that of adafactor_kernels.cpp.
 #include "core/cuda/launch.cuh"
-#include "optimizer/backend.h"
 #include "optimizer/cuda/adafactor.cuh"
 #include "optimizer/pieces.h"
+#include "optimizer/steps.h"
 #include "optimizer/update_kernel.h"
 
 namespace zrt::optimizer::cuda {

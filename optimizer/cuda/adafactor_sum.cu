@@ -1,8 +1,8 @@
 // Adafactor's sums over a part. All of them are exact, so that blocks may add in any order.
 #include "core/cuda/launch.cuh"
-#include "optimizer/backend.h"
 #include "optimizer/cuda/adafactor.cuh"
 #include "optimizer/cuda/exact_sum.cuh"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer::cuda {
 namespace {

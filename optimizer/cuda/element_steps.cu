@@ -1,6 +1,8 @@
-#include "optimizer/backend.h"
+#include "optimizer/adam_update.h"
 #include "optimizer/cuda/element_step.cuh"
 #include "optimizer/cuda/form_step.cuh"
+#include "optimizer/require_arrays.h"
+#include "optimizer/steps.h"
 
 namespace zrt::optimizer::cuda {
 namespace {
@@ -24,6 +26,9 @@ ZRT_ELEMENT_RULES(ZRT_STEP)
 
 void adam_update(const AdamParams& params, const AdamStep& step, int64_t n, float* master, float* moment1,
                  float* moment2, const void* grad, DType grad_type, void* weight, DType weight_type) {
+  require_chunks("adam_update", n);
+  require_float("adam_update", "gradient", grad_type);
+  if (weight) require_float("adam_update", "weight", weight_type);
   const StepArrays arrays{master, {moment1, moment2}, grad, weight, grad_type, weight_type};
   const AdamScalars scalars = AdamRule::scalars(params, step, step.lr, params.beta1, params.beta2);
   if (params.decoupled) return run_step(AtScalars<AdamRule, 1>{scalars}, n, arrays);

@@ -3,8 +3,8 @@
 #include "core/cuda/launch.cuh"
 #include "core/error.h"
 #include "core/kernel_convert.h"
-#include "optimizer/backend.h"
 #include "optimizer/cuda/exact_sum.cuh"
+#include "optimizer/require_arrays.h"
 
 namespace zrt::optimizer::cuda {
 namespace {
@@ -57,13 +57,15 @@ void run(ExactSum& sum, int64_t n, const void* data) {
 
 }  // namespace
 
-void add_squares(ExactSum& sum, int64_t n, const void* data, DType type) {
+void add_squares(ExactSum& sum, int64_t n, const void* data, core::DType type) {
+  require_chunks("add_squares", n);
+  require_float("add_squares", "array", type);
   if (n == 0) return;
   if (reinterpret_cast<uintptr_t>(data) % 16 != 0) {
     throw core::Error("add_squares was given an array that is not aligned to 16 bytes, which its GPU kernel needs");
   }
-  if (type == DType::f32) return run<float>(sum, n, data);
-  if (type == DType::bf16) return run<core::bf16>(sum, n, data);
+  if (type == core::DType::f32) return run<float>(sum, n, data);
+  if (type == core::DType::bf16) return run<core::bf16>(sum, n, data);
   run<core::f16>(sum, n, data);
 }
 

@@ -6,8 +6,9 @@
 #include "catch.h"
 #include "core/parallel.h"
 #include "core/philox.h"
-#include "optimizer/backend.h"
+#include "optimizer/exact_sum.h"
 #include "optimizer/forms.h"
+#include "optimizer/steps.h"
 #include "tests/optimizer/kind_of.h"
 
 namespace zrt::optimizer::backends_test {
@@ -212,7 +213,7 @@ std::vector<OptimizerPtr> element_wise_optimizers() {
 }
 
 // The step of a rule alone, whatever else its optimizer does.
-template <class Rule, auto step>
+template <class Rule, const auto& step>
 class OfRule : public ElementWise<typename Rule::Params> {
  public:
   using ElementWise<typename Rule::Params>::ElementWise;
@@ -235,7 +236,7 @@ class OfRule : public ElementWise<typename Rule::Params> {
   void update(const Decision& decision, const UnitPart& part) const override { step(this->params_, decision, part); }
 };
 
-template <class Rule, auto step>
+template <class Rule, const auto& step>
 OptimizerPtr of_rule() {
   typename Rule::Params params;
   params.weight_decay = 0.1f;

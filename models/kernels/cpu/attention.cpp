@@ -5,7 +5,6 @@
 
 #include "core/parallel.h"
 #include "models/bump_allocator.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/attention_plan.h"
 #include "models/kernels/cpu/dispatch.h"
 

@@ -4,7 +4,6 @@
 #include "core/parallel.h"
 #include "models/bump_allocator.h"
 #include "models/kernels/attention.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 
 namespace zrt::models::cpu {

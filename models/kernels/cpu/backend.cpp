@@ -24,8 +24,6 @@ std::string libraries() {
 
 }  // namespace
 
-#define ZRT_ADDRESS(name) &cpu::name,
-
-const Backend backend{ZRT_KERNELS(ZRT_ADDRESS) make_gemm, libraries, false, 1};
+const Backend backend{make_gemm, libraries, false, 1};
 
 }  // namespace zrt::models::cpu

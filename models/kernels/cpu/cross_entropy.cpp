@@ -3,8 +3,8 @@
 #include <cfloat>
 
 #include "core/parallel.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cpu {
 namespace {

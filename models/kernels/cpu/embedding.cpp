@@ -4,8 +4,8 @@
 
 #include "core/parallel.h"
 #include "models/bump_allocator.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cpu {
 namespace {

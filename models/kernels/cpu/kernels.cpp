@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "core/parallel.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 
 namespace zrt::models::cpu {

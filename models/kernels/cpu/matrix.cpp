@@ -1,8 +1,9 @@
+#include "models/kernels/matrix.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "core/parallel.h"
-#include "models/kernels/backend.h"
 
 namespace zrt::models::cpu {
 namespace {

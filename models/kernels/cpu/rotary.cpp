@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cpu {
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "core/kernel_convert.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cpu/dispatch.h"
 #include "models/masking.h"
 

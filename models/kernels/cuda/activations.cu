@@ -1,7 +1,7 @@
 // GELU and SwiGLU. Exponentials of bf16 and fp16 tensors are the fast ones: their error, some 1e-6, vanishes in
 // rounding.
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
+#include "models/kernels/attention.h"
 #include "models/kernels/cuda/attention_row.cuh"
 
 namespace zrt::models::cuda {

@@ -1,6 +1,6 @@
 #include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
+#include "models/kernels/attention.h"
 #include "models/kernels/cuda/attention_args.cuh"
 #include "models/kernels/cuda/attention_mma.cuh"
 #include "models/kernels/cuda/attention_softmax.cuh"

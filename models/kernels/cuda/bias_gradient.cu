@@ -1,6 +1,6 @@
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/column_sums.cuh"
 #include "models/kernels/cuda/partial_sums.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

@@ -6,8 +6,8 @@
 #include "core/cuda/dynamic_shared.cuh"
 #include "core/cuda/gpu.h"
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/logits.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

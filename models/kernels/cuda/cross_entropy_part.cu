@@ -1,7 +1,7 @@
 // Loss and gradient of rows of logits whose vocabulary is cut among ranks: a block per row.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/logits.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

@@ -3,11 +3,11 @@
 // in the order of the tiles. So a token of thousands of rows is spread over the GPU like any other rows. Rows with
 // tokens of other ranks keep their places, so that sums have the same bits however the vocabulary is cut.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/cuda/gradient.cuh"
 #include "models/kernels/cuda/token_sort.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

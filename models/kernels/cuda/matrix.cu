@@ -1,7 +1,7 @@
 // Square matrices between products: each kernel is one pass over memory.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/matrix.h"
 
 namespace zrt::models::cuda {
 namespace {

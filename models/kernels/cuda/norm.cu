@@ -1,9 +1,9 @@
 // Forward norms, also with the residual sum in front of them. A row's numbers stay in registers between its sums.
 // Dropout of what is added is a pass of its own: random numbers here would be most of every kernel's code.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/cuda/reduce.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/column_sums.cuh"
 #include "models/kernels/cuda/partial_sums.h"
 #include "models/kernels/cuda/reduce.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/dispatch.h"
 #include "models/kernels/cuda/gradient.cuh"
 #include "models/kernels/cuda/partial_sums.h"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

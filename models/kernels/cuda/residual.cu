@@ -1,8 +1,8 @@
 // Residual sums, dropout and copies.
 #include "core/device.h"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {

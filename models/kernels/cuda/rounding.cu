@@ -1,7 +1,7 @@
 // Casts, stochastic rounding and sums kept in two halves.
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/dropout.cuh"
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/rounding.h"
 
 namespace zrt::models::cuda {
 namespace {

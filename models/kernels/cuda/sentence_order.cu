@@ -1,6 +1,5 @@
 // What tells the order of two runs of text: one row for each sample, so one pass of few threads.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
 #include "models/kernels/sentence_order.h"
 #include "models/masking.h"

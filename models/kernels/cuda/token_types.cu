@@ -1,7 +1,7 @@
 // Token types of samples, and rows of a small table added to others.
 #include "core/cuda/launch.cuh"
-#include "models/kernels/backend.h"
 #include "models/kernels/cuda/elementwise.cuh"
+#include "models/kernels/kernels.h"
 
 namespace zrt::models::cuda {
 namespace {
