@@ -31,7 +31,7 @@ struct GemmCeiling {
 class GemmCeilings {
  public:
   explicit GemmCeilings(const Config& config);
-  static GemmCeilings of_fp32(Config config);  // the same with all matrices in fp32
+  static GemmCeilings of_fp32(const Config& config);  // the same with all matrices in fp32
   void turn();
   GemmCeiling ceiling() const;
   // FLOP/s over turns i and i + 1 together, beside which stands what ran between them.
@@ -45,6 +45,7 @@ class GemmCeilings {
     size_t fastest() const;
     double flops() const;  // of its times
   };
+  GemmCeilings(const Config& config, const PrecisionConfig& precision);
   double flops_per_second(const std::function<double(const std::vector<double>&)>& of_turns) const;
 
   core::DeviceKind device_;

@@ -64,15 +64,17 @@ void fill_random(std::byte* to, uint64_t bytes, core::DType type) {
   }
 }
 
-GemmCeilings::GemmCeilings(const Config& config)
+GemmCeilings::GemmCeilings(const Config& config) : GemmCeilings(config, config.precision) {}
+
+GemmCeilings::GemmCeilings(const Config& config, const PrecisionConfig& precision)
     : device_(config.run.device),
       ranks_(config.mesh.world()),
       threads_per_rank_(config.run.threads_per_rank),
       ranks_per_gpu_(ranks_per_gpu(choose_gpus(device_, {ranks_}, config.run.share_gpu))) {
   const core::OnPlace here({device_, nullptr});
   models::Shape shape{config.batch.micro, config.model.sequence};
-  shape.type = config.precision.compute, shape.grad_type = config.precision.local_grad;
-  shape.fp8 = config.precision.fp8;
+  shape.type = precision.compute, shape.grad_type = precision.local_grad;
+  shape.fp8 = precision.fp8;
   for (const auto& block : config.model.make().blocks) {
     for (const GemmSpec& spec : block->products(shape)) {
       const auto same =
@@ -86,10 +88,8 @@ GemmCeilings::GemmCeilings(const Config& config)
   }
 }
 
-GemmCeilings GemmCeilings::of_fp32(Config config) {
-  config.precision.compute = config.precision.local_grad = core::DType::f32;
-  config.precision.fp8 = false;
-  return GemmCeilings(config);
+GemmCeilings GemmCeilings::of_fp32(const Config& config) {
+  return GemmCeilings(config, PrecisionConfig{});
 }
 
 void GemmCeilings::turn() {

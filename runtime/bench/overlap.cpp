@@ -34,8 +34,10 @@ Spread ratios(const OverlapSeries& a, const OverlapSeries& b) {
 class OverlapMeasurement {
  public:
   OverlapMeasurement(const Config& config, const models::Model& model, bool overlap, comm::Transport& transport)
-      : config_(config), transport_(transport) {
-    config_.zero.overlap_comm = overlap;
+      : config_(reconfigured(config,
+                             {overlap ? "zero_optimization.overlap_comm=true" : "zero_optimization.overlap_comm=false"},
+                             config.ranks)),
+        transport_(transport) {
     const SessionOptions options = session_options(config_);
     std::vector<Compiled> compiled =
         compile_within_budget(config_, model, {"init", "step"},
@@ -129,7 +131,7 @@ class OverlapMeasurement {
     });
   }
 
-  Config config_;
+  const Config config_;
   comm::Transport& transport_;
   uint32_t step_ = 0;
   std::unique_ptr<Session> session_;

@@ -25,6 +25,14 @@ struct StageRun {
   Moved moved;
 };
 
+// The stage alone differs: what is inferred from it otherwise stays, so that stages reduce and overlap alike.
+Config at_stage(const Config& config, int stage) {
+  const Settings sets{fmt::format("zero_optimization.stage={}", stage),
+                      fmt::format("zero_optimization.overlap_comm={}", config.zero.overlap_comm),
+                      fmt::format("parallel.reduce_every={}", config.parallel.reduce_every)};
+  return reconfigured(config, sets, config.ranks);
+}
+
 // Parameters as `load` asks for them. The length of the table is prime, so that rows of weights differ.
 decltype(Rank::load) weights_of_a_table(const models::Model& model) {
   std::vector<float> table(1000003);
@@ -86,8 +94,7 @@ TrainBench bench_train(const Config& config, const std::vector<int>& stages, int
     progress(fmt::format("setting up stage {}", stage));
     const auto begin = std::chrono::steady_clock::now();
     auto c = std::make_unique<StageRun>();
-    c->config = config;
-    c->config.zero.stage = stage;
+    c->config = at_stage(config, stage);
     std::vector<Compiled> compiled = compile_within_budget(c->config, model, {"load", "step"});
     const Layout layout = compiled.front().layout;
     c->session = std::make_unique<Session>(std::move(compiled), session_options(c->config),

@@ -104,7 +104,7 @@ Config load_config(const std::filesystem::path& file, const Settings& sets, int 
   return parse_config(read_config_file(file), file.string(), sets, ranks);
 }
 
-Config reconfigured(const Config& config, const Settings& sets, int ranks) {
+Config reconfigured(const Config& config, const Settings& sets, int ranks, const std::vector<std::string>& without) {
   Tree tree;
   tree.document.name = config.file;
   tree.document.root = json::object();
@@ -112,36 +112,47 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks) {
     // Inferred values are left out again, or become "auto" again where the file said so.
     const bool given = key.from == from_name(From::file) || key.from == from_name(From::command_line);
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
-    if (!given && !from_auto) continue;
+    const bool left_out = std::any_of(without.begin(), without.end(),
+                                      [&](const std::string& section) { return covers(section, key.path); });
+    if ((!given && !from_auto) || left_out) continue;
     json* node = &tree.document.root;
     for (const std::string& part : split_path(key.path)) node = &(*node)[part];
     *node = given ? json::parse(key.value) : json("auto");
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
   }
-  Config changed = finish(std::move(tree), sets, ranks, config.run.name);
-  changed.ranks_in_reach = config.ranks_in_reach;
-  return changed;
+  return in_reach(finish(std::move(tree), sets, ranks, config.run.name), config.ranks_in_reach);
 }
 
 Config data_parallel(const Config& config, int ranks) {
-  const Settings sets{"pipeline.stages=\"auto\"",
-                      "pipeline.partition=best",
-                      "tensor_parallel.autotp_size=0",
-                      "tensor_parallel.tp.tp_size=1",
-                      "parallel.tensor=1",
-                      "parallel.pipeline=1",
-                      "parallel.virtual_pipeline=1",
-                      "parallel.schedule=1f1b",
-                      "parallel.microbatch_group=null",
-                      "parallel.partition=time",
-                      "parallel.gathered_for=auto",
-                      "parallel.reduce_every=1",
-                      "parallel.hierarchical_ranks=1",
-                      "zero_optimization.zero_hpz_partition_size=1",
-                      "zero_optimization.mics_shard_size=-1",
-                      "gradient_accumulation_steps=1",
-                      "train_batch_size=" + std::to_string(config.batch.micro * ranks)};
-  return reconfigured(config, sets, ranks);
+  // Bits of sums and the cluster that times are taken from have nothing to do with the mesh.
+  std::vector<std::string> sets{"train_batch_size=" + std::to_string(config.batch.micro * ranks),
+                                std::string("parallel.sums=") + (config.parallel.fast_sums ? "fast" : "ordered")};
+  if (!config.parallel.cluster.empty()) sets.push_back("parallel.cluster=" + config.parallel.cluster);
+  return reconfigured(config, sets, ranks,
+                      {"parallel", "pipeline", "tensor_parallel", "gradient_accumulation_steps",
+                       "zero_optimization.zero_hpz_partition_size", "zero_optimization.mics_shard_size"});
+}
+
+Config weights_alone(const Config& config) {
+  std::vector<std::string> sets{"train_batch_size=1", "train_micro_batch_size_per_gpu=1"};
+  if (!config.memory.nvme_path.empty()) sets.push_back("memory.nvme_path=" + config.memory.nvme_path);
+  return reconfigured(
+      data_parallel(config, 1), sets, 1,
+      {"zero_optimization", "activation_checkpointing", "memory.placement", "memory.update", "memory.recompute"});
+}
+
+Config in_reach(Config config, int ranks) {
+  config.ranks_in_reach = ranks;
+  return config;
+}
+
+Config into_folder(Config config, const std::string& folder) {
+  const auto key = std::find_if(config.keys.begin(), config.keys.end(),
+                                [](const ResolvedKey& other) { return other.path == "run.out"; });
+  key->value = json(folder).dump();
+  key->from = from_name(From::inferred);
+  config.run.out = folder;
+  return config;
 }
 
 std::string resolved_json(const Config& config) {
@@ -155,16 +166,6 @@ std::string resolved_json(const Config& config) {
   std::string text;
   write_nested(text, root, 0);
   return text + "\n";
-}
-
-void record_inferred(Config& config, const std::string& path, const std::string& text) {
-  for (ResolvedKey& key : config.keys) {
-    if (key.path != path) continue;
-    key.value = json(text).dump();
-    key.from = from_name(From::inferred);
-    return;
-  }
-  throw core::ProgramError("the configuration has no key '" + path + "' to record.");
 }
 
 Config load_resolved(const std::filesystem::path& file, const Settings& sets) {

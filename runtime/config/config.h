@@ -1,4 +1,5 @@
-// The configuration of a run: plain structs, checked once when they are loaded.
+// The configuration of a run: plain structs, checked once when they are loaded, and not changed then: who wants another
+// one makes it from what this one was made of (tests/core/layering_test.cpp looks for assignments).
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -140,19 +141,25 @@ Config load_config(const std::filesystem::path& file, const Settings& sets, int 
 // The same for text; `name` stands for the file in messages.
 Config parse_config(const std::string& text, const std::string& name, const Settings& sets, int ranks);
 
-// The same configuration with overrides and on another number of ranks: what was inferred is inferred anew. Throws like
-// parse_config.
-Config reconfigured(const Config& config, const Settings& sets, int ranks);
+// The same configuration with overrides, on another number of ranks, and as if it had never named the keys and sections
+// of `without`: what was inferred is inferred anew. Throws like parse_config.
+Config reconfigured(const Config& config, const Settings& sets, int ranks,
+                    const std::vector<std::string>& without = {});
 
 // … with all ranks data-parallel: what works on weights alone needs no mesh to fit what it keeps.
 Config data_parallel(const Config& config, int ranks);
+// … on one rank that takes samples one by one and keeps weights alone: where and how the run kept its states says
+// nothing of it.
+Config weights_alone(const Config& config);
+
+// The same with ranks of another reach.
+Config in_reach(Config config, int ranks);
+// The same with a folder that the caller chose, as an inferred run.out.
+Config into_folder(Config config, const std::string& folder);
 
 // The text of config.resolved.json: {"section": {"key": {"value": …, "from": "…"}}}, for every key of every section
 // that holds an implemented key or was given.
 std::string resolved_json(const Config& config);
-
-// Records a choice that the caller made, for example run.out, so that resolved_json shows it as inferred.
-void record_inferred(Config& config, const std::string& path, const std::string& text);
 
 // Re-creates the configuration of a run, on its number of ranks, from its config.resolved.json.
 Config load_resolved(const std::filesystem::path& file, const Settings& sets = {});

@@ -14,10 +14,6 @@ std::string printable(const std::string& path) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-bool covers(std::string_view prefix, std::string_view path) {
-  return path.substr(0, prefix.size()) == prefix && (path.size() == prefix.size() || path[prefix.size()] == '.');
-}
-
 json* descend(json& node, std::string_view path) {
   json* at = &node;
   if (path.empty()) return at->is_object() ? at : nullptr;
@@ -182,6 +178,10 @@ std::vector<std::string> split_path(std::string_view path) {
     begin = end + 1;
   }
   return parts;
+}
+
+bool covers(std::string_view prefix, std::string_view path) {
+  return path.substr(0, prefix.size()) == prefix && (path.size() == prefix.size() || path[prefix.size()] == '.');
 }
 
 From Tree::origin(std::string_view path) const {

@@ -251,8 +251,7 @@ Limits machine_limits(const Config& config, const Compiled& compiled, uint64_t r
 
 std::vector<Compiled> compile_within_budget(const Config& wanted, const models::Model& model,
                                             std::vector<std::string> phases, const RunPlace& place) {
-  Config config = wanted;
-  config.ranks_in_reach = place.ranks_in_reach;
+  const Config config = in_reach(wanted, place.ranks_in_reach);
   check_run(config);
   const core::DeviceKind device = config.run.device;
   core::require_device(device);

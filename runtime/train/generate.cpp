@@ -51,7 +51,7 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
     throw core::ConfigError(fmt::format("the prompt has {} tokens; legal are 1 to {}, which is model.sequence", prompt,
                                         config.model.sequence));
   }
-  Config one = data_parallel(config, 1);
+  const Config one = weights_alone(config);
   const models::Model model = one.model.make();
   if (model.masking) {
     throw core::ConfigError(
@@ -59,14 +59,6 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
                     "token. Generate with a gpt2, llama or qwen3 model; `zrt eval` says how well this one names them.",
                     model.type));
   }
-  one.zero.stage = 0;
-  one.batch = {1, 1, 1};
-  one.parallel.reduce_every = 1;
-  // Where the run kept its states says nothing about a rank that keeps weights alone.
-  one.memory.rules.clear();
-  one.memory.update = UpdateSide::automatic;
-  one.memory.recompute = Recompute::none;
-  one.memory.open_placement = true;
   std::vector<Compiled> compiled = compile_within_budget(one, model, {"load", "decode"});
   const checkpoint::Reader file(checkpoint_folder, false);
   require_weights(file, model);

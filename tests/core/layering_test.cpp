@@ -1,6 +1,6 @@
 // Reads the source tree and checks the rules that the compiler cannot: includes point only downward, vendor headers
-// stay in .cpp files and inside the folders of the back ends that need them, back ends are files, not #ifdefs, and the
-// mesh alone calculates with ranks.
+// stay in .cpp files and inside the folders of the back ends that need them, back ends are files, not #ifdefs, the mesh
+// alone calculates with ranks, and a configuration that was checked is not changed.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -89,6 +89,10 @@ std::set<std::string> vendors_behind(const Sources& sources) {
 const std::regex arithmetic_of_ranks(
     R"((\brank_?(\.number)?|\b(ranks_per_host|stage_ranks\(\)))\s*[/%]\s*\w|[*/%]\s*(\w+\.)*(ranks_per_host|stage_ranks\(\)))");
 
+// A configuration that was checked is another one by runtime/config/config.h alone.
+const std::regex assignment_to_config(
+    R"(\bconfig_?(\.|->)((run|zero|memory|batch|parallel|precision|optimizer|data)\.\w+|ranks|ranks_in_reach|mesh) = )");
+
 // Files that work with numbers inside a group, and with GPUs, which are no axis.
 bool may_calculate_ranks(const std::string& path) {
   return path.starts_with("core/mesh.") || path.starts_with("core/host_spread.") || path.starts_with("comm/") ||
@@ -121,6 +125,8 @@ std::vector<std::string> violations(const Sources& sources) {
       }
       if (!may_calculate_ranks(path) && std::regex_search(line.substr(0, line.find("//")), arithmetic_of_ranks))
         found.push_back(where + "arithmetic of ranks outside of the mesh: " + line);
+      if (!path.starts_with("runtime/config/") && std::regex_search(line, assignment_to_config))
+        found.push_back(where + "a configuration changed after its check: " + line);
       if (path != marks_functions && std::regex_search(line, back_end_switch))
         found.push_back(where + "back end chosen by " + line);
     }
@@ -183,6 +189,8 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
   CHECK(count("runtime/ops/a.cpp", "int shard = call.rank.number / inner;\nif (rank % tensor != 0) return;\n") == 2);
   CHECK(count("runtime/plan/a.cpp", "int first = stage * mesh.stage_ranks();\nint host = rank_ / per_host;\n") == 2);
   CHECK(count("runtime/cost/a.cpp", "hosts = (world + 7) / cluster.ranks_per_host;\n") == 1);
+  CHECK(count("runtime/bench/a.cpp", "c->config.zero.stage = stage;\nconfig_.memory.update = side;\n") == 2);
+  CHECK(count("tools/a.cpp", "config.ranks_in_reach = 1;\n") == 1);
   CHECK(count("models/kernels/cuda/a.cuh", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#endif\n") == 0);
   CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
 }

@@ -206,8 +206,8 @@ int import_from(const Args& args) {
   }
   const Reader model =
       open_hugging_face(from, [](const std::string& text) { std::cerr << "warning: " << text << "\n"; });
-  runtime::Config config = runtime::hugging_face_config(model, config_settings(values));
-  runtime::record_inferred(config, "run.out", out.string());
+  const runtime::Config config =
+      runtime::into_folder(runtime::hugging_face_config(model, config_settings(values)), out.string());
   const models::Model made = config.model.make();
   runtime::require_weights(model, made);
   const models::Model* const whole = &made;

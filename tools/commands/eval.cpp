@@ -95,13 +95,13 @@ int eval_command(const Args& args) {
   po::variables_map values;
   if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
-  runtime::Config config = runtime::load_resolved(run.config, config_settings(values));
+  const runtime::Config of_run = runtime::load_resolved(run.config, config_settings(values));
   std::optional<int> ranks;
   if (values.count("ranks")) {
     ranks = values["ranks"].as<int>();
     if (*ranks < 1) throw core::UsageError(fmt::format("--ranks is {}; it must be positive", *ranks));
-    config = runtime::data_parallel(config, *ranks);
   }
+  const runtime::Config config = ranks ? runtime::data_parallel(of_run, *ranks) : of_run;
   const auto transport = comm::make_transport(values["transport"].as<std::string>(), ranks, config.mesh.world());
   return run_ranks(*transport, [&] { return eval_ranks(values, *transport, run, config); });
 }

@@ -56,12 +56,13 @@ int plan_command(const Args& args) {
         {values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark, values["CONFIG"].as<std::string>()},
         values);
   }
-  runtime::Config config =
+  const runtime::Config loaded =
       runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());
-  if (const std::string& transport = values["transport"].as<std::string>(); !transport.empty()) {
-    if (transport != "nccl") throw core::UsageError("--transport of a plan is '" + transport + "'; legal is nccl");
-    config.ranks_in_reach = 1;
+  const std::string& transport = values["transport"].as<std::string>();
+  if (!transport.empty() && transport != "nccl") {
+    throw core::UsageError("--transport of a plan is '" + transport + "'; legal is nccl");
   }
+  const runtime::Config config = transport.empty() ? loaded : runtime::in_reach(loaded, 1);
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;

@@ -25,21 +25,19 @@ int exit_code(const runtime::TrainResult& result) {
 int train_ranks(const po::variables_map& values, comm::Transport& transport, RunSignals& signals) {
   const runtime::Settings sets =
       config_settings(values, {{"steps", "run.steps"}, {"out", "run.out"}, {"resume", "run.resume"}});
-  runtime::Config config = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
-  signals.set_timeout(std::chrono::seconds(config.run.timeout_seconds));
+  const runtime::Config loaded = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
+  const std::chrono::seconds timeout(loaded.run.timeout_seconds);
+  signals.set_timeout(timeout);
   if (transport.leads()) {
-    for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
-    warn_of_binding(transport, config.run.threads_per_rank);
-    if (const std::string notice = short_notice(config.run.checkpoint_interval); !notice.empty()) {
+    for (const std::string& warning : loaded.warnings) spdlog::warn("{}", warning);
+    warn_of_binding(transport, loaded.run.threads_per_rank);
+    if (const std::string notice = short_notice(loaded.run.checkpoint_interval); !notice.empty()) {
       spdlog::warn("{}", notice);
     }
   }
-  if (config.run.out.empty()) {
-    // The clocks of the processes differ.
-    config.run.out =
-        transport.exchange(default_folder(config.run.name), std::chrono::seconds(config.run.timeout_seconds))[0];
-    runtime::record_inferred(config, "run.out", config.run.out);
-  }
+  // The clocks of the processes differ.
+  const auto agreed_folder = [&] { return transport.exchange(default_folder(loaded.run.name), timeout)[0]; };
+  const runtime::Config config = loaded.run.out.empty() ? runtime::into_folder(loaded, agreed_folder()) : loaded;
 
   Reporter reporter(config.run.steps, config.run.log_interval);
   runtime::TrainHooks hooks;

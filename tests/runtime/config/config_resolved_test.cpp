@@ -59,8 +59,7 @@ TEST_CASE("the resolved configuration holds every key in force with its value an
 }
 
 TEST_CASE("a run's configuration is re-created from its resolved file") {
-  Config config = example();
-  record_inferred(config, "run.out", "runs/first-1");
+  const Config config = into_folder(example(), "runs/first-1");
   const auto file = write("config_resolved_round.json", resolved_json(config));
   const Config again = load_resolved(file);
   CHECK(resolved_json(again) == resolved_json(config));
@@ -172,6 +171,52 @@ TEST_CASE("whatever key is given or inferred, a run's configuration is re-create
   }
 }
 
+TEST_CASE("a configuration can be made anew without keys and whole sections") {
+  const Config config = parsed(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}},
+      "memory": {"update": "host", "update_when": "as_ready"}, "gradient_clipping": 0,)");
+  const Config without = reconfigured(config, {}, 1, {"zero_optimization", "memory.update"});
+  CHECK(without.zero.stage == 0);
+  CHECK(without.memory.rules.empty());
+  CHECK(without.memory.update == UpdateSide::automatic);
+  CHECK(without.memory.early_updates);
+}
+
+TEST_CASE("ranks that are all data-parallel sum as the run did, and know its cluster") {
+  const Config config =
+      parsed(R"("parallel": {"tensor": 2, "sequence": true, "sums": "fast", "cluster": "here", "reduce_every": 2},
+      "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4,)",
+             {}, 4);
+  const Config flat = data_parallel(config, 2);
+  CHECK(flat.mesh.data() == 2);
+  CHECK(flat.batch.micro == 3);
+  CHECK(flat.batch.accumulation == 1);
+  CHECK(flat.parallel.reduce_every == 1);
+  CHECK(flat.parallel.fast_sums);
+  CHECK(flat.parallel.cluster == "here");
+}
+
+TEST_CASE("a rank that keeps weights alone has the run's budgets and drive, but places, updates and batches nothing") {
+  const Config config =
+      parsed(R"("zero_optimization": {"stage": 3, "offload_param": {"device": "nvme", "nvme_path": "drive"}},
+      "memory": {"device_budget_bytes": 1000000, "nvme_budget_bytes": 2000000, "recompute": "full", "update": "host"},
+      "activation_checkpointing": {"cpu_checkpointing": true},
+      "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4,)",
+             {}, 4);
+  const Config one = weights_alone(config);
+  CHECK(one.mesh.world() == 1);
+  CHECK(one.zero.stage == 0);
+  CHECK(one.batch.train == 1);
+  CHECK(one.parallel.reduce_every == 1);
+  CHECK(one.memory.rules.empty());
+  CHECK(one.memory.open_placement);
+  CHECK(one.memory.recompute == Recompute::none);
+  CHECK(one.memory.update == UpdateSide::automatic);
+  CHECK(one.memory.device_budget_bytes == 1000000);
+  CHECK(one.memory.nvme_budget_bytes == 2000000);
+  CHECK(one.memory.nvme_path == "drive");
+  CHECK(weights_alone(parsed(R"("memory": {"placement": "host"},)")).memory.rules.empty());
+}
+
 TEST_CASE("what auto stands for follows the changes of a configuration") {
   const Config config = example();
   CHECK(reconfigured(config, {"run.steps=80"}, 2).schedule.total_num_steps == 80);
@@ -204,11 +249,6 @@ TEST_CASE("a resolved file that is given for a configuration is refused in one s
   CHECK_THROWS_WITH(parse_config(resolved_json(example()), "run/config.resolved.json", {}, 2),
                     Catch::Contains("run/config.resolved.json: is what a run has written") &&
                         Catch::Contains("--resume auto") && !Catch::Contains("wrong type"));
-}
-
-TEST_CASE("only keys of the table can be recorded") {
-  Config config = example();
-  CHECK_THROWS_AS(record_inferred(config, "run.outt", "x"), zrt::core::ProgramError);
 }
 
 }  // namespace zrt::config_resolved_test
