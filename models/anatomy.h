@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/seam.h"
+
 namespace zrt::models {
 
 // Consecutive parts of a block.
@@ -23,22 +25,13 @@ inline constexpr Parts all_parts{0, 255};
 // of parameters.
 enum class Half : uint8_t { both, input, weight };
 
-// What becomes of a port between ranks that share the work of a block. Where they share rows, too (sequence
-// parallelism), what is added up goes to each rank by its rows alone, and what all have alike is brought together from
-// them: an output that enters, and the gradient of one that leaves.
-enum class Seam : uint8_t {
-  enter,  // all have it alike and each works on a part of what follows: parts of its gradient are added up
-  leave,  // each has a part of a sum: added up
-  tell,   // each has something of its own, and all are told: (ranks, rows, width), of which a rank fills in its rows
-  stay,   // it stays with the rank, from one call to another
-};
-
 struct Port {
   std::string_view name;
   uint8_t part = 0;   // that makes it; the next one reads it
   int64_t width = 0;  // elements of a row
-  Seam seam = Seam::enter;
-  size_t element = 0;  // bytes; 0: of the compute type
+  Seam seam{};
+  size_t element = 0;    // bytes; 0: of the compute type
+  bool stacked = false;  // (ranks, rows, width) of the seam's ranks, of which each fills in its rows
 };
 
 struct Anatomy {
@@ -64,7 +57,7 @@ struct Anatomy {
   // Whether the backward of a run reads what forward handed on in a port that enters; late parts all do, of the first.
   bool reads_back(const Port& port, Parts run) const {
     const size_t next = port.part + 1u;
-    return port.seam == Seam::enter && (run.has(next) || (next + late >= parts.size() && run.first > next));
+    return port.seam.enters() && (run.has(next) || (next + late >= parts.size() && run.first > next));
   }
   // Where a head's loss is known: in backward in the first of its late parts, outside training in the last one.
   size_t losing(bool backward) const { return backward && late > 0 ? parts.size() - late : parts.size() - 1; }

@@ -16,7 +16,7 @@ class Embedding : public TransformerBlock {
  public:
   Embedding(const BlockSizes& sizes, const EmbeddingNames& names)
       : TransformerBlock(sizes, names.block),
-        anatomy_{{"lookup", "output"}, {{"lookup", lookup, sizes.hidden, Seam::leave}}, {}},
+        anatomy_{{"lookup", "output"}, {{"lookup", lookup, sizes.hidden, leave(sizes.degrees)}}, {}},
         positions_(!names.positions.empty()),
         types_(!names.types.empty()),
         separator_(names.separator),

@@ -27,9 +27,9 @@ Head::Head(const BlockSizes& sizes, const HeadParts& parts)
   params_.push_back(
       sliced({parts.output_weight, {sizes.vocab, sizes.hidden}, Init::normal, 0.02f}, 0, sizes.degrees.tensor));
   anatomy_ = {{"norm", "logits", "loss"},
-              {{"norm", normalize, sizes.hidden, Seam::enter},
-               {"logits", logits, shared_row(), Seam::stay},
-               {"shares of logits", logits, 1, Seam::tell, sizeof(LogitPart)}},
+              {{"norm", normalize, sizes.hidden, enter(sizes.degrees)},
+               {"logits", logits, shared_row(), {}},
+               {"shares of logits", logits, 1, gathered, sizeof(LogitPart), true}},
               {},
               normalize,
               sizes.degrees.tensor > 1 ? 1u << logits : 0,  // else both come chunk by chunk

@@ -10,42 +10,45 @@
 namespace zrt::runtime {
 namespace {
 
+using models::Collective;
+
 const models::Port& port_of(const Layout& layout, const Op& op) {
   return layout.model->blocks[op.block]->anatomy().ports[op.port];
 }
 
-// Whether what ranks have of a port is added up.
-bool adds_up(const Op& op, const models::Port& port) {
-  const bool backward = op.accesses.front().role == Role::d_port;
-  return port.seam == (backward ? models::Seam::enter : models::Seam::leave);
-}
-
-// In place: sums of what all have, of which ranks that share rows get their own, or what each has for all.
+// In place.
 void run_exchange(const OpCall& call) {
-  const Layout& layout = *call.rank.layout;
-  const models::Port& port = port_of(layout, call.op);
   const Access& access = call.op.accesses.front();
   std::byte* data = call.address(access);
   const std::string label = fmt::format("microbatch {}", call.op.microbatch.at(call.iteration));
-  const core::DType type = port.element == 0 ? layout.compute : core::DType::u8;
+  const core::DType type =
+      port_of(*call.rank.layout, call.op).element == 0 ? call.rank.layout->compute : core::DType::u8;
   const auto elements = static_cast<int64_t>(call.bytes(access) / core::dtype_size(type));
-  const int64_t share = elements / layout.mesh.tensor();
-  std::byte* own = data + static_cast<size_t>(call.rank.tensor * share) * core::dtype_size(type);
-  if (!adds_up(call.op, port)) {
-    const comm::GatherRange range{own, data, share};
-    return call.comm().all_gather({&range, 1}, type, label);
+  comm::Communicator& comm = call.comm();
+  const int64_t share = elements / comm.size();
+  std::byte* own = data + static_cast<size_t>(comm.rank() * share) * core::dtype_size(type);
+  switch (call.op.collective) {
+    case Collective::all_reduce:
+      return comm.all_reduce(data, elements, type, label);
+    case Collective::reduce_scatter: {
+      const comm::ReduceRange range{data, own, share, false};
+      return comm.reduce_scatter({&range, 1}, type, type, label);
+    }
+    case Collective::all_gather: {
+      const comm::GatherRange range{own, data, share};
+      return comm.all_gather({&range, 1}, type, label);
+    }
+    case Collective::none:
+      return;
   }
-  if (!layout.shares_rows()) return call.comm().all_reduce(data, elements, type, label);
-  const comm::ReduceRange range{data, own, share, false};
-  call.comm().reduce_scatter({&range, 1}, type, type, label);
 }
 
 Volume exchange_volume(const ProgramSet& set, const Op& op, const Layout& layout) {
   Volume volume;
   volume.bytes = static_cast<double>(set.buffers[op.accesses.front().buffer].bytes);
   volume.copies = false;
-  if (!adds_up(op, port_of(layout, op))) return volume;
-  volume.sums = true, volume.rounds = layout.shares_rows() ? 1 : 2;
+  if (!models::adds_up(op.collective)) return volume;
+  volume.sums = true, volume.rounds = op.collective == Collective::all_reduce ? 2 : 1;
   volume.from = volume.to = layout.compute;
   return volume;
 }

@@ -95,8 +95,7 @@ std::vector<BufferId> Emitter::add_ports(size_t b, const std::vector<models::Par
     const bool comes_again = std::any_of(backwards.begin(), backwards.end(),
                                          [&](const models::Parts& run) { return plans_[b].reads_back(ports[p], run); });
     if (!ends && !comes_again) continue;
-    const bool read_later = ports[p].seam == models::Seam::leave || ports[p].seam == models::Seam::stay;
-    buffers[p] = add_port(b, p, name, read_later ? held : 1);
+    buffers[p] = add_port(b, p, name, ports[p].seam.of_product() ? held : 1);
   }
   return buffers;
 }
@@ -194,7 +193,7 @@ void Emitter::access_ports(Op& op, const std::vector<BufferId>& ports, Role role
   for (size_t p = 0; p < ports.size(); ++p) {
     if (ports[p] == no_buffer || (all[p].part != taken && all[p].part != handed)) continue;
     // What stays with the rank is worked on where it lies, but for the gradients of weights.
-    const bool stays = all[p].seam == models::Seam::stay && role == Role::d_port && op.half != models::Half::weight;
+    const bool stays = all[p].seam.stays() && role == Role::d_port && op.half != models::Half::weight;
     const Use use = all[p].part == handed ? Use::write : stays ? Use::update : Use::read;
     access(op, ports[p], role, use);
     op.accesses.back().port = static_cast<uint8_t>(p);
@@ -205,13 +204,14 @@ void Emitter::exchange(DraftSegment& segment, size_t b, Index microbatch, size_t
                        const std::vector<BufferId>& buffers, bool gradients) {
   const std::vector<models::Port>& all = blocks_[b]->anatomy().ports;
   for (size_t p = 0; p < all.size(); ++p) {
-    if (all[p].part != part || !plans_[b].exchanges(all[p], gradients)) continue;
+    const models::Collective collective = plans_[b].collective(all[p], gradients);
+    if (all[p].part != part || collective == models::Collective::none) continue;
     Op op = make(OpKind::exchange, 0,
                  fmt::format("exchange {}{} of {}", gradients ? "gradient of " : "", all[p].name, blocks_[b]->name()),
                  b, microbatch);
     op.units.clear();
-    op.port = static_cast<uint8_t>(p);
-    place_in(set_, op, Axis::tensor);
+    op.port = static_cast<uint8_t>(p), op.collective = collective;
+    place_in(set_, op, all[p].seam.axis);
     access(op, buffers[p], gradients ? Role::d_port : Role::port, Use::update);
     op.accesses.back().port = op.port;
     segment.ops.push_back(std::move(op));
@@ -343,7 +343,7 @@ void Emitter::read_brought(Op& op, size_t b, models::Parts run) const {
   const std::vector<models::Port>& ports = blocks_[b]->anatomy().ports;
   for (size_t p = 0; p < ports.size(); ++p) {
     if (buffers_[b].d_ports[p] == no_buffer || !run.has(ports[p].part)) continue;
-    if (ports[p].seam != models::Seam::leave && ports[p].seam != models::Seam::stay) continue;
+    if (!ports[p].seam.of_product()) continue;
     access(op, buffers_[b].d_ports[p], Role::d_port, Use::read);
     op.accesses.back().port = static_cast<uint8_t>(p);
   }

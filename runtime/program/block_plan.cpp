@@ -4,15 +4,13 @@
 
 namespace zrt::runtime {
 
+using models::Collective;
 using models::Half;
 using models::Parts;
 using models::Port;
-using models::Seam;
 
 BlockPlan::BlockPlan(const Layout& layout, size_t block)
-    : anatomy_(&layout.model->blocks[block]->anatomy()),
-      tensor_(layout.mesh.tensor()),
-      shares_rows_(layout.shares_rows()) {
+    : anatomy_(&layout.model->blocks[block]->anatomy()), mesh_(layout.mesh), shares_rows_(layout.shares_rows()) {
   const models::Model& model = *layout.model;
   const models::Block& what = *model.blocks[block];
   const Stage& stage = layout.stage;
@@ -40,24 +38,27 @@ BlockPlan::BlockPlan(const Layout& layout, size_t block)
   }
 }
 
-bool BlockPlan::exchanges(const Port& port, bool backward) const {
-  if (tensor_ == 1 || port.seam == Seam::stay) return false;
-  return shares_rows_ || port.seam == Seam::tell || port.seam == (backward ? Seam::enter : Seam::leave);
+Collective BlockPlan::collective(const Port& port, bool gradient) const {
+  return mesh_.degree(port.seam.axis) > 1 ? port.seam.of(gradient) : Collective::none;
 }
 
 uint64_t BlockPlan::port_bytes(const Port& port, const models::Shape& shape) const {
   const uint64_t element = port.element > 0 ? port.element : core::dtype_size(shape.type);
-  const bool by_rows = port.seam == Seam::enter || port.seam == Seam::leave;
-  const int64_t rows = shares_rows_ && by_rows ? (shape.rows() + tensor_ - 1) / tensor_ * tensor_ : shape.rows();
-  const uint64_t bytes = static_cast<uint64_t>(rows * port.width) * element;
-  return port.seam == Seam::tell ? bytes * static_cast<uint64_t>(tensor_) : bytes;
+  const int ranks = mesh_.degree(port.seam.axis);
+  int64_t rows = shape.rows();
+  if (port.stacked) {
+    rows *= ranks;
+  } else if (shares_rows_ && !port.seam.stays()) {
+    rows = (rows + ranks - 1) / ranks * ranks;  // each rank has room for as many
+  }
+  return static_cast<uint64_t>(rows * port.width) * element;
 }
 
 std::vector<Parts> BlockPlan::runs(Parts parts, bool backward) const {
   std::vector<Parts> result{parts};
   for (const Port& port : anatomy_->ports) {
     const auto cut = static_cast<uint8_t>(port.part + 1);
-    if (!exchanges(port, backward) || !parts.has(port.part) || !parts.has(cut)) continue;
+    if (collective(port, backward) == Collective::none || !parts.has(port.part) || !parts.has(cut)) continue;
     result.back().end = cut;
     result.push_back({cut, parts.end});
   }
@@ -69,7 +70,7 @@ std::vector<BackwardRun> BlockPlan::backward_runs(bool overlap) const {
   std::vector<BackwardRun> result;
   for (auto run = all.rbegin(); run != all.rend(); ++run) {
     const bool adds_up = std::any_of(anatomy_->ports.begin(), anatomy_->ports.end(), [&](const Port& port) {
-      return port.part + 1 == run->first && port.seam == Seam::enter && exchanges(port, true);
+      return port.part + 1 == run->first && models::adds_up(collective(port, true));
     });
     if (!weights_apart_ && (!overlap || !adds_up || !anatomy_->halves(*run))) {
       result.push_back({*run});

@@ -20,8 +20,8 @@ class BlockPlan {
  public:
   BlockPlan(const Layout& layout, size_t block);  // reads the layout's model as long as it lives
 
-  // Says whether ranks exchange a port, or with `backward` its gradient.
-  bool exchanges(const models::Port& port, bool backward) const;
+  // What completes a port on this mesh, or with `gradient` its gradient; none: ranks exchange nothing.
+  models::Collective collective(const models::Port& port, bool gradient) const;
   uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
   // Runs of these parts, cut where ranks exchange a port; in forward order.
   std::vector<models::Parts> runs(models::Parts parts, bool backward) const;
@@ -58,7 +58,7 @@ class BlockPlan {
   std::vector<BackwardRun> backward_runs(bool overlap) const;
 
   const models::Anatomy* anatomy_;
-  int tensor_;  // ranks that share the block
+  core::Mesh mesh_;
   bool shares_rows_;
   bool weights_apart_;
   core::Tier input_tier_;

@@ -13,7 +13,6 @@ namespace {
 using models::Half;
 using models::Parts;
 using models::Port;
-using models::Seam;
 
 class BlockChecker {
  public:
@@ -49,7 +48,7 @@ class BlockChecker {
   void check_backward(size_t p, const Port& port) const {
     const size_t border = port.part + 1u;
     const bool crosses = order_.cut(port.part, true), inputs = op_.half != Half::weight;
-    const bool stays_for_weights = port.seam == Seam::leave || port.seam == Seam::stay;
+    const bool stays_for_weights = port.seam.of_product();
     const bool takes = inputs ? op_.parts.end == border : op_.parts.has(port.part) && stays_for_weights;
     if (crosses && takes) require(p, port, Role::d_port, false);
     if (crosses && inputs && op_.parts.first == border) require(p, port, Role::d_port, true);

@@ -4,15 +4,13 @@
 
 namespace zrt::runtime::verification {
 
+using models::Collective;
 using models::Half;
 using models::Parts;
 using models::Port;
-using models::Seam;
 
 PartOrder::PartOrder(const Layout& layout, size_t block)
-    : anatomy_(layout.model->blocks[block]->anatomy()),
-      ranks_(layout.model->degrees.tensor),
-      rows_(layout.model->degrees.shares_rows()) {
+    : anatomy_(layout.model->blocks[block]->anatomy()), mesh_(layout.mesh), rows_(layout.model->degrees.shares_rows()) {
   const bool splits = layout.stage.pipelined() && layout.stage.schedule.kind == ScheduleKind::zb_h1;
   apart_ = splits && anatomy_.halved != 0 && !layout.model->predicts(block);
   training_ = forward_runs(anatomy_.forward_in_training());
@@ -40,33 +38,23 @@ Parts PartOrder::whole(OpKind kind) const {
   return kind == OpKind::forward ? anatomy_.forward_in_training() : anatomy_.all();
 }
 
-// Ranks that have all rows need not exchange what all have alike.
-bool PartOrder::exchanged(const Port& port, bool backward) const {
-  if (ranks_ == 1) return false;
-  switch (port.seam) {
-    case Seam::enter:
-      return rows_ || backward;
-    case Seam::leave:
-      return rows_ || !backward;
-    case Seam::tell:
-      return true;
-    case Seam::stay:
-      break;
-  }
-  return false;
+Collective PartOrder::completed_by(const Port& port, bool backward) const {
+  if (ranks(port) == 1) return Collective::none;
+  return backward ? port.seam.backward : port.seam.forward;
 }
 
 bool PartOrder::cut(size_t part, bool backward) const {
-  return std::any_of(anatomy_.ports.begin(), anatomy_.ports.end(),
-                     [&](const Port& port) { return port.part == part && exchanged(port, backward); });
+  return std::any_of(anatomy_.ports.begin(), anatomy_.ports.end(), [&](const Port& port) {
+    return port.part == part && completed_by(port, backward) != Collective::none;
+  });
 }
 
 uint64_t PartOrder::port_bytes(const Port& port, const models::Shape& shape) const {
   const size_t element = port.element == 0 ? core::dtype_size(shape.type) : port.element;
   int64_t rows = shape.rows();
-  if (port.seam == Seam::tell) rows *= ranks_;
-  if (rows_ && (port.seam == Seam::enter || port.seam == Seam::leave)) {
-    rows = (rows + ranks_ - 1) / ranks_ * ranks_;  // each rank has room for as many as any
+  if (port.stacked) rows *= ranks(port);
+  if (rows_ && !port.stacked && !port.seam.stays()) {
+    rows = (rows + ranks(port) - 1) / ranks(port) * ranks(port);  // each rank has room for as many as any
   }
   return static_cast<uint64_t>(rows) * static_cast<uint64_t>(port.width) * element;
 }
@@ -94,9 +82,9 @@ std::vector<PartRun> PartOrder::backward_runs() const {
 // An input's gradient that ranks add up is on its way before those of weights are made.
 std::vector<PartRun> PartOrder::halves(bool overlap) const {
   const auto adds_up = [&](const PartRun& run) {
-    return ranks_ > 1 && std::any_of(anatomy_.ports.begin(), anatomy_.ports.end(), [&](const Port& port) {
-             return port.seam == Seam::enter && run.parts.first == port.part + 1;
-           });
+    return std::any_of(anatomy_.ports.begin(), anatomy_.ports.end(), [&](const Port& port) {
+      return port.seam.enters() && ranks(port) > 1 && run.parts.first == port.part + 1;
+    });
   };
   std::vector<PartRun> runs;
   for (PartRun run : backward_runs()) {

@@ -24,7 +24,7 @@ class PartOrder {
   // The parts from the first of these runs to the last.
   models::Parts whole(OpKind kind) const;
 
-  bool exchanged(const models::Port& port, bool backward) const;
+  models::Collective completed_by(const models::Port& port, bool backward) const;  // none: by nothing
   // Says whether an op ends between this part and the next one, since ranks exchange something there.
   bool cut(size_t part, bool backward) const;
   // Says whether gradients of a run's weights are made of what forward handed on in this port. Ranks that have all rows
@@ -46,9 +46,11 @@ class PartOrder {
   std::vector<PartRun> backward_runs() const;
   std::vector<PartRun> halves(bool overlap) const;
 
+  int ranks(const models::Port& port) const { return mesh_.degree(port.seam.axis); }
+
   const models::Anatomy& anatomy_;
-  int ranks_;   // that share the block …
-  bool rows_;   // … and its rows
+  core::Mesh mesh_;
+  bool rows_;   // ranks share them
   bool apart_;  // gradients of weights come behind other microbatches
   models::Parts again_{}, left_out_{};
   std::vector<PartRun> training_, whole_, recompute_, backward_;

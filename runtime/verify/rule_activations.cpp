@@ -11,7 +11,7 @@ void ActivationRule::read() const {
   const Op& op = walk_.op();
   const bool training = op.kind == OpKind::backward || op.kind == OpKind::recompute;
   const OpKind forward = training ? OpKind::forward : op.kind;
-  if (op.kind == OpKind::gather_parts) require_tensor_group(op);
+  if (op.kind == OpKind::gather_parts) require_group(op);
   if (op.kind == OpKind::backward && op.half != models::Half::both) require_holding(op);
   for (const Access& access : op.accesses) {
     if (access.use == Use::write) continue;
@@ -67,7 +67,7 @@ void ActivationRule::read() const {
 
 // From the neighbouring stage, and where ranks share it, together since.
 void ActivationRule::require_received(const Access& access, Role role) const {
-  require_tensor_group(walk_.op());
+  require_group(walk_.op());
   require_made(access, OpKind::receive, walk_.op().block, role);
   const Place changed = walk_.at(access).changed;
   const bool together = walk_.at(access).together;
@@ -79,11 +79,11 @@ void ActivationRule::require_received(const Access& access, Role role) const {
                          : fmt::format("{} left this rank's share there; a gather is missing", walk_.name(changed)));
 }
 
-// What ranks that share blocks give each other goes among them.
-void ActivationRule::require_tensor_group(const Op& op) const {
+// What ranks that share blocks give each other goes among them, and a port among those of its seam.
+void ActivationRule::require_group(const Op& op, Axis axis) const {
   const bool among =
       op.kind == OpKind::exchange || op.kind == OpKind::gather_parts || op.kind == OpKind::gather_received;
-  if (!among || walk_.set.group(op).axes == Axis::tensor) return;
+  if (!among || walk_.set.group(op).axes == axis) return;
   walk_.fail(fmt::format("goes among the ranks of '{}', which do not share blocks; what it follows is {}",
                          walk_.set.group(op).name, walk_.name(before(walk_.program, walk_.now))));
 }
@@ -139,13 +139,19 @@ void ActivationRule::require_port(const Access& access) const {
                fmt::format("{} wrote it, where a run of parts of '{}' should have, of microbatch {}",
                            walk_.name(content.made), walk_.layout.model->blocks[op.block]->name(), walk_.microbatch()));
   }
-  require_tensor_group(op);
+  require_group(op, port.seam.axis);
   const bool meant = last.kind != OpKind::exchange || last.port == access.port;
   if (!meant || (op.kind == OpKind::exchange && op.port != access.port)) {
     walk_.fail(access, fmt::format("{} exchanged it as another port", walk_.name(meant ? walk_.now : content.changed)));
   }
   const bool exchanged = last.kind == OpKind::exchange;
-  const bool wanted = op.kind != OpKind::exchange && walk_.orders[op.block].exchanged(port, backward);
+  const models::Collective completed = walk_.orders[op.block].completed_by(port, backward);
+  if (op.kind == OpKind::exchange && op.collective != completed) {
+    walk_.fail(access, fmt::format("completes it by {}, where its seam says {}; {} made it",
+                                   models::collective_name(op.collective), models::collective_name(completed),
+                                   walk_.name(content.made)));
+  }
+  const bool wanted = op.kind != OpKind::exchange && completed != models::Collective::none;
   if (exchanged == wanted) return;
   walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already", walk_.name(content.changed))
                                : fmt::format("{} left this rank's part there; an exchange is missing",

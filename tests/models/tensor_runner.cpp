@@ -12,7 +12,6 @@ using models::Anatomy;
 using models::Block;
 using models::Parts;
 using models::Port;
-using models::Seam;
 
 TensorRunner::TensorRunner(const models::Model& model, const models::Shape& shape, int ranks, bool sequence_parallel)
     : model_(model), shape_(shape), ranks_(static_cast<size_t>(ranks)), rows_(sequence_parallel) {
@@ -67,8 +66,7 @@ std::vector<Parts> TensorRunner::runs(size_t b, Parts parts, bool backward) cons
 }
 
 bool TensorRunner::exchanged(const Port& port, bool backward) const {
-  if (rows_ && port.seam != Seam::stay) return true;
-  return port.seam == Seam::tell || port.seam == (backward ? Seam::enter : Seam::leave);
+  return port.seam.of(backward) != models::Collective::none;
 }
 
 int64_t TensorRunner::row_share() const {
@@ -85,7 +83,7 @@ void TensorRunner::exchange(size_t b, size_t part, bool backward) {
     if (ports[p].part != part || !exchanged(ports[p], backward)) continue;
     const auto of = [&](Rank& rank) -> GuardedBuffer& { return (backward ? rank.d_ports : rank.ports)[p]; };
     const uint64_t share = of(ranks_.front()).bytes() / ranks_.size();
-    const bool adds = ports[p].seam == (backward ? Seam::enter : Seam::leave);
+    const bool adds = models::adds_up(ports[p].seam.of(backward));
     if (!adds) {
       for (size_t from = 0; from < ranks_.size(); ++from) {
         for (Rank& to : ranks_)
@@ -115,12 +113,12 @@ void TensorRunner::open_ports(size_t b, bool backward) {
     std::vector<GuardedBuffer>& buffers = backward ? rank.d_ports : rank.ports;
     buffers.clear();
     for (const Port& port : anatomy.ports) {
-      const uint64_t copies = port.seam == Seam::tell ? ranks_.size() : 1;
+      const uint64_t copies = port.stacked ? ranks_.size() : 1;
       const uint64_t element = port.element > 0 ? port.element : 4;
-      const auto rows = static_cast<uint64_t>(rows_ && port.seam != Seam::tell && port.seam != Seam::stay
+      const auto rows = static_cast<uint64_t>(rows_ && !port.stacked && !port.seam.stays()
                                                   ? row_share() * static_cast<int64_t>(ranks_.size())
                                                   : shape_.rows());
-      const bool open = port.seam == Seam::stay || exchanged(port, backward);
+      const bool open = port.seam.stays() || exchanged(port, backward);
       buffers.emplace_back(open ? rows * static_cast<uint64_t>(port.width) * element * copies : 0);
     }
   }

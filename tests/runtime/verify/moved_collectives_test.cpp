@@ -103,7 +103,7 @@ bool same_ranks(const Group& a, const Group& b) {
 
 }  // namespace
 
-TEST_CASE("every collective that is left out, made twice or moved to another group is refused") {
+TEST_CASE("every collective that is left out, made twice, moved to another group or of another kind is refused") {
   size_t refused = 0;
   for (const Case& c : cases()) {
     const Programs programs(c);
@@ -133,6 +133,14 @@ TEST_CASE("every collective that is left out, made twice or moved to another gro
             judge("moved to " + whole.groups[g].name, [&](ProgramSet& set, Program& p) {
               p.ops[id].group = g, p.ops[id].lane = set.lane(LaneKind::comm, set.groups[g].name);
             });
+          }
+          if (op.kind != OpKind::exchange) continue;
+          using models::Collective;
+          for (const Collective other :
+               {Collective::none, Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather}) {
+            if (other == op.collective) continue;
+            judge(fmt::format("completed by {}", models::collective_name(other)),
+                  [&](ProgramSet&, Program& p) { p.ops[id].collective = other; });
           }
         }
       }
