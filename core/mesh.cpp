@@ -39,7 +39,7 @@ std::string nearest_degrees(int ranks, int tensor, int pipeline) {
 
 }  // namespace
 
-Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) {
+Mesh::Mesh(int ranks, int tensor, int pipeline, int inner) : Mesh() {
   check_degree("ranks", ranks);
   check_degree("parallel.tensor", tensor);
   check_degree("parallel.pipeline", pipeline);

@@ -13,7 +13,13 @@ enum class Axis : uint8_t {
   outer,     // islands of a stage
   pipeline,  // stages
 };
-inline constexpr int axis_count = 4;
+// Facts of each axis, in the same order.
+struct AxisFacts {
+  const char* group;  // the name of groups of ranks that differ along it alone
+  bool data;          // its ranks do the same on other samples
+};
+inline constexpr AxisFacts axis_facts[] = {{"tp", false}, {"dp.inner", true}, {"dp.outer", true}, {"pp", false}};
+inline constexpr int axis_count = sizeof(axis_facts) / sizeof(axis_facts[0]);
 
 class Axes {  // a set
  public:
@@ -41,7 +47,11 @@ class Axes {  // a set
 constexpr Axes operator|(Axis a, Axis b) {
   return Axes(a) | b;
 }
-inline constexpr Axes data_axes = Axis::inner | Axis::outer;  // ranks that do the same on other samples
+inline constexpr Axes data_axes = [] {
+  Axes axes;
+  for (int a = 0; a < axis_count; ++a) axes = axis_facts[a].data ? axes | static_cast<Axis>(a) : axes;
+  return axes;
+}();
 inline constexpr Axes stage_axes = data_axes | Axis::tensor;
 inline constexpr Axes all_axes = stage_axes | Axis::pipeline;
 
@@ -59,7 +69,9 @@ struct RankGroups {
 
 class Mesh {
  public:
-  Mesh() = default;  // one rank
+  Mesh() {  // one rank
+    for (int& degree : degrees_) degree = 1;
+  }
   // The data-parallel size is ranks / (tensor * pipeline), in islands of `inner`. Throws ConfigError naming the numbers
   // when that is not a whole number of at least 1, or when a number is outside 1..max_ranks; the caller sees to it that
   // islands divide the data-parallel size.
@@ -105,7 +117,7 @@ class Mesh {
   bool operator==(const Mesh&) const = default;
 
  private:
-  int degrees_[axis_count] = {1, 1, 1, 1};
+  int degrees_[axis_count];
 };
 
 }  // namespace zrt::core

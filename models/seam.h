@@ -1,6 +1,8 @@
-// How the ranks along an axis of the mesh complete what a part of a block hands on, and its gradient on the way back. A
-// block's anatomy names a seam for each port; programs have an op for each that does something on the mesh at hand.
+// Seams: ranks along an axis of the mesh complete what a part of a block hands on, and its gradient on the way back, by
+// a collective. A block's anatomy names a seam for each port; programs have an op for each that does something on the
+// mesh at hand.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -16,7 +18,10 @@ enum class Collective : uint8_t {
   reduce_scatter,  // … each gets rows of its own of it
   all_gather,      // each has made rows of its own: all get all rows
 };
-std::string_view collective_name(Collective collective);
+constexpr std::string_view collective_name(Collective collective) {
+  constexpr std::string_view names[] = {"nothing", "all-reduce", "reduce-scatter", "all-gather"};
+  return names[static_cast<size_t>(collective)];
+}
 constexpr bool adds_up(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
 }
@@ -28,7 +33,7 @@ struct Seam {
   Collective of(bool gradient) const { return gradient ? backward : forward; }
   // All ranks have it alike, and each works on a part of what follows.
   bool enters() const { return adds_up(backward); }
-  // It stays with the rank, from one call to another.
+  // Ranks complete nothing: what one call has made is there for the next one of the same rank.
   bool stays() const { return forward == Collective::none && backward == Collective::none; }
   // A product made it: the gradients of that one's weights read what comes back.
   bool of_product() const { return adds_up(forward) || stays(); }

@@ -1,4 +1,4 @@
-// What every back end refuses of the arrays that add_squares() and adam_update() are given, naming these as `who`.
+// Every back end refuses bad arrays that add_squares() and adam_update() are given, naming these as `who`.
 #pragma once
 #include <cstdint>
 

@@ -77,7 +77,7 @@ struct UnitTable {
   std::vector<std::vector<ParamPlace>> params;  // [block][index into Block::params()]
   std::vector<std::vector<uint32_t>> blocks;    // [block] → its units: trained ones, then frozen ones, each ascending
   int64_t padding() const;                      // elements that are no parameter
-  // How many of a block's units are trained: its gradients are those of so many, from the first.
+  // The number of a block's units that are trained: its gradients are those of so many, from the first.
   size_t trained(std::span<const uint32_t> units_of_block) const;
 };
 

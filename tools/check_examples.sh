@@ -19,7 +19,7 @@ done
   cmake --build --preset release --target zrt test_models test_optimizer
   ctest --preset release --no-tests=error -R '^(models/nope|optimizer/(signum|backends|optimizer_kernels))$'
   # Of the tests of whole runs only the file that lists optimizers is new: a run with this one follows below.
-  c++ -std=c++20 -fsyntax-only -I. -Itests '-DZRT_CATCH_HEADER=<catch2/catch.hpp>' tests/runtime/engine/optimizers_test.cpp
+  c++ -std=c++20 -fsyntax-only -DZRT_HAS_CUDA=0 -I. -Itests '-DZRT_CATCH_HEADER=<catch2/catch.hpp>' tests/runtime/engine/optimizers_test.cpp
 )
 
 [ -e corpus/train.idx ] ||
@@ -52,6 +52,6 @@ git apply --unidiff-zero --directory="$copy" docs/examples/op_note_skips.diff
 (
   cd "$copy"
   for file in runtime/ops/notes.cpp runtime/ops/spec.cpp runtime/passes/zero.cpp; do
-    c++ -std=c++20 -fsyntax-only -DSPDLOG_FMT_EXTERNAL -DSPDLOG_COMPILED_LIB -I. "$file"
+    c++ -std=c++20 -fsyntax-only -DZRT_HAS_CUDA=0 -DSPDLOG_FMT_EXTERNAL -DSPDLOG_COMPILED_LIB -I. "$file"
   done
 )

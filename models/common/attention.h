@@ -61,9 +61,9 @@ struct Attention {
                void* to, const void* add) const;
 
   uint64_t backward_scratch(const Shape& shape) const;  // but of products
-  // In a whole backward and in an input half.
+  // A whole backward and an input half need it.
   void workspace_in(Backward& space, BumpAllocator& layout, const Shape& shape) const;
-  // Between the halves.
+  // It lives between the halves.
   void hold(Backward& space, BumpAllocator& layout, const Shape& shape) const;
   // Down to d_qkv; and from there on down, with the norm's output. Both are called in every half; d_normed may be
   // `normed`.

@@ -38,8 +38,8 @@ class Mlp {
     std::byte* scratch;
   };
   // Both are called in every half. The input half writes no gradients of parameters; the weight half has no weights,
-  // and a null d_normed. Only the first reads d_projected. Where the second writes d_normed, `normed` may lie, and what
-  // a whole backward has in `projection`.
+  // and a null d_normed. Only the first reads d_projected. The second may find d_normed in the memory of `normed`, or
+  // in that of `projection` in a whole backward: it reads these before it writes d_normed.
   virtual void backward_projection(const Call& call, const Backward& backward, const void* d_projected) const = 0;
   virtual void backward_hidden(const Call& call, const Backward& backward, const void* normed,
                                void* d_normed) const = 0;

@@ -56,7 +56,7 @@ class TransformerBlock : public Block {
   std::vector<Param> params_;
 };
 
-// Where the gradient of params()[index] goes; without data: nowhere.
+// The place for the gradient of params()[index]; without data nobody wants it.
 inline GradTarget grad_target(const Call& call, size_t index) {
   return {call.grads[index], call.shape.grad_type, call.accumulate[index] != 0};
 }

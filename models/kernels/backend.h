@@ -1,5 +1,4 @@
-// What a back end brings beside kernels, each of which is declared by a line of its own (core/kernel.h): matrix
-// products.
+// A back end brings matrix products beside kernels, each of which is declared by a line of its own (core/kernel.h).
 #pragma once
 #include <cstdint>
 #include <memory>

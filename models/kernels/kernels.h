@@ -26,7 +26,8 @@ struct Dropout {
   float probability = 0;
 };
 
-// Where a gradient goes: element type and whether to add to it. Without data nobody wants it: the parameter is frozen.
+// The place for a gradient, its element type, and whether to add to it. Without data nobody wants it: the parameter is
+// frozen.
 struct GradTarget {
   void* data = nullptr;
   DType type = DType::f32;

@@ -38,7 +38,7 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   HeadTurning turning{.frequencies = rotary_frequencies(width, config.rope_theta, config.rope_scaling)};
   if (config.head_norms) {
     turning.norms = {form.params.size(), form.params.size() + 1, config.rms_norm_eps};
-    // Of all heads alike: each rank has the gradients of its own.
+    // All heads have them alike; each rank has the gradients of its own heads.
     for (const char* suffix : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) {
       form.params.push_back({prefix + suffix, {width}, Init::ones, 0, {}, config.degrees.tensor > 1});
     }

@@ -25,7 +25,7 @@ struct StageRun {
   Moved moved;
 };
 
-// The stage alone differs: what is inferred from it otherwise stays, so that stages reduce and overlap alike.
+// The same run at another stage. Stages reduce and overlap alike; keys that offload states mean what they mean there.
 Config at_stage(const Config& config, int stage) {
   const Settings sets{fmt::format("zero_optimization.stage={}", stage),
                       fmt::format("zero_optimization.overlap_comm={}", config.zero.overlap_comm),

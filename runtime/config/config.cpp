@@ -138,7 +138,9 @@ Config weights_alone(const Config& config) {
   if (!config.memory.nvme_path.empty()) sets.push_back("memory.nvme_path=" + config.memory.nvme_path);
   return reconfigured(
       data_parallel(config, 1), sets, 1,
-      {"zero_optimization", "activation_checkpointing", "memory.placement", "memory.update", "memory.recompute"});
+      {"zero_optimization.stage", "zero_optimization.offload_param", "zero_optimization.offload_optimizer",
+       "zero_optimization.cpu_offload", "zero_optimization.cpu_offload_param", "activation_checkpointing",
+       "memory.placement", "memory.update", "memory.recompute"});
 }
 
 Config in_reach(Config config, int ranks) {
@@ -149,6 +151,8 @@ Config in_reach(Config config, int ranks) {
 Config into_folder(Config config, const std::string& folder) {
   const auto key = std::find_if(config.keys.begin(), config.keys.end(),
                                 [](const ResolvedKey& other) { return other.path == "run.out"; });
+  if (key == config.keys.end())
+    throw core::ConfigError("a configuration without the key run.out cannot be put elsewhere");
   key->value = json(folder).dump();
   key->from = from_name(From::inferred);
   config.run.out = folder;

@@ -148,8 +148,8 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks,
 
 // … with all ranks data-parallel: what works on weights alone needs no mesh to fit what it keeps.
 Config data_parallel(const Config& config, int ranks);
-// … on one rank that takes samples one by one and keeps weights alone: where and how the run kept its states says
-// nothing of it.
+// … on one rank that takes samples one by one and keeps weights alone. It leaves out where the run kept its states and
+// what it computed again.
 Config weights_alone(const Config& config);
 
 // The same with ranks of another reach.

@@ -44,7 +44,7 @@ void apply_set(Tree& tree, const Override& setting);
 void find_contradictions(Tree& tree);
 
 std::vector<std::string> split_path(std::string_view path);
-// Whether `path` is `prefix` or lies in it.
+// Says whether `path` is `prefix` or lies in it.
 bool covers(std::string_view prefix, std::string_view path);
 
 }  // namespace zrt::runtime::configuration

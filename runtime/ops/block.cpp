@@ -116,7 +116,7 @@ double share_of_block(const CostCall& call, const models::Block& block, const mo
   return share_of_pass(block, shape, call.op.parts, call.op.half);
 }
 
-// How much of a block's parameters is frozen: no product makes their gradients.
+// The share of a block's parameters that is frozen: no product makes their gradients.
 double frozen_share(const CostCall& call) {
   const auto& units = call.layout.units;
   double all = 0, frozen = 0;

@@ -16,7 +16,7 @@ const models::Port& port_of(const Layout& layout, const Op& op) {
   return layout.model->blocks[op.block]->anatomy().ports[op.port];
 }
 
-// In place.
+// The collective works in place.
 void run_exchange(const OpCall& call) {
   const Access& access = call.op.accesses.front();
   std::byte* data = call.address(access);

@@ -131,9 +131,11 @@ std::string homes_text(const Layout& layout) {
     lines.add(layers([&](size_t b) { return layout.placement.activation(b) == tier; }), "activations",
               fmt::format(" → {}", core::tier_names[static_cast<size_t>(tier)]));
   }
-  lines.add(
-      units_text(layout, [&](size_t u) { return layout.placement.homes(u).update == Tier::host ? Has::yes : Has::no; }),
-      "updated on the host", "");
+  const auto on_host = [&](size_t u) {
+    if (!layout.units.units[u].trained) return Has::absent;
+    return layout.placement.homes(u).update == Tier::host ? Has::yes : Has::no;
+  };
+  lines.add(units_text(layout, on_host), "updated on the host", "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::selective; }),
             "computed again where that is cheap", "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::full; }), "computed again", "");

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -145,9 +147,23 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   return layout;
 }
 
+// A name that the model does not have would freeze nothing.
+void check_frozen(const models::Model& model) {
+  std::set<std::string_view> names;
+  for (const auto& ref : model.canonical_params()) names.insert(model.blocks[ref.block]->params()[ref.index].name);
+  for (const std::string& name : model.frozen) {
+    if (names.contains(name)) continue;
+    throw core::ConfigError(
+        fmt::format("the model is to freeze '{}', which it does not have; its parameters are, for "
+                    "example, '{}' and '{}'",
+                    name, *names.begin(), *names.rbegin()));
+  }
+}
+
 }  // namespace
 
 std::vector<Layout> make_layouts(const Config& config, const models::Model& model) {
+  check_frozen(model);
   check_sizes(config);
   check_degree(config, model);
   std::vector<Layout> layouts;

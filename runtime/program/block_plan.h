@@ -20,7 +20,7 @@ class BlockPlan {
  public:
   BlockPlan(const Layout& layout, size_t block);  // reads the layout's model as long as it lives
 
-  // What completes a port on this mesh, or with `gradient` its gradient; none: ranks exchange nothing.
+  // The collective that completes a port on this mesh, or with `gradient` its gradient; none: ranks exchange nothing.
   models::Collective collective(const models::Port& port, bool gradient) const;
   uint64_t port_bytes(const models::Port& port, const models::Shape& shape) const;
   // Runs of these parts, cut where ranks exchange a port; in forward order.

@@ -44,7 +44,7 @@ struct Layout : RunSettings, Decisions {
   // them, an equal share of their elements, of which the last may reach beyond them.
   uint64_t boundary_bytes(int64_t width, const models::Shape& shape) const;
   bool has_master(const optimizer::Unit& unit) const { return unit.trained && compute != core::DType::f32 && master; }
-  // Of the weights that updates work on and checkpoints save; without a master those that blocks read.
+  // The type of the weights that updates work on and checkpoints save; without a master blocks read the same.
   core::DType logical_type(const optimizer::Unit& unit) const { return has_master(unit) ? core::DType::f32 : compute; }
   // A rank holds so much of those.
   optimizer::Extent logical_extent(const optimizer::Unit& unit) const {

@@ -41,8 +41,11 @@ class Application {
     if (rule_.layers) check_layers(*rule_.layers, rule_.from, layout_);
     const auto& units = layout_.units.units;
     int64_t all = 0, held = 0, elements = 0;
-    for (const Unit& unit : units) all += unit.parameters();
+    // A share of states is one of what is trained.
+    const auto counts = [&](const Unit& unit) { return unit.trained || names("weight"); };
+    for (const Unit& unit : units) all += counts(unit) ? unit.parameters() : 0;
     for (size_t u = 0; u < units.size(); ++u) {
+      if (!counts(units[u])) continue;
       if (static_cast<double>(held) >= rule_.share * static_cast<double>(all)) break;
       held += units[u].parameters();
       elements += units[u].extent(units[u].held.weights);

@@ -34,7 +34,7 @@ class PartOrder {
 
   // The parts of which a forward keeps nothing until the backward, which a recompute in front of it makes up for.
   models::Parts left_out() const { return left_out_; }
-  // Says whether a recompute makes nothing up, but a port.
+  // Says whether a recompute only makes a port again, and nothing that a forward has not kept.
   bool makes_port(models::Parts run) const { return run.first < again_.first || run.end > again_.end; }
   // The parts that share with a run a buffer for what lies between the halves of their backward.
   models::Parts held_with(models::Parts run) const { return apart_ ? anatomy_.all() : run; }

@@ -70,9 +70,10 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
     throw ProgramError(
         fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
   }
-  const bool of_shard = op.shard_bytes > 0 || op.kind == OpKind::update || op.kind == OpKind::propose;
+  const bool of_shard = op.shard_bytes > 0 || op.kind == OpKind::update || op.kind == OpKind::propose ||
+                        spec(op.kind).type == logical_type;
   if (of_shard && op.units.empty()) {
-    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names no unit whose shard it works on", op.name,
+    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names no unit that it works on", op.name,
                                    op_kind_name(op.kind), program.phase, neighbour(program, id)));
   }
   // A step only reads what is frozen; a block's own gradients leave it out.

@@ -79,7 +79,7 @@ void ActivationRule::require_received(const Access& access, Role role) const {
                          : fmt::format("{} left this rank's share there; a gather is missing", walk_.name(changed)));
 }
 
-// What ranks that share blocks give each other goes among them, and a port among those of its seam.
+// A port is exchanged among the ranks of its seam; all else that ranks of a block give each other goes among these.
 void ActivationRule::require_group(const Op& op, Axis axis) const {
   const bool among =
       op.kind == OpKind::exchange || op.kind == OpKind::gather_parts || op.kind == OpKind::gather_received;

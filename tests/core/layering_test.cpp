@@ -91,7 +91,7 @@ const std::regex arithmetic_of_ranks(
 
 // A configuration that was checked is another one by runtime/config/config.h alone.
 const std::regex assignment_to_config(
-    R"(\bconfig_?(\.|->)((run|zero|memory|batch|parallel|precision|optimizer|data)\.\w+|ranks|ranks_in_reach|mesh) = )");
+    R"(\bconfig_?(\.|->)((run|zero|memory|batch|parallel|precision|optimizer|data)\.\w+|ranks|ranks_in_reach|mesh) = |\b\w+(\.|->)(zero|memory|batch|parallel|precision)\.\w+( = |\.(clear|push_back)\())");
 
 // Files that work with numbers inside a group, and with GPUs, which are no axis.
 bool may_calculate_ranks(const std::string& path) {
@@ -191,6 +191,7 @@ TEST_CASE("the scanner finds a planted violation of each rule") {
   CHECK(count("runtime/cost/a.cpp", "hosts = (world + 7) / cluster.ranks_per_host;\n") == 1);
   CHECK(count("runtime/bench/a.cpp", "c->config.zero.stage = stage;\nconfig_.memory.update = side;\n") == 2);
   CHECK(count("tools/a.cpp", "config.ranks_in_reach = 1;\n") == 1);
+  CHECK(count("runtime/train/a.cpp", "one.zero.stage = 0;\none.memory.rules.clear();\n") == 2);
   CHECK(count("models/kernels/cuda/a.cuh", "#ifdef __CUDA_ARCH_FEAT_SM90_ALL\n#endif\n") == 0);
   CHECK(count("core/a.cpp", "#if defined(__CUDACC__)\n") == 1);
 }

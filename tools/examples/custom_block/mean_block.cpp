@@ -118,6 +118,7 @@ void MeanBlock::backward(const Call& call) const {
   to_input.run(du, call.weights[0], dx, nullptr, work.gemm);
   to_input.run(dg, call.weights[1], dx, nullptr, work.gemm);
   for (size_t p : {size_t{0}, size_t{1}}) {
+    if (call.grads[p] == nullptr) continue;  // frozen
     find_gemm(weight_gradient(rows, C, call.accumulate[p] != 0))
         .run(call.input, p == 0 ? du : dg, call.grads[p], nullptr, work.gemm);
   }
