@@ -160,7 +160,7 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.data = layout.mesh.place(data_axes, number);
     rank.tensor = layout.mesh.place(Axis::tensor, number);
     rank.layout = &layout;
-    rank.blocks = plan_blocks(layout);
+    rank.blocks = mine.blocks;
     for (auto& group : groups) {
       const size_t g = member.groups.size();
       member.groups.push_back(group.empty() ? nullptr : std::move(group[local]));

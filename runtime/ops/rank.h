@@ -30,7 +30,7 @@ struct Rank {
   int data = 0;    // among the data-parallel ranks of its stage
   int tensor = 0;  // among the ranks that share its work
   const Layout* layout = nullptr;
-  std::vector<BlockPlan> blocks;            // of the layout
+  std::span<const BlockPlan> blocks;        // of the layout
   std::vector<comm::Communicator*> groups;  // by GroupId; null where no op communicates
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none

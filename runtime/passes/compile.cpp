@@ -39,7 +39,7 @@ void check_phases(const Compilation& c) {
 Compiled compile(const Layout& layout, const std::vector<std::string>& asked, const Sabotage& sabotage, bool check,
                  const AfterPass& after) {
   const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
-  Compilation c{layout, asked, sabotage, {}, {}};
+  Compilation c{layout, asked, sabotage, plan_blocks(layout), {}, {}};
   check_phases(c);
   // Others follow where an op needs them; these few have the same numbers in all programs.
   c.set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
@@ -71,7 +71,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
     pass->finish();
     for (size_t i = 0; after && i < c.set.programs.size(); ++i) after(spec->name, c.set, c.set.programs[i]);
   }
-  Compiled compiled{layout, std::move(c.set), std::move(c.state), {}};
+  Compiled compiled{layout, std::move(c.blocks), std::move(c.set), std::move(c.state), {}};
   compiled.plan = make_memory_plan(compiled.set);
   const auto start = std::chrono::steady_clock::now();
   if (check) verify(compiled.set, layout);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/program/block_plan.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/memory_plan.h"
 #include "runtime/program/program.h"
@@ -14,6 +15,7 @@ namespace zrt::runtime {
 // What the ranks of a stage of a pipeline run; without a pipeline there is one stage.
 struct Compiled {
   Layout layout;
+  std::vector<BlockPlan> blocks;  // of the layout
   ProgramSet set;
   StateBuffers state;
   MemoryPlan plan;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/ops/spec.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/layout.h"
 #include "runtime/program/program.h"
 #include "runtime/program/state_buffers.h"
@@ -43,9 +44,12 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training);
 // microbatches one after the other, a first block that shares a unit with a later one (a tied embedding) runs its
 // backwards at the end of the window: all orders then sum gradients alike, to the bit. Throws ConfigError where other
 // blocks share units, which no microbatch-major order can do.
-Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state);
-Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& state);
-Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+Draft schedule_step(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& blocks,
+                    const StateBuffers& state);
+Draft schedule_eval(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& blocks,
+                    const StateBuffers& state);
+Draft schedule_decode(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& blocks,
+                      const StateBuffers& state);
 
 // Attaches weights and gradients to forwards and backwards, and inserts what the strategy asks for: gathers, reductions
 // and the updates: at the end of a step, or with Layout::early_updates as soon as they can be. Throws ConfigError where

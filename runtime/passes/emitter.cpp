@@ -12,8 +12,8 @@ using core::Category;
 using models::Block;
 using models::Mode;
 
-Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, Mode mode,
-                 const std::vector<AliveSlots>& alive, const std::vector<Work>& list)
+Emitter::Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans, const StateBuffers& state,
+                 Mode mode, const std::vector<AliveSlots>& alive, const std::vector<Work>& list)
     : set_(set),
       blocks_(layout.model->blocks),
       state_(state),
@@ -24,7 +24,7 @@ Emitter::Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& stat
                                   : "decode "),
       pools_(set, list, layout.microbatches),
       buffers_(blocks_.size()),
-      plans_(plan_blocks(layout)) {
+      plans_(plans) {
   const uint64_t rows = static_cast<uint64_t>(shape_.rows());
   const bool begins = layout.model->has_embedding(), ends = layout.model->has_head();
   if (begins)

@@ -27,8 +27,8 @@ struct AliveSlots {
 class Emitter {
  public:
   // `alive`: by block, or for all; `list`: what a stage of a pipeline does in a step.
-  Emitter(ProgramSet& set, const Layout& layout, const StateBuffers& state, models::Mode mode,
-          const std::vector<AliveSlots>& alive, const std::vector<Work>& list = {});
+  Emitter(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans, const StateBuffers& state,
+          models::Mode mode, const std::vector<AliveSlots>& alive, const std::vector<Work>& list = {});
 
   void load_batch(DraftSegment& segment, Index microbatch);
   // Adds a message (links(kind)): the block hands something over a border of the stage, or gets it there.
@@ -92,8 +92,8 @@ class Emitter {
   SlotPools pools_;
   std::vector<uint32_t> chunk_;  // by block
   BufferId tokens_ = no_buffer, targets_ = no_buffer, staging_ = no_buffer;
-  std::vector<Buffers> buffers_;  // by block
-  std::vector<BlockPlan> plans_;  // … what its ops do
+  std::vector<Buffers> buffers_;         // by block
+  const std::vector<BlockPlan>& plans_;  // … what its ops do
 };
 
 }  // namespace zrt::runtime

@@ -29,8 +29,8 @@ LaneKind lane_between(Tier from, Tier to) {
 
 }  // namespace
 
-Offload::Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state)
-    : set_(set), layout_(layout), control_(state.control), decided_(state.decided()) {
+Offload::Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& blocks, const StateBuffers& state)
+    : set_(set), layout_(layout), blocks_(blocks), control_(state.control), decided_(state.decided()) {
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
     const UnitHomes homes = layout.placement.homes(u);
@@ -68,8 +68,8 @@ void Offload::place_activations(const Draft& draft) {
       if (op.kind != OpKind::forward) continue;
       for (const Access& access : op.accesses) {
         if (access.role != Role::saved && access.role != Role::input) continue;
-        set_.buffers[access.buffer].tier = access.role == Role::input ? BlockPlan(layout_, op.block).input_tier()
-                                                                      : layout_.placement.activation(op.block);
+        set_.buffers[access.buffer].tier =
+            access.role == Role::input ? blocks_[op.block].input_tier() : layout_.placement.activation(op.block);
       }
     }
   }

@@ -17,7 +17,7 @@ namespace zrt::runtime {
 class Offload : public Pass {
  public:
   // Gives the state buffers their homes.
-  Offload(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+  Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& blocks, const StateBuffers& state);
 
   // Rewrites the accesses of one program and inserts its transfers.
   void rewrite(Draft& draft) override;
@@ -57,6 +57,7 @@ class Offload : public Pass {
 
   ProgramSet& set_;
   const Layout& layout_;
+  const std::vector<BlockPlan>& blocks_;
   BufferId control_, decided_;
   std::map<BufferId, Home> homes_;
   std::map<std::tuple<BufferId, Tier, bool, uint32_t>, BufferId> buffers_;

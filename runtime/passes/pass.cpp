@@ -57,9 +57,9 @@ std::unique_ptr<Pass> make_state(Compilation& c) {
 }
 
 void schedule(Draft& draft, Compilation& c) {
-  if (draft.phase == "step") draft = schedule_step(c.set, c.layout, c.state);
-  if (draft.phase == "eval") draft = schedule_eval(c.set, c.layout, c.state);
-  if (draft.phase == "decode") draft = schedule_decode(c.set, c.layout, c.state);
+  if (draft.phase == "step") draft = schedule_step(c.set, c.layout, c.blocks, c.state);
+  if (draft.phase == "eval") draft = schedule_eval(c.set, c.layout, c.blocks, c.state);
+  if (draft.phase == "decode") draft = schedule_decode(c.set, c.layout, c.blocks, c.state);
 }
 
 void phases(Draft& draft, Compilation& c) {
@@ -76,7 +76,7 @@ void zero(Draft& draft, Compilation& c) {
 }
 
 std::unique_ptr<Pass> make_offload(Compilation& c) {
-  return std::make_unique<Offload>(c.set, c.layout, c.state);
+  return std::make_unique<Offload>(c.set, c.layout, c.blocks, c.state);
 }
 
 void move_ahead(Draft& draft, Compilation& c) {

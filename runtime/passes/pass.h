@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/passes/draft.h"
+#include "runtime/program/block_plan.h"
 #include "runtime/program/memory_plan.h"
 
 namespace zrt::runtime {
@@ -17,7 +18,8 @@ struct Compilation {
   const Layout& layout;
   std::vector<std::string> phases;  // that are asked for
   Sabotage sabotage;
-  ProgramSet set;  // its programs as soon as all passes have rewritten them
+  std::vector<BlockPlan> blocks;  // of the layout
+  ProgramSet set;                 // its programs as soon as all passes have rewritten them
   StateBuffers state;
 
   bool training() const;  // whether "step" is among the phases

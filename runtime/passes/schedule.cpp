@@ -76,26 +76,24 @@ std::vector<AliveSlots> stage_slots(const Layout& layout, const std::vector<Work
 
 // Where gradients of weights come apart a turn begins with those of the first microbatch of a window. Blocks whose
 // gradients do not come apart are as many microbatches ahead as there are stages before this one.
-bool straddles_windows(const Layout& layout) {
+bool straddles_windows(const Layout& layout, const std::vector<BlockPlan>& plans) {
   const auto ahead = static_cast<uint32_t>(layout.stage.index);
   if (layout.stage.schedule.kind != ScheduleKind::zb_h1 || layout.windows() == 1) return false;
   if (ahead % layout.reduce_every == 0) return false;
-  for (size_t b = 0; b < layout.model->blocks.size(); ++b) {
-    if (!BlockPlan(layout, b).weights_apart()) return true;
-  }
-  return false;
+  return !std::all_of(plans.begin(), plans.end(), [](const BlockPlan& plan) { return plan.weights_apart(); });
 }
 
 // What a stage of a pipeline does in a step. Turns are of two microbatches at least: a wait for the other one of a pair
 // of slots then names an op of its own, and what is sent or received beside a block is not waited for at once.
-Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
+Draft schedule_stage(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans,
+                     const StateBuffers& state) {
   const Schedule& schedule = layout.stage.schedule;
   const std::vector<Work> list = link_order(schedule, layout.stage.index);
   const std::vector<ChunkBlocks> chunks = chunks_of(*layout.model);
-  Emitter emit(set, layout, state, Mode::train, stage_slots(layout, list, chunks), list);
+  Emitter emit(set, layout, plans, state, Mode::train, stage_slots(layout, list, chunks), list);
   const uint32_t turn =
       std::lcm(std::lcm(2u, static_cast<uint32_t>(schedule.group)), layout.windows() == 1 ? 1 : layout.reduce_every);
-  const uint32_t period = straddles_windows(layout) ? layout.microbatches : turn;  // none repeats itself
+  const uint32_t period = straddles_windows(layout, plans) ? layout.microbatches : turn;  // none repeats itself
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
   for (const Turns& part : cut(roll(list, static_cast<int32_t>(period)), static_cast<int32_t>(period))) {
@@ -124,15 +122,16 @@ Draft schedule_stage(ProgramSet& set, const Layout& layout, const StateBuffers& 
 
 }  // namespace
 
-Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  if (layout.stage.pipelined()) return schedule_stage(set, layout, state);
+Draft schedule_step(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans,
+                    const StateBuffers& state) {
+  if (layout.stage.pipelined()) return schedule_stage(set, layout, plans, state);
   const uint32_t window = layout.reduce_every, windows = layout.windows();
   const uint32_t together = layout.together();
   const bool defer = window > 1 && together == 1 && layout.sharing() == Sharing::first_block;
   AliveSlots alive;
   alive.activations = alive.gradients = alive.batches = together;
   alive.first = defer ? window : together;
-  Emitter emit(set, layout, state, Mode::train, {alive});
+  Emitter emit(set, layout, plans, state, Mode::train, {alive});
 
   Draft draft{"step", {}};
   draft.segments.emplace_back().ops.push_back(begin_op(state));
@@ -148,8 +147,9 @@ Draft schedule_step(ProgramSet& set, const Layout& layout, const StateBuffers& s
   return draft;
 }
 
-Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Emitter emit(set, layout, state, Mode::eval, {{}});
+Draft schedule_eval(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans,
+                    const StateBuffers& state) {
+  Emitter emit(set, layout, plans, state, Mode::eval, {{}});
   Draft draft{"eval", {}};
   DraftSegment& segment = draft.segments.emplace_back();
   segment.ops.push_back(begin_op(state));
@@ -173,8 +173,9 @@ Draft schedule_eval(ProgramSet& set, const Layout& layout, const StateBuffers& s
   return draft;
 }
 
-Draft schedule_decode(ProgramSet& set, const Layout& layout, const StateBuffers& state) {
-  Emitter emit(set, layout, state, Mode::decode, {{}});
+Draft schedule_decode(ProgramSet& set, const Layout& layout, const std::vector<BlockPlan>& plans,
+                      const StateBuffers& state) {
+  Emitter emit(set, layout, plans, state, Mode::decode, {{}});
   Draft draft{"decode", {}};
   DraftSegment& segment = draft.segments.emplace_back();
   emit.load_batch(segment, {});

@@ -69,7 +69,6 @@ class Rig {
     }
     runtime::Rank rank;
     rank.layout = &layout_;
-    rank.blocks = runtime::plan_blocks(layout_);
     rank.export_param = [visit](const optimizer::Unit&, const optimizer::UnitParam&, const float* values) {
       visit(const_cast<float*>(values));
     };
