@@ -139,12 +139,12 @@ struct Op {
   GroupId group = 0;  // of the program set, where the op communicates
   std::string name;
   uint32_t block = 0;
-  models::Parts parts = models::all_parts;  // of the block, that the op runs
-  models::Half half = models::Half::both;   // of a backward
-  uint8_t port = 0;                         // of an exchange: which of the block's …
+  models::Parts parts = models::all_parts;                   // of the block, that the op runs
+  models::Half half = models::Half::both;                    // of a backward
+  uint8_t port = 0;                                          // of an exchange: which of the block's …
   models::Collective collective = models::Collective::none;  // … and what completes it
-  Index microbatch;                         // within the step
-  uint32_t round = 0;                       // of an optimizer's sums
+  Index microbatch;                                          // within the step
+  uint32_t round = 0;                                        // of an optimizer's sums
   // Of what is refined: which of the ranks that hold a unit has the first one; the next one has the second.
   uint32_t first_owner = 0;
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,

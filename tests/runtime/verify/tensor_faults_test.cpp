@@ -243,7 +243,7 @@ TEST_CASE("an op of a block that does not name a port it reads or writes, or wha
           if (unread && access.role == Role::port) continue;
           CAPTURE(phase, op.name, role_name(access.role), rows);
           subject.refused(
-              phase, [&](Program& p) { p.ops[id].accesses.erase(p.ops[id].accesses.begin() + i); }, "'");
+              phase, [&](Program& p) { p.ops[id].accesses.erase(p.ops[id].accesses.begin() + i); }, "'", 1);
           ++tried;
         }
       }
