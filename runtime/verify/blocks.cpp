@@ -11,7 +11,6 @@ namespace zrt::runtime::verification {
 namespace {
 
 using models::Half;
-using models::Parts;
 using models::Port;
 
 class BlockChecker {
@@ -20,6 +19,7 @@ class BlockChecker {
       : program_(program),
         id_(id),
         op_(program.ops[id]),
+        layout_(layout),
         block_(*layout.model->blocks[op_.block]),
         order_(order),
         backward_(op_.kind == OpKind::backward) {}
@@ -32,36 +32,56 @@ class BlockChecker {
     }
     const auto& ports = block_.anatomy().ports;
     for (size_t p = 0; p < ports.size(); ++p) backward_ ? check_backward(p, ports[p]) : check_forward(p, ports[p]);
+    check_kept();
   }
 
  private:
+  // A recompute begins with what its first part has kept.
   void check_forward(size_t p, const Port& port) const {
-    const Parts whole = order_.whole(op_.kind);
-    const size_t border = port.part + 1u;
-    const bool alone = op_.kind == OpKind::recompute && order_.makes_port(op_.parts);
-    const bool crosses = order_.cut(port.part, false) && border > whole.first && border < whole.end;
-    if (crosses && !alone && op_.parts.first == border) require(p, port, Role::port, false);
-    if ((crosses || alone) && op_.parts.end == border) require(p, port, Role::port, true);
+    const bool goes_on = op_.parts.first == port.part + 1u && op_.parts.first > order_.whole(op_.kind).first;
+    const bool finds = op_.kind == OpKind::recompute && order_.makes_port(op_.parts);
+    if (goes_on && !finds && order_.cut(port.part, false)) require_port(p, port, Role::port);
   }
 
-  // The half of inputs hands gradients on from part to part; that of weights reads those of what its parts have made.
+  // The half of inputs goes on with the gradient of what its last part has handed on. That of weights takes gradients
+  // of what its parts have handed on, but for what enters the next one: such parts hold what they need.
   void check_backward(size_t p, const Port& port) const {
-    const size_t border = port.part + 1u;
-    const bool crosses = order_.cut(port.part, true), inputs = op_.half != Half::weight;
-    const bool stays_for_weights = port.seam.of_product();
-    const bool takes = inputs ? op_.parts.end == border : op_.parts.has(port.part) && stays_for_weights;
-    if (crosses && takes) require(p, port, Role::d_port, false);
-    if (crosses && inputs && op_.parts.first == border) require(p, port, Role::d_port, true);
-    if (op_.half != Half::input && order_.reads_back(port, op_.parts)) require(p, port, Role::port, false);
+    const bool for_weights = op_.parts.has(port.part) && port.seam.of_product();
+    const bool goes_on = op_.half == Half::weight ? for_weights : op_.parts.end == port.part + 1u;
+    if (goes_on && order_.cut(port.part, true)) require_port(p, port, Role::d_port);
+    if (op_.half != Half::input && order_.reads_back(port, op_.parts)) require_port(p, port, Role::port);
   }
 
-  void require(size_t p, const Port& port, Role role, bool writes) const {
+  // A forward keeps what the backward reads, an eval in several runs what the next one does.
+  void check_kept() const {
+    const bool trains = op_.kind != OpKind::evaluate;
+    if (op_.kind == OpKind::decode || op_.half == Half::weight) return;
+    if (!trains && order_.runs(op_.kind).size() == 1) return;
+    const models::Shape shape = layout_.shape(trains ? models::Mode::train : models::Mode::eval);
+    bool saved = false, recomputed = false;
+    for (size_t part = 0; part < block_.anatomy().parts.size() && !(saved && recomputed); ++part) {
+      bool& kept = trains && order_.left_out().has(part) ? recomputed : saved;
+      kept = kept || block_.saved_bytes(shape, part) > 0;
+    }
+    if (saved) require(Role::saved);
+    if (recomputed && !(op_.kind == OpKind::recompute && order_.makes_port(op_.parts))) require(Role::recomputed);
+  }
+
+  void require(Role role) const {
+    const bool named = std::any_of(op_.accesses.begin(), op_.accesses.end(),
+                                   [&](const Access& access) { return access.role == role; });
+    if (named) return;
+    fail(fmt::format("names no buffer as its {}, where '{}' keeps something", role_name(role), block_.name()));
+  }
+
+  // A run names what it takes from the run before it; that has to have made it (ActivationRule).
+  void require_port(size_t p, const Port& port, Role role) const {
     const bool named = std::any_of(op_.accesses.begin(), op_.accesses.end(), [&](const Access& access) {
-      return access.role == role && access.port == p && (access.use == Use::write) == writes;
+      return access.role == role && access.port == p && access.use != Use::write;
     });
     if (named) return;
-    fail(fmt::format("does not {} the {}'{}' of '{}'", writes ? "write" : "read",
-                     role == Role::d_port ? "gradient of " : "", port.name, block_.name()));
+    fail(fmt::format("does not read the {}'{}' of '{}'", role == Role::d_port ? "gradient of " : "", port.name,
+                     block_.name()));
   }
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -72,6 +92,7 @@ class BlockChecker {
   const Program& program_;
   OpId id_;
   const Op& op_;
+  const Layout& layout_;
   const models::Block& block_;
   const PartOrder& order_;
   bool backward_;

@@ -13,7 +13,7 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
 // Collectives go among the ranks that they must: those that have shards of a unit, or parts of its gradient …
 void check_groups(const ProgramSet& set, const Program& program, const Layout& layout);
 
-// Every buffer is as large as each op that uses it needs, and blocks name those of what they keep.
+// Every buffer is as large as each op that uses it needs.
 void check_sizes(const ProgramSet& set, const Program& program, const Layout& layout,
                  const std::vector<PartOrder>& orders);
 
@@ -30,7 +30,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
 // A step is whole: everything happens as often as it must, in order.
 void check_step(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
 
-// An op of a block ends where ranks exchange something, not before, and names all that it takes and hands on there.
+// An op of a block ends where ranks exchange something, and names what it takes there and what the block keeps.
 void check_blocks(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
 
 }  // namespace zrt::runtime::verification

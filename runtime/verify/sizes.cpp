@@ -30,7 +30,6 @@ class SizeChecker {
         if (!needed || set_.buffers[access.buffer].bytes >= *needed) continue;
         fail(id, access.buffer, *needed);
       }
-      if (runs_block(op.kind)) require_kept(id, seen);
     }
   }
 
@@ -60,24 +59,6 @@ class SizeChecker {
     if (shape.mode == Mode::decode) bytes.cache = block.cache_bytes(shape);
     bytes.workspace = block.forward_workspace_bytes(shape);
     return bytes;
-  }
-
-  // A block's op names its buffers of what a forward keeps, an eval too if it comes in several runs of parts.
-  void require_kept(OpId id, const std::array<uint32_t, role_count>& named) {
-    const Op& op = program_.ops[id];
-    if (op.kind == OpKind::backward && op.half == models::Half::weight) return;
-    const BlockBytes& bytes = block_bytes(op);
-    const bool whole = op.kind == OpKind::evaluate && orders_[op.block].runs(op.kind).size() == 1;
-    const auto require = [&](Role role, uint64_t needed) {
-      if (needed == 0 || named[static_cast<size_t>(role)] > 0) return;
-      throw core::ProgramError(fmt::format(
-          "program '{}' is not safe: {} names no buffer for {} bytes as its {}; it follows {}", program_.phase,
-          name(program_, {id, 0}), needed, role_name(role), name(program_, before(program_, {id, 0}))));
-    };
-    if (!whole) require(Role::saved, bytes.saved);
-    if (op.kind != OpKind::recompute || !orders_[op.block].makes_port(op.parts))
-      require(Role::recomputed, bytes.recomputed);
-    require(Role::cache, bytes.cache);
   }
 
   // What goes from stage to stage, in shares.

@@ -8,6 +8,7 @@
 #include "optimizer/groups.h"
 #include "runtime/cost/nominal_cluster.h"
 #include "runtime/ops/spec.h"
+#include "runtime/plan/setup.h"
 #include "runtime/verify/verifier.h"
 #include "tests/runtime/pipeline.h"
 #include "tests/runtime/placements.h"
@@ -287,6 +288,29 @@ TEST_CASE("the backward of a frozen block costs what its gradients of inputs do"
   CHECK(cost(some, models::Half::both) == Approx(cost(all, models::Half::input)).epsilon(1e-12));
   CHECK(cost(some, models::Half::both) < cost(all, models::Half::both));
   CHECK(all.flops_per_token() - some.flops_per_token() == 2.0 * (12 * 48 * 48 + 13 * 48));
+}
+
+TEST_CASE("a share of optimizer states counts what is trained, and a name that the model lacks is refused") {
+  const runtime::Config config = runtime::parse_config(
+      R"({"train_batch_size": 2, "model": {"preset": "gpt2-tiny"}, "bf16": {"enabled": true}, "memory": {"unit_bytes": 4096},
+          "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}})",
+      "frozen", {}, 2);
+  models::Model model = config.model.make();
+  model.frozen = {"wte.weight", "wpe.weight"};
+  const runtime::Layout layout = runtime::make_layouts(config, model).front();
+  int64_t trained = 0, moved = 0;
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    const runtime::UnitHomes homes = layout.placement.homes(u);
+    CHECK((unit.trained || homes.states.empty()));
+    trained += unit.trained ? unit.parameters() : 0;
+    moved += unit.trained && homes.master == core::Tier::host ? unit.parameters() : 0;
+  }
+  CHECK(2 * moved >= trained);
+  CHECK(moved < trained);
+  model.frozen.insert("h.0.attn.c_attn.weigth");
+  CHECK_THROWS_WITH(runtime::make_layouts(config, model),
+                    Contains("'h.0.attn.c_attn.weigth', which it does not have") && Contains("'wte.weight'"));
 }
 
 TEST_CASE("a run with frozen parameters goes on from its checkpoint on another mesh") {
