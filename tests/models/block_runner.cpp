@@ -141,7 +141,7 @@ void BlockRunner::backward(size_t b, const Batch& batch, const RunOptions& optio
   grad_pointers_.clear();
   accumulate_.clear();
   for (const models::Param& param : block.params()) {
-    grad_pointers_.push_back(grads_.at(param.name).data());
+    grad_pointers_.push_back(model_.trains(param) ? grads_.at(param.name).data() : nullptr);
     accumulate_.push_back(std::exchange(written_[param.name], true));
   }
   if (b > 0) {
