@@ -55,7 +55,11 @@ class BlockChecker {
   // A forward keeps what the backward reads, an eval in several runs what the next one does.
   void check_kept() const {
     const bool trains = op_.kind != OpKind::evaluate;
-    if (op_.kind == OpKind::decode || op_.half == Half::weight) return;
+    if (op_.kind == OpKind::decode) {
+      if (block_.cache_bytes(layout_.shape(models::Mode::decode)) > 0) require(Role::cache);
+      return;
+    }
+    if (op_.half == Half::weight) return;
     if (!trains && order_.runs(op_.kind).size() == 1) return;
     const models::Shape shape = layout_.shape(trains ? models::Mode::train : models::Mode::eval);
     bool saved = false, recomputed = false;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace zrt::runtime::verification {
@@ -42,6 +44,11 @@ Spread gathered(const Walk& walk, uint32_t unit, Spread from) {
   if (group == Axis::outer) return whole_if(inner == 1, Spread::part);
   if (group == Axis::inner) return whole_if(from == Spread::part || shards == inner, Spread::own);
   return Spread::own;
+}
+
+std::string Walk::among(Axes axes) const {
+  const auto group = std::find_if(set.groups.begin(), set.groups.end(), [&](const Group& g) { return g.axes == axes; });
+  return group == set.groups.end() ? "among no group of ranks" : fmt::format("among the ranks of '{}'", group->name);
 }
 
 }  // namespace zrt::runtime::verification

@@ -63,6 +63,7 @@ class Walk {
   }
   Content& at(BufferId buffer, uint32_t slot) { return contents_[first_[buffer] + slot]; }
   const std::string& unit_name(uint32_t unit) const { return layout.units.units[unit].name; }
+  std::string among(Axes axes) const;  // "among the ranks of 'tp'"
   // The nth access of the op with this role; null when there is none.
   const Access* find(Role role, size_t nth);
 

@@ -61,12 +61,52 @@ void require(const ProgramSet& set, const Program& program, OpId id, const std::
       name(program, before(program, {id, 0}))));
 }
 
+// Ranks of one place in pairs of stages; else those that differ along the group's axes.
+RankGroups ranks_of(const Group& group, const Mesh& mesh) {
+  if (group.axes != Axis::pipeline) return mesh.groups(group.axes);
+  for (const bool forward : {false, true}) {
+    for (const bool odd : {false, true}) {
+      if (group.name == link_name(odd, forward)) return mesh.neighbours(odd);
+    }
+  }
+  return mesh.ends();
+}
+
+void check_ranks(const ProgramSet& set, const Program& program, OpId id, const Mesh& mesh) {
+  const Group& group = set.group(program.ops[id]);
+  const RankGroups is = group.ranks, needed = ranks_of(group, mesh);
+  if (is.size == needed.size && is.stride == needed.stride && is.first == needed.first) return;
+  throw core::ProgramError(fmt::format(
+      "op '{}' ({}) of '{}' goes among {} ranks, one in {}, of group {}, whose axes have {}, one in {}; it follows {}",
+      program.ops[id].name, op_kind_name(program.ops[id].kind), program.phase, is.size, is.stride, group.name,
+      needed.size, needed.stride, name(program, before(program, {id, 0}))));
+}
+
+// Units name the axes that their parameters ask for.
+void check_axes(const Layout& layout) {
+  for (const optimizer::Unit& unit : layout.units.units) {
+    bool sliced = false, summed = false;
+    for (const optimizer::UnitParam& place : unit.params) {
+      sliced = sliced || place.param->slice.has_value();
+      summed = summed || (unit.trained && place.param->summed);
+    }
+    const Axes holders = sliced ? unit.shard_axes | Axis::tensor : unit.shard_axes;
+    const Axes makers = summed ? data_axes | Axis::tensor : data_axes;
+    if (unit.holder_axes == holders && unit.gradient_axes == makers) continue;
+    throw core::ProgramError(fmt::format("unit '{}' names other axes for the ranks that {} than its parameters ask for",
+                                         unit.name,
+                                         unit.holder_axes == holders ? "add up its gradient" : "hold its tensors"));
+  }
+}
+
 }  // namespace
 
 void check_groups(const ProgramSet& set, const Program& program, const Layout& layout) {
+  check_axes(layout);
   for (OpId id = 0; id < program.ops.size(); ++id) {
     const Op& op = program.ops[id];
     if (!spec(op.kind).communicates()) continue;
+    check_ranks(set, program, id, layout.mesh);
     if (op.kind == OpKind::share_control) {
       require(set, program, id, "what all ranks decide by", {layout.mesh.everyone()});
     }

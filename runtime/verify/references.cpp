@@ -100,6 +100,11 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
                                      op.name, program.phase, named, role_name(from)));
     }
   }
+  if (op.kind == OpKind::exchange && op.accesses.size() != 1) {
+    throw ProgramError(
+        fmt::format("op '{}' (exchange) of '{}', {}, names {} buffers; it needs a port or a gradient of one", op.name,
+                    program.phase, neighbour(program, id), op.accesses.size()));
+  }
   if (spec(op.kind).of_microbatch) {
     if (op.block >= layout.model->blocks.size())
       throw ProgramError(fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));

@@ -153,9 +153,10 @@ void ActivationRule::require_port(const Access& access) const {
   }
   const bool wanted = op.kind != OpKind::exchange && completed != models::Collective::none;
   if (exchanged == wanted) return;
-  walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already", walk_.name(content.changed))
-                               : fmt::format("{} left this rank's part there; an exchange is missing",
-                                             walk_.name(content.changed)));
+  const std::string how = fmt::format("{} {}", models::collective_name(completed), walk_.among(port.seam.axis));
+  walk_.fail(access, exchanged ? fmt::format("{} has exchanged it already, by {}", walk_.name(content.changed), how)
+                               : fmt::format("{} left this rank's part there; an exchange is missing, by {}",
+                                             walk_.name(content.changed), how));
 }
 
 // Updates that do not wait for the norm must not follow what the step before decided.

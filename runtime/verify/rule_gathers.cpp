@@ -18,8 +18,8 @@ void GatherRule::read() {
     const bool in_place = brings && access.use == Use::update;
     if (access.use != Use::write && !in_place) content.unread = false;
     if (!brings || access.use == Use::read || !content.unread) continue;
-    walk_.fail(access, fmt::format("{} has brought the same together there, and nobody has read it since",
-                                   walk_.name(content.changed)));
+    walk_.fail(access, fmt::format("{} has brought the same together there, {}, and nobody has read it since",
+                                   walk_.name(content.changed), walk_.among(walk_.set.group(walk_.op()).axes)));
   }
 }
 

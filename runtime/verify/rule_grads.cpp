@@ -226,20 +226,24 @@ void GradRule::require_sum(const Access& access, uint32_t unit, bool whole, Summ
   const Content& content = walk_.at(access);
   require_unit(access, content, unit);
   if (content.summed != over) {
-    walk_.fail(access, fmt::format("{} left there what is {}", walk_.name(content.changed),
-                                   content.summed == Summed::copies || content.summed == Summed::shares
-                                       ? "summed over all copies already"
-                                   : over != Summed::all && content.summed == Summed::all
-                                       ? "not yet summed over all copies; their sum is missing"
-                                       : "not yet summed over all ranks; a reduction is missing"));
+    const optimizer::Unit& of = walk_.layout.units.units[unit];
+    const bool twice = content.summed == Summed::copies || content.summed == Summed::shares;
+    const bool copies = over != Summed::all && content.summed == Summed::all;
+    const Axes others = of.copied ? Axes(Axis::pipeline) : of.gradient_axes.without(data_axes);
+    walk_.fail(access, fmt::format("{} left there what is {}, {}", walk_.name(content.changed),
+                                   twice    ? "summed over all copies already"
+                                   : copies ? "not yet summed over all copies; their sum is missing"
+                                            : "not yet summed over all ranks; a reduction is missing",
+                                   walk_.among(twice || copies ? others : of.shard_axes)));
   }
   if (content.windows != windows()) {
     walk_.fail(access, fmt::format("{} left there the gradient of '{}' of {} windows; a step has {}",
                                    walk_.name(content.changed), walk_.unit_name(unit), content.windows, windows()));
   }
   if (!whole || content.spread == Spread::whole) return;
-  walk_.fail(access, fmt::format("{} left only this rank's part of the gradient of '{}' there; a gather is missing",
-                                 walk_.name(content.changed), walk_.unit_name(unit)));
+  walk_.fail(access, fmt::format("{} left only this rank's part of the gradient of '{}' there; a gather is missing, {}",
+                                 walk_.name(content.changed), walk_.unit_name(unit),
+                                 walk_.among(walk_.layout.units.units[unit].shard_axes)));
 }
 
 }  // namespace zrt::runtime::verification

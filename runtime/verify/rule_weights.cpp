@@ -146,10 +146,11 @@ void WeightRule::require_current(const Access& access, uint32_t unit, bool whole
   if (!whole || content.spread == Spread::whole) return;
   const Op* left_by = content.changed.known() ? nullptr : left_by_[access.buffer];
   walk_.fail(access,
-             fmt::format("{} left only a part of '{}' current there; a gather is missing. What this op follows "
-                         "is {}",
+             fmt::format("{} left only a part of '{}' current there; a gather is missing, {}. What this op "
+                         "follows is {}",
                          left_by ? fmt::format("'{}' of a program before", left_by->name) : walk_.name(content.changed),
-                         walk_.unit_name(unit), walk_.name(before(walk_.program, walk_.now))));
+                         walk_.unit_name(unit), walk_.among(walk_.layout.units.units[unit].shard_axes),
+                         walk_.name(before(walk_.program, walk_.now))));
 }
 
 void WeightRule::write() {

@@ -27,7 +27,9 @@ class SizeChecker {
       for (const Access& access : op.accesses) {
         const uint32_t nth = seen[static_cast<size_t>(access.role)]++;
         const std::optional<uint64_t> needed = bytes(op, access, nth);
-        if (!needed || set_.buffers[access.buffer].bytes >= *needed) continue;
+        // Ranks find each other's part of a port by the size of all of it.
+        const uint64_t there = set_.buffers[access.buffer].bytes;
+        if (!needed || (op.kind == OpKind::exchange ? there == *needed : there >= *needed)) continue;
         fail(id, access.buffer, *needed);
       }
     }

@@ -104,7 +104,7 @@ bool same_ranks(const Group& a, const Group& b) {
 }  // namespace
 
 TEST_CASE("every collective that is left out, made twice, moved to another group or of another kind is refused") {
-  size_t refused = 0;
+  size_t refused = 0, without_axis = 0;
   for (const Case& c : cases()) {
     const Programs programs(c);
     for (size_t stage = 0; stage < programs.stages().size(); ++stage) {
@@ -122,8 +122,13 @@ TEST_CASE("every collective that is left out, made twice, moved to another group
             INFO(c.name << ", stage " << stage << ", " << program.phase << ", '" << op.name << "' of " << group.name
                         << " " << what << ": " << message);
             // Ops of two stages are named with what they exchange.
-            const bool named = ops_named(broken, message) > 0 || message.find("' on one and '") != std::string::npos;
+            const bool stages = message.find("' on one and '") != std::string::npos;
+            const bool named = ops_named(broken, message) > 0 || stages;
             if (!named) FAIL_CHECK((message.empty() ? "it is accepted" : "no op is named"));
+            const bool axis = stages || std::any_of(whole.groups.begin(), whole.groups.end(), [&](const Group& g) {
+                                return message.find(g.name) != std::string::npos;
+                              });
+            without_axis += named && !axis;
             refused += named;
           };
           judge("left out", [&](ProgramSet&, Program& p) { drop_op(p, id); });
@@ -147,6 +152,48 @@ TEST_CASE("every collective that is left out, made twice, moved to another group
     }
   }
   CHECK(refused > 5000);
+  CHECK(without_axis < refused / 4);
+}
+
+TEST_CASE("a group whose ranks are those of another axis is refused") {
+  for (const Case& c : cases()) {
+    const Programs programs(c);
+    const ProgramSet& whole = programs.stages()[0].set;
+    for (GroupId g = 0; g < whole.groups.size(); ++g) {
+      const auto uses = [&](const Op& op) { return whole.lanes[op.lane].kind == LaneKind::comm && op.group == g; };
+      const auto& ops = whole.programs[1].ops;
+      if (std::none_of(ops.begin(), ops.end(), uses)) continue;
+      for (const Group& other : whole.groups) {
+        if (same_ranks(other, whole.groups[g])) continue;
+        ProgramSet broken = whole;
+        broken.groups[g].ranks = other.ranks;
+        const std::string message = programs.verdict(0, broken);
+        INFO(c.name << ", " << whole.groups[g].name << " as " << other.name << ": " << message);
+        CHECK(ops_named(broken, message) > 0);
+        CHECK(message.find(whole.groups[g].name) != std::string::npos);
+      }
+    }
+  }
+}
+
+TEST_CASE("an exchange of nothing, of two buffers, or in a buffer of another size is refused") {
+  Case c{"tensor", {}};
+  c.setting.tensor = 2, c.setting.ranks = 1;
+  const Programs programs(c);
+  const ProgramSet& whole = programs.stages()[0].set;
+  const auto& ops = whole.programs[1].ops;
+  const auto exchange = std::find_if(ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::exchange; });
+  REQUIRE(exchange != ops.end());
+  const auto id = static_cast<size_t>(exchange - ops.begin());
+  ProgramSet broken = whole;
+  broken.programs[1].ops[id].accesses.clear();
+  CHECK(programs.verdict(0, broken).find("names 0 buffers") != std::string::npos);
+  broken = whole;
+  broken.programs[1].ops[id].accesses.push_back(exchange->accesses[0]);
+  CHECK(programs.verdict(0, broken).find("names 2 buffers") != std::string::npos);
+  broken = whole;
+  broken.buffers[exchange->accesses[0].buffer].bytes += 64;
+  CHECK(programs.verdict(0, broken).find(exchange->name) != std::string::npos);
 }
 
 }  // namespace zrt::moved_collectives_test
