@@ -189,8 +189,10 @@ TEST_CASE("an exchange of nothing, of two buffers, or in a buffer of another siz
   broken.programs[1].ops[id].accesses.clear();
   CHECK(programs.verdict(0, broken).find("names 0 buffers") != std::string::npos);
   broken = whole;
-  broken.programs[1].ops[id].accesses.push_back(exchange->accesses[0]);
-  CHECK(programs.verdict(0, broken).find("names 2 buffers") != std::string::npos);
+  Access other = exchange->accesses[0];
+  other.role = other.role == Role::port ? Role::d_port : Role::port;
+  broken.programs[1].ops[id].accesses.push_back(other);
+  CHECK(programs.verdict(0, broken).find("names 2 buffers; it needs") != std::string::npos);
   broken = whole;
   broken.buffers[exchange->accesses[0].buffer].bytes += 64;
   CHECK(programs.verdict(0, broken).find(exchange->name) != std::string::npos);
