@@ -33,7 +33,7 @@ void Layer::backward_inputs(const Call& call, const Kept& kept, const BackwardSp
   const Rows own = own_rows(call);
   const void *d_projected = call.d_port(projected), *d_attended = call.d_port(attended);
   void *d_normed_1 = call.d_port_or(normed_1, space.d_normed), *d_normed_2 = call.d_port_or(normed_2, space.d_normed);
-  // Where the gradient of what a part has handed on goes.
+  // A port takes the gradient of what a part has handed on, or else the layer's own buffer does.
   const auto place = [&](Port port, void* held) -> void* {
     return call.d_port(port) != nullptr ? own_place(call, call.d_port(port)) : held;
   };

@@ -30,7 +30,7 @@ void Layer::forward(const Call& call) const {
   // A product can add where what it adds to stays in the run.
   const bool add_input = products_add(shape) && from_attention == kept.residual;
   const bool add_residual_stream = products_add(shape) && from_mlp == call.output;
-  // What is added to. In a post-LN layer that is in the run where the product is, and else made again.
+  // The product adds to this. A post-LN layer has it in the run of the product, or makes it again.
   const auto first_base = [&]() -> const void* {
     if (!post_norm_) return call.input;
     if (from_attention == kept.residual) return own_place(call, first);

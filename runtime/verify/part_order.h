@@ -1,6 +1,6 @@
-// In which order a block's ops come, and what they exchange and keep: as the block's anatomy, the model's degrees and
-// the layout's settings say. Passes and ranks go by a plan of their own, which this knows nothing of: a fault in one of
-// the two shows as a difference.
+// The verifier's own account of a block: the order in which its ops come, and what they exchange and keep. It follows
+// from the block's anatomy, the model's degrees and the layout's settings. Passes and ranks go by a plan of their own,
+// which this knows nothing of: a fault in one of the two shows as a difference.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -58,7 +58,7 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
                                                        : "a lane that does not communicate"));
 }
 
-// So many of an op's units, from the first, have gradients.
+// Counts the units of an op that have gradients: they stand first.
 size_t with_gradients(const Op& op, const Layout& layout) {
   return runs_block(op.kind) ? layout.units.trained(op.units) : op.units.size();
 }
