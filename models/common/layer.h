@@ -97,7 +97,7 @@ class Layer final : public TransformerBlock {
   Dropout dropped(const Call& call, DropoutSite site) const;
   // The gradient behind a dropout: in `to`, or where that is null in `buffer`, or `d` itself where nothing is dropped.
   const void* undrop(const Call& call, const Dropout& dropout, const void* d, void* to, void* buffer) const;
-  float* held_of(const Call& call, Part norm) const { return reinterpret_cast<float*>(call.held_of(norm)); }
+  float* held_of(const Call& call, Part part) const { return reinterpret_cast<float*>(call.held_of(part)); }
 
   size_t first_norm_weight_, second_norm_weight_;
   Norm norm_;
