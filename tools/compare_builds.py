@@ -1,7 +1,7 @@
 """Runs the same configurations with two builds of zrt and compares what must be equal; started by compare_builds.sh.
 
-A row of RUNS is what one would give to `zrt train`, by key; "then" goes on from its checkpoint with other settings. A row
-of PLANS is planned only.
+A row of RUNS is what one would give to `zrt train`, by key; "then" goes on from its checkpoint with other settings, or
+with what `zrt generate` or `zrt eval` makes of it. A row of PLANS is planned only.
 """
 import argparse
 import concurrent.futures
@@ -41,6 +41,15 @@ SHORT = {
     "sgd": "optimizer.type=SGD optimizer.params.betas=null optimizer.params.momentum=0.9",
     "lion": "optimizer.type=Lion",
     "adafactor": "optimizer.type=Adafactor optimizer.params.betas=null optimizer.params.relative_step=false",
+    "muon": "optimizer.type=Muon optimizer.params.betas=null",
+    "qwen3": "model.preset=qwen3-tiny model.dropout=null", "bert": "model.preset=bert-tiny",
+    "tensor": "parallel.tensor=2", "rows": "parallel.tensor=2 parallel.sequence=true",
+    "stages": "parallel.pipeline=2", "gpipe": "parallel.pipeline=2 parallel.schedule=gpipe",
+    "zb": "parallel.pipeline=2 parallel.schedule=zb-h1",
+    "chunks": "parallel.pipeline=2 parallel.virtual_pipeline=2 model.layers=4 gradient_accumulation_steps=4",
+    "decay": 'parameter_groups=[{"match":["*.bias","*ln_*"],"weight_decay":0},{"match":"wte*","lr_scale":0.5}]',
+    "evals": "data.validation={corpus} run.eval_interval=2 run.eval_batches=2",
+    "saved": "run.save_weights=true",
     "stage0": "zero_optimization.stage=0", "stage1": "zero_optimization.stage=1",
     "stage2": "zero_optimization.stage=2", "stage3": "zero_optimization.stage=3",
 }
@@ -113,6 +122,44 @@ RUNS = """
 2 stage3 llama model.kv_heads=2 model.tied=true overlap
 2 stage3 model.tied=false overlap
 1 stage3 overlap cpu_adam
+2 stage0 tensor
+2 stage0 rows bf16 overlap
+4 stage1 tensor bf16 units overlap
+4 stage2 rows units buckets
+4 stage3 tensor bf16 overlap again
+4 stage3 rows overlap units memory.recompute=selective
+4 stage3 tensor llama cpu_adam overlap
+4 stage3 rows qwen3 bf16 overlap
+2 stage3 qwen3 bf16 overlap
+4 stage3 tensor adafactor
+4 stage2 rows muon bf16
+2 stage2 muon units
+3 stage3 muon bf16 overlap
+2 stage0 stages
+4 stage1 stages bf16
+4 stage2 gpipe units gradient_accumulation_steps=3
+4 stage3 stages overlap again
+4 stage1 zb bf16 gradient_accumulation_steps=4
+4 stage2 zb early gradient_accumulation_steps=3
+2 stage0 chunks
+4 stage3 chunks bf16 overlap
+4 stage1 stages tensor bf16
+8 stage3 stages rows overlap units
+4 stage2 stages llama cpu_adam
+4 stage1 stages model.tied=true fp16
+2 stage1 bert bf16
+4 stage3 bert rows overlap
+2 stage2 model.preset=megatron-bert-tiny again
+2 stage1 decay
+2 stage3 decay bf16 overlap muon
+2 stage3 evals bf16
+4 stage1 evals rows stages
+2 stage3 saved bf16 overlap then generate then eval
+4 stage2 saved tensor then generate then eval
+4 stage1 saved stages llama then eval then generate
+2 stage2 saved bert then eval
+2 stage2 saved qwen3 then generate
+4 stage3 rows run.steps=2 run.checkpoint_interval=2 then 2 stage1 stages run.checkpoint_interval=2
 2 stage1 run.steps=2 run.checkpoint_interval=2 then 3 stage3 run.checkpoint_interval=2
 2 stage3 bf16 run.steps=2 run.checkpoint_interval=2 then 2 stage3 bf16 overlap run.checkpoint_interval=2
 3 stage2 llama adafactor run.steps=2 run.checkpoint_interval=2 then 1 stage0 llama adafactor run.checkpoint_interval=2
@@ -127,6 +174,9 @@ GPU_RUNS = """
 2 stage3 llama fp16 again
 2 stage3 cpu_adam cpu_params bf16 overlap
 2 stage3 nvme_adam bf16
+4 stage1 rows stages bf16
+2 stage2 muon bf16
+2 stage3 saved qwen3 bf16 then generate
 2 stage3 fp8.enabled=true bf16
 2 stage3 adafactor layers gradient_accumulation_steps=3
 """
@@ -208,12 +258,21 @@ class Comparison:
         work = self.folder / f"{number}_{build}"
         places = {"corpus": str(self.folder / "corpus"), "scratch": str(work / "scratch")}
         (work / "scratch").mkdir(parents=True)
+        evidence = {}
         for part in row.split(" then "):
+            if part in ("generate", "eval"):
+                options = ["--tokens", "12"] if part == "generate" else ["--data", places["corpus"]]
+                used = run([self.builds[build] / "zrt", part, work / "run", "--json", "--device", device, *options])
+                evidence[part] = without(json.loads(used.stdout or "{}"), {"seconds", "tokens_per_second"})
+                if used.returncode != 0:
+                    done = used
+                    break
+                continue
             done = run([self.builds[build] / "zrt", "train", self.folder / "empty.json",
                         "--out", work / "run", "--resume", "auto", "--device", device, *arguments(part, places)])
             if done.returncode != 0:
                 break
-        evidence = {"exit_code": done.returncode}
+        evidence["exit_code"] = done.returncode
         if done.returncode == 0:
             evidence |= evidence_of(work / "run")
         shutil.rmtree(work)
