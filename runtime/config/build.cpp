@@ -16,10 +16,6 @@ constexpr double least_clipping = 1e-30;  // far enough above fp32's least numbe
 constexpr const char* batch_keys[] = {"train_batch_size", "train_micro_batch_size_per_gpu",
                                       "gradient_accumulation_steps"};
 
-std::string optional_text(const Values& values, std::string_view path) {
-  return values.is_null(path) ? std::string() : values.text(path);
-}
-
 // The number of ranks that a complete triple implies.
 int implied_ranks(const Values& values, int tensor, int stages) {
   for (const char* key : batch_keys) {
@@ -121,44 +117,6 @@ void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parall
   });
 }
 
-ZeroConfig build_zero(Values& values) {
-  ZeroConfig zero;
-  zero.stage = static_cast<int>(values.integer("zero_optimization.stage"));
-  zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size");
-  zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size");
-  zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance");
-  constexpr const char *prefetch = "zero_optimization.stage3_prefetch_bucket_size",
-                       *threshold = "zero_optimization.stage3_param_persistence_threshold";
-  if (values.given(prefetch)) {
-    zero.prefetch_bucket_size = values.integer(prefetch);
-  } else {
-    values.infer(prefetch, nullptr, "the next block, whatever its size");
-  }
-  zero.max_live_parameters = values.integer("zero_optimization.stage3_max_live_parameters");
-  // Stage 3 is chosen for memory: nothing persists unless it is asked for.
-  if (!values.given(threshold)) values.infer(threshold, 0);
-  zero.param_persistence_threshold = values.integer(threshold);
-  zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold");
-  if (values.is_null("zero_optimization.overlap_comm")) {
-    values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
-  }
-  zero.overlap_comm = values.flag("zero_optimization.overlap_comm");
-  return zero;
-}
-
-// Gradients are always divided before they are summed; DeepSpeed refuses the wish where it reduces by scatter.
-void check_prescale(Values& values, const ZeroConfig& zero) {
-  const Value& prescale = values.at("prescale_gradients");
-  if (prescale.value != true) return;
-  const bool scatters = optimizer::zero_strategy(zero.stage).grads == optimizer::Extent::shard;
-  if (scatters && values.flag("zero_optimization.reduce_scatter")) {
-    refuse(prescale,
-           "is refused with zero_optimization.reduce_scatter at stage 2 and 3, as in DeepSpeed. Leave it out: "
-           "it changes nothing here.");
-  }
-  warn_without_effect(values, prescale);
-}
-
 // Without `steps` the accumulation steps are not known, because the batch is wrong.
 int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrder& order,
                      std::optional<int64_t> steps) {
@@ -196,71 +154,6 @@ MonitorConfig build_monitor(const Values& values, const std::string& section) {
         "the key is left out.");
   });
   return {values.flag(section + ".enabled"), values.text(section + ".output_path"), values.text(section + ".job_name")};
-}
-
-std::optional<std::pair<int64_t, int64_t>> build_trace_steps(const Values& values) {
-  const Value& range = values.at("run.trace_steps");
-  if (range.value.is_null()) return std::nullopt;
-  const auto& list = range.value;
-  const bool two = list.size() == 2 && list[0].is_number_integer() && list[1].is_number_integer();
-  if (!two || list[0] < 1 || list[1] < list[0]) {
-    refuse(range, "must be the first and the last step to trace, counted from 1, for example [100, 103].");
-  }
-  return std::pair{list[0].get<int64_t>(), list[1].get<int64_t>()};
-}
-
-void build_device(const Values& values, RunConfig& run) {
-  run.device = core::parse_device(values.choice("run.device")).value();
-  run.kernel_table = optional_text(values, "run.kernel_table");
-  if (!run.kernel_table.empty() && run.device != core::DeviceKind::cuda) {
-    refuse(values.at("run.kernel_table"), "is for run.device = \"cuda\": the CPU has no choice of kernels.");
-  }
-}
-
-RunConfig build_run(Values& values, const std::string& name) {
-  RunConfig run;
-  run.steps = values.integer("run.steps");
-  run.seed = values.integer("run.seed");
-  run.out = optional_text(values, "run.out");
-  if (run.out.empty() && !values.is_null("run.out")) {
-    refuse(values.at("run.out"), "names no folder. Name one, or leave it out: runs/<name>-<time> is taken then.");
-  }
-  if (values.is_null("run.name")) values.infer("run.name", name);
-  run.name = values.text("run.name");
-  values.check([&] {
-    if (!run.name.empty() && run.name.find('/') == std::string::npos) return;
-    refuse(values.at("run.name"), "must be a file name: not empty and without '/'.");
-  });
-  // 2e16 is a way to say never.
-  const auto print = values.optional_integer("steps_per_print");
-  if (values.is_null("run.log_interval")) values.infer("run.log_interval", print.value_or(10));
-  run.log_interval = values.integer("run.log_interval");
-  run.log_samples = values.flag("run.log_samples");
-  run.eval_interval = values.integer("run.eval_interval");
-  run.eval_batches = values.integer("run.eval_batches");
-  run.save_weights = values.flag("run.save_weights");
-  run.trace = values.flag("run.trace");
-  values.check([&] { run.trace_steps = build_trace_steps(values); });
-  if (run.trace_steps && !run.trace)
-    values.warnings.push_back("run.trace_steps has no effect without run.trace = true.");
-  if (run.eval_interval > 0 && values.is_null("data.validation")) {
-    values.warnings.push_back("run.eval_interval has no effect without data.validation: nothing is held out.");
-  }
-  run.checkpoint_interval = values.integer("run.checkpoint_interval");
-  run.keep_last = values.integer("run.keep_last");
-  run.keep_every = values.integer("run.keep_every");
-  run.resume = optional_text(values, "run.resume");
-  run.load_module_only = values.flag("run.load_module_only");
-  run.skip_limit = values.integer("run.skip_limit");
-  run.timeout_seconds = values.integer("run.timeout_seconds");
-  run.threads_per_rank = static_cast<int>(values.integer("run.threads_per_rank"));
-  values.check([&] { build_device(values, run); });
-  run.share_gpu = values.flag("run.share_gpu");
-  if (run.share_gpu && run.device != core::DeviceKind::cuda) {
-    values.warnings.push_back("run.share_gpu has no effect without run.device = \"cuda\": ranks share no GPU.");
-  }
-  run.stress_seed = values.integer("run.stress_seed");
-  return run;
 }
 
 }  // namespace

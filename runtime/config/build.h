@@ -14,8 +14,16 @@ Config build_config(Values& values, int ranks, const std::string& name);
 // reduction. Whether the type of weights is known.
 bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);
 
+// Of text or null; null is "".
+inline std::string optional_text(const Values& values, std::string_view path) {
+  return values.is_null(path) ? std::string() : values.text(path);
+}
+
 // The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
 // gathers.
+ZeroConfig build_zero(Values& values);
+void check_prescale(Values& values, const ZeroConfig& zero);   // prescale_gradients
+RunConfig build_run(Values& values, const std::string& name);  // `name`: the fallback of run.name
 ModelConfig build_model(Values& values, const models::Degrees& degrees);
 // sparse_attention, for a type of model whose attention is causal or not.
 models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);

@@ -31,7 +31,7 @@ struct ModelConfig : models::ModelSizes {
 
 struct DataSource {
   double weight = 1;
-  std::string prefix, language;  // what models::data::open_documents() takes; language may be ""
+  std::string prefix, language;  // what data::open_documents() takes; language may be ""
 };
 struct DataConfig {
   std::vector<DataSource> train;       // empty: not given

@@ -1,6 +1,7 @@
 // Every key of the configuration: the 459 of DeepSpeed 0.19.6, last_batch_iteration of its schedulers, and the sections
 // that DeepSpeed ignores, of which models and optimizers own a part.
 #pragma once
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,9 @@ const std::vector<Section>& sections();
 const Section* find_section(std::string_view path, std::string_view variant = "");
 const Key* find_key(const Section& section, std::string_view name);  // by name or alias
 std::string key_path(const Section& section, std::string_view name);
+
+// The keys of a section whose file also reads them.
+std::span<const Key> run_keys();
 
 bool implemented(const Section& section);  // whether any key of it is
 

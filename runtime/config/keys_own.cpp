@@ -149,53 +149,6 @@ constexpr Key memory_keys[] = {
         "Speed of the link to the host that the CPU imitates as a device; null: it is not slowed down."),
 };
 
-constexpr Key run_keys[] = {
-    key("steps", t_int, "1000", between(1, most), Effect::results,
-        "Steps of the run, those before it was resumed included."),
-    key("seed", t_int, "1", at_least(0), Effect::results,
-        "Start of all random numbers: initial weights, order of samples, dropout, rounding."),
-    key("out", t_text | t_null, "null", Effect::reports, "Folder of what the run writes; null: runs/NAME-TIME."),
-    key("name", t_text | t_null, "null", Effect::reports,
-        "Name of the run, for its folder; null: that of the configuration's file."),
-    key("log_interval", t_int | t_null, "null", at_least(0), Effect::reports,
-        "Steps from one printed line to the next; 0: none. null: steps_per_print."),
-    key("log_samples", t_bool, "false", Effect::reports,
-        "Write which samples each rank reads in each step to samples.jsonl."),
-    key("eval_interval", t_int, "0", between(0, most), Effect::reports,
-        "Steps from one evaluation on data.validation to the next; 0: only after the last step."),
-    key("eval_batches", t_int, "8", between(1, most), Effect::reports, "Batches of an evaluation during the run."),
-    key("checkpoint_interval", t_int, "0", between(0, most), Effect::reports,
-        "Steps from one checkpoint to the next; 0: one after the last step."),
-    key("keep_last", t_int, "2", between(2, most), Effect::reports,
-        "The newest checkpoints, so many of which are kept."),
-    key("keep_every", t_int, "0", between(0, most), Effect::reports,
-        "Checkpoints of every so many steps are kept for good; 0: of none."),
-    key("resume", t_text | t_null, "null", Effect::results,
-        "Checkpoint to go on from: its folder, that of its run, or auto: the newest of this run, if any. null: "
-        "start anew."),
-    key("load_module_only", t_bool, "false", Effect::results,
-        "Of the checkpoint to resume take the weights alone, and begin with step 1."),
-    key("save_weights", t_bool, "true", Effect::reports, "Write a checkpoint after the last step."),
-    key("skip_limit", t_int, "10", between(0, most), Effect::reports,
-        "Skipped steps in a row that end the run, without those by which a dynamic loss scale finds its range; 0: none "
-        "do."),
-    key("timeout_seconds", t_int, "120", between(1, 1000000), Effect::cost,
-        "Seconds that a rank waits for another before the run ends with an error."),
-    key("threads_per_rank", t_int, "1", between(1, 4096), Effect::results,
-        "Threads with which a rank computes; with another number sums may be rounded otherwise."),
-    key("device", t_text, R"("cpu")", one_of("cpu cuda"), Effect::results, "What a rank computes on."),
-    key("share_gpu", t_bool, "false", Effect::cost,
-        "Let ranks take turns on a GPU where a host has fewer GPUs than ranks: slower, for tests."),
-    key("kernel_table", t_text | t_null, "null", Effect::results,
-        "File of zrt bench tune with the fastest GPU kernel of each size; null: built-in choices."),
-    key("trace", t_bool, "false", Effect::reports,
-        "Write when each operation of some steps began and ended to trace.json."),
-    key("trace_steps", t_list | t_null, "null", Effect::reports,
-        "The first and the last step that run.trace draws, such as [100, 103]; null: the first four."),
-    key("stress_seed", t_int, "0", at_least(0), Effect::cost,
-        "Other than 0: operations start late at random, to find what only luck orders. No result may change."),
-};
-
 // Sections in the order of config.resolved.json; those of models may have keys of several types.
 std::vector<Section> own_table() {
   static const std::vector<std::pair<std::string, std::vector<Key>>> model_sections = [] {
@@ -233,7 +186,7 @@ std::vector<Section> own_table() {
   table.insert(table.end(), {{"data", "", Parser::own, nullptr, data_keys},
                              {"parallel", "", Parser::own, nullptr, parallel_keys},
                              {"memory", "", Parser::own, nullptr, memory_keys},
-                             {"run", "", Parser::own, nullptr, run_keys}});
+                             {"run", "", Parser::own, nullptr, run_keys()}});
   return table;
 }
 

@@ -1,6 +1,7 @@
-// ZeRO and offload.
+// ZeRO and offload: their keys, and what reads those of zero_optimization.
 #include "core/mesh.h"
-#include "runtime/config/key_table.h"
+#include "optimizer/zero.h"
+#include "runtime/config/build.h"
 
 namespace zrt::runtime::configuration {
 namespace {
@@ -182,6 +183,44 @@ constexpr Section zero_table[] = {
 
 std::span<const Section> zero_sections() {
   return zero_table;
+}
+
+ZeroConfig build_zero(Values& values) {
+  ZeroConfig zero;
+  zero.stage = static_cast<int>(values.integer("zero_optimization.stage"));
+  zero.reduce_bucket_size = values.integer("zero_optimization.reduce_bucket_size");
+  zero.allgather_bucket_size = values.integer("zero_optimization.allgather_bucket_size");
+  zero.max_reuse_distance = values.integer("zero_optimization.stage3_max_reuse_distance");
+  constexpr const char *prefetch = "zero_optimization.stage3_prefetch_bucket_size",
+                       *threshold = "zero_optimization.stage3_param_persistence_threshold";
+  if (values.given(prefetch)) {
+    zero.prefetch_bucket_size = values.integer(prefetch);
+  } else {
+    values.infer(prefetch, nullptr, "the next block, whatever its size");
+  }
+  zero.max_live_parameters = values.integer("zero_optimization.stage3_max_live_parameters");
+  // Stage 3 is chosen for memory: nothing persists unless it is asked for.
+  if (!values.given(threshold)) values.infer(threshold, 0);
+  zero.param_persistence_threshold = values.integer(threshold);
+  zero.model_persistence_threshold = values.integer("zero_optimization.stage3_model_persistence_threshold");
+  if (values.is_null("zero_optimization.overlap_comm")) {
+    values.infer("zero_optimization.overlap_comm", optimizer::zero_strategy(zero.stage).overlap_by_default());
+  }
+  zero.overlap_comm = values.flag("zero_optimization.overlap_comm");
+  return zero;
+}
+
+// Gradients are always divided before they are summed; DeepSpeed refuses the wish where it reduces by scatter.
+void check_prescale(Values& values, const ZeroConfig& zero) {
+  const Value& prescale = values.at("prescale_gradients");
+  if (prescale.value != true) return;
+  const bool scatters = optimizer::zero_strategy(zero.stage).grads == optimizer::Extent::shard;
+  if (scatters && values.flag("zero_optimization.reduce_scatter")) {
+    refuse(prescale,
+           "is refused with zero_optimization.reduce_scatter at stage 2 and 3, as in DeepSpeed. Leave it out: "
+           "it changes nothing here.");
+  }
+  warn_without_effect(values, prescale);
 }
 
 }  // namespace zrt::runtime::configuration
