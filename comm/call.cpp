@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t shown = 8;  // ranges or messages spelt out in a description
 
-std::string describe_ranges(const Call& call) {
+std::string describe_ranges(const CollectiveCall& call) {
   std::string text;
   for (size_t i = 0; i < call.ranges.size() && i < shown; ++i) {
     text += fmt::format("{}{}", i ? " + " : "", call.ranges[i].count);
@@ -39,16 +39,17 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return a_bytes > 0 && b_bytes > 0 && before(x, y + b_bytes) && before(y, x + a_bytes);
 }
 
-std::optional<std::string> range_error(const Call& call, const CallRange& range, int rank, int size) {
+std::optional<std::string> range_error(const CollectiveCall& call, const CallRange& range, int rank, int size) {
   if (range.count < 0) return fmt::format("a count of {} elements; legal is 0 or more", range.count);
   if (range.count == 0) return std::nullopt;
-  const bool two_buffers = call.kind != OpKind::all_reduce && call.kind != OpKind::broadcast;
+  const bool two_buffers = call.kind != CollectiveKind::all_reduce && call.kind != CollectiveKind::broadcast;
   if (!range.target || (two_buffers && !range.source)) {
     return fmt::format("a null pointer for {} elements; pass a buffer or a count of 0", range.count);
   }
   if (!two_buffers) return std::nullopt;
   const size_t count = static_cast<size_t>(range.count), ranks = static_cast<size_t>(size);
-  const bool whole_source = call.kind != OpKind::all_gather, whole_target = call.kind != OpKind::reduce_scatter;
+  const bool whole_source = call.kind != CollectiveKind::all_gather,
+             whole_target = call.kind != CollectiveKind::reduce_scatter;
   const size_t source_bytes = count * core::dtype_size(call.from) * (whole_source ? ranks : 1);
   const size_t target_bytes = count * core::dtype_size(call.to) * (whole_target ? ranks : 1);
   if (!overlap(range.source, source_bytes, range.target, target_bytes)) return std::nullopt;
@@ -56,9 +57,9 @@ std::optional<std::string> range_error(const Call& call, const CallRange& range,
   const auto* target = static_cast<const std::byte*>(range.target);
   const size_t own = static_cast<size_t>(rank) * count * core::dtype_size(call.from);
   const bool same_type = call.from == call.to;
-  if (call.kind == OpKind::reduce_scatter && same_type && target == source + own) return std::nullopt;
-  if (call.kind == OpKind::all_gather && source == target + own) return std::nullopt;
-  if (call.kind == OpKind::all_to_all) {
+  if (call.kind == CollectiveKind::reduce_scatter && same_type && target == source + own) return std::nullopt;
+  if (call.kind == CollectiveKind::all_gather && source == target + own) return std::nullopt;
+  if (call.kind == CollectiveKind::all_to_all) {
     return std::string("source and target that overlap; all_to_all needs two separate buffers");
   }
   return fmt::format(
@@ -69,31 +70,31 @@ std::optional<std::string> range_error(const Call& call, const CallRange& range,
 
 }  // namespace
 
-std::string describe(const Call& call) {
+std::string describe(const CollectiveCall& call) {
   std::string text = fmt::format("{} \"{}\"", op_name(call.kind), call.label);
   switch (call.kind) {
-    case OpKind::barrier:
+    case CollectiveKind::barrier:
       return text;
-    case OpKind::send_recv:
+    case CollectiveKind::send_recv:
       return text + fmt::format(" sending {} and receiving {}", describe_messages(call.sends, "to"),
                                 describe_messages(call.receives, "from"));
-    case OpKind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return text + fmt::format(" of {} per rank, {} to {}", describe_ranges(call), core::dtype_name(call.from),
                                 core::dtype_name(call.to));
-    case OpKind::broadcast:
+    case CollectiveKind::broadcast:
       return text +
              fmt::format(" of {}, {}, from root {}", describe_ranges(call), core::dtype_name(call.from), call.root);
-    case OpKind::all_gather:
-    case OpKind::all_to_all:
+    case CollectiveKind::all_gather:
+    case CollectiveKind::all_to_all:
       return text + fmt::format(" of {} per rank, {}", describe_ranges(call), core::dtype_name(call.from));
-    case OpKind::all_reduce:
+    case CollectiveKind::all_reduce:
       break;
   }
   return text + fmt::format(" of {}, {}", describe_ranges(call), core::dtype_name(call.from));
 }
 
-std::optional<std::string> argument_error(const Call& call, int rank, int size) {
-  const bool sums = call.kind == OpKind::all_reduce || call.kind == OpKind::reduce_scatter;
+std::optional<std::string> argument_error(const CollectiveCall& call, int rank, int size) {
+  const bool sums = call.kind == CollectiveKind::all_reduce || call.kind == CollectiveKind::reduce_scatter;
   if (sums && !can_reduce(call.from, call.to)) {
     return fmt::format("a sum of {} into {}; legal are fp32, bf16 and fp16, each into itself or into fp32",
                        core::dtype_name(call.from), core::dtype_name(call.to));

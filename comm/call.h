@@ -17,8 +17,8 @@ struct CallRange {
   bool accumulate;
 };
 
-struct Call {
-  OpKind kind = OpKind::barrier;
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::barrier;
   DType from = DType::u8, to = DType::u8;
   int root = 0;
   std::string label;
@@ -27,15 +27,15 @@ struct Call {
 };
 
 // "all_gather "gather h.3" of 128 + 64 elements, bf16": for messages.
-std::string describe(const Call& call);
+std::string describe(const CollectiveCall& call);
 
 // What is wrong with this rank's call by itself: a negative count, a null pointer, a type that cannot be summed,
 // buffers that overlap in a way the operation does not allow, a root or a peer outside the group.
-std::optional<std::string> argument_error(const Call& call, int rank, int size);
+std::optional<std::string> argument_error(const CollectiveCall& call, int rank, int size);
 
 // What keeps the calls of all ranks (in rank order) from being one collective; names both calls and both ranks. Labels
 // must agree too, except for send_recv: ranks that gather two equal shards in different order would swap them silently.
-std::optional<std::string> mismatch(std::span<const Call* const> calls);
+std::optional<std::string> mismatch(std::span<const CollectiveCall* const> calls);
 
 // The `index`-th message for `peer` in the list, or null.
 const Message* find_message(std::span<const Message> messages, int peer, size_t index);

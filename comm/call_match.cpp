@@ -9,9 +9,9 @@ namespace zrt::comm {
 namespace {
 
 // The first thing in which two calls differ, or "".
-std::string difference(const Call& a, const Call& b) {
+std::string difference(const CollectiveCall& a, const CollectiveCall& b) {
   if (a.kind != b.kind) return "the operation";
-  if (a.kind == OpKind::send_recv) return "";  // paired message by message instead
+  if (a.kind == CollectiveKind::send_recv) return "";  // paired message by message instead
   if (a.from != b.from) return "the element type";
   if (a.to != b.to) return "the type of the result";
   if (a.root != b.root) return fmt::format("the root ({} against {})", a.root, b.root);
@@ -30,7 +30,8 @@ std::string difference(const Call& a, const Call& b) {
   return a.label == b.label ? "" : "the label";
 }
 
-std::string both(const Call& a, size_t a_rank, const Call& b, size_t b_rank, const std::string& what) {
+std::string both(const CollectiveCall& a, size_t a_rank, const CollectiveCall& b, size_t b_rank,
+                 const std::string& what) {
   return fmt::format(
       "rank {} called {} while rank {} called {}; they differ in {}. All ranks of a group must make the same calls in "
       "the same order: compare the programs of these two ranks",
@@ -38,7 +39,7 @@ std::string both(const Call& a, size_t a_rank, const Call& b, size_t b_rank, con
 }
 
 // Every message of `from`'s sends to `to` has its receive, in order and size.
-std::optional<std::string> unpaired(std::span<const Call* const> calls, size_t from, size_t to) {
+std::optional<std::string> unpaired(std::span<const CollectiveCall* const> calls, size_t from, size_t to) {
   const std::vector<Message>&sends = calls[from]->sends, &receives = calls[to]->receives;
   for (size_t i = 0;; ++i) {
     const Message* send = find_message(sends, static_cast<int>(to), i);
@@ -54,12 +55,12 @@ std::optional<std::string> unpaired(std::span<const Call* const> calls, size_t f
 
 }  // namespace
 
-std::optional<std::string> mismatch(std::span<const Call* const> calls) {
+std::optional<std::string> mismatch(std::span<const CollectiveCall* const> calls) {
   for (size_t rank = 1; rank < calls.size(); ++rank) {
     const std::string what = difference(*calls[0], *calls[rank]);
     if (!what.empty()) return both(*calls[0], 0, *calls[rank], rank, what);
   }
-  if (calls[0]->kind != OpKind::send_recv) return std::nullopt;
+  if (calls[0]->kind != CollectiveKind::send_recv) return std::nullopt;
   for (size_t from = 0; from < calls.size(); ++from) {
     for (size_t to = 0; to < calls.size(); ++to) {
       if (auto error = unpaired(calls, from, to)) return error;

@@ -22,9 +22,17 @@ namespace zrt::comm {
 
 using core::DType;
 
-enum class OpKind : uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, broadcast, send_recv, barrier };
+enum class CollectiveKind : uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  all_to_all,
+  broadcast,
+  send_recv,
+  barrier
+};
 inline constexpr size_t op_kind_count = 7;
-std::string_view op_name(OpKind kind);
+std::string_view op_name(CollectiveKind kind);
 
 // One contiguous range of a collective. Several ranges make one collective (a bucket): one rendezvous, one record.
 struct ReduceRange {
@@ -49,7 +57,7 @@ struct Message {
 // What one collective did; kept in a ring per communicator and dumped on failure.
 struct FlightRecord {
   uint64_t sequence = 0;
-  OpKind kind = OpKind::barrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   std::string label;   // operation of the program, e.g. "reduce h.3 mb 2"
   uint64_t bytes = 0;  // bytes this rank received from others
   bool finished = false;

@@ -10,7 +10,7 @@ double FlightRecorder::now() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - origin_).count();
 }
 
-void FlightRecorder::start(OpKind kind, std::string_view label, uint64_t elements, uint64_t bytes) {
+void FlightRecorder::start(CollectiveKind kind, std::string_view label, uint64_t elements, uint64_t bytes) {
   if (records_.size() == capacity) records_.pop_front();
   records_.push_back({++sequence_, kind, std::string(label), bytes, false, now(), 0});
   elements_ = elements;

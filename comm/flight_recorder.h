@@ -14,7 +14,7 @@ class FlightRecorder {
   static constexpr size_t capacity = 1000;  // records kept
 
   // Opens the record of a call that will receive `elements` and `bytes` from other ranks.
-  void start(OpKind kind, std::string_view label, uint64_t elements, uint64_t bytes);
+  void start(CollectiveKind kind, std::string_view label, uint64_t elements, uint64_t bytes);
   // Closes the open record and counts it; `between_hosts` of its bytes came from other hosts.
   void finish(uint64_t between_hosts);
 

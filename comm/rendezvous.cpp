@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -25,7 +25,7 @@ class GroupCommunicator final : public Communicator {
   void all_reduce(void* data, int64_t count, DType type, std::string_view label) override {
     const CallRange range{data, data, count, false};
     const int64_t own = slice_begin(count, size(), rank_ + 1) - slice_begin(count, size(), rank_);
-    run(OpKind::all_reduce, type, type, 0, label, {&range, 1}, elements_of(own * (size() - 1) + count - own));
+    run(CollectiveKind::all_reduce, type, type, 0, label, {&range, 1}, elements_of(own * (size() - 1) + count - own));
   }
 
   void reduce_scatter(std::span<const ReduceRange> ranges, DType from, DType to, std::string_view label) override {
@@ -35,7 +35,7 @@ class GroupCommunicator final : public Communicator {
       list.push_back({range.source, range.target, range.shard, range.accumulate});
       elements += elements_of(range.shard * (size() - 1));
     }
-    run(OpKind::reduce_scatter, from, to, 0, label, list, elements);
+    run(CollectiveKind::reduce_scatter, from, to, 0, label, list, elements);
   }
 
   void all_gather(std::span<const GatherRange> ranges, DType type, std::string_view label) override {
@@ -45,26 +45,26 @@ class GroupCommunicator final : public Communicator {
       list.push_back({range.source, range.target, range.shard, false});
       elements += elements_of(range.shard * (size() - 1));
     }
-    run(OpKind::all_gather, type, type, 0, label, list, elements);
+    run(CollectiveKind::all_gather, type, type, 0, label, list, elements);
   }
 
   void all_to_all(const void* source, void* target, int64_t count, DType type, std::string_view label) override {
     const CallRange range{source, target, count, false};
-    run(OpKind::all_to_all, type, type, 0, label, {&range, 1}, elements_of(count * (size() - 1)));
+    run(CollectiveKind::all_to_all, type, type, 0, label, {&range, 1}, elements_of(count * (size() - 1)));
   }
 
   void broadcast(void* data, int64_t count, DType type, int root, std::string_view label) override {
     const CallRange range{data, data, count, false};
-    run(OpKind::broadcast, type, type, root, label, {&range, 1}, rank_ == root ? 0 : elements_of(count));
+    run(CollectiveKind::broadcast, type, type, root, label, {&range, 1}, rank_ == root ? 0 : elements_of(count));
   }
 
   void send_recv(std::span<const Message> sends, std::span<const Message> receives, std::string_view label) override {
     uint64_t bytes = 0;  // messages have no type: their elements are bytes
     for (const Message& message : receives) bytes += message.peer == rank_ ? 0 : message.bytes;
-    run(OpKind::send_recv, DType::u8, DType::u8, 0, label, {}, bytes, sends, receives);
+    run(CollectiveKind::send_recv, DType::u8, DType::u8, 0, label, {}, bytes, sends, receives);
   }
 
-  void barrier(std::string_view label) override { run(OpKind::barrier, DType::u8, DType::u8, 0, label, {}, 0); }
+  void barrier(std::string_view label) override { run(CollectiveKind::barrier, DType::u8, DType::u8, 0, label, {}, 0); }
 
   void abort(const std::string& reason) override {
     rendezvous_->abort(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
@@ -78,9 +78,10 @@ class GroupCommunicator final : public Communicator {
  private:
   static uint64_t elements_of(int64_t count) { return static_cast<uint64_t>(count < 0 ? 0 : count); }
 
-  void run(OpKind kind, DType from, DType to, int root, std::string_view label, std::span<const CallRange> ranges,
-           uint64_t elements, std::span<const Message> sends = {}, std::span<const Message> receives = {}) {
-    rendezvous_->open(rank_, [&](Call& call) {
+  void run(CollectiveKind kind, DType from, DType to, int root, std::string_view label,
+           std::span<const CallRange> ranges, uint64_t elements, std::span<const Message> sends = {},
+           std::span<const Message> receives = {}) {
+    rendezvous_->open(rank_, [&](CollectiveCall& call) {
       call.kind = kind, call.from = from, call.to = to, call.root = root;
       call.label.assign(label);
       call.ranges.assign(ranges.begin(), ranges.end());
@@ -109,14 +110,14 @@ std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Rendezvous> rend
   return std::make_unique<GroupCommunicator>(std::move(rendezvous), rank);
 }
 
-std::string busy_text(const std::string& group, int rank, const Call& running) {
+std::string busy_text(const std::string& group, int rank, const CollectiveCall& running) {
   return fmt::format(
       "rank {} of group {} started a collective while {} still runs on another thread; a communicator serves one lane "
       "at a time, so give each lane its own group",
       rank, group, describe(running));
 }
 
-std::string timeout_text(const std::string& group, int rank, int size, const Call& call, uint64_t sequence,
+std::string timeout_text(const std::string& group, int rank, int size, const CollectiveCall& call, uint64_t sequence,
                          std::chrono::milliseconds timeout, const std::vector<int>& missing) {
   std::string lost, waiting;
   for (int r = 0; r < size; ++r) {

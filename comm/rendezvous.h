@@ -1,4 +1,4 @@
-// Where the ranks of a group meet: calls are published, compared, and their pieces moved. One implementation has all
+// Where the ranks of a group meet: calls are published, compared, and their portions moved. One implementation has all
 // ranks as threads, the other one rank per process.
 //
 // A call is: open → work of each phase → close.
@@ -24,8 +24,8 @@ class Rendezvous {
   struct Traffic {
     uint64_t elements = 0, bytes = 0;
   };
-  virtual void open(int rank, const std::function<Traffic(Call&)>& fill) = 0;
-  virtual void work(int rank, int phase) = 0;  // the rank's pieces of the phase
+  virtual void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) = 0;
+  virtual void work(int rank, int phase) = 0;  // the rank's portions of the phase
   virtual void close(int rank) = 0;            // waits until nobody reads the rank's buffers; counts the call
   // Ends the call of a member whose work or close threw: the others fail with `reason`.
   [[noreturn]] virtual void fail(int rank, const std::string& reason) = 0;
@@ -41,9 +41,9 @@ class Rendezvous {
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<Rendezvous> rendezvous, int rank);
 
 // Parts of messages that both implementations print.
-std::string busy_text(const std::string& group, int rank, const Call& running);
+std::string busy_text(const std::string& group, int rank, const CollectiveCall& running);
 inline constexpr std::string_view timed_out = " timed out after ";  // in every such report
-std::string timeout_text(const std::string& group, int rank, int size, const Call& call, uint64_t sequence,
+std::string timeout_text(const std::string& group, int rank, int size, const CollectiveCall& call, uint64_t sequence,
                          std::chrono::milliseconds timeout, const std::vector<int>& missing);
 
 }  // namespace zrt::comm

@@ -20,10 +20,10 @@ std::vector<Model::ParamRef> Model::canonical_params() const {
 
 Model Model::part(const std::vector<size_t>& numbers) const {
   Model result = *this;
-  result.blocks.clear(), result.places.clear();
+  result.blocks.clear(), result.positions.clear();
   for (size_t number : numbers) {
     result.blocks.push_back(blocks[number]);
-    result.places.push_back({number, number == 0 ? 0 : blocks[number - 1]->output_width()});
+    result.positions.push_back({number, number == 0 ? 0 : blocks[number - 1]->output_width()});
   }
   auto all = std::make_shared<Whole>();
   all->blocks = blocks.size();
@@ -55,7 +55,8 @@ bool Model::used_elsewhere(const Param& param) const {
   if (!whole) return false;
   const std::vector<size_t>& users = whole->params.at(param.name).blocks;
   const auto here = std::count_if(users.begin(), users.end(), [&](size_t user) {
-    return std::any_of(places.begin(), places.end(), [&](const Place& place) { return place.number == user; });
+    return std::any_of(positions.begin(), positions.end(),
+                       [&](const BlockPosition& place) { return place.number == user; });
   });
   return static_cast<size_t>(here) < users.size();
 }
@@ -63,7 +64,8 @@ bool Model::used_elsewhere(const Param& param) const {
 bool Model::used_first_elsewhere(const Param& param) const {
   if (!whole) return false;
   const size_t first = whole->params.at(param.name).blocks.front();
-  return std::none_of(places.begin(), places.end(), [&](const Place& place) { return place.number == first; });
+  return std::none_of(positions.begin(), positions.end(),
+                      [&](const BlockPosition& place) { return place.number == first; });
 }
 
 int64_t Model::parameters() const {

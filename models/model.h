@@ -70,7 +70,7 @@ struct Model {
   // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage
   // of a pipeline has. `numbers` ascend.
   Model part(const std::vector<size_t>& numbers) const;
-  size_t whole_number(size_t block) const { return places.empty() ? block : places[block].number; }
+  size_t whole_number(size_t block) const { return positions.empty() ? block : positions[block].number; }
   bool embeds(size_t block) const { return whole_number(block) == 0; }
   bool predicts(size_t block) const { return whole_number(block) + 1 == (whole ? whole->blocks : blocks.size()); }
   bool has_embedding() const { return embeds(0); }
@@ -78,7 +78,7 @@ struct Model {
   // Whether what a block is given comes from another part, or what it makes goes to one.
   bool receives(size_t block) const;
   bool sends(size_t block) const;
-  int64_t input_width(size_t block) const { return places[block].input_width; }  // C, of one that receives
+  int64_t input_width(size_t block) const { return positions[block].input_width; }  // C, of one that receives
   // Of a parameter: its canonical position in the whole, whether another part has a copy of it, and whether that part
   // uses it first.
   uint32_t number(const Param& param) const;
@@ -94,11 +94,11 @@ struct Model {
     std::map<std::string, Users> params;
   };
   std::shared_ptr<const Whole> whole;  // null: this is the whole
-  struct Place {
+  struct BlockPosition {
     size_t number = 0;
     int64_t input_width = 0;
   };
-  std::vector<Place> places;                                                        // of a part, by block
+  std::vector<BlockPosition> positions;                                             // of a part, by block
   int64_t targets(int64_t T) const { return masking ? masking->predicted(T) : T; }  // of a sample of T tokens
   // 6 N + 6 · layers · attended · T · attention_share, N without position embeddings; of what is frozen 4 N.
   double flops_per_token() const;

@@ -51,7 +51,7 @@ inline Seam leave(const Degrees& degrees) {
   const Seam back = enter(degrees);
   return {back.axis, back.backward, back.forward};
 }
-// Each rank tells the others something of every row.
+// An all-gather of what each rank has made of every row.
 inline constexpr Seam gathered{core::Axis::tensor, Collective::all_gather, Collective::all_gather};
 
 }  // namespace zrt::models

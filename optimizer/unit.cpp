@@ -82,7 +82,7 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
       made.shard_axes = made.holder_axes = cut.shard_axes;
       if (sliced) made.holder_axes = cut.shard_axes | core::Axis::tensor;
       if (summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
-      made.copied = copied, made.spoken_for = model.used_first_elsewhere(param), made.trained = trained;
+      made.copied = copied, made.counted_elsewhere = model.used_first_elsewhere(param), made.trained = trained;
     }
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it

@@ -38,7 +38,7 @@ struct Unit {
   core::Axes gradient_axes = core::data_axes;
   // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
   // stage that uses it first speaks for it, in norms and checkpoints.
-  bool copied = false, spoken_for = false;
+  bool copied = false, counted_elsewhere = false;
   // Without it the unit is frozen: it has weights and nothing else, and a step only reads them.
   bool trained = true;
   int64_t parameters() const;  // elements without padding

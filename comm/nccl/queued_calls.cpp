@@ -15,11 +15,11 @@ void QueuedCalls::add(std::string what, core::Event begin, core::Event end) {
 
 QueuedCalls::Standing QueuedCalls::look(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  calls_.remove_if([](const Call& call) { return call.end.done(); });
+  calls_.remove_if([](const Queued& call) { return call.end.done(); });
   const Clock::duration since = std::min<Clock::duration>(now - last_look_, longest_gap);
   last_look_ = now;
   Standing longest;
-  for (Call& call : calls_) {
+  for (Queued& call : calls_) {
     if (!call.begin.done()) continue;
     if (call.seen) call.stood += since;
     call.seen = true;

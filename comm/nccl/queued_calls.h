@@ -27,14 +27,14 @@ class QueuedCalls {
   Standing look(Clock::time_point now);
 
  private:
-  struct Call {
+  struct Queued {
     std::string what;
     core::Event begin, end;
     bool seen = false;  // at its begin
     Clock::duration stood{};
   };
   std::mutex mutex_;  // guards what follows
-  std::list<Call> calls_;
+  std::list<Queued> calls_;
   Clock::time_point last_look_{};
 };
 

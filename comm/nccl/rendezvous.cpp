@@ -49,7 +49,7 @@ NcclRendezvous::~NcclRendezvous() {
   }
 }
 
-void NcclRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void NcclRendezvous::open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) {
   {
     const std::lock_guard lock(mutex_);
     if (in_call_) throw core::CommError(busy_text(group(), rank, own_));
@@ -73,9 +73,9 @@ void NcclRendezvous::work(int, int phase) {
   between_hosts_ += received_bytes(calls_, rank_, phase, [&](int r) { return seat_.elsewhere(r); });
   // One rank gathers and sums its own data, without NCCL: host threads call it, too, and recorded steps of a GPU.
   if (size() == 1) {
-    for (const Piece& piece : pieces_of(calls_, 0, phase)) {
-      const void* source = source_of(own_, piece);
-      move(own_, piece, {&source, 1}, 0, piece.count);
+    for (const Portion& portion : portions_of(calls_, 0, phase)) {
+      const void* source = source_of(own_, portion);
+      move(own_, portion, {&source, 1}, 0, portion.count);
     }
     return;
   }
@@ -131,9 +131,9 @@ void NcclRendezvous::settle(ncclResult_t code, const char* call) {
 
 void NcclRendezvous::queue(int phase) {
   switch (own_.kind) {
-    case OpKind::all_gather:
+    case CollectiveKind::all_gather:
       return gather();
-    case OpKind::broadcast: {
+    case CollectiveKind::broadcast: {
       const CallRange& range = own_.ranges[0];
       const uint64_t bytes = static_cast<uint64_t>(range.count) * core::dtype_size(own_.from);
       if (bytes == 0) return;
@@ -141,23 +141,24 @@ void NcclRendezvous::queue(int phase) {
       return settle(library_.broadcast(range.target, range.target, bytes, ncclUint8, own_.root, communicator_, stream_),
                     "ncclBroadcast");
     }
-    case OpKind::send_recv:
+    case CollectiveKind::send_recv:
       return exchange_messages();
-    case OpKind::barrier: {
+    case CollectiveKind::barrier: {
       if (size() == 1) return;
       const auto turn = take_turn();
       return settle(library_.all_reduce(seat_.staging, seat_.staging, 1, ncclUint8, ncclMax, communicator_, stream_),
                     "ncclAllReduce");
     }
-    case OpKind::all_reduce:
-    case OpKind::reduce_scatter:
-    case OpKind::all_to_all:
+    case CollectiveKind::all_reduce:
+    case CollectiveKind::reduce_scatter:
+    case CollectiveKind::all_to_all:
       break;
   }
-  std::vector<std::vector<Piece>> pieces;  // by reader
-  for (int r = 0; r < size(); ++r) pieces.push_back(pieces_of(calls_, r, phase));
-  const bool sums = own_.kind == OpKind::reduce_scatter || (own_.kind == OpKind::all_reduce && phase == 0);
-  sums ? sum_pieces(pieces) : copy_pieces(pieces);
+  std::vector<std::vector<Portion>> portions;  // by reader
+  for (int r = 0; r < size(); ++r) portions.push_back(portions_of(calls_, r, phase));
+  const bool sums =
+      own_.kind == CollectiveKind::reduce_scatter || (own_.kind == CollectiveKind::all_reduce && phase == 0);
+  sums ? sum_pieces(portions) : copy_pieces(portions);
 }
 
 void NcclRendezvous::in_one_call(const std::function<void()>& calls) {
@@ -175,20 +176,20 @@ void NcclRendezvous::receive(void* data, uint64_t bytes, int peer) {
   library_.check(library_.receive(data, bytes, ncclUint8, peer, communicator_, stream_), "ncclRecv");
 }
 
-void NcclRendezvous::copy_pieces(const std::vector<std::vector<Piece>>& pieces) {
+void NcclRendezvous::copy_pieces(const std::vector<std::vector<Portion>>& portions) {
   const size_t size_of = core::dtype_size(own_.from);
   in_one_call([&] {
     for (int reader = 0; reader < size(); ++reader) {
-      for (const Piece& piece : pieces[static_cast<size_t>(reader)]) {
-        const uint64_t bytes = static_cast<uint64_t>(piece.count) * size_of;
-        if (reader != rank_ && piece.from == rank_) send(source_of(own_, piece), bytes, reader);
-        if (reader == rank_ && piece.from != rank_) receive(piece.target, bytes, piece.from);
+      for (const Portion& portion : portions[static_cast<size_t>(reader)]) {
+        const uint64_t bytes = static_cast<uint64_t>(portion.count) * size_of;
+        if (reader != rank_ && portion.from == rank_) send(source_of(own_, portion), bytes, reader);
+        if (reader == rank_ && portion.from != rank_) receive(portion.target, bytes, portion.from);
       }
     }
   });
-  for (const Piece& piece : pieces[static_cast<size_t>(rank_)]) {
-    const void* source = source_of(own_, piece);
-    if (piece.from == rank_) move(own_, piece, {&source, 1}, 0, piece.count);
+  for (const Portion& portion : portions[static_cast<size_t>(rank_)]) {
+    const void* source = source_of(own_, portion);
+    if (portion.from == rank_) move(own_, portion, {&source, 1}, 0, portion.count);
   }
 }
 

@@ -19,7 +19,7 @@
 #include "comm/nccl/library.h"
 #include "comm/nccl/queued_calls.h"
 #include "comm/nccl/seat.h"
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "comm/rendezvous.h"
 
 namespace zrt::comm {
@@ -32,7 +32,7 @@ class NcclRendezvous final : public Rendezvous {
 
   int size() const override { return static_cast<int>(calls_.size()); }
   const std::string& group() const override { return seat_.group; }
-  void open(int rank, const std::function<Traffic(Call&)>& fill) override;
+  void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) override;
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
@@ -55,11 +55,11 @@ class NcclRendezvous final : public Rendezvous {
   void queue(int phase);
   void send(const void* data, uint64_t bytes, int peer);
   void receive(void* data, uint64_t bytes, int peer);
-  void copy_pieces(const std::vector<std::vector<Piece>>& pieces);
-  void sum_pieces(const std::vector<std::vector<Piece>>& pieces);
-  uint64_t line_part(const std::vector<std::vector<Piece>>& pieces) const;
-  void sum_by_nccl(const std::vector<std::vector<Piece>>& pieces);
-  void sum_along_line(const std::vector<std::vector<Piece>>& pieces, uint64_t part);
+  void copy_pieces(const std::vector<std::vector<Portion>>& portions);
+  void sum_pieces(const std::vector<std::vector<Portion>>& portions);
+  uint64_t line_part(const std::vector<std::vector<Portion>>& portions) const;
+  void sum_by_nccl(const std::vector<std::vector<Portion>>& portions);
+  void sum_along_line(const std::vector<std::vector<Portion>>& portions, uint64_t part);
   void gather();
   void exchange_messages();
   std::string who() const;
@@ -79,8 +79,8 @@ class NcclRendezvous final : public Rendezvous {
   cudaStream_t stream_{};  // of the open call
   QueuedCalls queued_;
   uint64_t between_hosts_ = 0;  // bytes of the open call
-  Call own_;
-  std::vector<const Call*> calls_;  // the own one for every rank: all pass equal counts
+  CollectiveCall own_;
+  std::vector<const CollectiveCall*> calls_;  // the own one for every rank: all pass equal counts
 };
 
 // Meets the other ranks, for the time-out at most, and asks `alive` meanwhile, which may throw. The rest as

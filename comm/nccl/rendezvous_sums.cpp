@@ -32,9 +32,9 @@ struct Rounds {
   size_t most = 0;  // of a reader
 };
 
-Rounds rounds_by_reader(const std::vector<std::vector<Piece>>& pieces, size_t element_bytes, uint64_t bytes) {
+Rounds rounds_by_reader(const std::vector<std::vector<Portion>>& portions, size_t element_bytes, uint64_t bytes) {
   Rounds rounds;
-  for (const std::vector<Piece>& list : pieces) {
+  for (const std::vector<Portion>& list : portions) {
     rounds.by_reader.push_back(rounds_of(list, element_bytes, bytes));
     rounds.most = std::max(rounds.most, rounds.by_reader.back().size());
   }
@@ -43,14 +43,14 @@ Rounds rounds_by_reader(const std::vector<std::vector<Piece>>& pieces, size_t el
 
 }  // namespace
 
-void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
+void NcclRendezvous::sum_pieces(const std::vector<std::vector<Portion>>& portions) {
   const size_t size_of = core::dtype_size(own_.from);
-  if (seat_.fast_sums) return sum_by_nccl(pieces);
-  if (const uint64_t part = line_part(pieces)) return sum_along_line(pieces, part);
-  const Rounds all = rounds_by_reader(pieces, size_of, staged_bytes_);
+  if (seat_.fast_sums) return sum_by_nccl(portions);
+  if (const uint64_t part = line_part(portions)) return sum_along_line(portions, part);
+  const Rounds all = rounds_by_reader(portions, size_of, staged_bytes_);
   const std::vector<std::vector<Round>>& rounds = all.by_reader;
-  const auto own_source = [&](const Piece& piece, const Chunk& chunk) {
-    return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * size_of;
+  const auto own_source = [&](const Portion& portion, const Chunk& chunk) {
+    return source_of(own_, portion) + static_cast<size_t>(chunk.begin) * size_of;
   };
   const auto staged = [&](int peer, const Chunk& chunk) {
     return seat_.staging + static_cast<uint64_t>(peer < rank_ ? peer : peer - 1) * staged_bytes_ + chunk.offset;
@@ -64,7 +64,7 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
         for (const Chunk& chunk : rounds[r][k]) {
           const uint64_t bytes = static_cast<uint64_t>(chunk.count) * size_of;
           if (reader != rank_) {
-            send(own_source(pieces[r][chunk.piece], chunk), bytes, reader);
+            send(own_source(portions[r][chunk.portion], chunk), bytes, reader);
             continue;
           }
           for (int peer = 0; peer < size(); ++peer) {
@@ -76,19 +76,19 @@ void NcclRendezvous::sum_pieces(const std::vector<std::vector<Piece>>& pieces) {
     const auto me = static_cast<size_t>(rank_);
     if (k >= rounds[me].size()) continue;
     for (const Chunk& chunk : rounds[me][k]) {
-      const Piece& piece = pieces[me][chunk.piece];
+      const Portion& portion = portions[me][chunk.portion];
       for (int peer = 0; peer < size(); ++peer) {
-        sources[static_cast<size_t>(peer)] = peer == rank_ ? own_source(piece, chunk) : staged(peer, chunk);
+        sources[static_cast<size_t>(peer)] = peer == rank_ ? own_source(portion, chunk) : staged(peer, chunk);
       }
-      move(own_, piece, sources, chunk.begin, chunk.count);
+      move(own_, portion, sources, chunk.begin, chunk.count);
     }
   }
 }
 
 // Each rank's part is one reduction to it. A rank that is the first of its host in a ring receives from another host.
-void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Piece>>& pieces) {
+void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Portion>>& portions) {
   const size_t size_of = core::dtype_size(own_.from);
-  const Rounds all = rounds_by_reader(pieces, size_of, seat_.staging_bytes);
+  const Rounds all = rounds_by_reader(portions, size_of, seat_.staging_bytes);
   const std::vector<std::vector<Round>>& rounds = all.by_reader;
   const auto me = static_cast<size_t>(rank_);
   for (size_t k = 0; k < all.most; ++k) {
@@ -98,7 +98,7 @@ void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Piece>>& pieces) 
         if (k >= rounds[r].size()) continue;
         for (const Chunk& chunk : rounds[r][k]) {
           const std::byte* source =
-              source_of(own_, pieces[r][chunk.piece]) + static_cast<size_t>(chunk.begin) * size_of;
+              source_of(own_, portions[r][chunk.portion]) + static_cast<size_t>(chunk.begin) * size_of;
           library_.check(library_.reduce(source, reader == rank_ ? seat_.staging + chunk.offset : nullptr,
                                          static_cast<size_t>(chunk.count), nccl_type(own_.from), ncclSum, reader,
                                          communicator_, stream_),
@@ -109,31 +109,31 @@ void NcclRendezvous::sum_by_nccl(const std::vector<std::vector<Piece>>& pieces) 
     if (k >= rounds[me].size()) continue;
     for (const Chunk& chunk : rounds[me][k]) {
       const void* sum = seat_.staging + chunk.offset;
-      move(own_, pieces[me][chunk.piece], {&sum, 1}, chunk.begin, chunk.count);
+      move(own_, portions[me][chunk.portion], {&sum, 1}, chunk.begin, chunk.count);
     }
   }
   uint64_t bytes = 0;
-  for (const Piece& piece : pieces[me]) bytes += static_cast<uint64_t>(piece.count) * size_of;
+  for (const Portion& portion : portions[me]) bytes += static_cast<uint64_t>(portion.count) * size_of;
   const int before = (rank_ + size() - 1) % size();
   between_hosts_ = seat_.elsewhere(before) ? bytes * static_cast<uint64_t>(size() - 1) : 0;
 }
 
 // The size of a part of staging for sums along the line of hosts; 0 where there is no line, or it does not pay.
-uint64_t NcclRendezvous::line_part(const std::vector<std::vector<Piece>>& pieces) const {
+uint64_t NcclRendezvous::line_part(const std::vector<std::vector<Portion>>& portions) const {
   if (!line_) return 0;
   uint64_t elements = 0;
-  for (const std::vector<Piece>& list : pieces) {
-    for (const Piece& piece : list) elements += static_cast<uint64_t>(piece.count);
+  for (const std::vector<Portion>& list : portions) {
+    for (const Portion& portion : list) elements += static_cast<uint64_t>(portion.count);
   }
   if (!seat_.by_line.value_or(line_->pays(elements, own_.from, own_.to, seat_.staging_bytes))) return 0;
   return part_bytes(*line_, seat_.staging_bytes, core::dtype_size(own_.from));
 }
 
-void NcclRendezvous::sum_along_line(const std::vector<std::vector<Piece>>& pieces, uint64_t part) {
+void NcclRendezvous::sum_along_line(const std::vector<std::vector<Portion>>& portions, uint64_t part) {
   const HostLine& line = *line_;
   const size_t from_size = core::dtype_size(own_.from), to_size = core::dtype_size(own_.to);
   std::vector<std::vector<Round>> rounds;  // by reader
-  for (const std::vector<Piece>& list : pieces) rounds.push_back(rounds_of(list, from_size, part));
+  for (const std::vector<Portion>& list : portions) rounds.push_back(rounds_of(list, from_size, part));
   const LineSchedule schedule(line, rounds);
   const int host = line.host(rank_), column = line.column(rank_), last = line.hosts - 1;
   const uint64_t wide = part / from_size * sizeof(float);
@@ -141,8 +141,8 @@ void NcclRendezvous::sum_along_line(const std::vector<std::vector<Piece>>& piece
   std::byte* const summed = arrived + wide;
   std::byte* const result = summed + wide;
   const auto source = [&](int reader, const Chunk& chunk) {
-    const Piece& piece = pieces[static_cast<size_t>(reader)][chunk.piece];
-    return source_of(own_, piece) + static_cast<size_t>(chunk.begin) * from_size;
+    const Portion& portion = portions[static_cast<size_t>(reader)][chunk.portion];
+    return source_of(own_, portion) + static_cast<size_t>(chunk.begin) * from_size;
   };
   const auto staged = [&](int c, const Chunk& chunk) {
     return seat_.staging + static_cast<uint64_t>(c < column ? c : c - 1) * part + chunk.offset;
@@ -181,7 +181,7 @@ void NcclRendezvous::sum_along_line(const std::vector<std::vector<Piece>>& piece
     });
     for (size_t i = 0; now && i < now->round->size(); ++i) {
       const Chunk& chunk = (*now->round)[i];
-      const Piece& piece = pieces[static_cast<size_t>(now->reader)][chunk.piece];
+      const Portion& portion = portions[static_cast<size_t>(now->reader)][chunk.portion];
       for (int c = 0; c < line.per_host; ++c) {
         sources[static_cast<size_t>(c)] = c == column ? source(now->reader, chunk) : staged(c, chunk);
       }
@@ -190,18 +190,18 @@ void NcclRendezvous::sum_along_line(const std::vector<std::vector<Piece>>& piece
       if (host < last) {
         add_up(sources, own_.from, summed + at * sizeof(float), core::DType::f32, false, chunk.count, partial);
       } else if (now->reader == rank_) {
-        add_up(sources, own_.from, piece.target + static_cast<size_t>(chunk.begin) * to_size, own_.to, piece.accumulate,
-               chunk.count, partial);
+        add_up(sources, own_.from, portion.target + static_cast<size_t>(chunk.begin) * to_size, own_.to,
+               portion.accumulate, chunk.count, partial);
       } else {
         add_up(sources, own_.from, summed + at * to_size, own_.to, false, chunk.count, partial);
       }
     }
     for (size_t i = 0; mine && i < done->round->size(); ++i) {
       const Chunk& chunk = (*done->round)[i];
-      const Piece& piece = pieces[static_cast<size_t>(rank_)][chunk.piece];
+      const Portion& portion = portions[static_cast<size_t>(rank_)][chunk.portion];
       const void* sum = result + chunk.offset / from_size * to_size;
-      std::byte* target = piece.target + static_cast<size_t>(chunk.begin) * to_size;
-      if (piece.accumulate) {
+      std::byte* target = portion.target + static_cast<size_t>(chunk.begin) * to_size;
+      if (portion.accumulate) {
         add_up({&sum, 1}, own_.to, target, own_.to, true, chunk.count);
       } else {
         core::copy_bytes(target, sum, static_cast<size_t>(chunk.count) * to_size);

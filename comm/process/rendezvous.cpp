@@ -18,33 +18,33 @@ bool on_gpu() {
 
 }  // namespace
 
-ProcessRendezvous::ProcessRendezvous(Place place)
-    : place_(std::move(place)),
-      member_(place_.peers[static_cast<size_t>(place_.rank)].member),
-      exchanges_(place_.peers.size()) {
+ProcessRendezvous::ProcessRendezvous(Membership membership)
+    : membership_(std::move(membership)),
+      member_(membership_.peers[static_cast<size_t>(membership_.rank)].member),
+      exchanges_(membership_.peers.size()) {
   // A year stands for "never", because a deadline must be representable.
-  place_.timeout = std::min<std::chrono::milliseconds>(place_.timeout, std::chrono::hours(24 * 365));
+  membership_.timeout = std::min<std::chrono::milliseconds>(membership_.timeout, std::chrono::hours(24 * 365));
   std::vector<int> pids;
-  for (const Peer& peer : place_.peers) {
+  for (const Peer& peer : membership_.peers) {
     pids.push_back(peer.pid);
     has_remote_ = has_remote_ || peer.member < 0;
   }
   watch_ = PeerWatch(pids);
   for (Exchange& exchange : exchanges_) calls_.push_back(&exchange.remote.call);
-  calls_[static_cast<size_t>(place_.rank)] = &own_;
+  calls_[static_cast<size_t>(membership_.rank)] = &own_;
 }
 
-void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void ProcessRendezvous::open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) {
   {
     const std::lock_guard lock(mutex_);
     if (in_call_) throw core::CommError(busy_text(group(), rank, own_));
-    const std::string reason = place_.segment->reason();
+    const std::string reason = membership_.segment->reason();
     if (!reason.empty()) throw core::CommError(reason);
     const Traffic traffic = fill(own_);
     in_call_ = true;
     between_hosts_ = 0;
     recorder_.start(own_.kind, own_.label, traffic.elements, traffic.bytes);
-    place_.segment->keep_record(member_, recorder_.records(1).front());
+    membership_.segment->keep_record(member_, recorder_.records(1).front());
   }
   if (auto error = argument_error(own_, rank, size())) {
     fail(rank, fmt::format("group {}: rank {} called {} with {}", group(), rank, describe(own_), *error));
@@ -55,7 +55,7 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
                            group(), rank, describe(own_)));
   }
   mark();
-  encoded_ = encode(own_, recorder_.sequence(), size(), *place_.arenas);
+  encoded_ = encode(own_, recorder_.sequence(), size(), *membership_.arenas);
   const uint64_t bytes = encoded_.size();
   encoded_.insert(encoded_.begin(), sizeof bytes, std::byte{0});
   std::memcpy(encoded_.data(), &bytes, sizeof bytes);
@@ -75,14 +75,14 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
   if (auto error = mismatch(calls_)) {
     // Behind the call of another machine may lie why it is over: then this rank came too late, and that says more.
     look_for_aborts();
-    if (!place_.segment->reason().empty()) leave();
+    if (!membership_.segment->reason().empty()) leave();
     fail(rank, fmt::format("group {}: {}", group(), *error));
   }
   for (int r = 0; r < size(); ++r) {
-    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    const Peer& peer = membership_.peers[static_cast<size_t>(r)];
     if (r == rank || peer.member < 0) continue;
     try {
-      resolve_sources(exchanges_[static_cast<size_t>(r)].remote, peer.pid, size(), *place_.arenas);
+      resolve_sources(exchanges_[static_cast<size_t>(r)].remote, peer.pid, size(), *membership_.arenas);
     } catch (const core::CommError& error) {
       fail(rank, fmt::format("group {}: rank {} cannot read rank {}: {}", group(), rank, r, error.what()));
     }
@@ -94,24 +94,24 @@ void ProcessRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill
 // that it came.
 void ProcessRendezvous::mark() {
   // One rank waits for nobody, and its steps may be recorded, in which words have no place.
-  if (on_gpu() && size() > 1) core::write_word(place_.segment->reached(member_), ++reached_);
+  if (on_gpu() && size() > 1) core::write_word(membership_.segment->reached(member_), ++reached_);
 }
 
 // Lets the stream wait for the words of the others, once all have come: later work runs behind what theirs were given.
 void ProcessRendezvous::follow() {
   if (!on_gpu()) return;
-  for (const Peer& peer : place_.peers) {
-    if (peer.member != member_) core::wait_for_word(place_.segment->reached(peer.member), reached_);
+  for (const Peer& peer : membership_.peers) {
+    if (peer.member != member_) core::wait_for_word(membership_.segment->reached(peer.member), reached_);
   }
 }
 
 bool ProcessRendezvous::shares(int rank) const {
-  return rank == place_.rank ? sources_shared(own_, size(), *place_.arenas)
-                             : exchanges_[static_cast<size_t>(rank)].remote.shared;
+  return rank == membership_.rank ? sources_shared(own_, size(), *membership_.arenas)
+                                  : exchanges_[static_cast<size_t>(rank)].remote.shared;
 }
 
 bool ProcessRendezvous::streams(int from, int to) const {
-  auto here = [&](int rank) { return place_.peers[static_cast<size_t>(rank)].member >= 0; };
+  auto here = [&](int rank) { return membership_.peers[static_cast<size_t>(rank)].member >= 0; };
   return from != to && !(here(from) && here(to) && shares(from));
 }
 
@@ -122,20 +122,20 @@ bool ProcessRendezvous::reads_in_place(int a, int b) const {
 void ProcessRendezvous::work(int rank, int phase) {
   if (phase > 0) exchange_tokens();
   if (has_remote_) {
-    between_hosts_ +=
-        received_bytes(calls_, rank, phase, [&](int r) { return place_.peers[static_cast<size_t>(r)].member < 0; });
+    between_hosts_ += received_bytes(calls_, rank, phase,
+                                     [&](int r) { return membership_.peers[static_cast<size_t>(r)].member < 0; });
   }
   for (int r = 0; r < size(); ++r) {
     if (!streams(rank, r)) continue;
-    for (const Piece& piece : pieces_of(calls_, r, phase)) {
-      if (piece.from != Piece::everyone && piece.from != rank) continue;
-      const uint64_t bytes = static_cast<uint64_t>(piece.count) * core::dtype_size(own_.from);
-      exchanges_[static_cast<size_t>(r)].out.push_back({FrameKind::data, source_of(own_, piece), bytes});
+    for (const Portion& portion : portions_of(calls_, r, phase)) {
+      if (portion.from != Portion::everyone && portion.from != rank) continue;
+      const uint64_t bytes = static_cast<uint64_t>(portion.count) * core::dtype_size(own_.from);
+      exchanges_[static_cast<size_t>(r)].out.push_back({FrameKind::data, source_of(own_, portion), bytes});
     }
   }
-  for (const Piece& piece : pieces_of(calls_, rank, phase)) move_piece(piece);
+  for (const Portion& portion : portions_of(calls_, rank, phase)) move_piece(portion);
   auto sending = [&](int r) {
-    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    const Peer& peer = membership_.peers[static_cast<size_t>(r)];
     return peer.channel && (!exchanges_[static_cast<size_t>(r)].out.empty() || !peer.channel->flushed());
   };
   await(
@@ -149,37 +149,37 @@ void ProcessRendezvous::work(int rank, int phase) {
 }
 
 // Whole where all its sources can be read in place, else frame by frame.
-void ProcessRendezvous::move_piece(const Piece& piece) {
-  const bool sum = piece.from == Piece::everyone;
-  const int first = sum ? 0 : piece.from, last = sum ? size() - 1 : piece.from;
+void ProcessRendezvous::move_piece(const Portion& portion) {
+  const bool sum = portion.from == Portion::everyone;
+  const int first = sum ? 0 : portion.from, last = sum ? size() - 1 : portion.from;
   std::vector<const void*> sources(static_cast<size_t>(last - first + 1));
   std::vector<int> streamed;
   for (int r = first; r <= last; ++r) {
-    if (streams(r, place_.rank)) streamed.push_back(r);
+    if (streams(r, membership_.rank)) streamed.push_back(r);
   }
   const auto size = static_cast<int64_t>(core::dtype_size(own_.from));
-  const int64_t step = streamed.empty() ? piece.count : static_cast<int64_t>(frame_bytes) / size;
-  for (int64_t begin = 0; begin < piece.count; begin += step) {
-    const int64_t count = std::min(step, piece.count - begin);
+  const int64_t step = streamed.empty() ? portion.count : static_cast<int64_t>(frame_bytes) / size;
+  for (int64_t begin = 0; begin < portion.count; begin += step) {
+    const int64_t count = std::min(step, portion.count - begin);
     auto absent = [&](int r) {
       return std::find(streamed.begin(), streamed.end(), r) != streamed.end() && !arrived(r, FrameKind::data);
     };
     if (!streamed.empty()) await([&] { return std::none_of(streamed.begin(), streamed.end(), absent); }, absent);
     for (int r = first; r <= last; ++r) {
       const void*& source = sources[static_cast<size_t>(r - first)];
-      if (!streams(r, place_.rank)) {
-        source = source_of(*calls_[static_cast<size_t>(r)], piece) + begin * size;
+      if (!streams(r, membership_.rank)) {
+        source = source_of(*calls_[static_cast<size_t>(r)], portion) + begin * size;
         continue;
       }
       const Frame frame = *arrived(r, FrameKind::data);
       if (frame.bytes.size() != static_cast<size_t>(count * size)) {
-        fail(place_.rank, fmt::format("group {}: rank {} sent {} bytes of {} where {} were due", group(), r,
-                                      frame.bytes.size(), describe(own_), count * size));
+        fail(membership_.rank, fmt::format("group {}: rank {} sent {} bytes of {} where {} were due", group(), r,
+                                           frame.bytes.size(), describe(own_), count * size));
       }
       source = frame.bytes.data();
     }
-    move(own_, piece, sources, begin, count);
-    for (int r : streamed) place_.peers[static_cast<size_t>(r)].channel->pop();
+    move(own_, portion, sources, begin, count);
+    for (int r : streamed) membership_.peers[static_cast<size_t>(r)].channel->pop();
   }
 }
 
@@ -188,7 +188,7 @@ void ProcessRendezvous::exchange_tokens() {
   mark();
   for (int r = 0; r < size(); ++r) {
     Exchange& exchange = exchanges_[static_cast<size_t>(r)];
-    exchange.has_token = !(reads_in_place(place_.rank, r) || (on_gpu() && r != place_.rank));
+    exchange.has_token = !(reads_in_place(membership_.rank, r) || (on_gpu() && r != membership_.rank));
     if (!exchange.has_token) exchange.out.push_back({FrameKind::token, nullptr, 0});
   }
   await(
@@ -206,7 +206,7 @@ void ProcessRendezvous::close(int) {
   {
     const std::lock_guard lock(mutex_);
     recorder_.finish(between_hosts_);
-    place_.segment->keep_record(member_, recorder_.records(1).front());
+    membership_.segment->keep_record(member_, recorder_.records(1).front());
   }
   end_call();
 }
@@ -217,7 +217,7 @@ void ProcessRendezvous::push_frames() {
     while (!out.empty()) {
       Extent& extent = out.front();
       const uint64_t bytes = std::min<uint64_t>(extent.bytes, frame_bytes);
-      if (!place_.peers[r].channel->send(extent.kind, {extent.data, bytes})) break;
+      if (!membership_.peers[r].channel->send(extent.kind, {extent.data, bytes})) break;
       extent.data += bytes;
       extent.bytes -= bytes;
       if (extent.bytes == 0) out.pop_front();
@@ -227,14 +227,14 @@ void ProcessRendezvous::push_frames() {
 
 // The oldest frame from a rank, which must be of this kind unless it ends the group.
 std::optional<Frame> ProcessRendezvous::arrived(int rank, FrameKind kind) {
-  const std::optional<Frame> frame = place_.peers[static_cast<size_t>(rank)].channel->receive();
+  const std::optional<Frame> frame = membership_.peers[static_cast<size_t>(rank)].channel->receive();
   if (!frame || frame->kind == kind) return frame;
   if (frame->kind == FrameKind::abort) {
     take_abort(*frame);
     return std::nullopt;
   }
-  fail(place_.rank, fmt::format("group {}: rank {} sent a frame of kind {} where {} was due, during {}", group(), rank,
-                                static_cast<int>(frame->kind), static_cast<int>(kind), describe(own_)));
+  fail(membership_.rank, fmt::format("group {}: rank {} sent a frame of kind {} where {} was due, during {}", group(),
+                                     rank, static_cast<int>(frame->kind), static_cast<int>(kind), describe(own_)));
 }
 
 bool ProcessRendezvous::take_call(int rank) {
@@ -243,7 +243,7 @@ bool ProcessRendezvous::take_call(int rank) {
     const std::optional<Frame> frame = arrived(rank, FrameKind::call);
     if (!frame) return false;
     exchange.encoded.insert(exchange.encoded.end(), frame->bytes.begin(), frame->bytes.end());
-    place_.peers[static_cast<size_t>(rank)].channel->pop();
+    membership_.peers[static_cast<size_t>(rank)].channel->pop();
     uint64_t bytes = 0;
     std::memcpy(&bytes, exchange.encoded.data(), sizeof bytes);
     exchange.has_call = exchange.encoded.size() >= sizeof bytes + bytes;
@@ -251,7 +251,7 @@ bool ProcessRendezvous::take_call(int rank) {
     try {
       exchange.remote = decode(std::span(exchange.encoded).subspan(sizeof bytes, bytes));
     } catch (const core::CommError& error) {
-      fail(place_.rank, fmt::format("group {}: rank {}: {}", group(), rank, error.what()));
+      fail(membership_.rank, fmt::format("group {}: rank {}: {}", group(), rank, error.what()));
     }
   }
   return true;
@@ -260,7 +260,7 @@ bool ProcessRendezvous::take_call(int rank) {
 bool ProcessRendezvous::take_token(int rank) {
   Exchange& exchange = exchanges_[static_cast<size_t>(rank)];
   if (!exchange.has_token && arrived(rank, FrameKind::token)) {
-    place_.peers[static_cast<size_t>(rank)].channel->pop();
+    membership_.peers[static_cast<size_t>(rank)].channel->pop();
     exchange.has_token = true;
   }
   return exchange.has_token;

@@ -17,7 +17,7 @@
 #include <deque>
 #include <mutex>
 
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "comm/process/arenas.h"
 #include "comm/process/channel.h"
 #include "comm/process/peer_watch.h"
@@ -36,7 +36,7 @@ struct Peer {
 };
 
 // Where a rank stands among the processes.
-struct Place {
+struct Membership {
   std::string group;
   int rank = 0;
   std::chrono::milliseconds timeout{};
@@ -49,11 +49,11 @@ struct Place {
 
 class ProcessRendezvous final : public Rendezvous {
  public:
-  explicit ProcessRendezvous(Place place);
+  explicit ProcessRendezvous(Membership membership);
 
-  int size() const override { return static_cast<int>(place_.peers.size()); }
-  const std::string& group() const override { return place_.group; }
-  void open(int rank, const std::function<Traffic(Call&)>& fill) override;
+  int size() const override { return static_cast<int>(membership_.peers.size()); }
+  const std::string& group() const override { return membership_.group; }
+  void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) override;
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
@@ -92,7 +92,7 @@ class ProcessRendezvous final : public Rendezvous {
   void exchange_tokens();
   void mark();
   void follow();
-  void move_piece(const Piece& piece);
+  void move_piece(const Portion& portion);
   void await(const Ready& ready, const Awaited& awaited);
   void look_for_aborts();
   std::vector<int> missing(const Awaited& awaited, bool& certain) const;
@@ -108,7 +108,7 @@ class ProcessRendezvous final : public Rendezvous {
   void end_here(const std::string& reason);
   std::vector<int> behind() const;
 
-  Place place_;
+  Membership membership_;
   const int member_;
   StreamWait stream_wait_, standing_;  // of look_after_streams(): for any rank; for one that does not wait itself
   bool has_remote_ = false;
@@ -119,10 +119,10 @@ class ProcessRendezvous final : public Rendezvous {
   uint32_t reached_ = 0;        // meetings on a GPU so far, the same for all ranks of the group
   uint64_t between_hosts_ = 0;  // bytes of the open call
   FlightRecorder recorder_;
-  Call own_;
+  CollectiveCall own_;
   std::vector<std::byte> encoded_;
-  std::vector<Exchange> exchanges_;  // by rank
-  std::vector<const Call*> calls_;   // by rank
+  std::vector<Exchange> exchanges_;           // by rank
+  std::vector<const CollectiveCall*> calls_;  // by rank
 };
 
 }  // namespace zrt::comm

@@ -15,17 +15,18 @@ constexpr auto hosts_speak = std::chrono::milliseconds(500), others_speak = std:
 void ProcessRendezvous::look_after_streams() {
   end_with_ended();
   // A rank that stands in one group keeps this one waiting in all that it belongs to.
-  if (const std::string reason = place_.job ? place_.job->reason() : ""; !reason.empty()) return end_here(reason);
+  if (const std::string reason = membership_.job ? membership_.job->reason() : ""; !reason.empty())
+    return end_here(reason);
   end_with_standing();
 }
 
 // The ranks whose streams have not come as far as this one's, which waits for them.
 std::vector<int> ProcessRendezvous::behind() const {
   std::vector<int> ranks;
-  const uint32_t own = place_.segment->reached_now(member_);
+  const uint32_t own = membership_.segment->reached_now(member_);
   for (int r = 0; r < size(); ++r) {
-    const int member = place_.peers[static_cast<size_t>(r)].member;
-    if (member >= 0 && static_cast<int32_t>(place_.segment->reached_now(member) - own) < 0) ranks.push_back(r);
+    const int member = membership_.peers[static_cast<size_t>(r)].member;
+    if (member >= 0 && static_cast<int32_t>(membership_.segment->reached_now(member) - own) < 0) ranks.push_back(r);
   }
   return ranks;
 }
@@ -36,36 +37,39 @@ std::vector<int> ProcessRendezvous::behind() const {
 void ProcessRendezvous::end_with_standing() {
   const std::vector<int> late = behind();
   std::vector<uint32_t> words;
-  for (const Peer& peer : place_.peers) words.push_back(peer.member < 0 ? 0 : place_.segment->reached_now(peer.member));
-  if (place_.job && !late.empty()) place_.job->set_waiting(member_, true);
+  for (const Peer& peer : membership_.peers)
+    words.push_back(peer.member < 0 ? 0 : membership_.segment->reached_now(peer.member));
+  if (membership_.job && !late.empty()) membership_.job->set_waiting(member_, true);
   std::vector<int> to_blame = late;
-  if (place_.job) {
-    std::erase_if(to_blame, [&](int r) { return place_.job->is_waiting(place_.peers[static_cast<size_t>(r)].member); });
+  if (membership_.job) {
+    std::erase_if(to_blame,
+                  [&](int r) { return membership_.job->is_waiting(membership_.peers[static_cast<size_t>(r)].member); });
   }
   const auto now = std::chrono::steady_clock::now();
   const auto stood = standing_.look(now, !to_blame.empty(), words),
              waited = stream_wait_.look(now, !late.empty(), words);
-  if (waited >= 2 * place_.timeout + others_speak && to_blame.empty()) {
+  if (waited >= 2 * membership_.timeout + others_speak && to_blame.empty()) {
     to_blame = late;
-  } else if (stood < place_.timeout + hosts_speak) {
+  } else if (stood < membership_.timeout + hosts_speak) {
     return;
   }
   std::string who;
   for (const int r : to_blame) {
-    who += fmt::format("{}rank {} (process {})", who.empty() ? "" : ", ", r, place_.peers[static_cast<size_t>(r)].pid);
+    who += fmt::format("{}rank {} (process {})", who.empty() ? "" : ", ", r,
+                       membership_.peers[static_cast<size_t>(r)].pid);
   }
   end_here(
       fmt::format("group {}: the GPU of rank {}{}{} ms, in which it waited for that of {} (counted inside the group). "
                   "Look at that process and its GPU, or raise run.timeout_seconds. Last calls:\n{}",
-                  group(), place_.rank, timed_out, place_.timeout.count(), who, last_calls_here()));
-  if (place_.job) place_.job->abort(place_.segment->reason());
+                  group(), membership_.rank, timed_out, membership_.timeout.count(), who, last_calls_here()));
+  if (membership_.job) membership_.job->abort(membership_.segment->reason());
 }
 
 // Streams that wait for a rank behind this one go on, behind the reason: whoever goes on can see it.
 void ProcessRendezvous::end_here(const std::string& reason) {
-  place_.segment->abort(reason);
-  const uint32_t own = place_.segment->reached_now(member_);
-  for (const int r : behind()) place_.segment->release(place_.peers[static_cast<size_t>(r)].member, own);
+  membership_.segment->abort(reason);
+  const uint32_t own = membership_.segment->reached_now(member_);
+  for (const int r : behind()) membership_.segment->release(membership_.peers[static_cast<size_t>(r)].member, own);
 }
 
 void ProcessRendezvous::end_with_ended() {
@@ -73,7 +77,7 @@ void ProcessRendezvous::end_with_ended() {
     end_here(fmt::format(
         "group {}: rank {} (process {}) has ended while rank {} had work with it. Look for its own message, "
         "or for what killed it (memory, a signal). Last calls:\n{}",
-        group(), rank, place_.peers[static_cast<size_t>(rank)].pid, place_.rank, last_calls_here()));
+        group(), rank, membership_.peers[static_cast<size_t>(rank)].pid, membership_.rank, last_calls_here()));
   }
 }
 

@@ -20,9 +20,9 @@ constexpr size_t records_per_rank = 5;              // per rank in a report
 }  // namespace
 
 void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
-  Segment& segment = *place_.segment;
+  Segment& segment = *membership_.segment;
   auto now = steady_clock::now();
-  auto deadline = now + place_.timeout, next_watch = now + watch_interval;
+  auto deadline = now + membership_.timeout, next_watch = now + watch_interval;
   const auto start = now;
   int64_t nap = std::clamp(usual_wait_ / 2, first_nap, longest_nap);
   bool slept = false;
@@ -34,28 +34,28 @@ void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
     look_for_aborts();
     if (!segment.reason().empty()) leave();
     segment.set_waiting(member_, true);
-    if (place_.job) place_.job->set_waiting(member_, true);
+    if (membership_.job) membership_.job->set_waiting(member_, true);
     now = steady_clock::now();
     if (now >= next_watch) {
       next_watch = now + watch_interval;
-      place_.arenas->close_ended();
+      membership_.arenas->close_ended();
       const int ended = watch_.ended();
       // Its last frames may have come just now: look once more before judging.
       if (ended >= 0 && someone_ended) {
-        fail(place_.rank,
+        fail(membership_.rank,
              fmt::format("group {}: rank {} (process {}) has ended while rank {} waits in {} (call {}). Look for its "
                          "own message, or for what killed it (memory, a signal). Last calls:\n{}",
-                         group(), ended, place_.peers[static_cast<size_t>(ended)].pid, place_.rank, describe(own_),
-                         recorder_.sequence(), last_calls()));
+                         group(), ended, membership_.peers[static_cast<size_t>(ended)].pid, membership_.rank,
+                         describe(own_), recorder_.sequence(), last_calls()));
       }
       someone_ended = ended >= 0 && awaited(ended);
     }
     if (now >= deadline) {
       bool certain = false;
       const std::vector<int> lost = missing(awaited, certain);
-      if (certain || extended) fail(place_.rank, timeout_report(lost));
+      if (certain || extended) fail(membership_.rank, timeout_report(lost));
       // Another rank may know better who is missing: let it speak first.
-      deadline = now + std::min<std::chrono::milliseconds>(place_.timeout / 5, std::chrono::seconds(1));
+      deadline = now + std::min<std::chrono::milliseconds>(membership_.timeout / 5, std::chrono::seconds(1));
       extended = true;
     }
     segment.sleep(member_, bell, has_remote_ ? nap : local_nap);
@@ -68,7 +68,7 @@ void ProcessRendezvous::await(const Ready& ready, const Awaited& awaited) {
 
 // Only channels from other machines carry aborts; looking at them also keeps their data moving.
 void ProcessRendezvous::look_for_aborts() {
-  for (Peer& peer : place_.peers) {
+  for (Peer& peer : membership_.peers) {
     if (peer.member >= 0) continue;
     const std::optional<Frame> frame = peer.channel->receive();
     if (frame && frame->kind == FrameKind::abort) take_abort(*frame);
@@ -78,8 +78,8 @@ void ProcessRendezvous::look_for_aborts() {
 // The report of a time-out has the last calls of its own machine only: add those of this one, once.
 void ProcessRendezvous::take_abort(const Frame& frame) {
   const std::string reason(reinterpret_cast<const char*>(frame.bytes.data()), frame.bytes.size());
-  place_.segment->abort(reason);
-  if (reason.find(timed_out) == std::string::npos || !place_.segment->claim()) return;
+  membership_.segment->abort(reason);
+  if (reason.find(timed_out) == std::string::npos || !membership_.segment->claim()) return;
   fmt::print(stderr, "group {} was ended by another machine. Last calls here:\n{}", group(), last_calls_here());
 }
 
@@ -91,11 +91,11 @@ std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certai
   bool blames_own_machine = false;
   certain = true;
   for (int r = 0; r < size(); ++r) {
-    if (r == place_.rank || !awaited(r)) continue;
-    const int member = place_.peers[static_cast<size_t>(r)].member;
+    if (r == membership_.rank || !awaited(r)) continue;
+    const int member = membership_.peers[static_cast<size_t>(r)].member;
     all.push_back(r);
-    if (member >= 0 && place_.segment->is_waiting(member)) continue;
-    if (member >= 0 && place_.job && place_.job->is_waiting(member)) {
+    if (member >= 0 && membership_.segment->is_waiting(member)) continue;
+    if (member >= 0 && membership_.job && membership_.job->is_waiting(member)) {
       elsewhere.push_back(r);
       continue;
     }
@@ -111,13 +111,14 @@ std::vector<int> ProcessRendezvous::missing(const Awaited& awaited, bool& certai
 }
 
 std::string ProcessRendezvous::timeout_report(const std::vector<int>& missing) const {
-  return timeout_text(group(), place_.rank, size(), own_, recorder_.sequence(), place_.timeout, missing) + last_calls();
+  return timeout_text(group(), membership_.rank, size(), own_, recorder_.sequence(), membership_.timeout, missing) +
+         last_calls();
 }
 
 std::string ProcessRendezvous::last_calls() const {
   std::string text = last_calls_here();
   for (int r = 0; r < size(); ++r) {
-    if (place_.peers[static_cast<size_t>(r)].member >= 0) continue;
+    if (membership_.peers[static_cast<size_t>(r)].member >= 0) continue;
     const RemoteCall& last = exchanges_[static_cast<size_t>(r)].remote;
     text += fmt::format("  rank {}, on another machine, last call seen here:\n", r);
     text += last.sequence == 0 ? "    no call yet\n" : fmt::format("    #{} {}\n", last.sequence, describe(last.call));
@@ -128,9 +129,9 @@ std::string ProcessRendezvous::last_calls() const {
 std::string ProcessRendezvous::last_calls_here() const {
   std::string text;
   for (int r = 0; r < size(); ++r) {
-    const Peer& peer = place_.peers[static_cast<size_t>(r)];
+    const Peer& peer = membership_.peers[static_cast<size_t>(r)];
     if (peer.member < 0) continue;
-    std::vector<FlightRecord> records = place_.segment->records(peer.member);
+    std::vector<FlightRecord> records = membership_.segment->records(peer.member);
     if (records.size() > records_per_rank) {
       records.erase(records.begin(), records.end() - static_cast<std::ptrdiff_t>(records_per_rank));
     }
@@ -145,12 +146,12 @@ std::string ProcessRendezvous::own_calls() const {
 }
 
 void ProcessRendezvous::fail(int, const std::string& reason) {
-  place_.segment->abort(reason);
+  membership_.segment->abort(reason);
   leave();
 }
 
 void ProcessRendezvous::abort(const std::string& reason) {
-  place_.segment->abort(reason);
+  membership_.segment->abort(reason);
   const std::lock_guard lock(mutex_);
   if (!in_call_) send_aborts(reason);  // else the call's thread does
 }
@@ -162,24 +163,24 @@ std::string ProcessRendezvous::reason() {
   } catch (const core::CommError&) {
     // Another machine's rank may have ended because its work was done: the next call with it finds out.
   }
-  return place_.segment->reason();
+  return membership_.segment->reason();
 }
 
 void ProcessRendezvous::leave() {
-  place_.segment->set_waiting(member_, false);
+  membership_.segment->set_waiting(member_, false);
   for (Exchange& exchange : exchanges_) exchange.out.clear();
   end_call();
   // Another process may be writing the reason right now; should it die of it, there is none.
   const auto deadline = steady_clock::now() + farewell;
-  while (place_.segment->reason().empty() && steady_clock::now() < deadline) std::this_thread::yield();
-  const std::string reason = place_.segment->reason();
+  while (membership_.segment->reason().empty() && steady_clock::now() < deadline) std::this_thread::yield();
+  const std::string reason = membership_.segment->reason();
   throw core::CommError(reason.empty() ? fmt::format("group {} was aborted without a reason", group()) : reason);
 }
 
 void ProcessRendezvous::end_call() {
   const std::lock_guard lock(mutex_);
   in_call_ = false;
-  const std::string reason = place_.segment->reason();
+  const std::string reason = membership_.segment->reason();
   if (!reason.empty()) send_aborts(reason);
 }
 
@@ -188,7 +189,7 @@ void ProcessRendezvous::send_aborts(const std::string& reason) {
   if (std::exchange(aborts_sent_, true)) return;
   const auto bytes = std::as_bytes(std::span(reason)).first(std::min(reason.size(), frame_bytes));
   std::vector<Channel*> left;
-  for (Peer& peer : place_.peers) {
+  for (Peer& peer : membership_.peers) {
     if (peer.member < 0) left.push_back(peer.channel.get());
   }
   const auto deadline = steady_clock::now() + farewell;

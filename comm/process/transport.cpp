@@ -161,12 +161,13 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
   for (const std::vector<int>& group : partition) {
     groups += fmt::format("{}{}({})", groups.empty() ? "" : ", ", name, fmt::join(group, ","));
   }
-  Place place{group_name(name, ranks, world()), seat.rank, timeout, {}, make_segment(groups, timeout), &arenas_, job_};
-  place.peers.resize(ranks.size());
+  Membership membership{group_name(name, ranks, world()), seat.rank, timeout, {},
+                        make_segment(groups, timeout),    &arenas_,  job_};
+  membership.peers.resize(ranks.size());
   std::vector<int> elsewhere, hosts;
   std::vector<Peer*> remote;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    Peer& peer = place.peers[r];
+    Peer& peer = membership.peers[r];
     const auto found = std::find(here_.begin(), here_.end(), ranks[r]);
     hosts.push_back(host_of(ranks[r]));
     if (found == here_.end()) {
@@ -176,14 +177,14 @@ std::vector<std::unique_ptr<Communicator>> ProcessTransport::make_groups(const s
     }
     peer.member = static_cast<int>(found - here_.begin());
     peer.pid = pids_[static_cast<size_t>(ranks[r])];
-    if (ranks[r] != rank_) peer.channel = place.segment->channel(member_, peer.member);
+    if (ranks[r] != rank_) peer.channel = membership.segment->channel(member_, peer.member);
   }
   if (several_machines_) {
     auto channels = control_->make_channels(elsewhere, timeout);
     for (size_t i = 0; i < remote.size(); ++i) remote[i]->channel = std::move(channels[i]);
   }
   std::vector<std::unique_ptr<Communicator>> local;
-  const auto rendezvous = std::make_shared<ProcessRendezvous>(std::move(place));
+  const auto rendezvous = std::make_shared<ProcessRendezvous>(std::move(membership));
   {
     const std::lock_guard lock(mutex_);
     rendezvous_.push_back(rendezvous);

@@ -53,7 +53,7 @@ class Reader {
 
 // Calls take(data, bytes) for every buffer that peers read.
 template <class Take>
-void for_each_source(const Call& call, int size, const Take& take) {
+void for_each_source(const CollectiveCall& call, int size, const Take& take) {
   for (const CallRange& range : call.ranges) take(range.source, source_bytes(call, range, size));
   for (const Message& message : call.sends) take(message.data, message.bytes);
 }
@@ -77,13 +77,13 @@ void get_messages(Reader& in, std::vector<Message>& messages) {
 
 }  // namespace
 
-uint64_t source_bytes(const Call& call, const CallRange& range, int size) {
-  const bool all_ranks = call.kind == OpKind::reduce_scatter || call.kind == OpKind::all_to_all;
+uint64_t source_bytes(const CollectiveCall& call, const CallRange& range, int size) {
+  const bool all_ranks = call.kind == CollectiveKind::reduce_scatter || call.kind == CollectiveKind::all_to_all;
   return static_cast<uint64_t>(range.count) * core::dtype_size(call.from) *
          (all_ranks ? static_cast<uint64_t>(size) : 1);
 }
 
-bool sources_shared(const Call& call, int size, const SharedArenas& arenas) {
+bool sources_shared(const CollectiveCall& call, int size, const SharedArenas& arenas) {
   bool shared = true;
   for_each_source(call, size, [&](const void* data, uint64_t bytes) {
     shared = shared && (bytes == 0 || arenas.locate(data, bytes));
@@ -91,7 +91,7 @@ bool sources_shared(const Call& call, int size, const SharedArenas& arenas) {
   return shared;
 }
 
-std::vector<std::byte> encode(const Call& call, uint64_t sequence, int size, const SharedArenas& arenas) {
+std::vector<std::byte> encode(const CollectiveCall& call, uint64_t sequence, int size, const SharedArenas& arenas) {
   Writer out;
   const bool shared = sources_shared(call, size, arenas);
   out.put(sequence);
@@ -120,11 +120,11 @@ std::vector<std::byte> encode(const Call& call, uint64_t sequence, int size, con
 RemoteCall decode(std::span<const std::byte> bytes) {
   Reader in(bytes);
   RemoteCall remote;
-  Call& call = remote.call;
+  CollectiveCall& call = remote.call;
   remote.sequence = in.get<uint64_t>();
   const auto kind = in.get<uint8_t>(), from = in.get<uint8_t>(), to = in.get<uint8_t>();
   if (kind >= op_kind_count) throw core::CommError("a call of another rank is of no known kind");
-  call.kind = static_cast<OpKind>(kind);
+  call.kind = static_cast<CollectiveKind>(kind);
   call.from = static_cast<DType>(from), call.to = static_cast<DType>(to);
   remote.shared = in.get<uint8_t>() != 0;
   call.root = in.get<int>();

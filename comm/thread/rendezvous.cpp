@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "core/error.h"
 
 namespace zrt::comm {
@@ -24,7 +24,7 @@ ThreadRendezvous::ThreadRendezvous(std::string group, int size, std::chrono::mil
   for (const Member& member : members_) calls_.push_back(&member.call);
 }
 
-void ThreadRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill) {
+void ThreadRendezvous::open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) {
   core::Event reached = mark();
   Lock lock(room_->mutex);
   Member& member = members_[static_cast<size_t>(rank)];
@@ -39,32 +39,32 @@ void ThreadRendezvous::open(int rank, const std::function<Traffic(Call&)>& fill)
     abort_locked(fmt::format("group {}: rank {} called {} with {}", group_, rank, describe(member.call), *error));
     leave(member, lock);
   }
-  arrive(rank, Stage::open, std::move(reached), lock);
+  arrive(rank, Moment::open, std::move(reached), lock);
 }
 
 void ThreadRendezvous::work(int rank, int phase) {
   if (phase > 0) {
     core::Event reached = mark();
     Lock lock(room_->mutex);
-    arrive(rank, Stage::middle, std::move(reached), lock);
+    arrive(rank, Moment::middle, std::move(reached), lock);
   }
   follow(rank);
-  const Call& own = members_[static_cast<size_t>(rank)].call;
+  const CollectiveCall& own = members_[static_cast<size_t>(rank)].call;
   std::vector<const void*> sources;
-  for (const Piece& piece : pieces_of(calls_, rank, phase)) {
+  for (const Portion& portion : portions_of(calls_, rank, phase)) {
     sources.clear();
     for (int r = 0; r < size(); ++r) {
-      if (piece.from != Piece::everyone && piece.from != r) continue;
-      sources.push_back(source_of(members_[static_cast<size_t>(r)].call, piece));
+      if (portion.from != Portion::everyone && portion.from != r) continue;
+      sources.push_back(source_of(members_[static_cast<size_t>(r)].call, portion));
     }
-    move(own, piece, sources, 0, piece.count);
+    move(own, portion, sources, 0, portion.count);
   }
 }
 
 void ThreadRendezvous::close(int rank) {
   core::Event reached = mark();
   Lock lock(room_->mutex);
-  arrive(rank, Stage::close, std::move(reached), lock);
+  arrive(rank, Moment::close, std::move(reached), lock);
   follow(rank);
   Member& member = members_[static_cast<size_t>(rank)];
   member.recorder.finish(0);
@@ -97,14 +97,14 @@ void ThreadRendezvous::follow(int rank) const {
   }
 }
 
-void ThreadRendezvous::arrive(int rank, Stage stage, core::Event reached, Lock& lock) {
+void ThreadRendezvous::arrive(int rank, Moment moment, core::Event reached, Lock& lock) {
   Member& member = members_[static_cast<size_t>(rank)];
   stop_work(member);
   if (!room_->reason.empty()) leave(member, lock);
   member.arrived = true;
   member.reached = std::move(reached);
   if (++arrived_ == size()) {
-    release(stage);
+    release(moment);
   } else {
     const uint64_t generation = generation_;
     const auto deadline = std::chrono::steady_clock::now() + timeout_;
@@ -115,8 +115,8 @@ void ThreadRendezvous::arrive(int rank, Stage stage, core::Event reached, Lock& 
 }
 
 // The last member has arrived: let all go on.
-void ThreadRendezvous::release(Stage stage) {
-  if (stage == Stage::open) {
+void ThreadRendezvous::release(Moment moment) {
+  if (moment == Moment::open) {
     if (auto error = mismatch(calls_)) {
       abort_locked(fmt::format("group {}: {}", group_, *error));
       return;
@@ -125,10 +125,10 @@ void ThreadRendezvous::release(Stage stage) {
   arrived_ = 0;
   for (size_t r = 0; r < members_.size(); ++r) {
     members_[r].arrived = false;
-    members_[r].working = stage != Stage::close;
+    members_[r].working = moment != Moment::close;
     met_[r] = std::move(members_[r].reached);
   }
-  working_ = stage == Stage::close ? 0 : size();
+  working_ = moment == Moment::close ? 0 : size();
   ++generation_;
   room_->changed.notify_all();
 }

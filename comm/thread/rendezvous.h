@@ -34,7 +34,7 @@ class ThreadRendezvous final : public Rendezvous {
 
   int size() const override { return static_cast<int>(members_.size()); }
   const std::string& group() const override { return group_; }
-  void open(int rank, const std::function<Traffic(Call&)>& fill) override;
+  void open(int rank, const std::function<Traffic(CollectiveCall&)>& fill) override;
   void work(int rank, int phase) override;
   void close(int rank) override;
   [[noreturn]] void fail(int rank, const std::string& reason) override;
@@ -45,18 +45,18 @@ class ThreadRendezvous final : public Rendezvous {
 
  private:
   struct Member {
-    Call call;
+    CollectiveCall call;
     FlightRecorder recorder;
     bool in_call = false, arrived = false, working = false;
     core::Event reached;  // of its stream, at its last arrival
   };
-  enum class Stage : uint8_t { open, middle, close };
+  enum class Moment : uint8_t { open, middle, close };
   using Lock = std::unique_lock<std::mutex>;
 
   core::Event mark() const;
-  void arrive(int rank, Stage stage, core::Event reached, Lock& lock);
+  void arrive(int rank, Moment moment, core::Event reached, Lock& lock);
   void follow(int rank) const;
-  void release(Stage stage);
+  void release(Moment moment);
   void stop_work(Member& member);
   void abort_locked(const std::string& reason);
   [[noreturn]] void leave(Member& member, Lock& lock);
@@ -67,7 +67,7 @@ class ThreadRendezvous final : public Rendezvous {
   const std::shared_ptr<Room> room_;  // its mutex guards everything below too; calls are also read without it between
                                       // open and close
   std::vector<Member> members_;
-  std::vector<const Call*> calls_;  // of the members
+  std::vector<const CollectiveCall*> calls_;  // of the members
   std::vector<core::Event> met_;  // what they had reached at the last rendezvous; read without the mutex until a rank's
                                   // next arrival
   uint64_t generation_ = 0;       // rendezvous held

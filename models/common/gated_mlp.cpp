@@ -29,7 +29,7 @@ uint64_t GatedMlp::forward_bytes(const Shape& shape) const {
   return shape.mode == Mode::train ? bytes_of_rows(shape, gate_.linear.out) : 0;
 }
 
-void GatedMlp::hide(const Call& call, const Forward& forward, const void* normed) const {
+void GatedMlp::expand(const Call& call, const Forward& forward, const void* normed) const {
   const Pair kept = pair_at(forward.kept, call.shape);
   gate_.linear.forward(call, gate_.weight, normed, kept.gate, forward.scratch);
   up_.linear.forward(call, up_.weight, normed, kept.up, forward.scratch);

@@ -15,7 +15,7 @@ class GatedMlp final : public Mlp {
   std::vector<Linear> linears(MlpPart part) const override;
   uint64_t kept_bytes(const Shape& shape) const override;
   uint64_t forward_bytes(const Shape& shape) const override;
-  void hide(const Call& call, const Forward& forward, const void* normed) const override;
+  void expand(const Call& call, const Forward& forward, const void* normed) const override;
   void project(const Call& call, const Forward& forward, void* to, const void* add) const override;
   uint64_t backward_bytes(const Shape& shape, MlpPart part, Half half) const override;
   void backward_projection(const Call& call, const Backward& backward, const void* d_projected) const override;

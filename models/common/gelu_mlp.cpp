@@ -22,7 +22,7 @@ uint64_t GeluMlp::forward_bytes(const Shape& shape) const {
   return shape.mode == Mode::train ? bytes_of_rows(shape, in_.linear.out) : 0;
 }
 
-void GeluMlp::hide(const Call& call, const Forward& forward, const void* normed) const {
+void GeluMlp::expand(const Call& call, const Forward& forward, const void* normed) const {
   in_.linear.forward_gelu(call, in_.weight, normed, forward.kept, gelu_of(call, forward), forward.scratch);
 }
 

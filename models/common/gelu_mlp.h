@@ -12,7 +12,7 @@ class GeluMlp final : public Mlp {
   uint64_t kept_bytes(const Shape& shape) const override;
   uint64_t forward_bytes(const Shape& shape) const override;
   bool reads_late() const override { return in_.linear.fuses_gelu(); }
-  void hide(const Call& call, const Forward& forward, const void* normed) const override;
+  void expand(const Call& call, const Forward& forward, const void* normed) const override;
   void project(const Call& call, const Forward& forward, void* to, const void* add) const override;
   uint64_t backward_bytes(const Shape& shape, MlpPart part, Half half) const override;
   void backward_projection(const Call& call, const Backward& backward, const void* d_projected) const override;

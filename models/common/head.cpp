@@ -133,22 +133,23 @@ Head::Space Head::forward_space(BumpAllocator& layout, const Shape& shape) const
 
 // What this rank's logits say of each row, for all ranks. Rows of first tokens have no target there: their first logits
 // are those of the order of runs.
-void Head::make_logits(const Call& call, const Space& space, const void* normed, void* to, void* told) const {
+void Head::make_logits(const Call& call, const Space& space, const void* normed, void* to, void* partials) const {
   const Shape& shape = call.shape;
   const int64_t R = shape.rows();
   find_gemm(logits_spec(shape, R)).run(normed, call.weights[output_weight_], to, bias_of(call), space.scratch);
   if (order_) order_->classify(call, normed, to, shape.T * row_length(), space.scratch);
   logit_parts(shape.type, to, call.targets, first_token(call), R, tokens(call), row_length(),
-              static_cast<LogitPart*>(told) + call.tensor_rank * R);
+              static_cast<LogitPart*>(partials) + call.tensor_rank * R);
 }
 
-void Head::lose(const Call& call, const Space& space, void* from, const void* told, float gradient_scale) const {
+void Head::finish_loss(const Call& call, const Space& space, void* from, const void* partials,
+                       float gradient_scale) const {
   const Shape& shape = call.shape;
   if (order_) {
-    order_->lose(call, from, shape.T * row_length(), gradient_scale, space.order, space.losses + shape.rows());
+    order_->finish_loss(call, from, shape.T * row_length(), gradient_scale, space.order, space.losses + shape.rows());
   }
   cross_entropy_part(shape.type, from, call.targets, first_token(call), shape.rows(), tokens(call), vocab_,
-                     row_length(), static_cast<const LogitPart*>(told), sizes_.degrees.tensor, gradient_scale,
+                     row_length(), static_cast<const LogitPart*>(partials), sizes_.degrees.tensor, gradient_scale,
                      space.losses);
   sum_losses(space.losses, losses(shape), call.loss);
 }
@@ -188,8 +189,8 @@ void Head::forward(const Call& call) const {
   }
   if (!call.parts.has(logits) && !call.parts.has(loss)) return;
   if (void* shared = call.port(logits_port)) {
-    if (call.parts.has(logits)) make_logits(call, space, normed, shared, call.port(told_port));
-    if (call.parts.has(loss)) lose(call, space, shared, call.port(told_port), 0);
+    if (call.parts.has(logits)) make_logits(call, space, normed, shared, call.port(partials_port));
+    if (call.parts.has(loss)) finish_loss(call, space, shared, call.port(partials_port), 0);
     return;
   }
   in_pieces(R, chunk_rows(shape), [&](int64_t begin, int64_t rows) {
@@ -200,7 +201,7 @@ void Head::forward(const Call& call) const {
   });
   if (order_) {
     order_->classify(call, normed, space.order.logits, 2, space.scratch);
-    order_->lose(call, space.order.logits, 2, 0, space.order, space.losses + R);
+    order_->finish_loss(call, space.order.logits, 2, 0, space.order, space.losses + R);
   }
   sum_losses(space.losses, losses(shape), call.loss);
 }

@@ -97,7 +97,7 @@ void Head::backward_whole(const Call& call, const Space& space, void* all_normed
   });
   if (order_) {
     order_->classify(call, all_normed, space.order.logits, 2, space.scratch);
-    order_->lose(call, space.order.logits, 2, call.loss_scale, space.order, space.losses + R);
+    order_->finish_loss(call, space.order.logits, 2, call.loss_scale, space.order, space.losses + R);
     order_->input_gradient(call, space.order, d_normed, space.scratch);
     order_->weight_gradients(call, all_normed, space.order, space.scratch);
   }
@@ -137,9 +137,9 @@ void Head::backward(const Call& call) const {
     core::copy_bytes(held.normed, all_normed, row_bytes(shape) * static_cast<uint64_t>(R));
   }
   if (void* shared = call.d_port(logits_port)) {
-    if (call.parts.has(loss)) make_logits(call, space, all_normed, shared, call.d_port(told_port));
+    if (call.parts.has(loss)) make_logits(call, space, all_normed, shared, call.d_port(partials_port));
     if (call.parts.has(logits) && inputs) {
-      lose(call, space, shared, call.d_port(told_port), call.loss_scale);
+      finish_loss(call, space, shared, call.d_port(partials_port), call.loss_scale);
       find_gemm(input_spec(shape, R)).run(shared, call.weights[output_weight_], d_normed, nullptr, space.scratch);
       if (order_ && call.tensor_rank == 0) order_->input_gradient(call, space.order, d_normed, space.scratch);
     }

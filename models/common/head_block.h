@@ -47,7 +47,7 @@ class Head : public TransformerBlock {
 
  private:
   enum Part : uint8_t { normalize, logits, loss };
-  enum Port : size_t { normed_port, logits_port, told_port };
+  enum Port : size_t { normed_port, logits_port, partials_port };
 
   struct Saved {
     Norm::Statistics statistics;
@@ -101,8 +101,8 @@ class Head : public TransformerBlock {
   // The tokens of this rank.
   int64_t first_token(const Call& call) const { return call.tensor_rank * vocab_; }
   int64_t tokens(const Call& call) const { return std::clamp<int64_t>(sizes_.vocab - first_token(call), 0, vocab_); }
-  void make_logits(const Call& call, const Space& space, const void* normed, void* to, void* told) const;
-  void lose(const Call& call, const Space& space, void* from, const void* told, float gradient_scale) const;
+  void make_logits(const Call& call, const Space& space, const void* normed, void* to, void* partials) const;
+  void finish_loss(const Call& call, const Space& space, void* from, const void* partials, float gradient_scale) const;
   void backward_whole(const Call& call, const Space& space, void* all_normed, void* d_normed) const;
 
   // Decoding gives its logits away, dense and in fp32.

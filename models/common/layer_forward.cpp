@@ -64,7 +64,7 @@ void Layer::forward(const Call& call) const {
                            kept.second_norm);
     }
   }
-  if (parts.has(hidden)) mlp_->hide(call, mlp, second);
+  if (parts.has(hidden)) mlp_->expand(call, mlp, second);
   if (parts.has(projection)) mlp_->project(call, mlp, from_mlp, add_residual_stream ? second_base() : nullptr);
   if (parts.has(output) && !add_residual_stream) {
     const void* base = second_base();

@@ -19,14 +19,14 @@ class Mlp {
   // Bytes of what follows, for all rows. Outside training, forward alone uses both, and one may serve as the other.
   virtual uint64_t kept_bytes(const Shape& shape) const = 0;
   virtual uint64_t forward_bytes(const Shape& shape) const = 0;
-  // Tells that hide() may write `space` before it has read all of `normed`. Else they lie one over the other.
+  // Tells that expand() may write `space` before it has read all of `normed`. Else they lie one over the other.
   virtual bool reads_late() const { return false; }
   struct Forward {
-    std::byte* kept;     // what backward needs, written by hide()
-    std::byte* space;    // from hide() to project()
+    std::byte* kept;     // what backward needs, written by expand()
+    std::byte* space;    // from expand() to project()
     std::byte* scratch;  // of products
   };
-  virtual void hide(const Call& call, const Forward& forward, const void* normed) const = 0;
+  virtual void expand(const Call& call, const Forward& forward, const void* normed) const = 0;
   // to = what the projection makes [+ add]; add may be null, or `to`.
   virtual void project(const Call& call, const Forward& forward, void* to, const void* add) const = 0;
 

@@ -127,8 +127,8 @@ void OrderHead::classify(const Call& call, const void* rows, void* logits, int64
       .run(rows, call.weights[classifier_weight_], logits, call.weights[classifier_weight_ + 1], scratch);
 }
 
-void OrderHead::lose(const Call& call, const void* logits, int64_t stride, float gradient_scale, const Space& space,
-                     double* losses) const {
+void OrderHead::finish_loss(const Call& call, const void* logits, int64_t stride, float gradient_scale,
+                            const Space& space, double* losses) const {
   const Shape& shape = call.shape;
   const auto weight = static_cast<double>(masking_.predicted(shape.T));
   order_loss(shape.type, logits, {shape.B, shape.T, stride}, call.targets, weight,

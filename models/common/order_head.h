@@ -45,8 +45,8 @@ class OrderHead {
 
   // Logits of all samples, rows `stride` apart, from all rows.
   void classify(const Call& call, const void* rows, void* logits, int64_t stride, std::byte* scratch) const;
-  void lose(const Call& call, const void* logits, int64_t stride, float gradient_scale, const Space& space,
-            double* losses) const;
+  void finish_loss(const Call& call, const void* logits, int64_t stride, float gradient_scale, const Space& space,
+                   double* losses) const;
   // From space.d_logits: d's rows of first tokens, and the gradients of the classifier.
   void input_gradient(const Call& call, const Space& space, void* d, std::byte* scratch) const;
   void weight_gradients(const Call& call, const void* rows, const Space& space, std::byte* scratch) const;

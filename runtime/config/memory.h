@@ -13,7 +13,7 @@ namespace zrt::runtime {
 
 using LayerRange = std::pair<int64_t, int64_t>;  // first and last transformer layer, from 0
 
-// The states that it names, of the units that it matches, are at home in `tier`. Of several rules for one state the
+// The states that it names, of the units that it matches, are resident in `tier`. Of several rules for one state the
 // last one counts.
 struct PlacementRule {
   std::string from;  // key, value and place, for messages
@@ -28,7 +28,7 @@ struct PlacementRule {
 };
 
 enum class UpdateSide : uint8_t {
-  automatic,  // the host, where a unit's master (fp32: weight) or all its optimizer states are at home elsewhere
+  automatic,  // the host, where a unit's master (fp32: weight) or all its optimizer states are resident elsewhere
   device,
   host,
 };

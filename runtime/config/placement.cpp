@@ -7,9 +7,9 @@ namespace zrt::runtime {
 bool Placement::uses(Tier tier) const {
   const auto is = [&](Tier home) { return home == tier; };
   return std::any_of(activations.begin(), activations.end(), is) ||
-         std::any_of(units.begin(), units.end(), [&](const UnitHomes& homes) {
-           return is(homes.weight) || is(homes.grad) || is(homes.master) || is(homes.update) ||
-                  std::any_of(homes.states.begin(), homes.states.end(), is);
+         std::any_of(units.begin(), units.end(), [&](const UnitTiers& tiers) {
+           return is(tiers.weight) || is(tiers.grad) || is(tiers.master) || is(tiers.update) ||
+                  std::any_of(tiers.states.begin(), tiers.states.end(), is);
          });
 }
 

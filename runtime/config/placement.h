@@ -12,8 +12,8 @@ namespace zrt::runtime {
 
 using core::Tier;
 
-// Of one unit. A tier is where the state is at home; what an op needs elsewhere is copied for it.
-struct UnitHomes {
+// Of one unit. A tier is where the state is resident; what an op needs elsewhere is copied for it.
+struct UnitTiers {
   Tier weight = Tier::device, grad = Tier::device, master = Tier::device;
   std::vector<Tier> states;    // by state kind of the optimizer; those that are missing: device
   Tier update = Tier::device;  // device or host: where sums, folds and the update are computed
@@ -28,14 +28,14 @@ enum class Recompute : uint8_t {
 };
 
 struct Placement {
-  std::vector<UnitHomes> units;      // by unit; empty: everything in the device tier
+  std::vector<UnitTiers> units;      // by unit; empty: everything in the device tier
   std::vector<Tier> activations;     // by block: of what its forward keeps for its backward; empty: device
   std::vector<Recompute> recompute;  // by block; empty: none
 
-  UnitHomes homes(size_t unit) const { return unit < units.size() ? units[unit] : UnitHomes{}; }
+  UnitTiers tiers(size_t unit) const { return unit < units.size() ? units[unit] : UnitTiers{}; }
   Tier activation(size_t block) const { return block < activations.size() ? activations[block] : Tier::device; }
   Recompute keeps(size_t block) const { return block < recompute.size() ? recompute[block] : Recompute::none; }
-  bool moves() const;  // whether anything is at home outside of the device tier, or updated there
+  bool moves() const;  // whether anything is resident outside of the device tier, or updated there
   bool uses(Tier tier) const;
 };
 

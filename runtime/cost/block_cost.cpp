@@ -47,7 +47,7 @@ double share_of_pass(const models::Block& block, const models::Shape& shape, mod
   if (half == models::Half::both || run == 0) return share;
   const double attention = block.attention_flops(shape, parts), weights = run - attention;
   // Where backward makes what forward has left out, three products.
-  const double of_weights = weights / ((block.anatomy().late > 0 ? 3 : 2) * weights + 2.5 * attention);
+  const double of_weights = weights / ((block.anatomy().backward_only > 0 ? 3 : 2) * weights + 2.5 * attention);
   return share * (half == models::Half::weight ? of_weights : 1 - of_weights);
 }
 

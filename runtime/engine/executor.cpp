@@ -90,35 +90,35 @@ std::vector<std::byte> Executor::read(std::string_view name, uint32_t slot) {
   return contents;
 }
 
-Executor::Plan& Executor::plan(const Program& program) {
-  auto& plan = plans_[&program];
-  if (plan) return *plan;
-  plan = std::make_unique<Plan>();
-  plan->signals.resize(program.ops.size());
-  plan->lanes.resize(set_.lanes.size());
-  plan->lanes[0] = 1;
+Executor::Prepared& Executor::prepare(const Program& program) {
+  auto& prepared = prepared_[&program];
+  if (prepared) return *prepared;
+  prepared = std::make_unique<Prepared>();
+  prepared->signals.resize(program.ops.size());
+  prepared->lanes.resize(set_.lanes.size());
+  prepared->lanes[0] = 1;
   for (const Op& op : program.ops) {
-    for (OpId other : op.waits) plan->signals[other] = 1;
-    plan->lanes[op.lane] = 1;
-    if (device_of(set_.lanes[op.lane]) != device_) plan->mixed = true;
+    for (OpId other : op.waits) prepared->signals[other] = 1;
+    prepared->lanes[op.lane] = 1;
+    if (device_of(set_.lanes[op.lane]) != device_) prepared->mixed = true;
   }
-  if (!options_.serialize) return *plan;
+  if (!options_.serialize) return *prepared;
   // Backwards through all executions: a buffer ends where its next use defines it anew, or never comes.
   std::vector<OpId> executions;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t) { executions.push_back(id); });
-  plan->ended.resize(executions.size());
+  prepared->ended.resize(executions.size());
   std::vector<uint8_t> needed_later(set_.buffers.size());
   for (size_t i = executions.size(); i-- > 0;) {
     const Op& op = program.ops[executions[i]];
     for (const Access& access : op.accesses) {
       const Buffer& buffer = set_.buffers[access.buffer];
-      if (buffer.life == Life::transient && !needed_later[access.buffer]) plan->ended[i].push_back(access.buffer);
+      if (buffer.life == Life::transient && !needed_later[access.buffer]) prepared->ended[i].push_back(access.buffer);
     }
     for (const Access& access : op.accesses) {
       needed_later[access.buffer] = access.use != Use::write || set_.buffers[access.buffer].slots > 1;
     }
   }
-  return *plan;
+  return *prepared;
 }
 
 bool Executor::leaves_out(const Op& op) const {
@@ -169,9 +169,9 @@ void Executor::run_lanes(const Program& program) {
 }
 
 void Executor::queue(const Program& program, Queued& queued) {
-  const Plan& plan = this->plan(program);
+  const Prepared& prepared = prepare(program);
   core::Stream& compute = *streams_[0];
-  if (plan.mixed) {
+  if (prepared.mixed) {
     queued.begin = core::make_anchor(compute);
   } else {
     compute.run([&queued] { queued.begin.seconds = now_seconds(); });
@@ -200,10 +200,10 @@ void Executor::queue(const Program& program, Queued& queued) {
     }
     stream.run([this, &program, id, iteration, received] { execute(program, id, iteration, received); });
     if (tracing_) queued.traced.back().end = stream.record_time();
-    if (plan.signals[id]) latest[id] = stream.record();
+    if (prepared.signals[id]) latest[id] = stream.record();
   });
   for (size_t lane = 0; lane < streams_.size(); ++lane) {
-    queued.ends.push_back(plan.lanes[lane] ? streams_[lane]->record_time() : core::Event());
+    queued.ends.push_back(prepared.lanes[lane] ? streams_[lane]->record_time() : core::Event());
   }
 }
 

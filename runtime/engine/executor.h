@@ -98,13 +98,13 @@ class Executor {
   std::byte* buffer(std::string_view name, uint32_t slot = 0);  // its address, on a GPU in its memory
 
  private:
-  struct Plan;    // per program: which ops are waited for, where lives end
-  struct Queued;  // what was queued for one run: the events whose times are asked for behind it
+  struct Prepared;  // per program: which ops are waited for, where lives end
+  struct Queued;    // what was queued for one run: the events whose times are asked for behind it
   bool on_gpu() const { return device_ == core::DeviceKind::cuda; }
   core::DeviceKind device_of(const Lane& lane) const;
   int threads_of(const Lane& lane) const;
   bool leaves_out(const Op& op) const;
-  Plan& plan(const Program& program);
+  Prepared& prepare(const Program& program);
   void run_lanes(const Program& program);
   void queue(const Program& program, Queued& queued);
   std::exception_ptr wait_for_lanes();  // returns their first error
@@ -133,7 +133,7 @@ class Executor {
   BufferId control_;
   std::unique_ptr<core::Arena> host_control_;           // of a GPU's rank
   std::vector<std::unique_ptr<core::Stream>> streams_;  // one per lane; of a serial run on the CPU none
-  std::map<const Program*, std::unique_ptr<Plan>> plans_;
+  std::map<const Program*, std::unique_ptr<Prepared>> prepared_;
   std::mutex comm_volume_mutex_;  // comm lanes count side by side
   std::map<OpKind, CommVolume> comm_volume_;
   Moved moved_;                   // under the same mutex

@@ -58,11 +58,11 @@ bool Executor::replay(const Program& program) {
   // Collectives between ranks meet on the host each time, delays are drawn anew, and times of ops are taken one by one.
   if (rank_.layout->mesh.world() > 1 || options_.stress_seed != 0 || tracing_ || only_ != Only::everything)
     return false;
-  Plan& plan = this->plan(program);
+  Prepared& prepared = prepare(program);
   const auto any = [&](auto what) {
     return std::any_of(program.ops.begin(), program.ops.end(), [&](const Op& op) { return what(op, spec(op.kind)); });
   };
-  if (plan.mixed || any([](const Op&, const OpSpec& row) { return row.needs_host; })) return false;
+  if (prepared.mixed || any([](const Op&, const OpSpec& row) { return row.needs_host; })) return false;
   const Control& now = control();
   Parameters parameters;
   parameters.seed = now.inputs.seed;
@@ -76,14 +76,14 @@ bool Executor::replay(const Program& program) {
   }
   if (takes(takes_position)) parameters.position = now.inputs.position;
   if (takes(takes_loss_scale)) parameters.loss_scale = now.persistent.loss_scale.scale;
-  if (plan.last != parameters) {
-    plan.last = parameters;
-    plan.recording.reset();
+  if (prepared.last != parameters) {
+    prepared.last = parameters;
+    prepared.recording.reset();
     return false;
   }
-  if (plan.recording) {
-    for (const auto& [kind, volume] : plan.traffic) comm_volume_[kind] += volume;
-    moved_ += plan.moved;
+  if (prepared.recording) {
+    for (const auto& [kind, volume] : prepared.traffic) comm_volume_[kind] += volume;
+    moved_ += prepared.moved;
   } else {
     std::vector<core::Stream*> streams;
     for (auto& stream : streams_) {
@@ -91,14 +91,14 @@ bool Executor::replay(const Program& program) {
     }
     auto before = comm_volume_;
     const Moved moved_before = moved_;
-    plan.recorded = {};
-    plan.recording = core::record(streams, [&] { queue(program, plan.recorded); });
-    for (const auto& [kind, volume] : comm_volume_) plan.traffic[kind] = volume - before[kind];
-    plan.moved = moved_ - moved_before;
+    prepared.recorded = {};
+    prepared.recording = core::record(streams, [&] { queue(program, prepared.recorded); });
+    for (const auto& [kind, volume] : comm_volume_) prepared.traffic[kind] = volume - before[kind];
+    prepared.moved = moved_ - moved_before;
   }
-  plan.recording->replay(*streams_[0]);
+  prepared.recording->replay(*streams_[0]);
   streams_[0]->synchronize();
-  account(program, plan.recorded);
+  account(program, prepared.recorded);
   return true;
 }
 

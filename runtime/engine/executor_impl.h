@@ -41,7 +41,7 @@ struct Parameters {
   bool operator==(const Parameters&) const = default;
 };
 
-struct Executor::Plan {
+struct Executor::Prepared {
   std::vector<uint8_t> signals;              // by op: another lane waits for it
   std::vector<uint8_t> lanes;                // whether ops run there; the compute lane always counts
   bool mixed = false;                        // on a GPU, with ops on lanes of the host

@@ -20,7 +20,7 @@ void Executor::poison(const Buffer& buffer, bool dead) const {
 
 void Executor::run_serial(const Program& program) {
   if (!on_gpu()) core::set_threads(options_.threads);
-  plan(program);
+  prepare(program);
   // Dead buffers are poisoned until the run ends: hosts read results and scan the arena afterwards.
   struct Unpoison {
     const core::Arenas& arenas;
@@ -49,7 +49,7 @@ void Executor::run_serial(const Program& program) {
       event.end_seconds = now_seconds();
       if (tracing_) trace_.push_back(event);
     }
-    for (BufferId ended : plans_[&program]->ended[position]) {
+    for (BufferId ended : prepared_[&program]->ended[position]) {
       const Buffer& buffer = set_.buffers[ended];
       if (!is_live_[ended]) continue;  // named twice by one op
       is_live_[ended] = 0;

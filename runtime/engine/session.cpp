@@ -180,7 +180,7 @@ void Session::make_ranks(const SessionOptions& options) {
     rank.loads_states = hooks_.loads_states;
     if (rank.data == 0 && rank.tensor == 0) {
       rank.export_param = [this](const optimizer::Unit& unit, const optimizer::UnitParam& place, const float* weights) {
-        if (!unit.spoken_for) export_param_(place, weights);
+        if (!unit.counted_elsewhere) export_param_(place, weights);
       };
     }
     ExecutorOptions executor = options.executor;

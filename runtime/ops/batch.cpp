@@ -61,7 +61,7 @@ std::vector<OpSpec> batch_ops() {
            .run = run_load_batch,
            .cost = batch_cost,
            .of_microbatch = true,
-           .site = Site::home}};
+           .site = Site::resident}};
 }
 
 }  // namespace zrt::runtime

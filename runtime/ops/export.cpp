@@ -81,7 +81,7 @@ std::vector<OpSpec> export_ops() {
            .cost = export_cost,
            .works = true,
            .needs_host = true,
-           .site = Site::home,
+           .site = Site::resident,
            .type = logical_type},
           {.kind = OpKind::snapshot,
            .name = "snapshot",
@@ -90,7 +90,7 @@ std::vector<OpSpec> export_ops() {
            .run = run_snapshot,
            .cost = snapshot_cost,
            .works = true,
-           .site = Site::home}};
+           .site = Site::resident}};
 }
 
 }  // namespace zrt::runtime

@@ -172,7 +172,7 @@ OpSpec init_row(OpKind kind, std::string_view name) {
           .cost = touched_bytes_cost,
           .works = true,
           .needs_host = true,
-          .site = Site::home};
+          .site = Site::resident};
 }
 
 }  // namespace

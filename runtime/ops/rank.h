@@ -35,7 +35,7 @@ struct Rank {
   optimizer::LossScaleParams loss_scale;
   double clip = 0;  // largest gradient norm; 0 for none
   uint64_t seed = 0;
-  offload::BlockFile* file = nullptr;                 // the NVMe tier; null where nothing is at home there
+  offload::BlockFile* file = nullptr;                 // the NVMe tier; null where nothing is resident there
   offload::PacedLink *up = nullptr, *down = nullptr;  // to the device tier and from it
   const Control* control = nullptr;                   // in the arena; set by the executor
 

@@ -26,11 +26,11 @@ struct Operand {
   uint8_t uses;  // that are legal
 };
 
-// Where an op needs what it names, if that is at home in another tier.
+// Where an op needs what it names, if that is resident in another tier.
 enum class Site : uint8_t {
   device,
-  update,  // where the unit's update runs; what ranks share, on the device
-  home,    // copies from and to both sides of the link, but not files
+  update,    // where the unit's update runs; what ranks share, on the device
+  resident,  // copies from and to both sides of the link, but not files
 };
 
 // What an op does for the works of its row: brings what a later one reads, or takes away what an earlier one wrote.

@@ -234,7 +234,7 @@ void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, mod
   Op op = make(kind, compute_lane, run_name("forward", b, run, whole), b, microbatch);
   op.parts = run;
   const bool begins = run.first == whole.first;
-  const bool reads_input = run.first <= anatomy.middle;
+  const bool reads_input = run.first <= anatomy.input_part;
   if (layout_.model->embeds(b) && reads_input) access(op, tokens_, Role::tokens, Use::read);
   if (reads_input) access(op, input_of(b), Role::input, Use::read);
   if (run.end == whole.end) access(op, buffers_[b].output, Role::output, Use::write);
@@ -244,7 +244,7 @@ void Emitter::forward_run(DraftSegment& segment, size_t b, Index microbatch, mod
   access(op, buffers_[b].cache, Role::cache, Use::update);
   const bool evaluates = layout_.model->predicts(b) && mode == Mode::eval;
   if (evaluates) access(op, targets_, Role::targets, Use::read);
-  if ((evaluates && run.has(anatomy.losing(false))) || mode == Mode::decode) {
+  if ((evaluates && run.has(anatomy.loss_part(false))) || mode == Mode::decode) {
     access(op, state_.control, Role::control, Use::update);
   }
   access(op, buffers_[b].forward_workspace, Role::workspace, Use::write);
@@ -257,7 +257,7 @@ void Emitter::recompute(DraftSegment& segment, size_t b, Index microbatch) {
   for (const models::Parts& run : plans_[b].runs(whole, false)) {
     Op op = make(OpKind::recompute, compute_lane, run_name("recompute", b, run, whole), b, microbatch);
     op.parts = run;
-    if (run.first <= anatomy.middle) access(op, input_of(b), Role::input, Use::read);
+    if (run.first <= anatomy.input_part) access(op, input_of(b), Role::input, Use::read);
     if (run.end == anatomy.all().end) access(op, buffers_[b].output, Role::output, Use::write);
     access(op, buffers_[b].saved, Role::saved, Use::read);
     access(op, buffers_[b].recomputed, Role::recomputed, run.first == whole.first ? Use::write : Use::update);
@@ -307,16 +307,16 @@ void Emitter::backward_run(DraftSegment& segment, size_t b, Index microbatch, co
   Op op = make(OpKind::backward, compute_lane, run_name("backward", b, run, anatomy.all()), b, microbatch);
   if (inputs != weights) op.name += inputs ? ": inputs" : ": weights";
   op.parts = run, op.half = backward.half;
-  const bool makes_gradient = inputs && run.first <= anatomy.middle;  // of the input
+  const bool makes_gradient = inputs && run.first <= anatomy.input_part;  // of the input
   if (layout_.model->embeds(b) && makes_gradient) access(op, tokens_, Role::tokens, Use::read);
   if (blocks_[b]->backward_reads_input() && makes_gradient) access(op, input_of(b), Role::input, Use::read);
   if (makes_gradient) {
-    access(op, d_input_of(b), Role::d_input, run.has(anatomy.middle) ? Use::write : Use::update);
+    access(op, d_input_of(b), Role::d_input, run.has(anatomy.input_part) ? Use::write : Use::update);
   }
   if (layout_.model->predicts(b)) {
     if (inputs) access(op, targets_, Role::targets, Use::read);
-    if (inputs && run.has(anatomy.losing(true))) access(op, state_.control, Role::control, Use::update);
-  } else if (run.end > anatomy.middle && inputs) {
+    if (inputs && run.has(anatomy.loss_part(true))) access(op, state_.control, Role::control, Use::update);
+  } else if (run.end > anatomy.input_part && inputs) {
     access(op, buffers_[b].d_output, Role::d_output, Use::read);
   }
   if (inputs) access(op, buffers_[b].saved, Role::saved, Use::read);

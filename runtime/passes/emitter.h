@@ -50,7 +50,7 @@ class Emitter {
   };
 
   void add_training(size_t b, const AliveSlots& alive);
-  // What stays from a forward to its backward, meanwhile at home in `tier`: shared among chunks where that is the
+  // What stays from a forward to its backward, meanwhile resident in `tier`: shared among chunks where that is the
   // device.
   BufferId keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
   // Brings together what ranks that share a block have each received a share of, in front of the block's op.

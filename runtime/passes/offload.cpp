@@ -33,29 +33,29 @@ Offload::Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockP
     : set_(set), layout_(layout), blocks_(blocks), control_(state.control), decided_(state.decided()) {
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    const UnitHomes homes = layout.placement.homes(u);
+    const UnitTiers tiers = layout.placement.tiers(u);
     const bool exchanges = layout.optimizer->exchanges(unit);
-    if (homes.update == Tier::nvme || (exchanges && homes.update == Tier::host)) {
+    if (tiers.update == Tier::nvme || (exchanges && tiers.update == Tier::host)) {
       throw core::ConfigError(fmt::format("the update of unit '{}' is to run on the tier {}; {}", unit.name,
-                                          core::tier_names[static_cast<size_t>(homes.update)],
+                                          core::tier_names[static_cast<size_t>(tiers.update)],
                                           exchanges ? "ranks share sums or whole matrices for it, which the device "
                                                       "does: set memory.update to \"auto\" or \"device\""
                                                     : "legal are device and host"));
     }
-    auto at_home = [&](BufferId id, Tier tier, core::DType type) {
+    auto set_tier = [&](BufferId id, Tier tier, core::DType type) {
       if (id == no_buffer) return;
       Buffer& buffer = set_.buffers[id];
       buffer.tier = tier;
       const uint64_t shard = static_cast<uint64_t>(unit.shard) * core::dtype_size(type);
-      homes_[id] = {u, shard, buffer.bytes > shard};
+      states_[id] = {u, shard, buffer.bytes > shard};
     };
-    at_home(state.weight[u], homes.weight, layout.compute);
-    at_home(state.grad[u], homes.grad, layout.grad);
-    at_home(state.master[u], homes.master, core::DType::f32);
+    set_tier(state.weight[u], tiers.weight, layout.compute);
+    set_tier(state.grad[u], tiers.grad, layout.grad);
+    set_tier(state.master[u], tiers.master, core::DType::f32);
     // Kinds that every rank holds whole never move in part.
     for (size_t k = 0; k < state.states[u].size(); ++k) {
-      set_.buffers[state.states[u][k]].tier = homes.state(k);
-      homes_[state.states[u][k]] = {u, 0, false};
+      set_.buffers[state.states[u][k]].tier = tiers.state(k);
+      states_[state.states[u][k]] = {u, 0, false};
     }
   }
 }
@@ -91,22 +91,22 @@ void Offload::find_last_reads(const Draft& draft) {
 }
 
 Tier Offload::tier_for(const Op& op, const Access& access) const {
-  const Tier home = set_.buffers[access.buffer].tier;
+  const Tier resident = set_.buffers[access.buffer].tier;
   switch (spec(op.kind).site) {
     case Site::device:
       break;
     case Site::update:
-      return access.role == Role::sums ? Tier::device : layout_.placement.homes(op.units[0]).update;
-    case Site::home:
-      return home == Tier::nvme ? Tier::host : home;
+      return access.role == Role::sums ? Tier::device : layout_.placement.tiers(op.units[0]).update;
+    case Site::resident:
+      return resident == Tier::nvme ? Tier::host : resident;
   }
   return Tier::device;
 }
 
 // Ranks that hold a whole unit but update their shard of it need no more of it than that.
 bool Offload::needs_shard(const Op& op, const Access& access) const {
-  const auto found = homes_.find(access.buffer);
-  return updates(op) && found != homes_.end() && found->second.whole && found->second.shard_bytes > 0 &&
+  const auto found = states_.find(access.buffer);
+  return updates(op) && found != states_.end() && found->second.whole && found->second.shard_bytes > 0 &&
          unit_of(op).held.states == Extent::shard && set_.buffers[access.buffer].tier != Tier::nvme;
 }
 
@@ -114,35 +114,35 @@ bool Offload::needs_shard(const Op& op, const Access& access) const {
 bool Offload::overwrites(const Op& op, const Access& access) const {
   if (access.use == Use::write) return true;
   if (op.kind != OpKind::update || access.role != Role::weight || !layout_.has_master(unit_of(op))) return false;
-  return needs_shard(op, access) || !homes_.at(access.buffer).whole || unit_of(op).held.states == Extent::full;
+  return needs_shard(op, access) || !states_.at(access.buffer).whole || unit_of(op).held.states == Extent::full;
 }
 
-BufferId Offload::copy_buffer(BufferId home, Index slot, Tier tier, bool part) {
+BufferId Offload::copy_buffer(BufferId resident, Index slot, Tier tier, bool part) {
   // Of activations two, so that one moves while the other is worked on.
-  const uint32_t parity = homes_.count(home) == 0 && !is_control(home) ? slot.first % 2 : 0;
-  const auto [found, inserted] = buffers_.try_emplace({home, tier, part, parity}, no_buffer);
+  const uint32_t parity = states_.count(resident) == 0 && !is_control(resident) ? slot.first % 2 : 0;
+  const auto [found, inserted] = buffers_.try_emplace({resident, tier, part, parity}, no_buffer);
   if (!inserted) return found->second;
-  const Buffer& original = set_.buffers[home];
+  const Buffer& original = set_.buffers[resident];
   Buffer copy;
   copy.name = fmt::format("{}{} on the {}{}", part ? "shard of " : "", original.name,
                           core::tier_names[static_cast<size_t>(tier)], parity == 0 ? "" : ", second");
-  copy.category = homes_.count(home) == 0 ? original.category : core::Category::staging;
-  copy.bytes = part ? homes_.at(home).shard_bytes : original.bytes;
+  copy.category = states_.count(resident) == 0 ? original.category : core::Category::staging;
+  copy.bytes = part ? states_.at(resident).shard_bytes : original.bytes;
   copy.tier = tier;
   copy.whole_blocks = original.tier == Tier::nvme && tier == Tier::host;
   return found->second = set_.add(std::move(copy));
 }
 
 void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_slot, BufferId to, Index to_slot,
-                       bool part, BufferId home) {
+                       bool part, BufferId resident) {
   Op op;
   op.kind = kind;
   op.lane = set_.lane(lane_between(set_.buffers[from].tier, set_.buffers[to].tier));
-  op.name = fmt::format("{} {}{} {} {}", op_kind_name(kind), part ? "shard of " : "", set_.buffers[home].name,
+  op.name = fmt::format("{} {}{} {} {}", op_kind_name(kind), part ? "shard of " : "", set_.buffers[resident].name,
                         kind == OpKind::fetch ? "for" : "after", cause.name);
   op.block = cause.block;
   op.row = set_.lanes[cause.lane].kind == LaneKind::host ? cause.row : 0;
-  if (const auto found = homes_.find(home); found != homes_.end()) {
+  if (const auto found = states_.find(resident); found != states_.end()) {
     op.units = {found->second.unit};
     if (part) op.shard_bytes = found->second.shard_bytes;
   } else {
@@ -154,55 +154,55 @@ void Offload::transfer(const Op& cause, OpKind kind, BufferId from, Index from_s
   out_->push_back(std::move(op));
 }
 
-// A copy's contents from home, through the host where that lies between.
+// A copy's contents from its resident tier, through the host where that lies between.
 void Offload::bring(const Op& op, const Copy& copy, bool shard_only) {
-  BufferId from = copy.home;
+  BufferId from = copy.resident;
   Index slot = copy.slot;
   if (set_.buffers[from].tier == Tier::nvme && copy.tier == Tier::device) {
-    const BufferId between = copy_buffer(copy.home, copy.slot, Tier::host, false);
-    transfer(op, OpKind::fetch, from, slot, between, {}, false, copy.home);
+    const BufferId between = copy_buffer(copy.resident, copy.slot, Tier::host, false);
+    transfer(op, OpKind::fetch, from, slot, between, {}, false, copy.resident);
     from = between, slot = {};
   }
-  transfer(op, OpKind::fetch, from, slot, copy.buffer, {}, copy.part || shard_only, copy.home);
+  transfer(op, OpKind::fetch, from, slot, copy.buffer, {}, copy.part || shard_only, copy.resident);
 }
 
 void Offload::write_back(const Op& op, const Copy& copy) {
   BufferId from = copy.buffer;
-  if (set_.buffers[copy.home].tier == Tier::nvme && copy.tier == Tier::device) {
-    const BufferId between = copy_buffer(copy.home, copy.slot, Tier::host, false);
-    transfer(op, OpKind::evict, from, {}, between, {}, false, copy.home);
+  if (set_.buffers[copy.resident].tier == Tier::nvme && copy.tier == Tier::device) {
+    const BufferId between = copy_buffer(copy.resident, copy.slot, Tier::host, false);
+    transfer(op, OpKind::evict, from, {}, between, {}, false, copy.resident);
     from = between;
   }
-  transfer(op, OpKind::evict, from, {}, copy.home, copy.slot, copy.part, copy.home);
+  transfer(op, OpKind::evict, from, {}, copy.resident, copy.slot, copy.part, copy.resident);
 }
 
-Offload::Copy* Offload::find(BufferId home, Index slot, Tier tier, bool part) {
+Offload::Copy* Offload::find(BufferId resident, Index slot, Tier tier, bool part) {
   for (Copy& copy : copies_) {
-    if (copy.home == home && same(copy.slot, slot) && copy.tier == tier && copy.part == part) return &copy;
+    if (copy.resident == resident && same(copy.slot, slot) && copy.tier == tier && copy.part == part) return &copy;
   }
   return nullptr;
 }
 
 void Offload::attach(Op& op, Access& access) {
-  const BufferId home = access.buffer;
+  const BufferId resident = access.buffer;
   const Tier tier = tier_for(op, access);
-  const bool placed = homes_.count(home) > 0 || is_control(home) || access.role == Role::saved ||
+  const bool placed = states_.count(resident) > 0 || is_control(resident) || access.role == Role::saved ||
                       access.role == Role::input || access.role == Role::output;
-  if (!placed || tier == set_.buffers[home].tier) {
-    // What is written at home makes copies worthless.
+  if (!placed || tier == set_.buffers[resident].tier) {
+    // What is written resident makes copies worthless.
     if (access.use == Use::read) return;
-    std::erase_if(copies_, [&](const Copy& copy) { return copy.home == home && same(copy.slot, access.slot); });
+    std::erase_if(copies_, [&](const Copy& copy) { return copy.resident == resident && same(copy.slot, access.slot); });
     return;
   }
   const bool part = needs_shard(op, access), defines = overwrites(op, access);
-  Copy* copy = find(home, access.slot, tier, part);
+  Copy* copy = find(resident, access.slot, tier, part);
   if (!copy) {
-    copies_.push_back({home, access.slot, tier, copy_buffer(home, access.slot, tier, part), part, false});
+    copies_.push_back({resident, access.slot, tier, copy_buffer(resident, access.slot, tier, part), part, false});
     copy = &copies_.back();
     // A gather in place needs this rank's shard and fills in the rest.
     const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
-    const bool shard_only = in_place && homes_.at(home).shard_bytes > 0 && homes_.at(home).whole &&
-                            set_.buffers[home].tier != Tier::nvme && unit_of(op).shards() == layout_.mesh.data();
+    const bool shard_only = in_place && states_.at(resident).shard_bytes > 0 && states_.at(resident).whole &&
+                            set_.buffers[resident].tier != Tier::nvme && unit_of(op).shards() == layout_.mesh.data();
     if (!defines) bring(op, *copy, shard_only);
   }
   copy->dirty = copy->dirty || access.use != Use::read;
@@ -212,23 +212,23 @@ void Offload::attach(Op& op, Access& access) {
 }
 
 bool Offload::read_later(const Copy& copy, size_t position) const {
-  if (set_.buffers[copy.home].life == Life::carried) return true;
-  const auto found = last_read_.find(copy.home);
+  if (set_.buffers[copy.resident].life == Life::carried) return true;
+  const auto found = last_read_.find(copy.resident);
   return found != last_read_.end() && found->second > std::pair{segment_, position};
 }
 
 // Whether the op that needs a copy next is near: with no computation in between, or for gradients, which are summed,
 // reduced and measured while the next block computes, with one.
 bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& copy) const {
-  const bool grad = set_.buffers[copy.home].category == core::Category::grads;
+  const bool grad = set_.buffers[copy.resident].category == core::Category::grads;
   size_t between = 0;
   for (size_t i = position + 1; i < ops.size(); ++i) {
     for (const Access& access : ops[i].accesses) {
-      if (access.buffer != copy.home || !same(access.slot, copy.slot)) continue;
+      if (access.buffer != copy.resident || !same(access.slot, copy.slot)) continue;
       return tier_for(ops[i], access) == copy.tier && needs_shard(ops[i], access) == copy.part;
     }
-    // Updates of other units that come before a gradient's reduction do not send it home first.
-    const bool passes = is_control(copy.home) || !works(ops[i]) || (grad && ops[i].row != 0);
+    // Updates of other units that come before a gradient's reduction do not evict it first.
+    const bool passes = is_control(copy.resident) || !works(ops[i]) || (grad && ops[i].row != 0);
     if (!passes && between++ == (grad ? 1 : 0)) return false;
   }
   return false;
@@ -255,7 +255,7 @@ void Offload::rewrite(Draft& draft) {
     out_ = &out;
     for (size_t i = 0; i < ops.size(); ++i) {
       Op op = ops[i];
-      if (updates(op) && layout_.placement.homes(op.units[0]).update == Tier::host) op.lane = set_.lane(LaneKind::host);
+      if (updates(op) && layout_.placement.tiers(op.units[0]).update == Tier::host) op.lane = set_.lane(LaneKind::host);
       // An op names a buffer once for each use; they must agree on the copy.
       for (Access& access : op.accesses) attach(op, access);
       out.push_back(std::move(op));

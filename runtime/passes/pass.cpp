@@ -87,7 +87,7 @@ void wait(Draft& draft, Compilation& c) {
   add_waits(draft, c.set, c.layout);
 }
 
-// What a copy that stayed from its making to its last use has never been sent home to takes no room.
+// What a copy that stayed from its making to its last use has never been evicted to takes no room.
 void drop_unused(Compilation& c) {
   std::vector<uint8_t> used(c.set.buffers.size());
   for (const Program& program : c.set.programs) {

@@ -41,7 +41,7 @@ Draft make_export(ProgramSet& set, const Layout& layout, const StateBuffers& sta
   DraftSegment& segment = draft.segments.emplace_back();
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    if (unit.spoken_for) continue;
+    if (unit.counted_elsewhere) continue;
     BufferId full = state.logical(u);
     if (layout.logical_extent(unit) == Extent::shard) {
       const BufferId part = full;
@@ -84,7 +84,7 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state) {
   state.snapshot.resize(layout.units.units.size());
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    if (unit.spoken_for) continue;
+    if (unit.counted_elsewhere) continue;
     Op op;
     op.kind = OpKind::snapshot;
     op.lane = set.lane(LaneKind::to_host);
@@ -122,7 +122,7 @@ Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& st
   };
   for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
     if (!layout.units.units[u].refreshes()) continue;
-    if (layout.placement.homes(u).weight == Tier::device) {
+    if (layout.placement.tiers(u).weight == Tier::device) {
       resident.push_back(u);
     } else {
       gather({u});  // a bucket's weights are on the device together

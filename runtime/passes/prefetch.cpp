@@ -20,7 +20,7 @@ struct Gather {
   int64_t elements = 0;  // that its transient buffers hold
 };
 
-struct Piece {  // a work and what stands before it
+struct WorkItem {  // a work and what stands before it
   std::vector<Op> others;
   std::vector<Op> work;  // one, or at a segment's end none
 };
@@ -50,13 +50,13 @@ class Prefetcher {
     std::vector<size_t> gathers;           // of this segment, in order
     std::optional<size_t> previous, next;  // segments with works
     bool crosses = false;                  // its gathers may stand in the segment before
-    std::vector<Piece> pieces;
+    std::vector<WorkItem> items;
   };
 
   void take_apart(size_t s) {
     Range& range = ranges_.emplace_back();
     range.first = current_.size();
-    range.pieces.emplace_back();
+    range.items.emplace_back();
     std::vector<size_t> waiting;
     for (Op& op : draft_.segments[s].ops) {
       if (moves(op)) {
@@ -68,14 +68,14 @@ class Prefetcher {
           gather.elements += static_cast<int64_t>(buffer.bytes / core::dtype_size(layout_.compute));
         }
         gather.op = std::move(op);
-        gather.behind = range.pieces.back().others.size();
+        gather.behind = range.items.back().others.size();
         waiting.push_back(gathers_.size());
         range.gathers.push_back(gathers_.size());
         gathers_.push_back(std::move(gather));
         continue;
       }
       if (!works(op)) {
-        range.pieces.back().others.push_back(std::move(op));
+        range.items.back().others.push_back(std::move(op));
         continue;
       }
       int64_t read = 0;
@@ -89,8 +89,8 @@ class Prefetcher {
       waiting.clear();
       current_.push_back(read);
       row_.push_back(op.row);
-      range.pieces.back().work.push_back(std::move(op));
-      range.pieces.emplace_back();
+      range.items.back().work.push_back(std::move(op));
+      range.items.emplace_back();
     }
     range.count = current_.size() - range.first;
     for (size_t g : waiting) gathers_[g].consumer = current_.size(), gathers_[g].stays = true;
@@ -172,7 +172,7 @@ class Prefetcher {
   bool may_lead(const Gather& gather) const {
     const Range& range = ranges_[gather.segment];
     if (gather.stays || gather.consumer >= range.first + range.count) return false;
-    const std::vector<Op>& others = range.pieces[gather.consumer - range.first].others;
+    const std::vector<Op>& others = range.items[gather.consumer - range.first].others;
     for (size_t i = 0; i < gather.behind; ++i) {
       if (conflict(gather.op, others[i])) return false;
     }
@@ -187,11 +187,11 @@ class Prefetcher {
     passed_.assign(current_.size(), {});
     size_t q = 0;
     for (const Range& range : ranges_) {
-      for (size_t i = 0; i < range.pieces.size(); ++i) {
+      for (size_t i = 0; i < range.items.size(); ++i) {
         if (i < range.count) q = range.first + i;
         if (q >= passed_.size() || (i == range.count && range.first + range.count == 0)) continue;
-        for (const Op& op : range.pieces[i].others) passed_[q].push_back(&op);
-        for (const Op& op : range.pieces[i].work) passed_[q].push_back(&op);
+        for (const Op& op : range.items[i].others) passed_[q].push_back(&op);
+        for (const Op& op : range.items[i].work) passed_[q].push_back(&op);
       }
     }
     for (const Gather& gather : gathers_) {
@@ -258,9 +258,9 @@ class Prefetcher {
       std::vector<Op>& ops = draft_.segments[s].ops;
       ops.clear();
       size_t next = 0;  // of the segment's gathers
-      for (size_t i = 0; i < range.pieces.size(); ++i) {
+      for (size_t i = 0; i < range.items.size(); ++i) {
         if (i < range.count) std::move(at[range.first + i].begin(), at[range.first + i].end(), std::back_inserter(ops));
-        std::vector<Op>& others = range.pieces[i].others;
+        std::vector<Op>& others = range.items[i].others;
         for (size_t o = 0; o <= others.size(); ++o) {
           for (; next < range.gathers.size(); ++next) {
             Gather& gather = gathers_[range.gathers[next]];
@@ -270,7 +270,7 @@ class Prefetcher {
           }
           if (o < others.size()) ops.push_back(std::move(others[o]));
         }
-        std::move(range.pieces[i].work.begin(), range.pieces[i].work.end(), std::back_inserter(ops));
+        std::move(range.items[i].work.begin(), range.items[i].work.end(), std::back_inserter(ops));
       }
     }
   }

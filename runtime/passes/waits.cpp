@@ -39,7 +39,7 @@ class Bounds {
     int64_t elements;
     bool overlaps;  // may go on beside the one behind it
   };
-  struct Row {  // works one after the other, and what they sent home
+  struct Row {  // works one after the other, and what they evicted
     std::optional<OpId> last;
     size_t worked = 0;
     std::vector<Sent> evicted;

@@ -185,9 +185,9 @@ class ZeroPass {
       pending_.push_back(u);
       pending_elements_ += layout_.units.units[u].elements;
     }
-    // What is at home elsewhere would be on the device until its bucket is full.
+    // What is resident elsewhere would be on the device until its bucket is full.
     const bool leaves = std::any_of(pending_.begin(), pending_.end(),
-                                    [&](uint32_t u) { return layout_.placement.homes(u).grad != Tier::device; });
+                                    [&](uint32_t u) { return layout_.placement.tiers(u).grad != Tier::device; });
     const bool flush = !layout_.reduces_in_place() || leaves || last_backward_.at(window) == number ||
                        pending_elements_ >= layout_.reduce_bucket;
     if (!flush || pending_.empty()) return;
@@ -205,10 +205,10 @@ class ZeroPass {
     std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(copied_), copied);
     std::erase_if(pending_, copied);
     if (last) gather_grads(pending_);
-    // What goes home to another tier is measured before it does, while the next block computes; so is what is updated
+    // What is evicted to another tier is measured before it does, while the next block computes; so is what is updated
     // then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
     for (uint32_t u : pending_) {
-      if (last && (timing_->measures_at_once() || layout_.placement.homes(u).grad != Tier::device)) {
+      if (last && (timing_->measures_at_once() || layout_.placement.tiers(u).grad != Tier::device)) {
         reduced_.push_back(u);
       }
     }
@@ -246,7 +246,7 @@ class ZeroPass {
 
   void add_norms(DraftSegment& segment, const std::vector<uint32_t>& units) {
     for (uint32_t u : units) {
-      if (layout_.units.units[u].spoken_for) continue;
+      if (layout_.units.units[u].counted_elsewhere) continue;
       Op op;
       op.kind = OpKind::norm;
       op.name = "norm " + layout_.units.units[u].name;

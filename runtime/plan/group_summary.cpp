@@ -20,7 +20,7 @@ std::map<uint32_t, GroupSummary> summarise(const Plan& plan, bool trained) {
   std::map<uint32_t, GroupSummary> groups;
   for (const StagePlan& stage : plan.stages) {
     for (const optimizer::Unit& unit : stage.compiled.layout.units.units) {
-      if (unit.spoken_for || unit.trained != trained) continue;
+      if (unit.counted_elsewhere || unit.trained != trained) continue;
       for (const optimizer::UnitParam& place : unit.params) {
         groups[unit.group].names.push_back(place.param->name);
         groups[unit.group].elements += place.param->whole_elements();

@@ -94,12 +94,12 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
   const auto state = [&](const std::string& name, const std::function<Has(size_t)>& holds) {
     lines.add(units_text(layout, holds), name, end);
   };
-  const auto homes = [&](size_t u) { return layout.placement.homes(u); };
+  const auto tiers = [&](size_t u) { return layout.placement.tiers(u); };
   const auto is = [&](Tier home) { return home == tier ? Has::yes : Has::no; };
-  state("weight", [&](size_t u) { return is(homes(u).weight); });
+  state("weight", [&](size_t u) { return is(tiers(u).weight); });
   const auto& units = layout.units.units;
-  state("grad", [&](size_t u) { return units[u].trained ? is(homes(u).grad) : Has::absent; });
-  state("master", [&](size_t u) { return layout.has_master(units[u]) ? is(homes(u).master) : Has::absent; });
+  state("grad", [&](size_t u) { return units[u].trained ? is(tiers(u).grad) : Has::absent; });
+  state("master", [&](size_t u) { return layout.has_master(units[u]) ? is(tiers(u).master) : Has::absent; });
   std::vector<std::vector<std::string>> kinds;  // by unit
   std::vector<std::string> all;                 // of all units, in the order of their first
   for (const optimizer::Unit& unit : units) {
@@ -112,14 +112,14 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
   for (const std::string& kind : all) {
     state(kind, [&](size_t u) {
       const auto at = std::find(kinds[u].begin(), kinds[u].end(), kind);
-      return at == kinds[u].end() ? Has::absent : is(homes(u).state(static_cast<size_t>(at - kinds[u].begin())));
+      return at == kinds[u].end() ? Has::absent : is(tiers(u).state(static_cast<size_t>(at - kinds[u].begin())));
     });
   }
 }
 
 }  // namespace
 
-std::string homes_text(const Layout& layout) {
+std::string resident_tiers_text(const Layout& layout) {
   Lines lines;
   const auto layers = [&](const auto& holds) {
     std::vector<bool> chosen(layer_count(*layout.model));
@@ -133,7 +133,7 @@ std::string homes_text(const Layout& layout) {
   }
   const auto on_host = [&](size_t u) {
     if (!layout.units.units[u].trained) return Has::absent;
-    return layout.placement.homes(u).update == Tier::host ? Has::yes : Has::no;
+    return layout.placement.tiers(u).update == Tier::host ? Has::yes : Has::no;
   };
   lines.add(units_text(layout, on_host), "updated on the host", "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::selective; }),
@@ -143,8 +143,8 @@ std::string homes_text(const Layout& layout) {
 }
 
 std::string placement_text(const Layout& layout, const MemoryPlan& plan) {
-  const std::string homes = homes_text(layout);
-  if (homes.empty()) return "";
+  const std::string tiers = resident_tiers_text(layout);
+  if (tiers.empty()) return "";
   const auto cell = [](uint64_t bytes) { return bytes == 0 ? std::string("–") : core::format_bytes(bytes); };
   std::string text = fmt::format("  {:14}{:>14}{:>14}{:>14}\n", "kept by a rank", core::tier_names[0],
                                  core::tier_names[1], core::tier_names[2]);
@@ -158,7 +158,7 @@ std::string placement_text(const Layout& layout, const MemoryPlan& plan) {
     text += fmt::format("  {:14}{:>14}{:>14}{:>14}\n", core::category_names[c], cell(bytes[0]), cell(bytes[1]),
                         cell(bytes[2]));
   }
-  return text + homes;
+  return text + tiers;
 }
 
 std::string blocks_text(const models::Model& model) {

@@ -6,18 +6,18 @@
 
 #include "core/error.h"
 #include "runtime/passes/compile.h"
-#include "runtime/plan/departures.h"
+#include "runtime/plan/offload_candidates.h"
 
 namespace zrt::runtime {
 namespace {
 
 std::vector<Layout> depart(const FitProblem& problem, const Layout& start) {
-  return {cheapest_departures(problem, start)};
+  return {cheapest_offload(problem, start)};
 }
 
 std::vector<PlacementPolicy>& registered() {
   static std::vector<PlacementPolicy> all{
-      {"cheapest departures", depart},
+      {"cheapest offload", depart},
   };
   return all;
 }

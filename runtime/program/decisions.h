@@ -17,7 +17,7 @@ struct Decisions {
   GatheredFor gathered_for = GatheredFor::use;          // in a pipeline
   bool open_gathered_for = false;                       // a budget may keep them longer
   bool open_placement = false, open_recompute = false;  // budgets may change it: MemoryConfig, of the same names
-  bool open_activations = true;                         // … where activations are at home, too
+  bool open_activations = true;                         // … where activations are resident, too
 };
 
 }  // namespace zrt::runtime

@@ -107,18 +107,18 @@ class Application {
         rule_.from, alike, unit.params.size(), unit.name, other->param->name));
   }
 
-  void move(const Unit& unit, UnitHomes& homes) {
+  void move(const Unit& unit, UnitTiers& tiers) {
     const auto to = [&](core::Tier& home) {
       home = rule_.tier;
       moved_ = true;
     };
-    if (names("weight")) to(homes.weight);
-    if (names("grad") && unit.trained) to(homes.grad);
-    if (names("master") && layout_.has_master(unit)) to(homes.master);
+    if (names("weight")) to(tiers.weight);
+    if (names("grad") && unit.trained) to(tiers.grad);
+    if (names("master") && layout_.has_master(unit)) to(tiers.master);
     const auto states = layout_.optimizer->states(unit);
-    homes.states.resize(states.size(), core::Tier::device);
+    tiers.states.resize(states.size(), core::Tier::device);
     for (size_t kind = 0; kind < states.size(); ++kind) {
-      if (names("moments") || names(states[kind].kind)) to(homes.states[kind]);
+      if (names("moments") || names(states[kind].kind)) to(tiers.states[kind]);
     }
   }
 
@@ -175,15 +175,15 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
 
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement) {
   for (size_t u = 0; u < placement.units.size(); ++u) {
-    UnitHomes& homes = placement.units[u];
+    UnitTiers& tiers = placement.units[u];
     // What ranks share for an update is the device's.
     const Unit& unit = layout.units.units[u];
     const bool exchanges = layout.optimizer->exchanges(unit);
-    const bool states = !homes.states.empty() && std::all_of(homes.states.begin(), homes.states.end(),
+    const bool states = !tiers.states.empty() && std::all_of(tiers.states.begin(), tiers.states.end(),
                                                              [](core::Tier t) { return t != core::Tier::device; });
-    const bool weights = (layout.has_master(unit) ? homes.master : homes.weight) != core::Tier::device;
+    const bool weights = (layout.has_master(unit) ? tiers.master : tiers.weight) != core::Tier::device;
     const bool host = side == UpdateSide::automatic ? !exchanges && (states || weights) : side == UpdateSide::host;
-    homes.update = host ? core::Tier::host : core::Tier::device;
+    tiers.update = host ? core::Tier::host : core::Tier::device;
   }
 }
 

@@ -13,7 +13,7 @@ namespace zrt::runtime {
 // matches some of a unit's parameters only: their states lie in one piece.
 Placement make_placement(const MemoryConfig& memory, const Layout& layout);
 
-// Sets UnitHomes::update of all units, as `side` asks.
+// Sets UnitTiers::update of all units, as `side` asks.
 void place_updates(UpdateSide side, const Layout& layout, Placement& placement);
 
 // The transformer layers of a model, from 0, are its blocks without the embedding and the head. A stage of a pipeline

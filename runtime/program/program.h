@@ -102,7 +102,7 @@ enum class OpKind : uint8_t {
   snapshot,
   recompute,        // a forward again, for the backward that follows
   fetch,            // a copy towards where an op needs it, from the tier behind
-  evict,            // … back to where it is at home
+  evict,            // … back to where it is resident
   decide_ahead,     // what updates follow that do not wait for the norm
   propose,          // of an optimizer that refines: a rank's part of what it would add
   collect,          // brings proposals together, each unit's on one rank

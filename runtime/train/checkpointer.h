@@ -1,6 +1,6 @@
 // Saves a running session. What a checkpoint holds is copied first, by the program "save"; threads of the local ranks
 // then write it beside training. Without that program they write what lies in the tiers while training stands still;
-// what is at home in a file is read a few MiB at a time. All ranks succeed or nobody commits.
+// what is resident in a file is read a few MiB at a time. All ranks succeed or nobody commits.
 #pragma once
 #include <filesystem>
 #include <functional>

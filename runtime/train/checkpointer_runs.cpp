@@ -74,7 +74,7 @@ std::vector<Run> Checkpointer::weights(size_t local, offload::ExtentReader* file
   const int rank = session_.first_local() + static_cast<int>(local);
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < units.size(); ++u) {
-    if (units[u].spoken_for) continue;                    // another stage saves it
+    if (units[u].counted_elsewhere) continue;             // another stage saves it
     if (!units[u].sliced() && tensor_rank > 0) continue;  // the first of the ranks that all have it does
     const optimizer::SavedPart piece = saved_part(units[u], layout.mesh, rank);
     add_runs(runs, units[u], "", piece, place(local, u, 0, file), tensor_rank);
@@ -88,7 +88,7 @@ std::vector<Run> Checkpointer::states(size_t local, offload::ExtentReader* file)
   const int rank = session_.first_local() + static_cast<int>(local);
   const int tensor_rank = layout.mesh.place(Axis::tensor, rank);
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
-    if (layout.units.units[u].spoken_for) continue;
+    if (layout.units.units[u].counted_elsewhere) continue;
     if (!layout.units.units[u].sliced() && tensor_rank > 0) continue;
     const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t k = 0; k < kinds.size(); ++k) {

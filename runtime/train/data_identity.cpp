@@ -6,13 +6,13 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "models/data/blended_dataset.h"
+#include "runtime/data/blended_dataset.h"
 
 namespace zrt::runtime {
 namespace {
 
 using checkpoint::Json;
-using models::data::DatasetFacts;
+using data::DatasetFacts;
 
 Json dataset_json(const DatasetFacts& facts) {
   return {{"prefix", facts.prefix}, {"documents", facts.documents},     {"tokens", facts.tokens},
@@ -146,13 +146,13 @@ void differences(const Json& a, const Json& b, const std::string& path, std::vec
 
 }  // namespace
 
-Json data_json(const Config& config, const models::Model& model, const models::data::SampleSource& train,
+Json data_json(const Config& config, const models::Model& model, const data::SampleSource& train,
                const std::optional<EvalData>& validation) {
   Json json{{"sequence", model.sequence}, {"train_batch_size", config.batch.train}};
   if (model.masking) json["mask_rate"] = model.masking->rate, json["whole_words"] = model.masking->whole_words;
   std::vector<double> weights;
   for (const DataSource& source : config.data.train) weights.push_back(source.weight);
-  const std::vector<double> shares = models::data::normalised_weights(weights);
+  const std::vector<double> shares = data::normalised_weights(weights);
   json["train"] = Json::array();
   for (const DatasetFacts& facts : train.datasets()) {
     Json dataset = dataset_json(facts);

@@ -17,7 +17,7 @@ namespace zrt::runtime {
 
 // Sequence, batch and masking, and of each dataset of `train` and `validation` its facts, with its share of the
 // samples. Reads some of the tokens of each.
-checkpoint::Json data_json(const Config& config, const models::Model& model, const models::data::SampleSource& train,
+checkpoint::Json data_json(const Config& config, const models::Model& model, const data::SampleSource& train,
                            const std::optional<EvalData>& validation);
 
 // The facts of each held-out dataset.
@@ -26,7 +26,7 @@ checkpoint::Json validation_json(const EvalData& data);
 // Throws ConfigError, in every process, that names what differs when `data` is not the same in all.
 void require_same_data(comm::Transport& transport, const checkpoint::Json& data, std::chrono::milliseconds timeout);
 
-// The tokenizer of the data that a checkpoint was trained on, in words (models::data::tokenizer_text); "" where it, or
+// The tokenizer of the data that a checkpoint was trained on, in words (data::tokenizer_text); "" where it, or
 // one of its datasets, does not say. `made_by` as in its manifest.
 std::string trained_tokenizer(const checkpoint::Json& made_by);
 

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "models/data/gpt_dataset.h"
-#include "models/data/sampler.h"
+#include "runtime/data/gpt_dataset.h"
+#include "runtime/data/sampler.h"
 #include "runtime/train/masked.h"
 #include "runtime/train/trainer.h"
 
@@ -17,13 +17,13 @@ EvalData open_eval_data(const std::vector<DataSource>& sources, const models::Mo
   prefixes.reserve(sources.size());
   for (const DataSource& from : sources) prefixes.push_back(from.prefix);
   for (const DataSource& from : sources) {
-    models::data::GptDatasetOptions options;
+    data::GptDatasetOptions options;
     options.prefix = from.prefix;
     options.sequence = text_sequence(model);
     options.vocabulary = model.vocab;
-    options.order = models::data::Order::sequential;
-    EvalSet set{masked(std::make_shared<models::data::GptDataset>(options), model, prefixes, 0),
-                models::data::read_meta(from.prefix), from.prefix, from.language};
+    options.order = data::Order::sequential;
+    EvalSet set{masked(std::make_shared<data::GptDataset>(options), model, prefixes, 0), data::read_meta(from.prefix),
+                from.prefix, from.language};
     const std::string said = set.meta ? set.meta->language : "";
     if (set.language.empty()) set.language = said;
     if (!said.empty() && set.language != said) {
@@ -43,11 +43,11 @@ Evaluation evaluate_set(Session& session, const EvalSet& data, BatchFiller& fill
                         const std::function<bool()>& stop) {
   const Layout& layout = session.stages().front().layout;
   const int64_t samples = data.source->size(), rows = layout.micro_batch, ranks = layout.mesh.data();
-  int64_t batches = models::data::eval_batches(samples, rows, ranks);
+  int64_t batches = data::eval_batches(samples, rows, ranks);
   if (limit > 0) batches = std::min(batches, limit);
   int64_t batch = 0;
   filler = [&](int rank, uint32_t, int32_t* tokens, int32_t* targets) {
-    const auto part = models::data::eval_batch(samples, rows, ranks, batch, layout.mesh.place(data_axes, rank));
+    const auto part = data::eval_batch(samples, rows, ranks, batch, layout.mesh.place(data_axes, rank));
     for (int64_t row = 0; row < rows; ++row) {
       int32_t* x = tokens + row * layout.sequence;
       int32_t* y = targets + row * layout.sequence;

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "core/error.h"
-#include "models/data/dataset_tokenizer.h"
-#include "models/data/indexed_format.h"
-#include "models/data/masked_dataset.h"
+#include "runtime/data/dataset_tokenizer.h"
+#include "runtime/data/indexed_format.h"
+#include "runtime/data/masked_dataset.h"
 
 namespace zrt::runtime {
 
-namespace data = models::data;
+namespace data = data;
 
 int64_t text_sequence(const models::Model& model) {
   return model.masking ? model.masking->text(model.sequence) : model.sequence;

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "models/data/sample_source.h"
 #include "models/model.h"
+#include "runtime/data/sample_source.h"
 
 namespace zrt::runtime {
 
@@ -14,8 +14,8 @@ int64_t text_sequence(const models::Model& model);  // tokens of text in a sampl
 
 // `text` has samples of text_sequence() tokens, of datasets that lie, with others, at `prefixes`. Throws ConfigError
 // where the tokenizer that made them does not go with the model's ids.
-std::shared_ptr<const models::data::SampleSource> masked(std::shared_ptr<const models::data::SampleSource> text,
-                                                         const models::Model& model,
-                                                         const std::vector<std::string>& prefixes, uint64_t seed);
+std::shared_ptr<const data::SampleSource> masked(std::shared_ptr<const data::SampleSource> text,
+                                                 const models::Model& model, const std::vector<std::string>& prefixes,
+                                                 uint64_t seed);
 
 }  // namespace zrt::runtime

@@ -89,7 +89,7 @@ class Look {
     for (size_t u = 0; u < layout_.units.units.size(); ++u) {
       const optimizer::Unit& unit = layout_.units.units[u];
       // Others speak for these, as in a checkpoint.
-      if (unit.spoken_for || (!unit.sliced() && tensor_rank_ > 0)) continue;
+      if (unit.counted_elsewhere || (!unit.sliced() && tensor_rank_ > 0)) continue;
       look_at(u, unit);
     }
     return std::move(first_);

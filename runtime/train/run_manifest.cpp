@@ -46,7 +46,7 @@ Json optimizers_json(std::span<const Layout> stages) {
   Json groups = Json::object();
   for (const Layout& stage : stages) {
     for (const optimizer::Unit& unit : stage.units.units) {
-      if (unit.spoken_for || !unit.trained) continue;
+      if (unit.counted_elsewhere || !unit.trained) continue;
       for (const optimizer::UnitParam& place : unit.params) {
         groups[optimizer.facts(unit.group).optimizer].push_back(place.param->name);
       }

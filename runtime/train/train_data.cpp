@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "core/error.h"
-#include "models/data/blended_dataset.h"
-#include "models/data/dataset_tokenizer.h"
+#include "runtime/data/blended_dataset.h"
+#include "runtime/data/dataset_tokenizer.h"
 #include "runtime/train/masked.h"
 
 namespace zrt::runtime {
 namespace {
 
-namespace data = models::data;
+namespace data = data;
 
 // A dataset that a key names; what is wrong with it is said with the key.
 template <class Open>

@@ -10,8 +10,8 @@
 #include "core/file.h"
 #include "core/folder_lock.h"
 #include "core/isa.h"
-#include "models/data/sampler.h"
 #include "models/kernels/gemm.h"
+#include "runtime/data/sampler.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/store.h"
@@ -31,7 +31,7 @@
 namespace zrt::runtime {
 namespace {
 
-namespace data = models::data;
+namespace data = data;
 
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "comm/transport.h"
-#include "models/data/dataset_meta.h"
-#include "models/data/sample_source.h"
 #include "models/model.h"
 #include "runtime/config/config.h"
+#include "runtime/data/dataset_meta.h"
+#include "runtime/data/sample_source.h"
 #include "runtime/train/checkpointer.h"
 #include "runtime/train/telemetry/metrics.h"
 
@@ -54,8 +54,8 @@ TrainResult train(const Config& config, const models::Model& model, const TrainH
 
 // A held-out dataset.
 struct EvalSet {
-  std::shared_ptr<const models::data::SampleSource> source;
-  std::optional<models::data::DatasetMeta> meta;
+  std::shared_ptr<const data::SampleSource> source;
+  std::optional<data::DatasetMeta> meta;
   std::string prefix, language;
 };
 using EvalData = std::vector<EvalSet>;

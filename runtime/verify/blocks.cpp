@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/verify/checks.h"
-#include "runtime/verify/place.h"
+#include "runtime/verify/execution.h"
 
 namespace zrt::runtime::verification {
 namespace {

@@ -8,19 +8,19 @@
 #include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/timeline.h"
-#include "runtime/verify/place.h"
+#include "runtime/verify/execution.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
 namespace {
 
 using core::ProgramError;
-using verification::Place;
+using verification::Execution;
 
 // A program as a GPU sees it that does one op after the other, and as its lanes do.
 struct Queue {
-  std::vector<Place> all;
-  std::array<std::vector<Place>, max_lanes> lanes;
+  std::vector<Execution> all;
+  std::array<std::vector<Execution>, max_lanes> lanes;
   explicit Queue(const Program& program) {
     for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
       all.push_back({id, turn});
@@ -96,7 +96,7 @@ class PhaseChecker {
   }
 
   // What one side of a boundary between stages sends and the other receives.
-  bool paired(size_t a, const Place& x, size_t b, const Place& y) const {
+  bool paired(size_t a, const Execution& x, size_t b, const Execution& y) const {
     const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];
     return one.kind != other.kind && (other.kind == OpKind::send || other.kind == OpKind::receive) &&
            one.microbatch.at(x.turn) == other.microbatch.at(y.turn) &&
@@ -106,7 +106,7 @@ class PhaseChecker {
   // Units have other numbers in other stages; the names of ops say of which they are.
   bool between_stages(size_t rank, const Op& op) const { return ranks_[rank]->group(op).axes == Axis::pipeline; }
 
-  bool same(size_t a, const Place& x, size_t b, const Place& y) const {
+  bool same(size_t a, const Execution& x, size_t b, const Execution& y) const {
     const Op &one = program(a).ops[x.op], &other = program(b).ops[y.op];
     if (one.kind == OpKind::send || one.kind == OpKind::receive) return paired(a, x, b, y);
     return one.kind == other.kind && one.name == other.name && (one.units == other.units || between_stages(a, one)) &&
@@ -178,7 +178,7 @@ class PhaseChecker {
   std::string text(size_t rank) const {
     const Op* op = head(rank);
     if (!op) return fmt::format("rank {}, which has come to its end,", number(rank));
-    const Place at = of_[rank]->all[at_[rank]];
+    const Execution at = of_[rank]->all[at_[rank]];
     const std::string of =
         spec(op->kind).of_microbatch ? fmt::format(" of microbatch {}", op->microbatch.at(at.turn)) : "";
     return fmt::format("rank {} '{}'{} on lane {}", number(rank), op->name, of, ranks_[rank]->lanes[op->lane].name());

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "runtime/program/program.h"
+#include "runtime/verify/execution.h"
 #include "runtime/verify/part_order.h"
-#include "runtime/verify/place.h"
 
 namespace zrt::runtime::verification {
 
@@ -28,8 +28,8 @@ enum class Spread : uint8_t {
 enum class Summed : uint8_t { rank, inner, all, copies, shares };
 
 struct Content {
-  Place made;                   // the latest execution that wrote all of it
-  Place changed;                // … that wrote any of it
+  Execution made;               // the latest execution that wrote all of it
+  Execution changed;            // … that wrote any of it
   Role role = Role::workspace;  // under which it was made
   uint32_t unit = none;         // of weights and gradients
   Spread spread = Spread::own;
@@ -54,7 +54,7 @@ class Walk {
   const Program& program;
   const Layout& layout;
   const std::vector<PartOrder>& orders;  // by block
-  Place now;
+  Execution now;
 
   const Op& op() const { return program.ops[now.op]; }
   uint32_t microbatch() const { return op().microbatch.at(now.turn); }
@@ -70,7 +70,7 @@ class Walk {
   // "program 'step' is not safe: 'forward h.3' (turn 2) uses buffer 'x' but `what`".
   [[noreturn]] void fail(const Access& access, const std::string& what) const;
   [[noreturn]] void fail(const std::string& what) const;
-  std::string name(Place place) const { return verification::name(program, place); }
+  std::string name(Execution place) const { return verification::name(program, place); }
 
  private:
   std::vector<uint32_t> first_;  // by buffer

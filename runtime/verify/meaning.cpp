@@ -5,7 +5,7 @@ namespace zrt::runtime::verification {
 
 namespace {
 
-// A transfer passes on what it moves. A gradient that came home may be written over where it came from.
+// A transfer passes on what it moves. A gradient that was evicted may be written over where it came from.
 void move_content(Walk& walk) {
   Content& from = walk.at(*walk.find(Role::copied, 0));
   const Access& to = *walk.find(Role::copy, 0);

@@ -2,8 +2,8 @@
 
 #include "core/error.h"
 #include "runtime/verify/checks.h"
+#include "runtime/verify/execution.h"
 #include "runtime/verify/lane_clocks.h"
-#include "runtime/verify/place.h"
 #include "runtime/verify/shadow.h"
 
 namespace zrt::runtime::verification {
@@ -131,7 +131,7 @@ class MemoryChecker {
   const Program& program_;
   LaneClocks clocks_;
   Shadow shadow_;
-  Place now_;
+  Execution now_;
   Execute self_;
 };
 

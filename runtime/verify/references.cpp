@@ -7,7 +7,7 @@
 #include "runtime/ops/spec.h"
 #include "runtime/program/timeline.h"
 #include "runtime/verify/checks.h"
-#include "runtime/verify/place.h"
+#include "runtime/verify/execution.h"
 
 namespace zrt::runtime::verification {
 namespace {

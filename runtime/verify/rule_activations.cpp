@@ -69,7 +69,7 @@ void ActivationRule::read() const {
 void ActivationRule::require_received(const Access& access, Role role) const {
   require_group(walk_.op());
   require_made(access, OpKind::receive, walk_.op().block, role);
-  const Place changed = walk_.at(access).changed;
+  const Execution changed = walk_.at(access).changed;
   const bool together = walk_.at(access).together;
   const bool shared = walk_.layout.mesh.tensor() > 1 && !walk_.layout.shares_rows();
   const bool wanted = shared && walk_.op().kind != OpKind::gather_received;
@@ -114,7 +114,7 @@ void ActivationRule::require_held(const Access& access) const {
 }
 
 void ActivationRule::require_parts(const Access& access) const {
-  const Place made = walk_.at(access).made;
+  const Execution made = walk_.at(access).made;
   const Op& maker = walk_.program.ops[made.op];
   if (maker.kind == OpKind::gather_parts && maker.units == walk_.op().units) return;
   walk_.fail(access, fmt::format("{} wrote it, which gathered no parts of '{}'", walk_.name(made),
@@ -168,7 +168,7 @@ void ActivationRule::require_ahead(const Access& access) const {
 
 // The bytes are of this program: nothing that these roles name is kept.
 void ActivationRule::require_made(const Access& access, OpKind kind, uint32_t block, Role role) const {
-  const Place made = walk_.at(access).made;
+  const Execution made = walk_.at(access).made;
   const Op& maker = walk_.program.ops[made.op];
   if (maker.kind != kind || maker.block != block || walk_.at(access).role != role) {
     walk_.fail(access, fmt::format("{} wrote it, where '{}' of block '{}' should have", walk_.name(made),

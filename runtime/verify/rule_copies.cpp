@@ -84,7 +84,7 @@ void CopyRule::end() const {
     const Latest& latest = latest_[families_.of(b)];
     if (held_[b] == latest.version) continue;
     throw core::ProgramError(
-        fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that does not come home",
+        fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that does not get evicted",
                     walk_.program.phase, walk_.set.buffers[b].name, walk_.name(latest.made),
                     walk_.set.buffers[latest.buffer].name));
   }

@@ -41,7 +41,7 @@ class WeightRule {
 
   Walk& walk_;
   std::vector<uint32_t> version_;   // by unit: updates so far
-  std::vector<Place> updated_;      // by unit
+  std::vector<Execution> updated_;  // by unit
   std::vector<const Op*> left_by_;  // by buffer: the update of a program before that leaves a part of it stale
   std::vector<BufferId> stale_;     // what a refresh has to bring together
   std::vector<uint32_t> unit_of_;   // by buffer: of kept weights
@@ -111,7 +111,7 @@ class CopyRule {
   struct Latest {
     uint32_t version = 0;
     BufferId buffer = no_buffer;  // where it was made …
-    Place made;                   // … and by whom
+    Execution made;               // … and by whom
   };
   bool transfers() const;
   void check_transfer(const Access& from, const Access& to) const;

@@ -7,7 +7,7 @@
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
 #include "runtime/verify/checks.h"
-#include "runtime/verify/place.h"
+#include "runtime/verify/execution.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -32,7 +32,7 @@ class StepChecker {
     check_microbatches();
     for (size_t u = 0; u < units_.size(); ++u) {
       if (!layout_.units.units[u].trained) continue;
-      if (!layout_.units.units[u].spoken_for) happened(units_[u].norms, "the norm", layout_.units.units[u].name);
+      if (!layout_.units.units[u].counted_elsewhere) happened(units_[u].norms, "the norm", layout_.units.units[u].name);
       happened(units_[u].updates, "the update", layout_.units.units[u].name);
     }
     happened(begins_, "the begin", "a step");
@@ -88,14 +88,14 @@ class StepChecker {
         require(begins_ > 0, OpKind::begin);
         require(shares_ == 0, OpKind::share_control, "behind");
         for (uint32_t u : op.units) {
-          if (layout_.units.units[u].spoken_for) fail("takes a norm that another stage takes", OpKind::begin);
+          if (layout_.units.units[u].counted_elsewhere) fail("takes a norm that another stage takes", OpKind::begin);
           once(units_[u].norms, "takes the norm of its unit");
         }
         return;
       case OpKind::share_control:
         for (uint32_t u = 0; u < units_.size(); ++u) {
           if (!layout_.units.units[u].trained) continue;
-          require(units_[u].norms > 0 || layout_.units.units[u].spoken_for, OpKind::norm, "before", u);
+          require(units_[u].norms > 0 || layout_.units.units[u].counted_elsewhere, OpKind::norm, "before", u);
           require(!layout_.early_updates || units_[u].updates > 0, OpKind::update, "before", u);
         }
         return once(shares_, "shares the control block");
@@ -122,7 +122,7 @@ class StepChecker {
       case OpKind::update:
         require_decided();
         for (uint32_t u : op.units) {
-          require(units_[u].norms > 0 || layout_.units.units[u].spoken_for, OpKind::norm, "before", u);
+          require(units_[u].norms > 0 || layout_.units.units[u].counted_elsewhere, OpKind::norm, "before", u);
           require(units_[u].exchanges == exchanges(u), refines(u) ? OpKind::hand_out : OpKind::fold, "before", u);
           once(units_[u].updates, "updates its unit");
         }
@@ -151,7 +151,7 @@ class StepChecker {
   // Of what a model predicts a microbatch's loss is counted once: by the run of parts that computes it.
   void require_loss(const Op& op) const {
     const bool computes = layout_.model->predicts(op.block) && op.half != models::Half::weight &&
-                          op.parts.has(layout_.model->blocks[op.block]->anatomy().losing(true));
+                          op.parts.has(layout_.model->blocks[op.block]->anatomy().loss_part(true));
     const bool counts = std::any_of(op.accesses.begin(), op.accesses.end(),
                                     [](const Access& access) { return access.role == Role::control; });
     if (computes == counts) return;
@@ -202,7 +202,7 @@ class StepChecker {
     if (count++ == 0) return;
     const Op& op = program_.ops[now_.op];
     const uint32_t microbatch = op.microbatch.at(now_.turn);
-    Place first;
+    Execution first;
     for_each_execution(program_, ~0u, [&](OpId id, uint32_t turn) {
       const Op& other = program_.ops[id];
       const bool same = other.kind == op.kind && other.block == op.block && other.units == op.units &&
@@ -269,7 +269,7 @@ class StepChecker {
   const Program& program_;
   const Layout& layout_;
   const std::vector<PartOrder>& orders_;
-  Place now_;
+  Execution now_;
   std::vector<UnitState> units_;
   std::vector<Runs> runs_;        // [block][microbatch]
   std::vector<uint8_t> batches_;  // by microbatch

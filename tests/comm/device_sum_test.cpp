@@ -6,7 +6,7 @@
 #include "catch.h"
 #include "comm/cuda/reduce.h"
 #include "comm/cuda/reduce_shape.h"
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "comm/reduce.h"
 #include "core/arena.h"
 #include "core/gpu.h"
@@ -41,12 +41,12 @@ int64_t differences(const std::vector<Bytes>& values, const Sum& sum, bool in_pl
   const size_t begin = sum.shift * to_size, bytes = static_cast<size_t>(sum.count) * to_size;
   Buffer result(begin + bytes + 40, std::byte{0x3C});
   Bytes expected(result.begin(), result.end());
-  Call call;
+  CollectiveCall call;
   call.from = sum.from, call.to = sum.to;
   const size_t last = values.size() - 1;
   std::byte* target = in_place ? buffers[last].data() + offset(last) : result.data() + begin;
-  const Piece piece{Piece::everyone, 0, 0, target, sum.count, sum.accumulate};
-  move(call, piece, sources, 0, sum.count);
+  const Portion portion{Portion::everyone, 0, 0, target, sum.count, sum.accumulate};
+  move(call, portion, sources, 0, sum.count);
   test::settle();
   if (in_place) std::copy(target, target + bytes, result.data() + begin);
   reduce(host_sources, sum.from, expected.data() + begin, sum.to, sum.accumulate, sum.count);

@@ -88,8 +88,8 @@ TEST_CASE("groups of two partitions work at the same time and each sums its own 
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& error : errors) CHECK(error.empty());
-  CHECK(in[0]->counters().calls[static_cast<size_t>(OpKind::all_reduce)] == 200);
-  CHECK(in[3]->counters().calls[static_cast<size_t>(OpKind::all_reduce)] == 250);
+  CHECK(in[0]->counters().calls[static_cast<size_t>(CollectiveKind::all_reduce)] == 200);
+  CHECK(in[3]->counters().calls[static_cast<size_t>(CollectiveKind::all_reduce)] == 250);
 }
 
 TEST_CASE("what ends a group ends the others of its partition with the same reason") {

@@ -99,7 +99,7 @@ TEST_CASE(
     for (const auto& [key, queue] : nccl.post.messages) CHECK(queue.empty());
     for (int r = 0; r < size; ++r) {
       Communicator& c = *nccl.group[static_cast<size_t>(r)];
-      const auto before = c.counters().bytes_between_hosts[static_cast<size_t>(OpKind::reduce_scatter)];
+      const auto before = c.counters().bytes_between_hosts[static_cast<size_t>(CollectiveKind::reduce_scatter)];
       const Counters flat = threads[static_cast<size_t>(r)]->counters(), line = c.counters();
       CHECK(std::equal(std::begin(flat.bytes), std::end(flat.bytes), std::begin(line.bytes)));
       // The two calls of `results`: 301 elements to fp32, and as many to the type itself.
@@ -180,28 +180,28 @@ TEST_CASE("a group of one rank also serves the host, whose threads have no strea
 }
 
 TEST_CASE("rounds cover every element of all sums once, in order, and each fits") {
-  std::vector<Piece> pieces;
-  for (int64_t count : {5, 1000, 3, 64, 1}) pieces.push_back({Piece::everyone, 0, 0, nullptr, count, false});
+  std::vector<Portion> portions;
+  for (int64_t count : {5, 1000, 3, 64, 1}) portions.push_back({Portion::everyone, 0, 0, nullptr, count, false});
   for (const size_t element : {2u, 4u}) {
     for (const uint64_t bytes : {uint64_t{16}, uint64_t{208}, uint64_t{1} << 20, UINT64_MAX}) {
-      std::vector<int64_t> next(pieces.size(), 0);
-      const std::vector<Round> rounds = rounds_of(pieces, element, bytes);
+      std::vector<int64_t> next(portions.size(), 0);
+      const std::vector<Round> rounds = rounds_of(portions, element, bytes);
       size_t current = 0;
       for (const Round& round : rounds) {
         uint64_t free = 0;  // first byte behind the chunks so far
         for (const Chunk& chunk : round) {
-          CHECK(chunk.piece >= current);
-          current = chunk.piece;
-          CHECK(chunk.begin == next[chunk.piece]);
+          CHECK(chunk.portion >= current);
+          current = chunk.portion;
+          CHECK(chunk.begin == next[chunk.portion]);
           CHECK(chunk.count > 0);
-          next[chunk.piece] += chunk.count;
+          next[chunk.portion] += chunk.count;
           CHECK(chunk.offset % 16 == 0);
           CHECK(chunk.offset >= free);
           free = chunk.offset + static_cast<uint64_t>(chunk.count) * element;
           CHECK(free <= bytes);
         }
       }
-      for (size_t i = 0; i < pieces.size(); ++i) CHECK(next[i] == pieces[i].count);
+      for (size_t i = 0; i < portions.size(); ++i) CHECK(next[i] == portions[i].count);
       if (bytes > 1000000) CHECK(rounds.size() == 1);
     }
   }

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "catch.h"
-#include "comm/pieces.h"
+#include "comm/portions.h"
 #include "nccl_stand_in.h"
 #include "ranks.h"
 #include "values.h"
@@ -91,7 +91,8 @@ TEST_CASE("fast sums cross between hosts where a ring does, once for each rank's
   for (size_t r = 0; r < hosts.size(); ++r) {
     const Counters counters = nccl.group[r]->counters();
     const bool first = r == 0 || r == 3;
-    CHECK(counters.bytes_between_hosts[static_cast<size_t>(OpKind::reduce_scatter)] == (first ? 5u * 100u * 2u : 0u));
+    CHECK(counters.bytes_between_hosts[static_cast<size_t>(CollectiveKind::reduce_scatter)] ==
+          (first ? 5u * 100u * 2u : 0u));
   }
 }
 

@@ -66,15 +66,15 @@ TEST_CASE("ranks of a host learn what each queues, and a report has their last c
   seat.neighbours.queued = [&](const FlightRecord& record) { queued.push_back(record); };
   seat.neighbours.last_calls = [] { return std::string("  rank 0 last queued:\n    #7 barrier\n"); };
   const auto calls = std::make_shared<NcclRendezvous>(stand_in(), &end, seat);
-  calls->open(1, [](Call& call) {
-    call.kind = OpKind::barrier;
+  calls->open(1, [](CollectiveCall& call) {
+    call.kind = CollectiveKind::barrier;
     call.label = "end of step";
     return Rendezvous::Traffic{};
   });
   calls->close(1);
   REQUIRE(queued.size() == 1);
   CHECK(queued[0].label == "dp: end of step");
-  CHECK(queued[0].kind == OpKind::barrier);
+  CHECK(queued[0].kind == CollectiveKind::barrier);
   post.trouble = ncclRemoteError;
   CHECK_THAT(calls->trouble(), Catch::Contains("\"end of step\"") && Catch::Contains("  rank 0 last queued:\n    #7"));
 }

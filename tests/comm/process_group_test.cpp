@@ -119,8 +119,8 @@ struct CountingChannel final : WrappedChannel {
 TEST_CASE("within a machine what lies in arenas travels in no frame, and what does not in the fewest") {
   ZRT_ONLY_ON_CPU();
   std::atomic<int> frames{0};
-  const auto count = [&](Place& place) {
-    for (Peer& peer : place.peers) {
+  const auto count = [&](Membership& membership) {
+    for (Peer& peer : membership.peers) {
       if (!peer.channel) continue;
       auto counting = std::make_unique<CountingChannel>();
       counting->channel = std::move(peer.channel);
@@ -167,8 +167,8 @@ TEST_CASE("a call that arrives cut short at any byte is refused") {
   ZRT_ONLY_ON_CPU();
   SharedArenas arenas;
   auto arena = arenas.make(core::Tier::device, 4096);
-  Call call;
-  call.kind = OpKind::all_gather;
+  CollectiveCall call;
+  call.kind = CollectiveKind::all_gather;
   call.from = call.to = DType::bf16;
   call.label = "gather h.0";
   call.ranges = {{arena->data(), arena->data() + 100, 10, false}, {nullptr, nullptr, 0, true}};
@@ -179,7 +179,7 @@ TEST_CASE("a call that arrives cut short at any byte is refused") {
   CHECK(remote.sequence == 17);
   CHECK(remote.shared);
   CHECK(remote.call.label == call.label);
-  const Call* both[2]{&call, &remote.call};
+  const CollectiveCall* both[2]{&call, &remote.call};
   CHECK_FALSE(mismatch(both));
   resolve_sources(remote, getpid(), 3, arenas);
   arena->data()[9] = std::byte{77};
@@ -217,8 +217,8 @@ TEST_CASE("the first reason of an abort stays, and another process's last calls 
   CHECK(segment.claim());
   CHECK_FALSE(segment.claim());
   for (uint64_t i = 1; i <= 11; ++i) {
-    segment.keep_record(2,
-                        {i, OpKind::all_gather, fmt::format("gather {}", i) + std::string(100, 'x'), 5, i < 11, 0, 1});
+    segment.keep_record(
+        2, {i, CollectiveKind::all_gather, fmt::format("gather {}", i) + std::string(100, 'x'), 5, i < 11, 0, 1});
   }
   const auto records = segment.records(2);
   REQUIRE(records.size() == 8);
@@ -241,14 +241,14 @@ TEST_CASE("a rank that stops in the middle of a call is named, not those that wa
   ZRT_ONLY_ON_CPU();
   std::atomic<bool> go_on{false};
   std::atomic<int> failed{0};
-  Group group = make_process_group({0, 0, 0}, 60s, [&](Place& place) {
+  Group group = make_process_group({0, 0, 0}, 60s, [&](Membership& membership) {
     // Rank 0, which waits for rank 1 and rank 2, is the first to lose patience; rank 1 waits for rank 2 only.
-    if (place.rank == 0) place.timeout = 4s;
-    if (place.rank != 2) return;
+    if (membership.rank == 0) membership.timeout = 4s;
+    if (membership.rank != 2) return;
     auto stalling = std::make_unique<StallingChannel>();
-    stalling->channel = std::move(place.peers[1].channel);
+    stalling->channel = std::move(membership.peers[1].channel);
     stalling->go_on = &go_on;
-    place.peers[1].channel = std::move(stalling);
+    membership.peers[1].channel = std::move(stalling);
   });
   std::vector<std::unique_ptr<core::Arena>> arenas;
   for (int r = 0; r < 3; ++r) arenas.push_back(test_arenas().make(core::Tier::device, 4096));

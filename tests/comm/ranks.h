@@ -29,7 +29,7 @@ inline std::string group_under_test() {
   return name ? name : "thread";
 }
 
-// Arenas that all ranks of this test read in place.
+// Arenas that all ranks of this test read in membership.
 inline SharedArenas& test_arenas() {
   static SharedArenas arenas;
   return arenas;
@@ -48,7 +48,7 @@ struct WrappedChannel : Channel {
 // Each rank as if in a process of its own, on machine hosts[rank]; `adjust` may change a rank's place before it is
 // used.
 inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout,
-                                const std::function<void(Place&)>& adjust = {}) {
+                                const std::function<void(Membership&)>& adjust = {}) {
   const int size = static_cast<int>(hosts.size());
   auto network = std::make_shared<Segment>(size);
   std::vector<std::shared_ptr<Segment>> machines;
@@ -58,19 +58,19 @@ inline Group make_process_group(const std::vector<int>& hosts, std::chrono::mill
   Group group;
   for (int rank = 0; rank < size; ++rank) {
     const int host = hosts[static_cast<size_t>(rank)];
-    Place place{"dp", rank, timeout, {}, machines[static_cast<size_t>(host)], &test_arenas()};
+    Membership membership{"dp", rank, timeout, {}, machines[static_cast<size_t>(host)], &test_arenas()};
     for (int peer = 0; peer < size; ++peer) {
       const bool here = hosts[static_cast<size_t>(peer)] == host;
-      Peer& made = place.peers.emplace_back();
+      Peer& made = membership.peers.emplace_back();
       if (here) made.member = peer, made.pid = getpid();
       if (peer == rank) continue;
       auto channel = std::make_unique<WrappedChannel>();
-      channel->segment = here ? place.segment : network;
+      channel->segment = here ? membership.segment : network;
       channel->channel = channel->segment->channel(rank, peer);
       made.channel = std::move(channel);
     }
-    if (adjust) adjust(place);
-    group.push_back(make_communicator(std::make_shared<ProcessRendezvous>(std::move(place)), rank));
+    if (adjust) adjust(membership);
+    group.push_back(make_communicator(std::make_shared<ProcessRendezvous>(std::move(membership)), rank));
   }
   return group;
 }

@@ -235,27 +235,27 @@ TEST_CASE("counters hold what a rank receives from others in closed form") {
   const uint64_t others = static_cast<uint64_t>(size - 1), ranks = static_cast<uint64_t>(size);
   for (const auto& member : group) {
     const Counters counters = member->counters();
-    const auto of = [](const uint64_t* list, OpKind kind) { return list[static_cast<size_t>(kind)]; };
-    CHECK(of(counters.calls, OpKind::all_gather) == 2);
-    CHECK(of(counters.calls, OpKind::barrier) == 1);
-    CHECK(of(counters.elements, OpKind::reduce_scatter) == shard * others);
-    CHECK(of(counters.bytes, OpKind::reduce_scatter) == shard * others * 2);
-    CHECK(of(counters.elements, OpKind::all_gather) == 2 * shard * others);
-    CHECK(of(counters.bytes, OpKind::all_gather) == 8 * shard * others);
-    CHECK(of(counters.elements, OpKind::all_reduce) == 2 * count * others / static_cast<uint64_t>(size));
-    CHECK(of(counters.elements, OpKind::broadcast) == (member->rank() == 0 || size == 1 ? 0u : count));
-    CHECK(of(counters.bytes, OpKind::barrier) == 0);
+    const auto of = [](const uint64_t* list, CollectiveKind kind) { return list[static_cast<size_t>(kind)]; };
+    CHECK(of(counters.calls, CollectiveKind::all_gather) == 2);
+    CHECK(of(counters.calls, CollectiveKind::barrier) == 1);
+    CHECK(of(counters.elements, CollectiveKind::reduce_scatter) == shard * others);
+    CHECK(of(counters.bytes, CollectiveKind::reduce_scatter) == shard * others * 2);
+    CHECK(of(counters.elements, CollectiveKind::all_gather) == 2 * shard * others);
+    CHECK(of(counters.bytes, CollectiveKind::all_gather) == 8 * shard * others);
+    CHECK(of(counters.elements, CollectiveKind::all_reduce) == 2 * count * others / static_cast<uint64_t>(size));
+    CHECK(of(counters.elements, CollectiveKind::broadcast) == (member->rank() == 0 || size == 1 ? 0u : count));
+    CHECK(of(counters.bytes, CollectiveKind::barrier) == 0);
     // Hosts alternate: half of the ranks, those of the other parity, are elsewhere.
     const bool two_hosts = group_under_test() == "hosts" && size > 1, odd = member->rank() % 2 == 1;
     const uint64_t elsewhere = two_hosts ? ranks / 2 : 0;
-    const auto between = [&](OpKind kind) { return of(counters.bytes_between_hosts, kind); };
-    CHECK(between(OpKind::reduce_scatter) == shard * elsewhere * 2);
-    CHECK(between(OpKind::all_gather) == 8 * shard * elsewhere);
-    CHECK(between(OpKind::all_reduce) == 2 * 4 * count / ranks * elsewhere);
-    CHECK(between(OpKind::broadcast) == (two_hosts && odd ? 4u * count : 0u));
-    CHECK(between(OpKind::all_to_all) == 4 * count / ranks * elsewhere);
-    CHECK(between(OpKind::send_recv) == (two_hosts ? 12u : 0u));
-    CHECK(between(OpKind::barrier) == 0);
+    const auto between = [&](CollectiveKind kind) { return of(counters.bytes_between_hosts, kind); };
+    CHECK(between(CollectiveKind::reduce_scatter) == shard * elsewhere * 2);
+    CHECK(between(CollectiveKind::all_gather) == 8 * shard * elsewhere);
+    CHECK(between(CollectiveKind::all_reduce) == 2 * 4 * count / ranks * elsewhere);
+    CHECK(between(CollectiveKind::broadcast) == (two_hosts && odd ? 4u * count : 0u));
+    CHECK(between(CollectiveKind::all_to_all) == 4 * count / ranks * elsewhere);
+    CHECK(between(CollectiveKind::send_recv) == (two_hosts ? 12u : 0u));
+    CHECK(between(CollectiveKind::barrier) == 0);
   }
 }
 
@@ -272,7 +272,7 @@ TEST_CASE("flight records keep the last thousand calls, oldest first") {
     CHECK(records.front().label == "b6");
     CHECK(records.front().sequence == 7);
     CHECK(records.back().label == "last");
-    CHECK(records.back().kind == OpKind::all_reduce);
+    CHECK(records.back().kind == CollectiveKind::all_reduce);
     CHECK(records.back().sequence == 1006);
     bool ordered = true;
     for (const FlightRecord& r : records) ordered = ordered && r.finished && r.end_seconds >= r.start_seconds;

@@ -100,7 +100,7 @@ struct Transfer {
 };
 
 // A stream does this for one call of NCCL, or for a group of calls.
-struct Piece {
+struct QueuedCall {
   CommPtr comm;
   std::vector<Transfer> transfers;
   std::function<void()> behind = [] {};
@@ -137,31 +137,31 @@ struct Piece {
 };
 
 thread_local int depth = 0;
-thread_local Piece grouped;
+thread_local QueuedCall grouped;
 thread_local cudaStream_t grouped_on = nullptr;
 
 // ZRT_EMULATED_NCCL="stall RANK CALL FILE" lets a rank of a group, by its call of this number in the process, send and
 // receive nothing any more, as where a link is lost; "error …" tells it so once its stream is there, and by "deaf …"
 // no abort of the group returns, too. The fault comes once: it makes FILE.
-void plant_fault(Piece& piece) {
+void plant_fault(QueuedCall& queued) {
   static std::atomic<int> calls = 0;
   const char* fault = std::getenv("ZRT_EMULATED_NCCL");
   char kind[16], file[256];
   int rank = 0, call = 0;
   if (!fault || std::sscanf(fault, "%15s %d %d %255s", kind, &rank, &call, file) != 4) return;
-  if (piece.comm->rank != rank || ++calls != call) return;
+  if (queued.comm->rank != rank || ++calls != call) return;
   const int made = open(file, O_CREAT | O_EXCL | O_WRONLY, 0666);
   if (made < 0) return;
   close(made);
-  piece.stuck = true;
-  if (kind == std::string("error")) piece.trouble = ncclRemoteError;
-  if (kind == std::string("deaf")) piece.comm->meeting->deaf = true;
+  queued.stuck = true;
+  if (kind == std::string("error")) queued.trouble = ncclRemoteError;
+  if (kind == std::string("deaf")) queued.comm->meeting->deaf = true;
 }
 
-ncclResult_t give(cudaStream_t stream, Piece piece) {
-  plant_fault(piece);
-  const CommPtr comm = piece.comm;
-  auto shared = std::make_shared<Piece>(std::move(piece));
+ncclResult_t give(cudaStream_t stream, QueuedCall queued) {
+  plant_fault(queued);
+  const CommPtr comm = queued.comm;
+  auto shared = std::make_shared<QueuedCall>(std::move(queued));
   const std::lock_guard lock(gate);
   const cudaError_t code = add_with_peers(
       stream, [shared] { return shared->can(); }, [shared] { return shared->advance(); });
@@ -170,12 +170,12 @@ ncclResult_t give(cudaStream_t stream, Piece piece) {
 }
 
 // Alone, or with the others of a group.
-ncclResult_t give_or_group(cudaStream_t stream, Piece piece) {
-  if (depth == 0) return give(stream, std::move(piece));
-  if (grouped.comm && (grouped.comm != piece.comm || grouped_on != stream)) return ncclInvalidUsage;
-  grouped.comm = piece.comm, grouped_on = stream;
-  grouped.transfers.insert(grouped.transfers.end(), piece.transfers.begin(), piece.transfers.end());
-  grouped.behind = [first = std::move(grouped.behind), then = std::move(piece.behind)] {
+ncclResult_t give_or_group(cudaStream_t stream, QueuedCall queued) {
+  if (depth == 0) return give(stream, std::move(queued));
+  if (grouped.comm && (grouped.comm != queued.comm || grouped_on != stream)) return ncclInvalidUsage;
+  grouped.comm = queued.comm, grouped_on = stream;
+  grouped.transfers.insert(grouped.transfers.end(), queued.transfers.begin(), queued.transfers.end());
+  grouped.behind = [first = std::move(grouped.behind), then = std::move(queued.behind)] {
     first();
     then();
   };
@@ -278,8 +278,8 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
-  Piece piece = std::exchange(grouped, {});
-  return piece.comm ? give(grouped_on, std::move(piece)) : ncclSuccess;
+  QueuedCall queued = std::exchange(grouped, {});
+  return queued.comm ? give(grouped_on, std::move(queued)) : ncclSuccess;
 }
 
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t stream) {
@@ -292,65 +292,66 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t, int peer, ncclCo
 
 ncclResult_t ncclAllGather(const void* source, void* target, size_t count, ncclDataType_t, ncclComm_t comm,
                            cudaStream_t stream) {
-  Piece piece{of(comm), {}};
+  QueuedCall queued{of(comm), {}};
   auto* all = static_cast<std::byte*>(target);
-  for (int rank = 0; rank < piece.comm->size; ++rank) {
-    if (rank == piece.comm->rank) continue;
-    piece.transfers.push_back(sending(piece.comm, rank, source, count));
-    piece.transfers.push_back(receiving(piece.comm, rank, all + static_cast<size_t>(rank) * count, count));
+  for (int rank = 0; rank < queued.comm->size; ++rank) {
+    if (rank == queued.comm->rank) continue;
+    queued.transfers.push_back(sending(queued.comm, rank, source, count));
+    queued.transfers.push_back(receiving(queued.comm, rank, all + static_cast<size_t>(rank) * count, count));
   }
-  std::byte* own = all + static_cast<size_t>(piece.comm->rank) * count;
-  piece.behind = [own, source, count] { std::memmove(own, source, count); };
-  return give_or_group(stream, std::move(piece));
+  std::byte* own = all + static_cast<size_t>(queued.comm->rank) * count;
+  queued.behind = [own, source, count] { std::memmove(own, source, count); };
+  return give_or_group(stream, std::move(queued));
 }
 
 ncclResult_t ncclBroadcast(const void* source, void* target, size_t count, ncclDataType_t, int root, ncclComm_t comm,
                            cudaStream_t stream) {
-  Piece piece{of(comm), {}};
-  for (int rank = 0; rank < piece.comm->size && piece.comm->rank == root; ++rank) {
-    if (rank != root) piece.transfers.push_back(sending(piece.comm, rank, source, count));
+  QueuedCall queued{of(comm), {}};
+  for (int rank = 0; rank < queued.comm->size && queued.comm->rank == root; ++rank) {
+    if (rank != root) queued.transfers.push_back(sending(queued.comm, rank, source, count));
   }
-  if (piece.comm->rank != root) piece.transfers.push_back(receiving(piece.comm, root, target, count));
-  if (piece.comm->rank == root) piece.behind = [source, target, count] { std::memmove(target, source, count); };
-  return give_or_group(stream, std::move(piece));
+  if (queued.comm->rank != root) queued.transfers.push_back(receiving(queued.comm, root, target, count));
+  if (queued.comm->rank == root) queued.behind = [source, target, count] { std::memmove(target, source, count); };
+  return give_or_group(stream, std::move(queued));
 }
 
 ncclResult_t ncclReduce(const void* source, void* target, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
-  Piece piece{of(comm), {}};
+  QueuedCall queued{of(comm), {}};
   const size_t bytes = count * nccl_size(type);
   if (op != ncclSum || type == ncclUint8) return ncclInvalidArgument;
-  if (piece.comm->rank != root) {
-    piece.transfers.push_back(sending(piece.comm, root, source, bytes));
-    return give_or_group(stream, std::move(piece));
+  if (queued.comm->rank != root) {
+    queued.transfers.push_back(sending(queued.comm, root, source, bytes));
+    return give_or_group(stream, std::move(queued));
   }
-  const auto received = std::make_shared<std::vector<std::byte>>(bytes * static_cast<size_t>(piece.comm->size));
+  const auto received = std::make_shared<std::vector<std::byte>>(bytes * static_cast<size_t>(queued.comm->size));
   std::vector<const std::byte*> by_rank;
-  for (int rank = 0; rank < piece.comm->size; ++rank) {
+  for (int rank = 0; rank < queued.comm->size; ++rank) {
     std::byte* const place = received->data() + static_cast<size_t>(rank) * bytes;
     by_rank.push_back(rank == root ? static_cast<const std::byte*>(source) : place);
-    if (rank != root) piece.transfers.push_back(receiving(piece.comm, rank, place, bytes));
+    if (rank != root) queued.transfers.push_back(receiving(queued.comm, rank, place, bytes));
   }
-  piece.behind = [=, kept = received] { ring_sum(type, count, by_rank, root, static_cast<std::byte*>(target)); };
-  return give_or_group(stream, std::move(piece));
+  queued.behind = [=, kept = received] { ring_sum(type, count, by_rank, root, static_cast<std::byte*>(target)); };
+  return give_or_group(stream, std::move(queued));
 }
 
 // The largest of all ranks' bytes.
 ncclResult_t ncclAllReduce(const void* source, void* target, size_t count, ncclDataType_t, ncclRedOp_t, ncclComm_t comm,
                            cudaStream_t stream) {
-  Piece piece{of(comm), {}};
-  const auto received = std::make_shared<std::vector<std::byte>>(count * static_cast<size_t>(piece.comm->size));
-  for (int rank = 0; rank < piece.comm->size; ++rank) {
-    if (rank == piece.comm->rank) continue;
-    piece.transfers.push_back(sending(piece.comm, rank, source, count));
-    piece.transfers.push_back(receiving(piece.comm, rank, received->data() + static_cast<size_t>(rank) * count, count));
+  QueuedCall queued{of(comm), {}};
+  const auto received = std::make_shared<std::vector<std::byte>>(count * static_cast<size_t>(queued.comm->size));
+  for (int rank = 0; rank < queued.comm->size; ++rank) {
+    if (rank == queued.comm->rank) continue;
+    queued.transfers.push_back(sending(queued.comm, rank, source, count));
+    queued.transfers.push_back(
+        receiving(queued.comm, rank, received->data() + static_cast<size_t>(rank) * count, count));
   }
-  piece.behind = [=, own = piece.comm->rank] {
+  queued.behind = [=, own = queued.comm->rank] {
     auto* sum = static_cast<std::byte*>(target);
     std::memmove(sum, source, count);
     for (size_t i = 0; i < received->size(); ++i) {
       if (i / count != static_cast<size_t>(own)) sum[i % count] = std::max(sum[i % count], (*received)[i]);
     }
   };
-  return give_or_group(stream, std::move(piece));
+  return give_or_group(stream, std::move(queued));
 }

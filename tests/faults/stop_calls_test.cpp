@@ -31,25 +31,25 @@ struct Shared {
   char message[ranks][4000];
 };
 
-void call(Communicator& c, OpKind kind, float* data) {
+void call(Communicator& c, CollectiveKind kind, float* data) {
   const int next = (c.rank() + 1) % ranks, before = (c.rank() + ranks - 1) % ranks;
   const ReduceRange reduce{data, data + 300, 100, false};
   const GatherRange gather{data, data + 300, 100};
   const Message send{next, data, 400}, receive{before, data + 300, 400};
   switch (kind) {
-    case OpKind::all_reduce:
+    case CollectiveKind::all_reduce:
       return c.all_reduce(data, 300, DType::f32, "the call");
-    case OpKind::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return c.reduce_scatter({&reduce, 1}, DType::f32, DType::f32, "the call");
-    case OpKind::all_gather:
+    case CollectiveKind::all_gather:
       return c.all_gather({&gather, 1}, DType::f32, "the call");
-    case OpKind::all_to_all:
+    case CollectiveKind::all_to_all:
       return c.all_to_all(data, data + 300, 100, DType::f32, "the call");
-    case OpKind::broadcast:
+    case CollectiveKind::broadcast:
       return c.broadcast(data, 100, DType::f32, 0, "the call");
-    case OpKind::send_recv:
+    case CollectiveKind::send_recv:
       return c.send_recv({&send, 1}, {&receive, 1}, "the call");
-    case OpKind::barrier:
+    case CollectiveKind::barrier:
       return c.barrier("the call");
   }
 }
@@ -62,20 +62,21 @@ bool stands_still(pid_t pid) {
 }
 
 // One rank. The last to come waits until the one that is to stop has stopped.
-void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind kind, bool inside, double moment) {
+void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, CollectiveKind kind, bool inside,
+              double moment) {
   alarm(300);  // should the others wait for ever
   shared.pids[rank] = getpid();
   for (auto& pid : shared.pids) {
     while (pid == 0) std::this_thread::sleep_for(1ms);
   }
   SharedArenas arenas;
-  Place place{"dp", rank, timeout, {}, segment, &arenas};
+  Membership membership{"dp", rank, timeout, {}, segment, &arenas};
   for (int peer = 0; peer < ranks; ++peer) {
-    Peer& made = place.peers.emplace_back();
+    Peer& made = membership.peers.emplace_back();
     made.member = peer, made.pid = shared.pids[peer];
     if (peer != rank) made.channel = segment->channel(rank, peer);
   }
-  const auto c = make_communicator(std::make_shared<ProcessRendezvous>(std::move(place)), rank);
+  const auto c = make_communicator(std::make_shared<ProcessRendezvous>(std::move(membership)), rank);
   const auto arena = arenas.make(zrt::core::Tier::device, 8192);
   c->barrier("start");
   if (rank == stopped && !inside) raise(SIGSTOP);
@@ -100,7 +101,7 @@ void run_rank(int rank, Shared& shared, std::shared_ptr<Segment> segment, OpKind
 }
 
 struct Case {
-  OpKind kind;
+  CollectiveKind kind;
   bool inside;
   double moment;
   Shared* shared;
@@ -118,7 +119,7 @@ TEST_CASE("whichever collective a process stops before or in, the others name bo
       for (const bool inside : {false, true}) {
         void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         REQUIRE(memory != MAP_FAILED);
-        Case& made = cases.emplace_back(Case{static_cast<OpKind>(kind),
+        Case& made = cases.emplace_back(Case{static_cast<CollectiveKind>(kind),
                                              inside,
                                              moments.between(0.02, 0.2),
                                              static_cast<Shared*>(memory),

@@ -3,14 +3,14 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "models/data/indexed_dataset.h"
-#include "models/data/indexed_dataset_writer.h"
+#include "runtime/data/indexed_dataset.h"
+#include "runtime/data/indexed_dataset_writer.h"
 #include "tests/fuzz/target.h"
 
 namespace zrt::fuzz {
 namespace {
 
-namespace data = models::data;
+namespace data = runtime::data;
 
 bool accepts(std::string_view input) {
   uint32_t length = 0;

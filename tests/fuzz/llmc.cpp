@@ -1,6 +1,6 @@
 // A token file of llm.c.
 #include "core/error.h"
-#include "models/data/llmc_dataset.h"
+#include "runtime/data/llmc_dataset.h"
 #include "tests/fuzz/target.h"
 
 namespace zrt::fuzz {
@@ -10,7 +10,7 @@ bool accepts(std::string_view input) {
   const std::filesystem::path path = folder() / "tokens.bin";
   write(path, input);
   try {
-    const models::data::LlmcDataset dataset(path.string());
+    const runtime::data::LlmcDataset dataset(path.string());
     int64_t tokens = 0;
     for (int64_t document = 0; document < dataset.sequences(); ++document) {
       std::vector<int32_t> out(static_cast<size_t>(dataset.length(document)));

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "models/data/sentencepiece_tokenizer.h"
-#include "models/data/sentencepiece_training.h"
+#include "runtime/data/sentencepiece_tokenizer.h"
+#include "runtime/data/sentencepiece_training.h"
 #include "tests/fuzz/target.h"
 
 namespace zrt::fuzz {
@@ -11,7 +11,7 @@ namespace {
 
 bool accepts(std::string_view input) {
   try {
-    const models::data::SentencePieceTokenizer tokenizer(std::string(input), "fuzz");
+    const runtime::data::SentencePieceTokenizer tokenizer(std::string(input), "fuzz");
     const std::string text = "The kernel  reads \xC3\xA9t\xC3\xA9 \xE6\x97\xA5\n\n\xFF\x00 end.";
     std::vector<int32_t> ids;
     tokenizer.encode(text, ids);
@@ -105,7 +105,7 @@ std::string mutate(std::string_view input, uint32_t random, const Change& change
 std::map<std::string, std::string> seeds() {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "the kernel reads line " + std::to_string(i * 7919 % 1000) + " of the text\n";
-  models::data::SentencePieceTraining training(512, static_cast<int64_t>(text.size()));
+  runtime::data::SentencePieceTraining training(512, static_cast<int64_t>(text.size()));
   training.add(text);
   return {{"small", training.train()}};
 }

@@ -15,7 +15,7 @@ inline size_t kinds_of(const runtime::Layout& layout, size_t unit) {
   return layout.optimizer->states(layout.units.units[unit]).size();
 }
 
-// Every unit with these homes; all kinds of the optimizer's states with one.
+// Every unit with these tiers; all kinds of the optimizer's states with one.
 inline runtime::Placement uniform(const runtime::Layout& layout, core::Tier weight, core::Tier grad, core::Tier master,
                                   core::Tier states, core::Tier activations, core::Tier update) {
   runtime::Placement placement;
@@ -51,9 +51,9 @@ inline NamedPlacing scattered(uint64_t seed) {
             const auto tier = [&] { return static_cast<Tier>(word() % 3); };
             runtime::Placement placement;
             for (size_t u = 0; u < layout.units.units.size(); ++u) {
-              runtime::UnitHomes homes{tier(), tier(), tier(), {}, word() % 2 ? Tier::host : Tier::device};
-              for (size_t k = 0; k < kinds_of(layout, u); ++k) homes.states.push_back(tier());
-              placement.units.push_back(homes);
+              runtime::UnitTiers tiers{tier(), tier(), tier(), {}, word() % 2 ? Tier::host : Tier::device};
+              for (size_t k = 0; k < kinds_of(layout, u); ++k) tiers.states.push_back(tier());
+              placement.units.push_back(tiers);
             }
             for (size_t b = 0; b < layout.model->blocks.size(); ++b) placement.activations.push_back(tier());
             return placement;

@@ -1,7 +1,7 @@
 // `zrt data build`, `zrt generate` and runs on their data as a user meets them: what is refused, what is said when the
 // data is another, and names that no terminal obeys.
-#include "models/data/dataset_meta.h"
 #include "program.h"
+#include "runtime/data/dataset_meta.h"
 #include "runtime/train/checkpoint/manifest.h"
 
 namespace zrt::data_command_test {
@@ -285,9 +285,9 @@ TEST_CASE("names and texts with escape bytes reach no terminal") {
   clean(require(run_zrt("data build --out '" + (run / ("y" + escape)) + "' " + (run / "text.txt"))));
   clean(require(
       run_zrt("data tokenizer --vocab 512 --out '" + (run / ("t" + escape)) + ".model' " + (run / "text.txt"))));
-  auto meta = *models::data::read_meta(run / "b");
+  auto meta = *runtime::data::read_meta(run / "b");
   meta.tokenizer = "bytes" + escape;
-  run.write("b.meta.json", models::data::to_json(meta));
+  run.write("b.meta.json", runtime::data::to_json(meta));
   clean(require(run.train("refused"), 2));
 
   // On a terminal, which script(1) stands for; a file gets every byte.

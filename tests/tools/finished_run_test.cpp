@@ -7,10 +7,10 @@
 
 #include "comm/transport.h"
 #include "core/error.h"
-#include "models/data/dataset_tokenizer.h"
 #include "program.h"
 #include "runtime/config/config.h"
 #include "runtime/config/key_table.h"
+#include "runtime/data/dataset_tokenizer.h"
 #include "runtime/train/generate.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
@@ -221,8 +221,8 @@ TEST_CASE("an empty prompt begins a document: text follows the id that ends one,
     const Folder folder("no_prompt");
     require("data build --validation 0.2 --tokenizer " + tokenizer + " --out " + (folder / "corpus") + " " +
             (folder / "text.txt"));
-    const auto known = models::data::common_tokenizer({folder / "corpus/train"}, 1 << 20);
-    const int32_t end = models::data::open_tokenizer(*known)->eod();
+    const auto known = data::common_tokenizer({folder / "corpus/train"}, 1 << 20);
+    const int32_t end = data::open_tokenizer(*known)->eod();
     folder.write("run.json", base_config(folder).dump());
     require("train " + (folder / "run.json") + " --set model.vocab=" + std::to_string(known->vocabulary));
     const RunPaths run = find_run(folder / "run");

@@ -1,11 +1,11 @@
-// Runs whose states are at home in the host tier or in the NVMe tier, from outside.
+// Runs whose states are resident in the host tier or in the NVMe tier, from outside.
 #include "program.h"
 
 namespace zrt::placed_test {
 
 using namespace zrt::testing;
 
-TEST_CASE("Every command works on a run whose states are at home outside of the device, with the same results") {
+TEST_CASE("Every command works on a run whose states are resident outside of the device, with the same results") {
   const Folder folder("placed");
   build_data(folder);
   folder.write("c.json", folder.config());

@@ -2,15 +2,15 @@
 // runs that are resumed for fewer or more steps.
 #include <array>
 
-#include "models/data/blended_dataset.h"
-#include "models/data/sampler.h"
 #include "program.h"
+#include "runtime/data/blended_dataset.h"
+#include "runtime/data/sampler.h"
 
 namespace zrt::samples_test {
 
 using namespace zrt::testing;
 using nlohmann::json;
-namespace data = zrt::models::data;
+namespace data = zrt::runtime::data;
 
 namespace {
 

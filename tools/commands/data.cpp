@@ -9,13 +9,13 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/printable.h"
-#include "models/data/build.h"
+#include "runtime/data/build.h"
 #include "tools/commands/arguments.h"
 
 namespace zrt::tools {
 namespace {
 
-namespace data = models::data;
+namespace data = runtime::data;
 
 std::string part_text(const data::BuiltPart& part) {
   return fmt::format("{}.bin/.idx: {} documents, {} tokens of {} bytes, unigram entropy {:.4f} bits per byte\n",

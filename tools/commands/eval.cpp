@@ -6,7 +6,7 @@
 
 #include "comm/launch.h"
 #include "core/error.h"
-#include "models/data/dataset_tokenizer.h"
+#include "runtime/data/dataset_tokenizer.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
 #include "runtime/train/data_identity.h"
@@ -42,12 +42,12 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
     if (learned.empty()) prefixes.push_back(source.prefix);
   }
   for (const auto& source : sources) prefixes.push_back(source.prefix);
-  const auto made_by = models::data::common_tokenizer(prefixes, config.model.vocab);
-  if (made_by && !learned.empty() && models::data::tokenizer_text(*made_by) != learned) {
+  const auto made_by = runtime::data::common_tokenizer(prefixes, config.model.vocab);
+  if (made_by && !learned.empty() && runtime::data::tokenizer_text(*made_by) != learned) {
     throw core::ConfigError(
         fmt::format("dataset {} was made by the tokenizer {} and the checkpoint was trained with {}: their token ids "
                     "mean different text. Build the dataset with the checkpoint's tokenizer",
-                    made_by->prefix, models::data::tokenizer_text(*made_by), learned));
+                    made_by->prefix, runtime::data::tokenizer_text(*made_by), learned));
   }
 
   const models::Model model = config.model.make();

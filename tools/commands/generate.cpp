@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "models/data/dataset_tokenizer.h"
-#include "models/data/indexed_format.h"
+#include "runtime/data/dataset_tokenizer.h"
+#include "runtime/data/indexed_format.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
@@ -19,7 +19,7 @@
 namespace zrt::tools {
 namespace {
 
-namespace data = models::data;
+namespace data = runtime::data;
 
 // Ids of a vocabulary that nobody names mean no text, nor do those of a blend of which one dataset does not name it:
 // `given`, if it is not "", must go with what the run's data says. `learned` is what the checkpoint says.

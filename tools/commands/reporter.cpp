@@ -49,7 +49,7 @@ void Reporter::planned(std::span<const runtime::Compiled> stages) {
     verify_seconds += stage.verify_seconds;
     for (const optimizer::Unit& unit : stage.layout.units.units) {
       for (const optimizer::UnitParam& place : unit.params) {
-        parameters += unit.spoken_for ? 0 : place.param->whole_elements();
+        parameters += unit.counted_elsewhere ? 0 : place.param->whole_elements();
       }
     }
   }

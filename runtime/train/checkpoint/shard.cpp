@@ -13,7 +13,7 @@ namespace {
 
 // A rectangle of a tensor whose values lie in elements [first, first + elements) of a run: all of these, or of each
 // `row` of them `take` from `skip` on.
-struct Piece {
+struct RunRectangle {
   const Run* run = nullptr;
   int64_t first = 0, elements = 0;
   std::vector<int64_t> offsets, shape;
@@ -22,15 +22,15 @@ struct Piece {
 
 struct Part {
   SafetensorsHeader header;
-  std::map<std::string, Piece> pieces;
+  std::map<std::string, RunRectangle> rectangles;
 };
 
 // A rectangle of what a rank has, of the run's elements from `first` on, as rectangles of the whole tensor: one for
 // each section that it reaches into, without padding.
-void place(const Run& run, const Rectangle& own, int64_t first, std::vector<Piece>& pieces) {
-  Piece piece{&run, first, own.elements(), own.offsets, own.shape};
+void place(const Run& run, const Rectangle& own, int64_t first, std::vector<RunRectangle>& rectangles) {
+  RunRectangle rectangle{&run, first, own.elements(), own.offsets, own.shape};
   if (!run.slice) {
-    pieces.push_back(std::move(piece));
+    rectangles.push_back(std::move(rectangle));
     return;
   }
   const models::Slice& slice = *run.slice;
@@ -43,24 +43,25 @@ void place(const Run& run, const Rectangle& own, int64_t first, std::vector<Piec
   for (int64_t s = 0; s < slice.sections; ++s) {
     const int64_t from = std::max(begin, s * part), to = std::min(end, s * part + real);
     if (from >= to) continue;
-    piece.offsets[d] = s * section + run.tensor_rank * part + from - s * part;
-    piece.shape[d] = to - from;
-    piece.row = own.shape[d] * inner, piece.skip = (from - begin) * inner, piece.take = (to - from) * inner;
-    pieces.push_back(piece);
+    rectangle.offsets[d] = s * section + run.tensor_rank * part + from - s * part;
+    rectangle.shape[d] = to - from;
+    rectangle.row = own.shape[d] * inner, rectangle.skip = (from - begin) * inner, rectangle.take = (to - from) * inner;
+    rectangles.push_back(rectangle);
   }
 }
 
-std::vector<Piece> pieces_of(const Run& run) {
-  std::vector<Piece> pieces;
+std::vector<RunRectangle> rectangles_of(const Run& run) {
+  std::vector<RunRectangle> rectangles;
   int64_t first = 0;
   for (const Rectangle& own : cut_run(run.shape, run.begin, run.begin + run.count)) {
-    place(run, own, first, pieces);
+    place(run, own, first, rectangles);
     first += own.elements();
   }
   // The largest one comes first, so that later parts of a shard hold rows cut by shard boundaries only.
-  const auto size = [](const Piece& piece) { return piece.elements / piece.row * piece.take; };
-  std::stable_sort(pieces.begin(), pieces.end(), [&](const Piece& a, const Piece& b) { return size(a) > size(b); });
-  return pieces;
+  const auto size = [](const RunRectangle& rectangle) { return rectangle.elements / rectangle.row * rectangle.take; };
+  std::stable_sort(rectangles.begin(), rectangles.end(),
+                   [&](const RunRectangle& a, const RunRectangle& b) { return size(a) > size(b); });
+  return rectangles;
 }
 
 std::vector<Part> make_parts(std::span<const Run> runs) {
@@ -71,15 +72,16 @@ std::vector<Part> make_parts(std::span<const Run> runs) {
   }
   std::vector<Part> result(parts);
   for (const Run& run : runs) {
-    std::vector<Piece> pieces = pieces_of(run);
-    for (size_t k = 0; k < pieces.size(); ++k) {
-      result[k].header.tensors.push_back({run.tensor, "F32", pieces[k].shape, 0, 0});
-      result[k].pieces[run.tensor] = std::move(pieces[k]);
+    std::vector<RunRectangle> rectangles = rectangles_of(run);
+    for (size_t k = 0; k < rectangles.size(); ++k) {
+      result[k].header.tensors.push_back({run.tensor, "F32", rectangles[k].shape, 0, 0});
+      result[k].rectangles[run.tensor] = std::move(rectangles[k]);
     }
   }
   for (Part& part : result) {
     Json sharding = Json::object();
-    for (const auto& [name, piece] : part.pieces) append(sharding, name, {{"saved_offsets", piece.offsets}});
+    for (const auto& [name, rectangle] : part.rectangles)
+      append(sharding, name, {{"saved_offsets", rectangle.offsets}});
     part.header.metadata = {{sharding_key, sharding.dump()}, {"DCP_VERSION", "1.0"}};
   }
   return result;
@@ -98,11 +100,12 @@ void read_values(const Run& run, int64_t first, int64_t count, std::vector<std::
 }
 
 // What does not lie in the host's memory in one piece, or in another form than fp32, is brought there a part at a time.
-void write_values(core::NewFile& file, const Piece& piece) {
-  const Run& run = *piece.run;
-  const bool whole = piece.take == piece.row;
+void write_values(core::NewFile& file, const RunRectangle& rectangle) {
+  const Run& run = *rectangle.run;
+  const bool whole = rectangle.take == rectangle.row;
   if (whole && !run.read && run.device == core::DeviceKind::cpu && run.form == core::Form::f32) {
-    return file.write(run.values + core::form_bytes(run.form, piece.first), core::form_bytes(run.form, piece.elements));
+    return file.write(run.values + core::form_bytes(run.form, rectangle.first),
+                      core::form_bytes(run.form, rectangle.elements));
   }
   constexpr int64_t most = write_buffer_bytes / 2 / sizeof(float);  // elements, in their form and as fp32
   std::vector<std::byte> kept;
@@ -114,20 +117,21 @@ void write_values(core::NewFile& file, const Piece& piece) {
       file.write(values.data(), values.size() * sizeof(float));
     }
   };
-  if (whole) return write(piece.first, piece.elements);
-  if (piece.row > most) {
-    for (int64_t at = 0; at < piece.elements; at += piece.row) write(piece.first + at + piece.skip, piece.take);
+  if (whole) return write(rectangle.first, rectangle.elements);
+  if (rectangle.row > most) {
+    for (int64_t at = 0; at < rectangle.elements; at += rectangle.row)
+      write(rectangle.first + at + rectangle.skip, rectangle.take);
     return;
   }
   // As many rows at a time as there is room for, and what is wanted of them moved together.
-  const int64_t rows = most / piece.row * piece.row;
-  for (int64_t at = 0; at < piece.elements; at += rows) {
-    const int64_t count = std::min(rows, piece.elements - at);
+  const int64_t rows = most / rectangle.row * rectangle.row;
+  for (int64_t at = 0; at < rectangle.elements; at += rows) {
+    const int64_t count = std::min(rows, rectangle.elements - at);
     values.resize(static_cast<size_t>(count));
-    read_values(run, piece.first + at, count, kept, values.data());
+    read_values(run, rectangle.first + at, count, kept, values.data());
     float* to = values.data();
-    for (int64_t row = 0; row < count; row += piece.row) {
-      to = std::copy_n(values.data() + row + piece.skip, piece.take, to);
+    for (int64_t row = 0; row < count; row += rectangle.row) {
+      to = std::copy_n(values.data() + row + rectangle.skip, rectangle.take, to);
     }
     file.write(values.data(), static_cast<size_t>(to - values.data()) * sizeof(float));
   }
@@ -141,14 +145,14 @@ std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folde
   std::vector<Part> parts = make_parts(runs);
   for (size_t k = 0; k < parts.size(); ++k) {
     Part& part = parts[k];
-    if (part.pieces.empty()) continue;
+    if (part.rectangles.empty()) continue;
     const std::string name = fmt::format("shard-{:05}-model-{:05}-of-{:05}.safetensors", rank + 1, k + 1, parts.size());
     core::NewFile file(folder / name);
     const std::string head = lay_out(part.header);
     file.write(head.data(), head.size());
     for (const TensorEntry& tensor : part.header.tensors) {
-      const Piece& piece = part.pieces.at(tensor.name);
-      write_values(file, piece);
+      const RunRectangle& rectangle = part.rectangles.at(tensor.name);
+      write_values(file, rectangle);
     }
     file.keep();
     written[name] = {file.bytes(), file.xxh3()};
@@ -159,7 +163,7 @@ std::map<std::string, FileRecord> write_shard(const std::filesystem::path& folde
 uint64_t shard_bytes(std::span<const Run> runs) {
   uint64_t bytes = 0;
   for (Part& part : make_parts(runs)) {
-    if (part.pieces.empty()) continue;
+    if (part.rectangles.empty()) continue;
     bytes += (lay_out(part.header).size() + part.header.tensors.back().end + 4095) / 4096 * 4096;
   }
   return bytes;

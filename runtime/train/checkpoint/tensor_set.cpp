@@ -32,7 +32,7 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
       std::vector<int64_t> offsets(entry.shape.size(), 0);
       if (const auto place = places.find(entry.name); place != places.end()) offsets = place->second;
       Tensor& tensor = tensors_[entry.name];
-      if (tensor.pieces.empty()) tensor.shape.resize(entry.shape.size());
+      if (tensor.rectangles.empty()) tensor.shape.resize(entry.shape.size());
       if (offsets.size() != entry.shape.size() || tensor.shape.size() != entry.shape.size()) {
         refuse(path, fmt::format("tensor '{}' has a place or a shape of another dimension than elsewhere", entry.name));
       }
@@ -43,7 +43,7 @@ TensorSet::TensorSet(const std::filesystem::path& folder, const std::vector<std:
         }
         tensor.shape[d] = std::max(tensor.shape[d], end);
       }
-      tensor.pieces.push_back({file, entry, {offsets, entry.shape}});
+      tensor.rectangles.push_back({file, entry, {offsets, entry.shape}});
     }
   }
   for (const auto& [name, tensor] : tensors_) check(name, tensor);
@@ -56,14 +56,14 @@ void TensorSet::check(const std::string& name, const Tensor& tensor) const {
                                 name, what));
   };
   // Compared as a sum of sizes: the whole may be more than 64 bits can count.
-  double whole = 1, pieces = 0;
+  double whole = 1, stored = 0;
   for (int64_t extent : tensor.shape) whole *= static_cast<double>(extent);
-  for (const Piece& piece : tensor.pieces) pieces += static_cast<double>(piece.entry.elements());
-  if (whole != pieces) fail("do not add up to the whole");
+  for (const StoredRectangle& part : tensor.rectangles) stored += static_cast<double>(part.entry.elements());
+  if (whole != stored) fail("do not add up to the whole");
   std::vector<const Rectangle*> rectangles;
-  for (const Piece& piece : tensor.pieces) {
-    if (piece.entry.dtype != tensor.pieces.front().entry.dtype) fail("are of different types");
-    rectangles.push_back(&piece.rectangle);
+  for (const StoredRectangle& part : tensor.rectangles) {
+    if (part.entry.dtype != tensor.rectangles.front().entry.dtype) fail("are of different types");
+    rectangles.push_back(&part.rectangle);
   }
   if (any_overlap(std::move(rectangles))) fail("overlap");
 }
@@ -76,7 +76,7 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
     const auto [place, fresh] = renamed.try_emplace(*other, std::move(tensor));
     if (!fresh) {
       refuse(folder_, fmt::format("'{}' and '{}' are both the tensor '{}' of the model; remove one",
-                                  place->second.pieces.front().entry.name, name, *other));
+                                  place->second.rectangles.front().entry.name, name, *other));
     }
   }
   tensors_ = std::move(renamed);
@@ -106,11 +106,11 @@ const std::vector<int64_t>& TensorSet::shape(const std::string& tensor) const {
 }
 
 const std::string& TensorSet::name_in_file(const std::string& tensor) const {
-  return find(tensor).pieces.front().entry.name;
+  return find(tensor).rectangles.front().entry.name;
 }
 
 const std::string& TensorSet::dtype(const std::string& tensor) const {
-  return find(tensor).pieces.front().entry.dtype;
+  return find(tensor).rectangles.front().entry.dtype;
 }
 
 void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
@@ -121,11 +121,11 @@ void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> 
            fmt::format("tensor '{}' has {} elements; {} from {} on were asked for; it was made by another model",
                        tensor, elements, out.size(), begin));
   }
-  for (const Piece& piece : whole.pieces) {
-    common_runs(whole.shape, piece.rectangle, begin, begin + static_cast<int64_t>(out.size()),
+  for (const StoredRectangle& stored : whole.rectangles) {
+    common_runs(whole.shape, stored.rectangle, begin, begin + static_cast<int64_t>(out.size()),
                 [&](int64_t at, int64_t within, int64_t count) {
-                  piece.file->read(piece.entry, within,
-                                   out.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(count)));
+                  stored.file->read(stored.entry, within,
+                                    out.subspan(static_cast<size_t>(at - begin), static_cast<size_t>(count)));
                 });
   }
 }
@@ -136,16 +136,16 @@ void TensorSet::read_finite(const std::string& tensor, int64_t begin, std::span<
   if (at < 0) return;
   const Tensor& whole = find(tensor);
   const int64_t element = begin + at;
-  const auto has_it = [&](const Piece& piece) {
+  const auto has_it = [&](const StoredRectangle& stored) {
     bool has = false;
-    common_runs(whole.shape, piece.rectangle, element, element + 1, [&](int64_t, int64_t, int64_t) { has = true; });
+    common_runs(whole.shape, stored.rectangle, element, element + 1, [&](int64_t, int64_t, int64_t) { has = true; });
     return has;
   };
-  const Piece& piece = *std::find_if(whole.pieces.begin(), whole.pieces.end(), has_it);
+  const StoredRectangle& stored = *std::find_if(whole.rectangles.begin(), whole.rectangles.end(), has_it);
   const float value = out[static_cast<size_t>(at)];
   const std::string note = core::not_finite_note(value, type);
-  refuse(piece.file->path(),
-         fmt::format("tensor '{}' of type {} is {} at element {} of [{}]{}", piece.entry.name, piece.entry.dtype,
+  refuse(stored.file->path(),
+         fmt::format("tensor '{}' of type {} is {} at element {} of [{}]{}", stored.entry.name, stored.entry.dtype,
                      core::value_text(value), element, fmt::join(whole.shape, ", "),
                      note.empty() ? ": the run that made it has diverged, or the file was changed. Take an earlier "
                                     "checkpoint, or another copy of the file"

@@ -40,14 +40,14 @@ class TensorSet {
   void read_finite(const std::string& tensor, int64_t begin, std::span<float> out, core::DType type) const;
 
  private:
-  struct Piece {
+  struct StoredRectangle {
     std::shared_ptr<const SafetensorsFile> file;
     TensorEntry entry;
     Rectangle rectangle;
   };
   struct Tensor {
     std::vector<int64_t> shape;
-    std::vector<Piece> pieces;
+    std::vector<StoredRectangle> rectangles;
   };
   const Tensor& find(const std::string& tensor) const;
   void check(const std::string& name, const Tensor& tensor) const;

@@ -11,7 +11,7 @@ SampleLog::SampleLog(const std::filesystem::path& file, int64_t step, comm::Tran
   if (transport.leads()) lines_.emplace(file, step);
 }
 
-void SampleLog::read(int rank, int64_t sample, const models::data::SampleOrigin& origin) {
+void SampleLog::read(int rank, int64_t sample, const data::SampleOrigin& origin) {
   ranks_.at(static_cast<size_t>(rank - first_)).push_back({sample, origin});
 }
 

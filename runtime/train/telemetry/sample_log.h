@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/transport.h"
-#include "models/data/sample_source.h"
+#include "runtime/data/sample_source.h"
 #include "runtime/train/telemetry/run_log.h"
 
 namespace zrt::runtime {
@@ -24,7 +24,7 @@ class SampleLog {
             std::chrono::milliseconds timeout, int first, int count);
 
   // Any thread, but one of each rank at a time.
-  void read(int rank, int64_t sample, const models::data::SampleOrigin& origin);
+  void read(int rank, int64_t sample, const data::SampleOrigin& origin);
   // Collective, with no rank reading.
   void end_step(int64_t step);
   // What cannot be written since the last call, and why; "" for nothing new. It ends no run.
@@ -33,7 +33,7 @@ class SampleLog {
  private:
   struct Sample {
     int64_t number;
-    models::data::SampleOrigin origin;
+    data::SampleOrigin origin;
   };
   comm::Transport& transport_;
   const std::chrono::milliseconds timeout_;

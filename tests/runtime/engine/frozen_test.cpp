@@ -301,10 +301,10 @@ TEST_CASE("a share of optimizer states counts what is trained, and a name that t
   int64_t trained = 0, moved = 0;
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
     const optimizer::Unit& unit = layout.units.units[u];
-    const runtime::UnitHomes homes = layout.placement.homes(u);
-    CHECK((unit.trained || homes.states.empty()));
+    const runtime::UnitTiers tiers = layout.placement.tiers(u);
+    CHECK((unit.trained || tiers.states.empty()));
     trained += unit.trained ? unit.parameters() : 0;
-    moved += unit.trained && homes.master == core::Tier::host ? unit.parameters() : 0;
+    moved += unit.trained && tiers.master == core::Tier::host ? unit.parameters() : 0;
   }
   CHECK(2 * moved >= trained);
   CHECK(moved < trained);

@@ -112,7 +112,7 @@ TEST_CASE("a NaN or an infinity in one gradient of one rank is skipped by all ra
   }
 }
 
-TEST_CASE("wherever states are at home and are updated, a skipped step leaves the weights as they were", "[long]") {
+TEST_CASE("wherever states are resident and are updated, a skipped step leaves the weights as they were", "[long]") {
   optimizer::MuonParams matrices;
   std::vector<OptimizerPtr> all = optimizers();
   all.push_back(make_split(all[0], make_optimizer(matrices),

@@ -37,7 +37,7 @@ void check_same(const Outcome& outcome, const Outcome& reference) {
 
 }  // namespace
 
-TEST_CASE("where states and activations are at home does not change a bit, and every tier holds what was planned") {
+TEST_CASE("where states and activations are resident does not change a bit, and every tier holds what was planned") {
   unsigned number = 0;
   for (const NamedPlacing& placing : placings()) {
     for (int ranks : {1, 2, 3, 4}) {

@@ -115,7 +115,7 @@ TEST_CASE("No order and no recomputation changes a bit of Llama") {
   check_orders(tiny_llama(true), {4, 4, 1});
 }
 
-TEST_CASE("Wherever states and activations are at home, no order and no recomputation changes a bit") {
+TEST_CASE("Wherever states and activations are resident, no order and no recomputation changes a bit") {
   const Group g{2, 4, 2, core::DType::bf16};
   const std::vector<std::vector<Recompute>> kept{{full}, {selective}, {none, full, selective}};
   for (bool tied : {false, true}) {

@@ -4,7 +4,7 @@
 #include "catch.h"
 #include "core/error.h"
 #include "runtime/cost/nominal_cluster.h"
-#include "runtime/plan/departures.h"
+#include "runtime/plan/offload_candidates.h"
 #include "runtime/plan/setup.h"
 #include "runtime/plan/simulator.h"
 #include "tests/runtime/harness.h"
@@ -182,22 +182,22 @@ TEST_CASE("of what policies propose the fastest that fits is taken, whoever prop
                                         std::vector<runtime::Layout> both{start, start};
                                         CHECK(!problem.holds(start));
                                         both[1].placement = before.placement;
-                                        for (runtime::UnitHomes& homes : both[1].placement.units) {
-                                          homes.weight = homes.grad = homes.master = core::Tier::host;
+                                        for (runtime::UnitTiers& tiers : both[1].placement.units) {
+                                          tiers.weight = tiers.grad = tiers.master = core::Tier::host;
                                         }
                                         return both;
                                       }});
   const runtime::Layout after = fit(config_of(), open_layout(model, s), phases_of(s), limits_of(low)).layout;
   CHECK(asked > 0);
-  const auto homes = [](const runtime::Layout& layout) {
+  const auto tiers = [](const runtime::Layout& layout) {
     std::vector<core::Tier> all;
-    for (const runtime::UnitHomes& unit : layout.placement.units) {
+    for (const runtime::UnitTiers& unit : layout.placement.units) {
       for (core::Tier tier : {unit.weight, unit.grad, unit.master, unit.update}) all.push_back(tier);
       for (core::Tier tier : unit.states) all.push_back(tier);
     }
     return all;
   };
-  CHECK(homes(after) == homes(before));
+  CHECK(tiers(after) == tiers(before));
   CHECK_THROWS_AS(runtime::register_placement_policy({"none and all", {}}), core::ConfigError);
 }
 

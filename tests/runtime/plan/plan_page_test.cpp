@@ -239,7 +239,7 @@ TEST_CASE("a page's bars are each op of each microbatch once, and its sentences 
   }
 }
 
-TEST_CASE("a page in program order has the plan's live peak, at the plan's op, and every category at home as it is") {
+TEST_CASE("a page in program order has the plan's live peak, at the plan's op, and every category resident as it is") {
   for (const char* stage : {"0", "1", "3"}) {
     for (const char* more : {"memory.recompute=none", "memory.recompute=full", "memory.placement=host"}) {
       for (const char* pipeline : {"1", "2"}) {

@@ -41,15 +41,15 @@ namespace {
 // What a line says of layers holds for each of their blocks, and for no other layer.
 void statement(const Layout& layout, const std::string& whose, const std::string& what, const std::string& tier) {
   const auto is_home = [&](uint32_t u, const std::string& state) {
-    const UnitHomes& homes = layout.placement.homes(u);
+    const UnitTiers& tiers = layout.placement.tiers(u);
     const auto named = [&](core::Tier home) { return tier == core::tier_names[static_cast<size_t>(home)]; };
-    if (state == "updated on the host") return homes.update == core::Tier::host;
-    if (state == "weight") return named(homes.weight);
-    if (state == "grad") return named(homes.grad);
-    if (state == "master") return named(homes.master);
+    if (state == "updated on the host") return tiers.update == core::Tier::host;
+    if (state == "weight") return named(tiers.weight);
+    if (state == "grad") return named(tiers.grad);
+    if (state == "master") return named(tiers.master);
     const auto kinds = layout.optimizer->states(layout.units.units[u]);
     for (size_t i = 0; i < kinds.size(); ++i) {
-      if (kinds[i].kind == state) return named(homes.state(i));
+      if (kinds[i].kind == state) return named(tiers.state(i));
     }
     return true;  // it has none
   };

@@ -55,10 +55,10 @@ size_t unit_of(const Layout& layout, const std::string& name) {
   return 0;
 }
 
-std::vector<size_t> units_where(const Layout& layout, const std::function<bool(const UnitHomes&)>& holds) {
+std::vector<size_t> units_where(const Layout& layout, const std::function<bool(const UnitTiers&)>& holds) {
   std::vector<size_t> found;
   for (size_t u = 0; u < layout.units.units.size(); ++u) {
-    if (holds(layout.placement.homes(u))) found.push_back(u);
+    if (holds(layout.placement.tiers(u))) found.push_back(u);
   }
   return found;
 }
@@ -86,12 +86,12 @@ TEST_CASE("host and nvme move all states of all units, and updates to the host")
   for (const auto& [name, tier] : {std::pair{"host", Tier::host}, {"nvme", Tier::nvme}}) {
     const auto m = made({std::string("memory.placement=") + name});
     REQUIRE(m->layout.placement.units.size() == m->layout.units.units.size());
-    for (const UnitHomes& homes : m->layout.placement.units) {
-      CHECK(homes.weight == tier);
-      CHECK(homes.grad == tier);
-      CHECK(homes.master == tier);
-      CHECK(homes.states == std::vector<Tier>{tier, tier});
-      CHECK(homes.update == Tier::host);
+    for (const UnitTiers& tiers : m->layout.placement.units) {
+      CHECK(tiers.weight == tier);
+      CHECK(tiers.grad == tier);
+      CHECK(tiers.master == tier);
+      CHECK(tiers.states == std::vector<Tier>{tier, tier});
+      CHECK(tiers.update == Tier::host);
     }
     CHECK(m->layout.placement.activation(1) == Tier::device);
   }
@@ -104,16 +104,16 @@ TEST_CASE("a rule applies to the units of its layers, and the last one counts") 
   const Placement& placement = m->layout.placement;
   for (size_t layer = 0; layer < 4; ++layer) {
     INFO(layer);
-    const UnitHomes homes = placement.homes(unit_of(m->layout, "h." + std::to_string(layer) + ".ln_1.weight"));
-    CHECK(homes.master == (layer == 1 ? Tier::host : layer == 2 ? Tier::nvme : Tier::device));
-    CHECK(homes.state(0) == Tier::device);
-    CHECK(homes.state(1) == (layer == 0 ? Tier::device : Tier::host));
-    CHECK(homes.weight == Tier::device);
+    const UnitTiers tiers = placement.tiers(unit_of(m->layout, "h." + std::to_string(layer) + ".ln_1.weight"));
+    CHECK(tiers.master == (layer == 1 ? Tier::host : layer == 2 ? Tier::nvme : Tier::device));
+    CHECK(tiers.state(0) == Tier::device);
+    CHECK(tiers.state(1) == (layer == 0 ? Tier::device : Tier::host));
+    CHECK(tiers.weight == Tier::device);
     // Not of layer 3: its master and one of its two states are in the device tier.
-    CHECK(homes.update == (layer == 1 || layer == 2 ? Tier::host : Tier::device));
+    CHECK(tiers.update == (layer == 1 || layer == 2 ? Tier::host : Tier::device));
   }
   for (const char* other : {"wte.weight", "wpe.weight", "ln_f.weight"}) {
-    CHECK(placement.homes(unit_of(m->layout, other)).master == Tier::device);
+    CHECK(placement.tiers(unit_of(m->layout, other)).master == Tier::device);
   }
 }
 
@@ -122,8 +122,8 @@ TEST_CASE("a pattern reaches tied embeddings, and no pattern everything") {
     {"states": ["grad"], "tier": "host"}])"});
   const size_t tied = unit_of(m->layout, "wte.weight");
   CHECK(m->layout.units.units[tied].blocks.size() == 2);
-  CHECK(units_where(m->layout, [](const UnitHomes& h) { return h.weight == Tier::host; }) == std::vector<size_t>{tied});
-  CHECK(units_where(m->layout, [](const UnitHomes& h) { return h.grad == Tier::host; }).size() ==
+  CHECK(units_where(m->layout, [](const UnitTiers& h) { return h.weight == Tier::host; }) == std::vector<size_t>{tied});
+  CHECK(units_where(m->layout, [](const UnitTiers& h) { return h.grad == Tier::host; }).size() ==
         m->layout.units.units.size());
 }
 
@@ -137,16 +137,16 @@ TEST_CASE("a shared unit belongs to each layer that uses it") {
       {.from = "rule", .layers = LayerRange{2, 2}, .parameters = "", .states = {"grad"}, .tier = Tier::host});
   layout.placement = make_placement(memory, layout);
   const size_t shared = unit_of(layout, "linear.0.weight"), own = unit_of(layout, "linear.2.bias");
-  CHECK(units_where(layout, [](const UnitHomes& h) { return h.grad == Tier::host; }) ==
+  CHECK(units_where(layout, [](const UnitTiers& h) { return h.grad == Tier::host; }) ==
         std::vector<size_t>{shared, own});
-  CHECK(homes_text(layout) == "  layer 2: grad → host\n");
+  CHECK(resident_tiers_text(layout) == "  layer 2: grad → host\n");
 }
 
 TEST_CASE("activations move by layer, never those of the embedding and the head") {
   const auto m = made({R"(memory.placement=[{"layers": [1, 2], "states": ["activations"], "tier": "host"}])"});
   CHECK(m->layout.placement.activations ==
         std::vector<Tier>{Tier::device, Tier::device, Tier::host, Tier::host, Tier::device, Tier::device});
-  CHECK(units_where(m->layout, [](const UnitHomes& h) { return h.update == Tier::host; }).empty());
+  CHECK(units_where(m->layout, [](const UnitTiers& h) { return h.update == Tier::host; }).empty());
   const auto all = made({"activation_checkpointing.cpu_checkpointing=true"});
   CHECK(all->layout.placement.activations ==
         std::vector<Tier>{Tier::device, Tier::host, Tier::host, Tier::host, Tier::host, Tier::device});
@@ -176,24 +176,24 @@ TEST_CASE("a rule that says nothing of this run is refused") {
 TEST_CASE("a smaller unit lets a pattern match a part of a layer") {
   const auto m = made({"memory.unit_bytes=64", R"(memory.placement=[{"parameters": "h.3.attn.*", "states": ["grad"],
     "tier": "host"}])"});
-  CHECK(units_where(m->layout, [](const UnitHomes& h) { return h.grad == Tier::host; }).size() == 4);
+  CHECK(units_where(m->layout, [](const UnitTiers& h) { return h.grad == Tier::host; }).size() == 4);
 }
 
 TEST_CASE("offload_optimizer moves what an update touches, and no weights") {
   const auto m = made({"zero_optimization.offload_optimizer.device=nvme"});
   CHECK(m->layout.open_placement);
-  for (const UnitHomes& homes : m->layout.placement.units) {
-    CHECK(homes.weight == Tier::device);
-    CHECK(homes.grad == Tier::host);
-    CHECK(homes.master == Tier::nvme);
-    CHECK(homes.states == std::vector<Tier>{Tier::nvme, Tier::nvme});
-    CHECK(homes.update == Tier::host);
+  for (const UnitTiers& tiers : m->layout.placement.units) {
+    CHECK(tiers.weight == Tier::device);
+    CHECK(tiers.grad == Tier::host);
+    CHECK(tiers.master == Tier::nvme);
+    CHECK(tiers.states == std::vector<Tier>{Tier::nvme, Tier::nvme});
+    CHECK(tiers.update == Tier::host);
   }
   const auto fp32 = made({"bf16.enabled=false", "zero_optimization.offload_optimizer.device=cpu"});
-  for (const UnitHomes& homes : fp32->layout.placement.units) {
-    CHECK(homes.master == Tier::device);  // there is none
-    CHECK(homes.state(0) == Tier::host);
-    CHECK(homes.update == Tier::host);
+  for (const UnitTiers& tiers : fp32->layout.placement.units) {
+    CHECK(tiers.master == Tier::device);  // there is none
+    CHECK(tiers.state(0) == Tier::host);
+    CHECK(tiers.update == Tier::host);
   }
 }
 
@@ -205,10 +205,10 @@ TEST_CASE("a ratio takes the first units that hold at least this share of the pa
   for (const double ratio : {0.0, 0.1, 0.5, 0.51, 0.9, 1.0}) {
     const auto m = made({"zero_optimization.offload_optimizer.device=cpu",
                          "zero_optimization.offload_optimizer.ratio=" + std::to_string(ratio)});
-    const auto moved = units_where(m->layout, [](const UnitHomes& h) { return h.master == Tier::host; });
+    const auto moved = units_where(m->layout, [](const UnitTiers& h) { return h.master == Tier::host; });
     INFO(ratio);
-    CHECK(moved == units_where(m->layout, [](const UnitHomes& h) { return h.grad == Tier::host; }));
-    CHECK(moved == units_where(m->layout, [](const UnitHomes& h) { return h.update == Tier::host; }));
+    CHECK(moved == units_where(m->layout, [](const UnitTiers& h) { return h.grad == Tier::host; }));
+    CHECK(moved == units_where(m->layout, [](const UnitTiers& h) { return h.update == Tier::host; }));
     int64_t held = 0;
     for (size_t i = 0; i < moved.size(); ++i) {
       CHECK(moved[i] == i);
@@ -223,8 +223,8 @@ TEST_CASE("max_in_cpu keeps the first weights of a rank on the host") {
   const auto in_host = [](int64_t most) {
     const auto m = made({"zero_optimization.offload_param.device=nvme",
                          "zero_optimization.offload_param.max_in_cpu=" + std::to_string(most)});
-    const auto host = units_where(m->layout, [](const UnitHomes& h) { return h.weight == Tier::host; });
-    const auto nvme = units_where(m->layout, [](const UnitHomes& h) { return h.weight == Tier::nvme; });
+    const auto host = units_where(m->layout, [](const UnitTiers& h) { return h.weight == Tier::host; });
+    const auto nvme = units_where(m->layout, [](const UnitTiers& h) { return h.weight == Tier::nvme; });
     CHECK(host.size() + nvme.size() == m->layout.units.units.size());
     return host.size();
   };
@@ -239,17 +239,17 @@ TEST_CASE("max_in_cpu keeps the first weights of a rank on the host") {
 
 TEST_CASE("the side of updates can be chosen, whatever is where") {
   const auto device = made({"memory.placement=host", "memory.update=device"});
-  CHECK(units_where(device->layout, [](const UnitHomes& h) { return h.update == Tier::host; }).empty());
+  CHECK(units_where(device->layout, [](const UnitTiers& h) { return h.update == Tier::host; }).empty());
   const auto host = made({"memory.update=host"});
-  CHECK(units_where(host->layout, [](const UnitHomes& h) { return h.update == Tier::host; }).size() ==
+  CHECK(units_where(host->layout, [](const UnitTiers& h) { return h.update == Tier::host; }).size() ==
         host->layout.units.units.size());
   // Without states, the weights decide.
   const auto plain = made({"optimizer.type=SGD", "bf16.enabled=false", "memory.placement=host"});
-  CHECK(units_where(plain->layout, [](const UnitHomes& h) { return h.update == Tier::host; }).size() ==
+  CHECK(units_where(plain->layout, [](const UnitTiers& h) { return h.update == Tier::host; }).size() ==
         plain->layout.units.units.size());
   const auto grads =
       made({"optimizer.type=SGD", "bf16.enabled=false", R"(memory.placement=[{"states": ["grad"], "tier": "host"}])"});
-  CHECK(units_where(grads->layout, [](const UnitHomes& h) { return h.update == Tier::host; }).empty());
+  CHECK(units_where(grads->layout, [](const UnitTiers& h) { return h.update == Tier::host; }).empty());
 }
 
 TEST_CASE("only transformer layers are computed again") {
@@ -266,19 +266,19 @@ TEST_CASE("states of an optimizer that not every unit has are found by name") {
                        R"(memory.placement=[{"states": ["exp_avg_sq_row"], "tier": "host"}])"});
   for (size_t u = 0; u < m->layout.units.units.size(); ++u) {
     const auto states = m->layout.optimizer->states(m->layout.units.units[u]);
-    const UnitHomes homes = m->layout.placement.homes(u);
-    REQUIRE(homes.states.size() == states.size());
+    const UnitTiers tiers = m->layout.placement.tiers(u);
+    REQUIRE(tiers.states.size() == states.size());
     for (size_t kind = 0; kind < states.size(); ++kind) {
-      CHECK(homes.state(kind) == (states[kind].kind == "exp_avg_sq_row" ? Tier::host : Tier::device));
+      CHECK(tiers.state(kind) == (states[kind].kind == "exp_avg_sq_row" ? Tier::host : Tier::device));
     }
   }
-  CHECK(has(homes_text(m->layout), "everything: exp_avg_sq_row → host"));
+  CHECK(has(resident_tiers_text(m->layout), "everything: exp_avg_sq_row → host"));
 }
 
 TEST_CASE("a plan says where states live, and keeps silent where that is the device") {
   const auto text = [](const std::vector<std::string>& sets) {
     const auto m = made(sets);
-    return homes_text(m->layout);
+    return resident_tiers_text(m->layout);
   };
   CHECK(text({}).empty());
   CHECK(text({"memory.placement=host"}) ==
@@ -318,14 +318,14 @@ TEST_CASE("of a pipeline rules name layers of the whole model, of which a stage 
   CHECK(stages[0].placement.recompute == std::vector<Recompute>{Recompute::none, Recompute::full});
   CHECK(stages[1].placement.recompute ==
         std::vector<Recompute>{Recompute::none, Recompute::full, Recompute::none, Recompute::none});
-  CHECK(units_where(stages[0], [](const UnitHomes& h) { return h.master == Tier::host; }).empty());
+  CHECK(units_where(stages[0], [](const UnitTiers& h) { return h.master == Tier::host; }).empty());
   for (const char* layer : {"1", "2"}) {
     const size_t unit = unit_of(stages[1], fmt::format("h.{}.ln_1.weight", layer));
-    CHECK(stages[1].placement.homes(unit).master == Tier::host);
+    CHECK(stages[1].placement.tiers(unit).master == Tier::host);
   }
   CHECK(stages[1].placement.activations == std::vector<Tier>{Tier::device, Tier::device, Tier::host, Tier::device});
-  CHECK(has(homes_text(stages[1]), "layers 1–2: master → host"));
-  CHECK(has(homes_text(stages[1]), "layer 2: computed again"));
+  CHECK(has(resident_tiers_text(stages[1]), "layers 1–2: master → host"));
+  CHECK(has(resident_tiers_text(stages[1]), "layer 2: computed again"));
   CHECK(blocks_text(*stages[1].model) == "layers 1–3, head");
   // Not every stage has each kind of state.
   const auto muon =

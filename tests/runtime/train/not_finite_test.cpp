@@ -1,4 +1,4 @@
-// The first value that is not finite is found wherever states are at home and however ranks share them, and no
+// The first value that is not finite is found wherever states are resident and however ranks share them, and no
 // checkpoint is made of it.
 #include "runtime/train/not_finite.h"
 
@@ -113,7 +113,7 @@ Setting setting(unsigned number, int stage) {
 
 }  // namespace
 
-TEST_CASE("the first weight that is not finite is named with unit, element and rank, wherever weights are at home") {
+TEST_CASE("the first weight that is not finite is named with unit, element and rank, wherever weights are resident") {
   const std::vector<NamedPlacing> all = placings();
   unsigned number = 0;
   for (int stage = 0; stage < 4; ++stage) {

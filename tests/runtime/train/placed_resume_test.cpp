@@ -1,4 +1,4 @@
-// Checkpoints of runs whose states are at home in the host tier or in the NVMe tier.
+// Checkpoints of runs whose states are resident in the host tier or in the NVMe tier.
 #include <map>
 
 #include "catch.h"
@@ -31,7 +31,7 @@ void place(Setting& s, const NamedPlacing& placing) {
   s.placement = [place = placing.place](const runtime::Layout& layout) {
     runtime::Placement placement = place(layout);
     if (!layout.optimizer->shares_sums()) return placement;
-    for (runtime::UnitHomes& homes : placement.units) homes.update = core::Tier::device;
+    for (runtime::UnitTiers& tiers : placement.units) tiers.update = core::Tier::device;
     return placement;
   };
 }
@@ -54,7 +54,7 @@ std::map<std::string, std::vector<float>> contents(const std::filesystem::path& 
 
 }  // namespace
 
-TEST_CASE("A run saves the same bits and goes on to the same bits wherever its states are at home") {
+TEST_CASE("A run saves the same bits and goes on to the same bits wherever its states are resident") {
   const models::Model model = make_toy(3, 12, 17, 5, false, false);
   const std::vector<NamedPlacing> all = placings();
   unsigned number = 0;

@@ -6,9 +6,9 @@
 #include "catch.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "models/data/blended_dataset.h"
-#include "models/data/build.h"
-#include "models/data/masked_dataset.h"
+#include "runtime/data/blended_dataset.h"
+#include "runtime/data/build.h"
+#include "runtime/data/masked_dataset.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/train_data.h"
 #include "tests/temporary_folder.h"
@@ -18,7 +18,7 @@ namespace zrt::run_data_test {
 using namespace runtime;
 using checkpoint::Json;
 using testing::TemporaryFolder;
-namespace data = models::data;
+namespace data = runtime::data;
 
 namespace {
 

@@ -213,7 +213,7 @@ std::vector<Fault> faults() {
          Op op = s.op(2, OpKind::norm);
          const auto& units = s.pipeline->layouts[2].units.units;
          for (uint32_t u = 0; u < units.size(); ++u) {
-           if (!units[u].spoken_for) continue;
+           if (!units[u].counted_elsewhere) continue;
            op.units = {u};
            for (const Op& update : s.step(2).ops) {
              if (update.kind != OpKind::update || update.units[0] != u) continue;

@@ -8,7 +8,7 @@
 #include "mean_block.h"
 #include "models/common/embedding.h"
 #include "models/common/head.h"
-#include "models/data/build.h"
+#include "runtime/data/build.h"
 #include "runtime/train/trainer.h"
 
 namespace {
@@ -49,10 +49,10 @@ int main(int argc, char** argv) {
     const std::filesystem::path folder = argv[2];
     std::filesystem::create_directories(folder);
     const std::string corpus = (folder / "corpus").string();
-    zrt::models::data::BuildOptions build;
+    zrt::runtime::data::BuildOptions build;
     build.inputs = {argv[1]};
     build.out = corpus;
-    zrt::models::data::build_dataset(build);
+    zrt::runtime::data::build_dataset(build);
 
     const std::vector<std::string> sets{"data.train=\"" + corpus + "\"", "run.out=\"" + folder.string() + "\""};
     const auto config = zrt::runtime::parse_config(configuration, "custom_block", sets, 2);

@@ -1,4 +1,4 @@
-// A placement policy from outside zrt. It sends home nothing but what layers keep for their backward, those of as few
+// A placement policy from outside zrt. It evicts nothing but what layers keep for their backward, those of as few
 // layers as the budget allows: no state leaves, so that every update stays on the device. Where the host computes
 // slowly that is faster than zrt's own choice, which goes by the bytes that move.
 #include "activations_only.h"

@@ -20,8 +20,8 @@ Outcome plan(const zrt::runtime::Config& config) {
   const auto cluster = zrt::runtime::find_cluster(config.parallel.cluster);
   const auto made = zrt::runtime::make_plan(config, model, zrt::runtime::training_phases(config, "init"), cluster);
   const auto& units = made.layout().placement.units;
-  return {made.stages.front().step->seconds, std::count_if(units.begin(), units.end(), [](const auto& homes) {
-            return homes.update == zrt::runtime::Tier::host;
+  return {made.stages.front().step->seconds, std::count_if(units.begin(), units.end(), [](const auto& tiers) {
+            return tiers.update == zrt::runtime::Tier::host;
           })};
 }
 

@@ -1,0 +1,75 @@
+// Tokenizes text files into indexed datasets: what `zrt data build` does; and trains tokenizers on them.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/data/dataset_meta.h"
+#include "runtime/data/document_stream.h"
+#include "runtime/data/input_files.h"
+
+namespace zrt::runtime::data {
+
+struct BuildProgress {
+  bool scanning = false;  // measuring documents or training a tokenizer, before anything is written
+  std::string file;       // being read
+  int64_t bytes = 0;      // of text read in this pass
+};
+
+struct BuildOptions {
+  std::vector<std::string> inputs;  // text files, .gz files, folders (find_input_files)
+  std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
+  std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
+  int64_t vocabulary = 8192;
+  std::string language;  // for the description
+  bool dedup = false;    // leave out documents that occurred before (duplicates.h)
+  Documents documents = Documents::file;
+  double validation = 0;  // fraction of the text, 0 for none
+  bool force = false;     // replace datasets and a tokenizer's model that are there
+  std::function<void(const BuildProgress&)> progress;
+};
+
+struct BuiltPart {
+  std::string prefix;
+  DatasetMeta meta;  // documents, tokens, bytes, entropy; also written as PREFIX.meta.json
+};
+
+struct BuildResult {
+  int64_t files = 0;
+  std::vector<SkippedInput> skipped;
+  std::vector<DamagedText> damaged;
+  int64_t duplicates = 0;  // documents left out by dedup
+  BuiltPart train;
+  std::optional<BuiltPart> validation;
+  bool split_by_document = false;  // else, with validation, the end of every document was cut off (validation_split.h)
+};
+
+// Every document ends with the tokenizer's end-of-document id. A tokenizer's model is copied to PREFIX.model, or with
+// validation to OUT/tokenizer.model, so that the dataset can be decoded wherever it goes. With `force` old datasets of
+// the same name are replaced, and only when everything new is on disk. A build that fails leaves nothing. Throws
+// DataError naming the file that is unreadable, corrupt, no text, empty or too small, ConfigError for a bad option and
+// where something would be replaced without `force`.
+BuildResult build_dataset(const BuildOptions& options);
+
+struct TokenizerOptions {
+  std::vector<std::string> inputs;
+  std::string out;  // FILE.model
+  int64_t vocabulary = 8192;
+  bool force = false;  // replace the file
+  std::function<void(const BuildProgress&)> progress;
+};
+
+struct TrainedTokenizer {
+  int64_t vocabulary = 0;  // with end-of-document; may be less than asked for
+  int64_t bytes = 0;       // of text
+  std::string xxh3;
+  std::vector<SkippedInput> skipped;
+  std::vector<DamagedText> damaged;
+};
+
+// Trains one tokenizer on all inputs (sentencepiece_training.h). Throws as build_dataset().
+TrainedTokenizer train_tokenizer(const TokenizerOptions& options);
+
+}  // namespace zrt::runtime::data

@@ -1,0 +1,39 @@
+// What the trainer reads: numbered samples of S tokens and their S targets.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace zrt::runtime::data {
+
+// Where a sample's first token lies.
+struct SampleOrigin {
+  int64_t dataset = 0;   // of those in data.train, in their order
+  int64_t document = 0;  // in the dataset
+  int64_t offset = 0;    // in tokens, inside the document
+};
+
+// Facts that tell two datasets apart.
+struct DatasetFacts {
+  std::string prefix;  // as the configuration names it
+  int64_t documents = 0, tokens = 0;
+  std::string xxh3, tokens_xxh3;  // of TokenDocuments
+  std::string tokenizer;          // name, hash and size of the one that made it; "" where no description says
+};
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual int64_t size() const = 0;      // samples
+  virtual int64_t sequence() const = 0;  // S
+
+  // Fills tokens[0..S) and targets[0..S) of sample 0 <= `sample` < size(); targets[i] is the token after tokens[i].
+  // May run in many threads. Throws DataError when the number is out of range or a token is outside the vocabulary.
+  virtual void read(int64_t sample, int32_t* tokens, int32_t* targets) const = 0;
+  // Throws DataError when the number is out of range.
+  virtual SampleOrigin origin(int64_t sample) const = 0;
+  // Those that samples come from, in the order of SampleOrigin::dataset. Reads some of the tokens; throws DataError.
+  virtual std::vector<DatasetFacts> datasets() const = 0;
+};
+
+}  // namespace zrt::runtime::data

@@ -1,0 +1,57 @@
+#include "runtime/data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "runtime/data/sentencepiece_tokenizer.h"
+#include "runtime/data/text_reader.h"
+
+namespace zrt::runtime::data {
+
+const std::string& Tokenizer::xxh3() const {
+  static const std::string none;
+  return none;
+}
+
+WordPart word_part_of(std::string_view text) {
+  constexpr std::string_view white = " \t\n\v\f\r";
+  const size_t first = text.find_first_not_of(white);
+  if (first == std::string_view::npos) return WordPart::between;  // also of no text at all
+  return first > 0 ? WordPart::begins : WordPart::continues;
+}
+
+WordPart ByteTokenizer::word_part(int32_t token) const {
+  const char byte = static_cast<char>(token);
+  return token == eod() ? WordPart::between : word_part_of({&byte, 1});
+}
+
+const std::string& ByteTokenizer::name() const {
+  static const std::string bytes = "bytes";
+  return bytes;
+}
+
+void ByteTokenizer::encode(std::string_view document, std::vector<int32_t>& out) const {
+  out.reserve(out.size() + document.size());
+  for (const char c : document) out.push_back(static_cast<unsigned char>(c));
+}
+
+std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
+  std::string text;
+  for (const int32_t id : tokens) {
+    if (id < 0 || id > eod())
+      throw core::DataError(
+          fmt::format("token id {} cannot be decoded: the byte tokenizer has ids 0 to {}.", id, eod()));
+    if (id != eod()) text.push_back(static_cast<char>(id));
+  }
+  return text;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
+  if (name == ByteTokenizer().name()) return std::make_unique<ByteTokenizer>();
+  if (has_suffix(name, ".model")) return SentencePieceTokenizer::open(name);
+  throw core::ConfigError(fmt::format(
+      "tokenizer '{}' is not known; legal are: bytes, and the path of a SentencePiece model, which ends in .model.",
+      name));
+}
+
+}  // namespace zrt::runtime::data

@@ -1,0 +1,218 @@
+#include "runtime/plan/offload_candidates.h"
+
+#include <algorithm>
+
+#include "optimizer/optimizer.h"
+#include "runtime/cost/cost.h"
+#include "runtime/program/placement_rules.h"
+
+namespace zrt::runtime {
+namespace {
+
+using What = OffloadCandidate::What;
+
+uint64_t as_bytes(int64_t elements, core::DType type) {
+  return static_cast<uint64_t>(elements) * core::dtype_size(type);
+}
+
+// What a step moves and computes for the states and activations that have left.
+class Prices {
+ public:
+  Prices(const Layout& layout, const Cluster& cluster)
+      : layout_(layout), rates_(cluster.rates(layout.compute)), memory_(cluster.memory_bytes_per_second) {
+    link_ = cluster.host_link.bytes_per_second;
+    if (layout.link_bytes_per_second > 0) link_ = std::min(link_, layout.link_bytes_per_second);
+    passes_ = layout.microbatches / layout.together();
+    const int behind = layout.stage.schedule.stages - layout.stage.index;  // stages, this one included
+    alive_ =
+        layout.stage.pipelined() ? std::min(layout.microbatches, static_cast<uint32_t>(behind)) : layout.together();
+    windows_ = layout.microbatches / layout.reduce_every;
+  }
+
+  // Master and states, updated where they are: the gradient goes down and the new weight up. Without a master the
+  // weight, which the update reads, goes down too.
+  OffloadCandidate optimizer(size_t u) const {
+    const optimizer::Unit& unit = layout_.units.units[u];
+    uint64_t bytes = layout_.has_master(unit) ? as_bytes(unit.extent(unit.held.states), core::DType::f32) : 0;
+    for (const optimizer::UnitState& kind : layout_.optimizer->states(unit)) {
+      bytes += kind.bytes_of(unit);
+    }
+    const int64_t updated = unit.extent(unit.held.states);
+    const auto weight = static_cast<double>(as_bytes(updated, layout_.compute));
+    const double moved =
+        static_cast<double>(as_bytes(updated, layout_.grad)) + weight * (layout_.has_master(unit) ? 1 : 2);
+    return {What::optimizer, u, bytes, moved / link_};
+  }
+  // Beside an update on the host that would fetch it, only sums over several windows cross the link again.
+  OffloadCandidate grad(size_t u) const {
+    const optimizer::Unit& unit = layout_.units.units[u];
+    const uint64_t bytes = unit.trained ? as_bytes(unit.extent(unit.held.grads), layout_.grad) : 0;
+    return {What::grad, u, bytes, 2.0 * (windows_ - 1) * static_cast<double>(bytes) / link_};
+  }
+  // Up for each forward and backward; what the update on the host would send up, it need not.
+  OffloadCandidate weight(size_t u) const {
+    const optimizer::Unit& unit = layout_.units.units[u];
+    const uint64_t bytes = as_bytes(unit.extent(unit.held.weights), layout_.compute);
+    const int64_t updated = unit.trained ? unit.extent(unit.held.states) : 0;
+    const double saved = static_cast<double>(as_bytes(updated, layout_.compute));
+    return {What::weight, u, bytes, std::max(0.0, 2.0 * passes_ * static_cast<double>(bytes) - saved) / link_};
+  }
+  OffloadCandidate activations(size_t b) const {
+    const uint64_t bytes = kept_bytes(b, true);
+    return {What::activations, b, bytes, 2.0 * layout_.microbatches * static_cast<double>(bytes) / alive_ / link_};
+  }
+  OffloadCandidate recompute(size_t b) const {
+    const models::Shape shape = layout_.shape(models::Mode::train);
+    const BlockCost cost = block_cost(*layout_.model->blocks[b], shape, false, rates_, memory_);
+    return {What::recompute, b, kept_bytes(b, false), cost.forward_seconds * layout_.microbatches};
+  }
+
+ private:
+  // What a block saves, and with `input` what the one before it hands on.
+  uint64_t kept_bytes(size_t b, bool input) const {
+    const models::Shape shape = layout_.shape(models::Mode::train);
+    uint64_t bytes = models::lay_out_saved(*layout_.model->blocks[b], shape, models::all_parts);
+    const models::Model& model = *layout_.model;
+    if (input && !model.embeds(b)) {
+      const int64_t width = model.receives(b) ? model.input_width(b) : model.blocks[b - 1]->output_width();
+      bytes += as_bytes(shape.rows() * width, shape.type);
+    }
+    return bytes * alive_;
+  }
+
+  const Layout& layout_;
+  const ComputeRates& rates_;
+  double memory_, link_ = 1;
+  uint32_t alive_ = 1;  // microbatches whose activations are kept at a time
+  uint32_t passes_ = 1, windows_ = 1;
+};
+
+class PlacementSearch {
+ public:
+  PlacementSearch(const FitProblem& problem, const Layout& layout)
+      : problem_(problem), base_(layout), order_(offload_order(layout, problem.cluster)) {
+    base_.placement.units.resize(base_.units.units.size());
+    base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
+  }
+
+  // The layout with the fewest offload candidates that hold; with all of them when none do.
+  Layout run() {
+    const size_t left = fewest(order_.size(), [&](size_t n) { return problem_.holds(with(n, 0), Tier::device); });
+    Layout best = with(left, 0);
+    if (problem_.config.memory.nvme_path.empty() || problem_.holds(best, Tier::host)) return best;
+    // What comes from a file is longer on its way, so that more may be on the device at a time.
+    const auto all = [&](size_t n) { return with(n, moved(n).size()); };
+    const size_t more =
+        fewest(order_.size(), [&](size_t n) { return n >= left && problem_.holds(all(n), Tier::device); });
+    best = with(more, fewest(moved(more).size(), [&](size_t n) { return problem_.holds(with(more, n), Tier::host); }));
+    return problem_.holds(best, Tier::device) ? best : all(more);
+  }
+
+ private:
+  // The smallest number up to `most` for which `enough` holds, where more is never worse; `most` if there is none.
+  template <class Enough>
+  static size_t fewest(size_t most, Enough enough) {
+    size_t low = 0, high = most;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (enough(middle)) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    return low;
+  }
+
+  // Those of the first `left` that move, in the order in which they go on to the NVMe tier: what is touched once a step
+  // before what every microbatch needs.
+  std::vector<OffloadCandidate> moved(size_t left) const {
+    std::vector<OffloadCandidate> all(order_.begin(), order_.begin() + static_cast<std::ptrdiff_t>(left));
+    std::erase_if(all, [](const OffloadCandidate& candidate) { return candidate.what == What::recompute; });
+    std::stable_sort(all.begin(), all.end(),
+                     [](const OffloadCandidate& a, const OffloadCandidate& b) { return a.what < b.what; });
+    return all;
+  }
+
+  Layout with(size_t left, size_t on_file) const {
+    Layout layout = base_;
+    Placement& placement = layout.placement;
+    size_t number = 0;
+    for (const OffloadCandidate& candidate : moved(left)) {
+      const Tier tier = number++ < on_file ? Tier::nvme : Tier::host;
+      switch (candidate.what) {
+        case What::optimizer: {
+          UnitTiers& tiers = placement.units[candidate.index];
+          const optimizer::Unit& unit = layout.units.units[candidate.index];
+          if (layout.has_master(unit)) tiers.master = tier;
+          const auto kinds = layout.optimizer->states(unit).size();
+          tiers.states.assign(kinds, tier);
+          break;
+        }
+        case What::grad:
+          placement.units[candidate.index].grad = tier;
+          break;
+        case What::weight:
+          placement.units[candidate.index].weight = tier;
+          break;
+        case What::activations:
+          placement.activations[candidate.index] = tier;
+          break;
+        case What::recompute:
+          break;
+      }
+    }
+    for (size_t i = 0; i < left; ++i) {
+      if (order_[i].what != What::recompute) continue;
+      placement.recompute.resize(layout.model->blocks.size(), Recompute::none);
+      placement.recompute[order_[i].index] = Recompute::full;
+    }
+    place_updates(problem_.config.memory.update, layout, placement);
+    return layout;
+  }
+
+  const FitProblem& problem_;
+  Layout base_;
+  const std::vector<OffloadCandidate> order_;
+};
+
+}  // namespace
+
+std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster& cluster) {
+  const Prices prices(layout, cluster);
+  std::vector<OffloadCandidate> order;
+  if (layout.open_placement) {
+    // From the last unit to the first: of what the last blocks need, less is moved, because their backward comes soon.
+    for (size_t u = layout.units.units.size(); u-- > 0;) {
+      const UnitTiers tiers = layout.placement.tiers(u);
+      const OffloadCandidate optimizer = prices.optimizer(u);
+      const bool there = tiers.master == Tier::device && std::all_of(tiers.states.begin(), tiers.states.end(),
+                                                                     [](Tier tier) { return tier == Tier::device; });
+      if (there && optimizer.bytes > 0) order.push_back(optimizer);
+      // Not before the optimizer's: without an update on the host they would come up again.
+      OffloadCandidate grad = prices.grad(u);
+      grad.seconds =
+          std::max(grad.seconds, optimizer.bytes > 0 ? optimizer.price() * static_cast<double>(grad.bytes) : 0);
+      if (tiers.grad == Tier::device && layout.units.units[u].trained) order.push_back(grad);
+      if (tiers.weight == Tier::device) order.push_back(prices.weight(u));
+    }
+  }
+  // From the first layer on: its activations are needed last.
+  for (size_t block : layer_blocks(*layout.model)) {
+    if (layout.placement.activation(block) != Tier::device || layout.placement.keeps(block) != Recompute::none)
+      continue;
+    const OffloadCandidate moved = prices.activations(block), again = prices.recompute(block);
+    const bool recompute = layout.open_recompute && (!layout.open_placement || again.price() <= moved.price());
+    if (recompute || (layout.open_placement && layout.open_activations)) order.push_back(recompute ? again : moved);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const OffloadCandidate& a, const OffloadCandidate& b) {
+    return a.price() != b.price() ? a.price() < b.price() : a.what < b.what;
+  });
+  return order;
+}
+
+Layout cheapest_offload(const FitProblem& problem, const Layout& start) {
+  return PlacementSearch(problem, start).run();
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,27 @@
+// zrt's own placement policy: what leaves the device tier so that a run fits, and whether it moves or is computed
+// again.
+#pragma once
+#include <vector>
+
+#include "runtime/plan/policy.h"
+
+namespace zrt::runtime {
+
+// The states of units and the activations of blocks leave the device tier one by one, those first whose absence costs
+// the step the least time for each byte it frees: as a rule masters and moments, then gradients, then weights, and
+// activations where neither moving them nor computing them again is dearer. What the host tier does not hold goes on to
+// the NVMe tier, if the configuration has one, in the same order. The layout with the fewest offload candidates that
+// hold; with all of them when none do.
+Layout cheapest_offload(const FitProblem& problem, const Layout& start);
+
+// What may leave the device tier, the cheapest first.
+struct OffloadCandidate {
+  enum class What : uint8_t { optimizer, grad, weight, activations, recompute } what;
+  size_t index;    // of the unit or block
+  uint64_t bytes;  // that it frees
+  double seconds;  // that it costs a step, if nothing is hidden
+  double price() const { return seconds / static_cast<double>(bytes); }
+};
+std::vector<OffloadCandidate> offload_order(const Layout& layout, const Cluster& cluster);
+
+}  // namespace zrt::runtime
