@@ -11,8 +11,6 @@
 
 namespace zrt::runtime {
 
-namespace data = data;
-
 int64_t text_sequence(const models::Model& model) {
   return model.masking ? model.masking->text(model.sequence) : model.sequence;
 }

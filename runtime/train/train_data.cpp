@@ -14,8 +14,6 @@
 namespace zrt::runtime {
 namespace {
 
-namespace data = data;
-
 // A dataset that a key names; what is wrong with it is said with the key.
 template <class Open>
 auto open_of(const char* key, const Open& open) {

@@ -31,8 +31,6 @@
 namespace zrt::runtime {
 namespace {
 
-namespace data = data;
-
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
 
