@@ -20,14 +20,15 @@ using Sources = std::map<std::string, std::string>;  // path from the root → t
 
 // Level of each room; a room may include itself and lower levels. Where a folder has rooms, all its files lie in one.
 const std::map<std::string, int> levels = [] {
-  const std::vector<std::set<std::string>> from_below{{"core"},           {"core/keys", "comm", "offload"},
-                                                      {"models"},         {"optimizer", "runtime/train/checkpoint"},
-                                                      {"runtime/config"}, {"runtime/program"},
-                                                      {"runtime/cost"},   {"runtime/ops"},
-                                                      {"runtime/verify"}, {"runtime/passes"},
-                                                      {"runtime/plan"},   {"runtime/engine"},
-                                                      {"runtime/train"},  {"runtime/report", "runtime/bench"},
-                                                      {"tools"}};
+  const std::vector<std::set<std::string>> from_below{
+      {"core"},           {"core/keys", "comm", "offload"},
+      {"models"},         {"optimizer", "runtime/data", "runtime/train/checkpoint"},
+      {"runtime/config"}, {"runtime/program"},
+      {"runtime/cost"},   {"runtime/ops"},
+      {"runtime/verify"}, {"runtime/passes"},
+      {"runtime/plan"},   {"runtime/engine"},
+      {"runtime/train"},  {"runtime/report", "runtime/bench"},
+      {"tools"}};
   std::map<std::string, int> all;
   for (size_t level = 0; level < from_below.size(); ++level) {
     for (const std::string& room : from_below[level]) all[room] = static_cast<int>(level);
