@@ -40,7 +40,9 @@ echo "$commit" >"$out/commit.txt"
 rm -rf "$stage"
 
 bytes=$(du -sb "$out" | cut -f1)
-tracked=$(cd "$source" && git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s -- 2>/dev/null | awk '{sum += $1} END {print sum + 0}')
+# Files that are tracked and gone have no size.
+tracked=$(cd "$source" && { git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s -- 2>/dev/null || true; } |
+  awk '{sum += $1} END {print sum + 0}')
 echo "$out: $((bytes >> 10)) KiB, ${#programs[@]} programs, commit $commit; tracked files $((tracked >> 10)) KiB"
 if [ $((bytes + tracked)) -gt "$limit_bytes" ]; then
   echo "the bundle and the tracked files together have $((bytes + tracked)) bytes, more than $limit_bytes, and cannot be" \
