@@ -6,7 +6,7 @@
 namespace zrt::runtime::configuration {
 namespace {
 
-constexpr Key keys[] = {
+constexpr Key run_rows[] = {
     key("steps", t_int, "1000", between(1, most), Effect::results,
         "Steps of the run, those before it was resumed included."),
     key("seed", t_int, "1", at_least(0), Effect::results,
@@ -75,7 +75,7 @@ void build_device(const Values& values, RunConfig& run) {
 }  // namespace
 
 std::span<const Key> run_keys() {
-  return keys;
+  return run_rows;
 }
 
 RunConfig build_run(Values& values, const std::string& name) {
