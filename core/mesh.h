@@ -15,10 +15,10 @@ enum class Axis : uint8_t {
 };
 // Facts of each axis, in the same order.
 struct AxisFacts {
-  const char* group;  // the name of groups of ranks that differ along it alone
+  const char* group;  // the name of groups of ranks that differ along it alone; null: not made for it
   bool data;          // its ranks do the same on other samples
 };
-inline constexpr AxisFacts axis_facts[] = {{"tp", false}, {"dp.inner", true}, {"dp.outer", true}, {"pp", false}};
+inline constexpr AxisFacts axis_facts[] = {{"tp", false}, {nullptr, true}, {nullptr, true}, {nullptr, false}};
 inline constexpr int axis_count = sizeof(axis_facts) / sizeof(axis_facts[0]);
 
 class Axes {  // a set
@@ -52,6 +52,7 @@ inline constexpr Axes data_axes = [] {
   for (int a = 0; a < axis_count; ++a) axes = axis_facts[a].data ? axes | static_cast<Axis>(a) : axes;
   return axes;
 }();
+inline constexpr Axes island_axes = data_axes.without(Axis::outer);  // ranks of an island
 inline constexpr Axes stage_axes = data_axes | Axis::tensor;
 inline constexpr Axes all_axes = stage_axes | Axis::pipeline;
 
@@ -87,7 +88,7 @@ class Mesh {
   int world() const { return degree(all_axes); }
   int tensor() const { return degree(Axis::tensor); }
   int data() const { return degree(data_axes); }
-  int inner() const { return degree(Axis::inner); }
+  int inner() const { return degree(island_axes); }
   int pipeline() const { return degree(Axis::pipeline); }
   int stage_ranks() const { return degree(stage_axes); }
   // The axes that tell ranks apart: all, or the data-parallel ones where these are enough.

@@ -59,7 +59,7 @@ Volume reduced_volume(const ProgramSet& set, const Op& op, const Layout& layout)
   volume.bytes = role_bytes(set, op, Role::local_grad);
   for (const Access& access : op.accesses) {
     // The inner level hands partial sums to the outer one.
-    if (access.role == Role::partial && group == Axis::inner) volume.to = volume.from;
+    if (access.role == Role::partial && group == island_axes) volume.to = volume.from;
     if (access.role != Role::partial || access.use != Use::read) continue;
     volume.bytes += static_cast<double>(set.buffers[access.buffer].bytes);
   }

@@ -112,7 +112,7 @@ void Collectives::gather(std::vector<Op>& ops, const Gather& what) {
     }
     ops.push_back(std::move(op));
   }
-  Op op = make(what.kind, Axis::inner, what.name + " inside groups", what.units);
+  Op op = make(what.kind, island_axes, what.name + " inside groups", what.units);
   op.block = what.block;
   for (size_t i = 0; i < what.units.size(); ++i) {
     op.accesses.push_back({parts[i], Role::partial, Use::read, {}});
@@ -149,7 +149,7 @@ void Collectives::reduce(std::vector<Op>& ops, const Reduce& what) {
     ops.push_back(std::move(between));
     return;
   }
-  Op inside = make(OpKind::reduce_grad, Axis::inner, name + " inside groups", what.units);
+  Op inside = make(OpKind::reduce_grad, island_axes, name + " inside groups", what.units);
   Op between = make(OpKind::reduce_grad, Axis::outer, name + " between groups", what.units);
   for (size_t i = 0; i < what.units.size(); ++i) {
     const BufferId part = partial("reduced", what.units[i], layout_.local_grad);

@@ -8,16 +8,13 @@ std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks) {
   const auto add_pairs = [&](std::string_view name, const RankGroups& ranks) {
     all.push_back({Axis::pipeline, std::string(name), ranks});
   };
-  const auto add_alone = [&](bool data) {
-    for (int a = 0; a < core::axis_count; ++a) {
-      const auto axis = static_cast<Axis>(a);
-      const bool wanted = data || (axis != Axis::pipeline && mesh.degree(axis) > 1);
-      if (core::axis_facts[a].data == data && wanted) add(core::axis_facts[a].group, axis);
-    }
-  };
   add("dp", data_axes);
-  add_alone(true);
-  add_alone(false);
+  add("dp.inner", island_axes);
+  add("dp.outer", Axis::outer);
+  for (int a = 0; a < core::axis_count; ++a) {
+    const auto axis = static_cast<Axis>(a);
+    if (core::axis_facts[a].group != nullptr && mesh.degree(axis) > 1) add(core::axis_facts[a].group, axis);
+  }
   if (mesh.tensor() > 1) add("tp.dp", states | Axis::tensor);
   if (mesh.everyone() == all_axes) add("world", all_axes);
   if (mesh.pipeline() == 1) return all;

@@ -13,6 +13,7 @@ using core::all_axes;
 using core::Axes;
 using core::Axis;
 using core::data_axes;
+using core::island_axes;
 using core::Mesh;
 using core::RankGroups;
 using core::stage_axes;

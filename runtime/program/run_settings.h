@@ -11,12 +11,12 @@
 
 namespace zrt::runtime {
 
-// Says how a run uses its islands of data-parallel ranks (core::Axis::inner).
+// Says how a run uses its islands of data-parallel ranks (core::island_axes).
 struct Grouping {
   bool hierarchical = false;  // gathers go between groups, then inside; reductions the other way round (other bits)
   bool secondary = false;     // ZeRO++ hpZ: what a forward's gather brought into the group stays until the backward
   bool replicated = false;    // MiCS: states are cut among the ranks of a group only, and equal in all groups
-  core::Axes shard_axes() const { return replicated ? core::Axes(core::Axis::inner) : core::data_axes; }
+  core::Axes shard_axes() const { return replicated ? core::island_axes : core::data_axes; }
 };
 
 struct RunSettings {

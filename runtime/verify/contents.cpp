@@ -42,7 +42,7 @@ Spread gathered(const Walk& walk, uint32_t unit, Spread from) {
   const auto whole_if = [](bool whole, Spread otherwise) { return whole ? Spread::whole : otherwise; };
   if (group == data_axes) return whole_if(shards == layout.mesh.data(), Spread::own);
   if (group == Axis::outer) return whole_if(inner == 1, Spread::part);
-  if (group == Axis::inner) return whole_if(from == Spread::part || shards == inner, Spread::own);
+  if (group == island_axes) return whole_if(from == Spread::part || shards == inner, Spread::own);
   return Spread::own;
 }
 

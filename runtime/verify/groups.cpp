@@ -27,7 +27,7 @@ std::vector<Axes> axes_of(const Op& op, const optimizer::Unit& unit) {
   const std::optional<Use> partial = use_of_partial(op);
   if (gathers(op.kind)) {
     if (!partial) return {unit.shard_axes};
-    return {partial == Use::write ? Axis::outer : Axis::inner};
+    return {partial == Use::write ? Axis::outer : island_axes};
   }
   switch (op.kind) {
     case OpKind::share_sums:
@@ -35,7 +35,7 @@ std::vector<Axes> axes_of(const Op& op, const optimizer::Unit& unit) {
     case OpKind::hand_out:
       return {unit.holder_axes};
     case OpKind::reduce_grad: {
-      if (partial) return {partial == Use::write ? Axis::inner : Axis::outer};
+      if (partial) return {partial == Use::write ? island_axes : Axis::outer};
       std::vector<Axes> all{unit.shard_axes};
       for (const Axes others : {data_axes.without(unit.shard_axes), unit.gradient_axes.without(data_axes)}) {
         if (others != Axes()) all.push_back(others);

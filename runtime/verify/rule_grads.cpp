@@ -158,7 +158,7 @@ void GradRule::reduce(size_t i) {
     walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
                                   walk_.name(source.changed)));
   }
-  const bool done = group != Axis::inner || one_island;
+  const bool done = group != island_axes || one_island;
   result.summed = done ? Summed::all : Summed::inner;
   result.spread = layout.units.units[unit].shards() == 1 ? Spread::whole : Spread::own;
   result.backwards = 0;

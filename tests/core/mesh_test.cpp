@@ -61,7 +61,7 @@ TEST_CASE("a mesh numbers tensor ranks fastest, then those of an island, islands
   }
   const auto of = [&](Axes axes, int one) { return members(mesh.groups(axes), one, 48); };
   CHECK(of(Axis::tensor, 19) == std::vector<int>{18, 19});
-  CHECK(of(Axis::inner, 19) == std::vector<int>{17, 19, 21, 23});
+  CHECK(of(island_axes, 19) == std::vector<int>{17, 19, 21, 23});
   CHECK(of(Axis::outer, 19) == std::vector<int>{19, 27});
   CHECK(of(data_axes, 19) == std::vector<int>{17, 19, 21, 23, 25, 27, 29, 31});
   CHECK(of(Axis::pipeline, 19) == std::vector<int>{3, 19, 35});

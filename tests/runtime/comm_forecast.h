@@ -33,7 +33,7 @@ inline CommForecast forecast_comm(const runtime::ProgramSet& set, const runtime:
     if (!kind) return;
     // Inside a group each member stands for its peers in all groups. Groups with equal shards all-reduce.
     const auto parts =
-        static_cast<uint64_t>(set.group(op).axes == Axis::inner ? layout.mesh.inner() : layout.mesh.data());
+        static_cast<uint64_t>(set.group(op).axes == runtime::island_axes ? layout.mesh.inner() : layout.mesh.data());
     const bool twice = (layout.groups.replicated && set.group(op).axes == Axis::outer) ||
                        !set.group(op).axes.within(runtime::data_axes);
     for (uint32_t u : op.units) {

@@ -160,7 +160,7 @@ TEST_CASE("Large sums between hosts of many ranks go along a line of hosts, whic
   cluster.distribution = runtime::Distribution::cyclic;
   CHECK(sum.cost(cluster).seconds == Approx(8 * 8 * each / 10.0));
   cluster.distribution = runtime::Distribution::block;
-  const Collective uneven(OpKind::reduce_grad, 24, 12 * each, Axis::inner, 12);
+  const Collective uneven(OpKind::reduce_grad, 24, 12 * each, runtime::island_axes, 12);
   CHECK(runtime::host_spread(uneven.set.group(uneven.op).ranks, 24, 8).hosts == 3);
   CHECK(uneven.cost(cluster).seconds == Approx(4 * 8 * each / 10.0));
 }
@@ -187,7 +187,8 @@ TEST_CASE("Inside a host ranks read each other's memory: latency is paid once, h
 TEST_CASE("With groups of a host, the inner level stays inside and the outer level's groups share the link") {
   const Cluster cluster = cluster_of(2);
   // Eight ranks in groups of two: four hosts, each with both groups' members.
-  const Collective inner(OpKind::gather, 8, 800, Axis::inner, 2), outer(OpKind::gather, 8, 400, Axis::outer, 2);
+  const Collective inner(OpKind::gather, 8, 800, runtime::island_axes, 2),
+      outer(OpKind::gather, 8, 400, Axis::outer, 2);
   CHECK(inner.cost(cluster).resource == Resource::inside_host);
   CHECK(inner.cost(cluster).seconds == Approx(400 / 100.0));
   CHECK(outer.cost(cluster).resource == Resource::between_hosts);
@@ -195,8 +196,8 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   // Together as much through a host's link as in one level, which carries each byte once.
   CHECK(outer.cost(cluster).seconds == Approx(Collective(OpKind::gather, 8, 800).cost(cluster).seconds));
 
-  const auto of_eight = [](Axis axis, int island, int per_host) {
-    return runtime::host_spread(runtime::Mesh(8, 1, 1, island).groups(axis), 8, per_host);
+  const auto of_eight = [](Axes axes, int island, int per_host) {
+    return runtime::host_spread(runtime::Mesh(8, 1, 1, island).groups(axes), 8, per_host);
   };
   const auto outer_of_four = [&](int island) { return of_eight(Axis::outer, island, 4); };
   CHECK(outer_of_four(2).local == 2);
@@ -204,8 +205,8 @@ TEST_CASE("With groups of a host, the inner level stays inside and the outer lev
   CHECK(outer_of_four(2).groups == 2);
   CHECK(outer_of_four(4).local == 1);
   CHECK(outer_of_four(4).groups == 4);
-  CHECK(of_eight(Axis::inner, 8, 4).hosts == 2);
-  CHECK(of_eight(Axis::inner, 2, 3).hosts == 2);  // a group of three hosts' ranks lies across two
+  CHECK(of_eight(runtime::island_axes, 8, 4).hosts == 2);
+  CHECK(of_eight(runtime::island_axes, 2, 3).hosts == 2);  // a group of three hosts' ranks lies across two
 }
 
 TEST_CASE("Where ranks lie on hosts in turns, neighbours are on different ones, and every second rank on one of two") {
