@@ -115,6 +115,19 @@ TEST_CASE("A reduction in place moves the whole gradient; between replicas it is
   CHECK(replicas.cost(cluster).seconds == Approx(2 * 2 * 200 / 10.0));
 }
 
+TEST_CASE("Sums inside islands are handed on as they come, those between islands are kept") {
+  for (const auto& [axes, use, to] : {std::tuple{runtime::island_axes, Use::write, core::DType::bf16},
+                                      {Axes(Axis::outer), Use::read, core::DType::f32}}) {
+    Collective sums(OpKind::reduce_grad, 4, 800, axes, 2);
+    sums.layout.zero = optimizer::zero_strategy(2);
+    sums.layout.local_grad = core::DType::bf16, sums.layout.grad = core::DType::f32;
+    sums.op.accesses.push_back({sums.op.accesses[0].buffer, Role::partial, use, {}});
+    const runtime::Volume volume = runtime::spec(OpKind::reduce_grad).volume(sums.set, sums.op, sums.layout);
+    CHECK(volume.from == core::DType::bf16);
+    CHECK(volume.to == to);
+  }
+}
+
 TEST_CASE("Between hosts the ranks of one share its link: each byte once, or once for every rank") {
   Cluster cluster = cluster_of(2);
   const Collective gather(OpKind::gather, 6, 600);
