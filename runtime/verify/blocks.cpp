@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/execution.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -89,8 +89,9 @@ class BlockChecker {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw core::ProgramError(fmt::format("program '{}' is not safe: {} {}; it follows {}", program_.phase,
-                                         name(program_, {id_, 0}), what, name(program_, before(program_, {id_, 0}))));
+    throw Fault({&program_, {id_, 0}},
+                fmt::format("program '{}' is not safe: {} {}; it follows {}", program_.phase, name(program_, {id_, 0}),
+                            what, name(program_, before(program_, {id_, 0}))));
   }
 
   const Program& program_;

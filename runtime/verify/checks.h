@@ -1,5 +1,5 @@
 // The checks that verify() consists of, in order. Each takes for granted what the ones before it have shown. All throw
-// core::ProgramError and name, where there are two, both ops concerned.
+// Fault, with the place, and name, where there are two, both ops concerned.
 #pragma once
 #include "runtime/verify/families.h"
 #include "runtime/verify/part_order.h"

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/timeline.h"
-#include "runtime/verify/execution.h"
+#include "runtime/verify/context.h"
 #include "runtime/verify/verifier.h"
 
 namespace zrt::runtime {
@@ -16,6 +16,7 @@ namespace {
 
 using core::ProgramError;
 using verification::Execution;
+using verification::Place;
 
 // A program as a GPU sees it that does one op after the other, and as its lanes do.
 struct Queue {
@@ -79,6 +80,23 @@ class PhaseChecker {
     return all;
   }
 
+  // The nth collective on a lane, or the end of the program.
+  Place place(size_t rank, uint8_t lane, size_t n) const {
+    const auto& queue = of_[rank]->lanes[lane];
+    return n < queue.size() ? Place{&program(rank), queue[n]} : Place{&program(rank)};
+  }
+  // What such a place is about, of one rank. An op may be missing there: those in front and behind share its lane.
+  std::string context(size_t rank, uint8_t lane, const Place& at) const {
+    std::string operand = "no more", group;
+    if (at.at.known()) {
+      const Op& op = at.program->ops[at.at.op];
+      if (!op.accesses.empty()) operand = fmt::format("'{}'", ranks_[rank]->buffers[op.accesses[0].buffer].name);
+      if (communicates(op.lane)) group = fmt::format(", among the ranks of '{}'", ranks_[rank]->lanes[op.lane].group);
+    }
+    return fmt::format("Rank {}: operand: {}{}. Neighbours: {}.", number(rank), operand, group,
+                       verification::neighbours(*ranks_[rank], at, lane));
+  }
+
   // The nth collective on a lane; "none" behind the last.
   std::string call(size_t rank, uint8_t lane, size_t n) const {
     const auto& queue = of_[rank]->lanes[lane];
@@ -127,10 +145,9 @@ class PhaseChecker {
       if (n < ours.size() && n < theirs.size() && same(first, ours[n], rank, theirs[n])) continue;
       throw ProgramError(fmt::format(
           "ranks {} and {} would wait for each other on lane {} of phase '{}': collective {} is '{}' on one and '{}' "
-          "on "
-          "the other",
+          "on the other\n{}\n{}",
           number(first), number(rank), ranks_[0]->lanes[lane].name(), program(0).phase, n, call(first, lane, n),
-          call(rank, lane, n)));
+          call(rank, lane, n), context(first, lane, place(first, lane, n)), context(rank, lane, place(rank, lane, n))));
     }
   }
 
@@ -193,8 +210,14 @@ class PhaseChecker {
       at = *obstacle(at);
     }
     std::string circle;
-    for (auto it = std::find(path.begin(), path.end(), at); it != path.end(); ++it) circle += text(*it) + " waits for ";
-    throw ProgramError(fmt::format("phase '{}' would stand still for ever: {}{}", program(0).phase, circle, text(at)));
+    std::string places;
+    for (auto it = std::find(path.begin(), path.end(), at); it != path.end(); ++it) {
+      circle += text(*it) + " waits for ";
+      const Place at = head(*it) ? Place{&program(*it), of_[*it]->all[at_[*it]]} : Place{&program(*it)};
+      places += '\n' + context(*it, head(*it) ? head(*it)->lane : program(*it).ops.back().lane, at);
+    }
+    throw ProgramError(
+        fmt::format("phase '{}' would stand still for ever: {}{}{}", program(0).phase, circle, text(at), places));
   }
 
   const std::vector<const ProgramSet*>& ranks_;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 
@@ -26,12 +26,13 @@ const Access* Walk::find(Role role, size_t nth) {
 }
 
 void Walk::fail(const Access& access, const std::string& what) const {
-  throw core::ProgramError(fmt::format("program '{}' is not safe: {} uses buffer '{}' but {}", program.phase, name(now),
-                                       set.buffers[access.buffer].name, what));
+  throw Fault({&program, now, access.buffer},
+              fmt::format("program '{}' is not safe: {} uses buffer '{}' but {}", program.phase, name(now),
+                          set.buffers[access.buffer].name, what));
 }
 
 void Walk::fail(const std::string& what) const {
-  throw core::ProgramError(fmt::format("program '{}' is not safe: {} {}", program.phase, name(now), what));
+  throw Fault({&program, now}, fmt::format("program '{}' is not safe: {} {}", program.phase, name(now), what));
 }
 
 Spread gathered(const Walk& walk, uint32_t unit, Spread from) {

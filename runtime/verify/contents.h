@@ -58,9 +58,12 @@ class Walk {
 
   const Op& op() const { return program.ops[now.op]; }
   uint32_t microbatch() const { return op().microbatch.at(now.turn); }
-  Content& at(const Access& access) {
-    return contents_[first_[access.buffer] + access.slot_of(set.buffers[access.buffer], now.turn)];
+  // Of all slots of all buffers, which it touches.
+  size_t slot(const Access& access) const {
+    return first_[access.buffer] + access.slot_of(set.buffers[access.buffer], now.turn);
   }
+  size_t slots() const { return contents_.size(); }
+  Content& at(const Access& access) { return contents_[slot(access)]; }
   Content& at(BufferId buffer, uint32_t slot) { return contents_[first_[buffer] + slot]; }
   const std::string& unit_name(uint32_t unit) const { return layout.units.units[unit].name; }
   std::string among(Axes axes) const;  // "among the ranks of 'tp'"

@@ -10,6 +10,7 @@ struct Execution {
   OpId op = ~0u;
   uint32_t turn = 0;  // of its segment
   bool known() const { return op != ~0u; }
+  bool operator==(const Execution&) const = default;
 };
 
 // "'forward h.3' (turn 2)"; "the program before" for a place that is not known.

@@ -4,18 +4,22 @@
 
 #include <array>
 
-#include "core/error.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
 
 enum What : uint8_t { unknown, passing, control, ahead, weights, gradient, master, state };
 
-const Access& side(const Op& op, Role role) {
+Place place_of(const Program& program, const Op& op, BufferId buffer = no_buffer) {
+  return {&program, {static_cast<OpId>(&op - program.ops.data()), 0}, buffer};
+}
+
+const Access& side(const Program& program, const Op& op, Role role) {
   for (const Access& access : op.accesses) {
     if (access.role == role) return access;
   }
-  throw core::ProgramError(fmt::format("op '{}' moves from nowhere or to nowhere", op.name));
+  throw Fault(place_of(program, op), fmt::format("op '{}' moves from nowhere or to nowhere", op.name));
 }
 
 }  // namespace
@@ -27,7 +31,7 @@ Families::Families(const ProgramSet& set, const Layout& layout)
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) {
       if (!transfers(op.kind)) continue;
-      moved[side(op, Role::copied).buffer] = moved[side(op, Role::copy).buffer] = 1;
+      moved[side(program, op, Role::copied).buffer] = moved[side(program, op, Role::copy).buffer] = 1;
     }
   }
   for (const Program& program : set.programs) {
@@ -41,9 +45,9 @@ Families::Families(const ProgramSet& set, const Layout& layout)
         Meaning& known = meaning_[access.buffer];
         if (known.what == unknown) known = here;
         if (here.what == unknown || here == known) continue;
-        throw core::ProgramError(
-            fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but means {} by it and {}", program.phase,
-                        op.name, set.buffers[access.buffer].name, text(here), text(known)));
+        throw Fault(place_of(program, op, access.buffer),
+                    fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but means {} by it and {}",
+                                program.phase, op.name, set.buffers[access.buffer].name, text(here), text(known)));
       }
     }
   }
@@ -94,14 +98,15 @@ BufferId Families::root(BufferId buffer) {
 }
 
 void Families::join(const Program& program, const Op& transfer) {
-  const BufferId from = side(transfer, Role::copied).buffer, to = side(transfer, Role::copy).buffer;
+  const BufferId from = side(program, transfer, Role::copied).buffer, to = side(program, transfer, Role::copy).buffer;
   const BufferId source = root(from), target = root(to);
   if (source == target) return;
   const Meaning &ours = meaning_[source], &theirs = meaning_[target];
   if (ours.what != unknown && theirs.what != unknown && !(ours == theirs)) {
-    throw core::ProgramError(fmt::format("program '{}' is not safe: '{}' moves '{}', which is {}, to '{}', which is {}",
-                                         program.phase, transfer.name, set_.buffers[from].name, text(ours),
-                                         set_.buffers[to].name, text(theirs)));
+    throw Fault(
+        place_of(program, transfer, from),
+        fmt::format("program '{}' is not safe: '{}' moves '{}', which is {}, to '{}', which is {}", program.phase,
+                    transfer.name, set_.buffers[from].name, text(ours), set_.buffers[to].name, text(theirs)));
   }
   if (theirs.what == unknown) meaning_[target] = ours;
   family_[source] = target;

@@ -6,10 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "runtime/ops/spec.h"
+#include "runtime/verify/borders.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/contents.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -49,16 +50,36 @@ std::vector<Axes> axes_of(const Op& op, const optimizer::Unit& unit) {
 }
 
 void require(const ProgramSet& set, const Program& program, OpId id, const std::string& what,
-             const std::vector<Axes>& legal) {
+             const std::vector<Axes>& legal, uint32_t unit = none) {
   const Op& op = program.ops[id];
   const Group& group = set.group(op);
   if (legal.empty() || std::find(legal.begin(), legal.end(), group.axes) != legal.end()) return;
   const auto needed = std::find_if(set.groups.begin(), set.groups.end(),
                                    [&](const Group& known) { return known.axes == legal.front(); });
-  throw core::ProgramError(fmt::format(
-      "op '{}' ({}) of '{}' goes among the ranks of group {}, but {} needs those of group {}; it follows {}", op.name,
-      op_kind_name(op.kind), program.phase, group.name, what, needed == set.groups.end() ? "none" : needed->name,
-      name(program, before(program, {id, 0}))));
+  throw Fault(
+      {&program, {id, 0}, no_buffer, unit},
+      fmt::format(
+          "op '{}' ({}) of '{}' goes among the ranks of group {}, but {} needs those of group {}; it follows {}",
+          op.name, op_kind_name(op.kind), program.phase, group.name, what,
+          needed == set.groups.end() ? "none" : needed->name, name(program, before(program, {id, 0}))));
+}
+
+// What goes over a border of the stage goes to the pair that meets there, and copies of parameters are added up by the
+// pair of those that have them: pairs have the same axes, and names of their own.
+void check_pair(const ProgramSet& set, const Program& program, OpId id, const Layout& layout) {
+  const Op& op = program.ops[id];
+  const Group& group = set.group(op);
+  std::string_view needed = group.name;
+  if (op.kind == OpKind::send || op.kind == OpKind::receive) needed = border_link(layout, op.accesses.front().role);
+  if (op.kind == OpKind::reduce_grad && group.axes == Axis::pipeline) needed = copies_name;
+  if (group.name == needed) return;
+  const BufferId buffer = op.accesses.front().buffer;
+  throw Fault(
+      {&program, {id, 0}, buffer},
+      fmt::format(
+          "op '{}' ({}) of '{}' goes among the ranks of group {}, but '{}' needs those of group {}; it follows {}",
+          op.name, op_kind_name(op.kind), program.phase, group.name, set.buffers[buffer].name, needed,
+          name(program, before(program, {id, 0}))));
 }
 
 // Ranks of one place in pairs of stages; else those that differ along the group's axes.
@@ -76,15 +97,17 @@ void check_ranks(const ProgramSet& set, const Program& program, OpId id, const M
   const Group& group = set.group(program.ops[id]);
   const RankGroups is = group.ranks, needed = ranks_of(group, mesh);
   if (is.size == needed.size && is.stride == needed.stride && is.first == needed.first) return;
-  throw core::ProgramError(fmt::format(
-      "op '{}' ({}) of '{}' goes among {} ranks, one in {}, of group {}, whose axes have {}, one in {}; it follows {}",
-      program.ops[id].name, op_kind_name(program.ops[id].kind), program.phase, is.size, is.stride, group.name,
-      needed.size, needed.stride, name(program, before(program, {id, 0}))));
+  throw Fault({&program, {id, 0}},
+              fmt::format("op '{}' ({}) of '{}' goes among {} ranks, one in {}, of group {}, whose axes have {}, one "
+                          "in {}; it follows {}",
+                          program.ops[id].name, op_kind_name(program.ops[id].kind), program.phase, is.size, is.stride,
+                          group.name, needed.size, needed.stride, name(program, before(program, {id, 0}))));
 }
 
 // Units name the axes that their parameters ask for.
 void check_axes(const Layout& layout) {
-  for (const optimizer::Unit& unit : layout.units.units) {
+  for (uint32_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
     bool sliced = false, summed = false;
     for (const optimizer::UnitParam& place : unit.params) {
       sliced = sliced || place.param->slice.has_value();
@@ -93,9 +116,9 @@ void check_axes(const Layout& layout) {
     const Axes holders = sliced ? unit.shard_axes | Axis::tensor : unit.shard_axes;
     const Axes makers = summed ? data_axes | Axis::tensor : data_axes;
     if (unit.holder_axes == holders && unit.gradient_axes == makers) continue;
-    throw core::ProgramError(fmt::format("unit '{}' names other axes for the ranks that {} than its parameters ask for",
-                                         unit.name,
-                                         unit.holder_axes == holders ? "add up its gradient" : "hold its tensors"));
+    throw Fault({nullptr, {}, no_buffer, u},
+                fmt::format("unit '{}' names other axes for the ranks that {} than its parameters ask for", unit.name,
+                            unit.holder_axes == holders ? "add up its gradient" : "hold its tensors"));
   }
 }
 
@@ -106,13 +129,14 @@ void check_groups(const ProgramSet& set, const Program& program, const Layout& l
   for (OpId id = 0; id < program.ops.size(); ++id) {
     const Op& op = program.ops[id];
     if (!spec(op.kind).communicates()) continue;
+    check_pair(set, program, id, layout);
     check_ranks(set, program, id, layout.mesh);
     if (op.kind == OpKind::share_control) {
       require(set, program, id, "what all ranks decide by", {layout.mesh.everyone()});
     }
     for (uint32_t u : op.units) {
       const optimizer::Unit& unit = layout.units.units[u];
-      require(set, program, id, fmt::format("'{}'", unit.name), axes_of(op, unit));
+      require(set, program, id, fmt::format("'{}'", unit.name), axes_of(op, unit), u);
     }
   }
 }

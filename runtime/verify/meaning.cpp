@@ -1,4 +1,5 @@
 #include "runtime/verify/checks.h"
+#include "runtime/verify/rule_gathers.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -54,6 +55,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     }
   });
   weights.end();
+  gathered.end();
   copies.end();
 }
 

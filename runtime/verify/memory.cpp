@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/execution.h"
+#include "runtime/verify/fault.h"
 #include "runtime/verify/lane_clocks.h"
 #include "runtime/verify/shadow.h"
 
@@ -98,16 +98,18 @@ class MemoryChecker {
       const Buffer& buffer = set_.buffers[b];
       if (buffer.life != Life::carried || buffer.category == core::Category::activations) continue;
       if (shadow_.whole(shadow_.slot(b, 0))) continue;
-      throw core::ProgramError(fmt::format("program '{}' leaves the state '{}' without a value; its last op is '{}'",
-                                           program_.phase, buffer.name, program_.ops.back().name));
+      throw Fault({&program_, {}, b},
+                  fmt::format("program '{}' leaves the state '{}' without a value; its last op is '{}'", program_.phase,
+                              buffer.name, program_.ops.back().name));
     }
   }
 
   const Buffer& buffer(SlotId slot) const { return set_.buffers[shadow_.buffer(slot)]; }
 
   [[noreturn]] void fail(SlotId slot, const std::string& what) const {
-    throw core::ProgramError(fmt::format("program '{}' is not safe: {} uses buffer '{}' but {}", program_.phase,
-                                         name(program_, now_), buffer(slot).name, what));
+    throw Fault({&program_, now_, shadow_.buffer(slot)},
+                fmt::format("program '{}' is not safe: {} uses buffer '{}' but {}", program_.phase,
+                            name(program_, now_), buffer(slot).name, what));
   }
   [[noreturn]] void fail_unordered(SlotId slot, const Stretch& stretch, Execute earlier) const {
     fail(slot,

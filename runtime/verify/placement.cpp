@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/error.h"
 #include "runtime/verify/checks.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
-
-using core::ProgramError;
 
 uint64_t end_of(const Buffer& buffer) {
   return buffer.offset + buffer.slots * buffer.stride();
@@ -43,9 +41,9 @@ void check_kept(const ProgramSet& set, core::Tier tier) {
   for (BufferId id : order) {
     const BufferId before = kept(id) ? furthest : furthest_kept;
     if (before != no_buffer && end_of(set.buffers[before]) > set.buffers[id].offset) {
-      throw ProgramError(
-          fmt::format("buffers '{}' ({}) and '{}' ({}) share bytes, but one of them is kept between programs",
-                      set.buffers[before].name, users(set, before), set.buffers[id].name, users(set, id)));
+      throw Fault({nullptr, {}, id},
+                  fmt::format("buffers '{}' ({}) and '{}' ({}) share bytes, but one of them is kept between programs",
+                              set.buffers[before].name, users(set, before), set.buffers[id].name, users(set, id)));
     }
     auto advance = [&](BufferId& last) {
       if (last == no_buffer || end_of(set.buffers[id]) > end_of(set.buffers[last])) last = id;
@@ -63,12 +61,13 @@ void check_placement(const ProgramSet& set, const TierBytes& budgets) {
     const auto tier = static_cast<size_t>(buffer.tier);
     const uint64_t end = buffer.offset + buffer.extent();
     if (end > set.arena_bytes[tier]) {
-      throw ProgramError(fmt::format("buffer '{}' ({}) ends at byte {}, behind the arena of {}", buffer.name,
-                                     users(set, id), end, set.arena_bytes[tier]));
+      throw Fault({nullptr, {}, id}, fmt::format("buffer '{}' ({}) ends at byte {}, behind the arena of {}",
+                                                 buffer.name, users(set, id), end, set.arena_bytes[tier]));
     }
     if (end > budgets[tier]) {
-      throw ProgramError(fmt::format("buffer '{}' ({}) ends at byte {}, above the budget of {} bytes of the {} tier",
-                                     buffer.name, users(set, id), end, budgets[tier], core::tier_names[tier]));
+      throw Fault({nullptr, {}, id},
+                  fmt::format("buffer '{}' ({}) ends at byte {}, above the budget of {} bytes of the {} tier",
+                              buffer.name, users(set, id), end, budgets[tier], core::tier_names[tier]));
     }
   }
   for (size_t t = 0; t < core::tier_count; ++t) check_kept(set, static_cast<core::Tier>(t));

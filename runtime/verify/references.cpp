@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/timeline.h"
 #include "runtime/verify/checks.h"
-#include "runtime/verify/execution.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
-
-using core::ProgramError;
 
 bool communicates(OpKind kind) {
   return spec(kind).communicates();
@@ -51,11 +48,12 @@ void check_lane(const ProgramSet& set, const Program& program, OpId id) {
                      : runs_block(op.kind) ? lane.kind == LaneKind::compute
                                            : !comm;
   if (legal) return;
-  throw ProgramError(fmt::format("program '{}': op '{}' ({}) is on lane {} {}; it belongs on {}", program.phase,
-                                 op.name, op_kind_name(op.kind), lane.name(), neighbour(program, id),
-                                 communicates(op.kind) ? fmt::format("lane comm:{}", set.group(op).name)
-                                 : runs_block(op.kind) ? "lane compute"
-                                                       : "a lane that does not communicate"));
+  throw Fault({&program, {id, 0}},
+              fmt::format("program '{}': op '{}' ({}) is on lane {} {}; it belongs on {}", program.phase, op.name,
+                          op_kind_name(op.kind), lane.name(), neighbour(program, id),
+                          communicates(op.kind) ? fmt::format("lane comm:{}", set.group(op).name)
+                          : runs_block(op.kind) ? "lane compute"
+                                                : "a lane that does not communicate"));
 }
 
 // Counts the units of an op that have gradients: they stand first.
@@ -67,28 +65,30 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
   const Op& op = program.ops[id];
   for (uint32_t u : op.units) {
     if (u < layout.units.units.size()) continue;
-    throw ProgramError(
-        fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u, layout.units.units.size()));
+    throw Fault({&program, {id, 0}}, fmt::format("op '{}' of '{}' uses unit {} of {}", op.name, program.phase, u,
+                                                 layout.units.units.size()));
   }
   const bool of_shard = op.shard_bytes > 0 || op.kind == OpKind::update || op.kind == OpKind::propose ||
                         spec(op.kind).type == logical_type;
   if (of_shard && op.units.empty()) {
-    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names no unit that it works on", op.name,
-                                   op_kind_name(op.kind), program.phase, neighbour(program, id)));
+    throw Fault({&program, {id, 0}}, fmt::format("op '{}' ({}) of '{}', {}, names no unit that it works on", op.name,
+                                                 op_kind_name(op.kind), program.phase, neighbour(program, id)));
   }
   // A step only reads what is frozen; a block's own gradients leave it out.
   const auto frozen =
       std::find_if(op.units.begin(), op.units.end(), [&](uint32_t u) { return !layout.units.units[u].trained; });
   const bool changes = spec(op.kind).phases == std::vector<std::string_view>{"step"} && !runs_block(op.kind);
   if (changes && frozen != op.units.end()) {
-    throw ProgramError(
+    throw Fault(
+        {&program, {id, 0}},
         fmt::format("op '{}' ({}) of '{}', {}, is of '{}', which is frozen: it has weights and nothing else", op.name,
                     op_kind_name(op.kind), program.phase, neighbour(program, id), layout.units.units[*frozen].name));
   }
   const size_t trained = with_gradients(op, layout);
   if (adds_up(set, op) && op.accumulate.size() != trained) {
-    throw ProgramError(fmt::format("op '{}' of '{}', {}, says of {} of its {} units whether it adds to the gradient",
-                                   op.name, program.phase, neighbour(program, id), op.accumulate.size(), trained));
+    throw Fault({&program, {id, 0}},
+                fmt::format("op '{}' of '{}', {}, says of {} of its {} units whether it adds to the gradient", op.name,
+                            program.phase, neighbour(program, id), op.accumulate.size(), trained));
   }
   if (op.kind == OpKind::update && !op.units.empty()) {
     const bool refined = layout.optimizer->refines(layout.units.units[op.units[0]].group);
@@ -96,22 +96,24 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
     const auto named = std::count_if(op.accesses.begin(), op.accesses.end(),
                                      [&](const Access& access) { return access.role == from; });
     if (named != 1) {
-      throw ProgramError(fmt::format("op '{}' (update) of '{}' names {} buffers as its {}, for 1 units; it needs 1",
-                                     op.name, program.phase, named, role_name(from)));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' (update) of '{}' names {} buffers as its {}, for 1 units; it needs 1", op.name,
+                              program.phase, named, role_name(from)));
     }
   }
   if (op.kind == OpKind::exchange && op.accesses.size() != 1) {
-    throw ProgramError(
-        fmt::format("op '{}' (exchange) of '{}', {}, names {} buffers; it needs a port or a gradient of one", op.name,
-                    program.phase, neighbour(program, id), op.accesses.size()));
+    throw Fault({&program, {id, 0}},
+                fmt::format("op '{}' (exchange) of '{}', {}, names {} buffers; it needs a port or a gradient of one",
+                            op.name, program.phase, neighbour(program, id), op.accesses.size()));
   }
   if (spec(op.kind).of_microbatch) {
     if (op.block >= layout.model->blocks.size())
-      throw ProgramError(fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' is of block {} of {}", op.name, op.block, layout.model->blocks.size()));
   }
   if (runs_block(op.kind) && op.units != layout.units.blocks[op.block]) {
-    throw ProgramError(fmt::format("op '{}' of '{}' does not use the units of block '{}'", op.name, program.phase,
-                                   layout.model->blocks[op.block]->name()));
+    throw Fault({&program, {id, 0}}, fmt::format("op '{}' of '{}' does not use the units of block '{}'", op.name,
+                                                 program.phase, layout.model->blocks[op.block]->name()));
   }
 }
 
@@ -145,10 +147,10 @@ void check_operands(const Program& program, OpId id, const Layout& layout) {
     const bool known = operand != row.operands.end();
     if (known && (operand->uses & 1 << static_cast<int>(access.use)) != 0) continue;
     constexpr std::array<std::string_view, 3> uses{"reads", "writes", "updates"};
-    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, {} a buffer as its {}, which such an op {}", op.name,
-                                   row.name, program.phase, neighbour(program, id),
-                                   uses[static_cast<size_t>(access.use)], role_name(access.role),
-                                   known ? "does not do" : "does not have"));
+    throw Fault({&program, {id, 0}},
+                fmt::format("op '{}' ({}) of '{}', {}, {} a buffer as its {}, which such an op {}", op.name, row.name,
+                            program.phase, neighbour(program, id), uses[static_cast<size_t>(access.use)],
+                            role_name(access.role), known ? "does not do" : "does not have"));
   }
   for (const Operand& operand : row.operands) {
     // Gradients of parameters are those of the weight half, which makes them of what the other has held.
@@ -158,10 +160,10 @@ void check_operands(const Program& program, OpId id, const Layout& layout) {
     const auto [least, most] = none ? std::pair<size_t, size_t>{0, 0} : legal(operand.count, units);
     const size_t count = found[static_cast<size_t>(operand.role)];
     if (least <= count && count <= most) continue;
-    throw ProgramError(fmt::format("op '{}' ({}) of '{}', {}, names {} buffers as its {}, for {} units; it needs {}",
-                                   op.name, row.name, program.phase, neighbour(program, id), count,
-                                   role_name(operand.role), units,
-                                   least == most ? fmt::format("{}", least) : fmt::format("at most {}", most)));
+    throw Fault({&program, {id, 0}},
+                fmt::format("op '{}' ({}) of '{}', {}, names {} buffers as its {}, for {} units; it needs {}", op.name,
+                            row.name, program.phase, neighbour(program, id), count, role_name(operand.role), units,
+                            least == most ? fmt::format("{}", least) : fmt::format("at most {}", most)));
   }
 }
 
@@ -169,29 +171,33 @@ void check_phase(const Program& program, OpId id) {
   const Op& op = program.ops[id];
   const auto& phases = spec(op.kind).phases;
   if (phases.empty() || std::find(phases.begin(), phases.end(), program.phase) != phases.end()) return;
-  throw ProgramError(fmt::format("op '{}' ({}), {}, has no place in the program '{}'; it may stand in {}", op.name,
-                                 op_kind_name(op.kind), neighbour(program, id), program.phase,
-                                 fmt::join(phases, ", ")));
+  throw Fault({&program, {id, 0}},
+              fmt::format("op '{}' ({}), {}, has no place in the program '{}'; it may stand in {}", op.name,
+                          op_kind_name(op.kind), neighbour(program, id), program.phase, fmt::join(phases, ", ")));
 }
 
 }  // namespace
 
 void check_references(const ProgramSet& set, const Program& program, const Layout& layout) {
   if (set.lanes.size() > max_lanes)
-    throw ProgramError(fmt::format("a program set has {} lanes; at most {} are legal", set.lanes.size(), max_lanes));
+    throw Fault({}, fmt::format("a program set has {} lanes; at most {} are legal", set.lanes.size(), max_lanes));
   for (OpId id = 0; id < program.ops.size(); ++id) {
     const Op& op = program.ops[id];
     if (op.lane >= set.lanes.size())
-      throw ProgramError(fmt::format("op '{}' runs on lane {} of {}", op.name, op.lane, set.lanes.size()));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' runs on lane {} of {}", op.name, op.lane, set.lanes.size()));
     if (spec(op.kind).communicates() && op.group >= set.groups.size())
-      throw ProgramError(fmt::format("op '{}' is of group {} of {}", op.name, op.group, set.groups.size()));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' is of group {} of {}", op.name, op.group, set.groups.size()));
     for (OpId other : op.waits) {
       if (other < program.ops.size()) continue;
-      throw ProgramError(fmt::format("op '{}' waits for op {} of {}", op.name, other, program.ops.size()));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' waits for op {} of {}", op.name, other, program.ops.size()));
     }
     for (const Access& access : op.accesses) {
       if (access.buffer < set.buffers.size()) continue;
-      throw ProgramError(fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
+      throw Fault({&program, {id, 0}},
+                  fmt::format("op '{}' uses buffer {} of {}", op.name, access.buffer, set.buffers.size()));
     }
     check_units(set, program, id, layout);
     check_operands(program, id, layout);
@@ -208,7 +214,8 @@ void check_references(const ProgramSet& set, const Program& program, const Layou
       uint32_t slot = std::max(access.slot.first, access.slot.step);
       if (!table.empty()) slot = access.slot.at(turn) < table.size() ? table[access.slot.at(turn)] : buffer.slots;
       if (slot < buffer.slots) continue;
-      throw ProgramError(
+      throw Fault(
+          {&program, {id, turn}, access.buffer},
           fmt::format("program '{}' is not safe: '{}' uses buffer '{}' but slot {} of {} does not exist{}",
                       program.phase, op.name, buffer.name, slot, buffer.slots, other_user(set, op, access.buffer)));
     }

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "core/error.h"
+#include "runtime/verify/fault.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -83,7 +83,8 @@ void CopyRule::end() const {
     if (families_.of(b) == none || walk_.set.buffers[b].life != Life::carried) continue;
     const Latest& latest = latest_[families_.of(b)];
     if (held_[b] == latest.version) continue;
-    throw core::ProgramError(
+    throw Fault(
+        {&walk_.program, {}, b},
         fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that does not get evicted",
                     walk_.program.phase, walk_.set.buffers[b].name, walk_.name(latest.made),
                     walk_.set.buffers[latest.buffer].name));

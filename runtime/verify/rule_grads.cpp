@@ -217,6 +217,10 @@ void GradRule::gather(size_t i) {
   if (from->role == Role::partial && result.spread != Spread::part) {
     walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
   }
+  if (from == to && result.spread == Spread::whole && walk_.layout.units.units[unit].shards() > 1) {
+    walk_.fail(*to, fmt::format("gathers the gradient of '{}' where {} left all of it", walk_.unit_name(unit),
+                                walk_.name(result.changed)));
+  }
   result.spread = gathered(walk_, unit, from->role == Role::partial ? result.spread : Spread::own);
   result.changed = walk_.now;
   walk_.at(*to) = result;

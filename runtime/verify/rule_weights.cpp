@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "core/error.h"
 #include "runtime/ops/spec.h"
+#include "runtime/verify/fault.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -94,11 +94,11 @@ WeightRule::WeightRule(Walk& walk)
 void WeightRule::end() const {
   for (BufferId b : stale_) {
     if (walk_.at(b, 0).spread == Spread::whole) continue;
-    throw core::ProgramError(
-        fmt::format("program 'refresh' is not safe: it leaves '{}' as 'update {}' left it, not whole; "
-                    "its last op is '{}'",
-                    walk_.set.buffers[b].name, walk_.unit_name(unit_of_[b]),
-                    walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
+    throw Fault({&walk_.program, {}, b, unit_of_[b]},
+                fmt::format("program 'refresh' is not safe: it leaves '{}' as 'update {}' left it, not whole; "
+                            "its last op is '{}'",
+                            walk_.set.buffers[b].name, walk_.unit_name(unit_of_[b]),
+                            walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
   }
 }
 
@@ -170,6 +170,14 @@ void WeightRule::gather() {
     const Access* to = partial && partial->use == Use::write ? partial : whole;
     if (!from || !to) walk_.fail(fmt::format("gathers '{}' from nowhere or to nowhere", walk_.unit_name(op.units[i])));
     const Content source = walk_.at(*from);
+    const Content& before = walk_.at(*to);
+    const bool there =
+        before.changed.known() && before.spread == Spread::whole && before.version == version_[op.units[i]];
+    const bool in_place = is_kept(to->buffer) || to->use == Use::update;
+    if (in_place && there && walk_.layout.units.units[op.units[i]].shards() > 1) {
+      walk_.fail(*to, fmt::format("gathers '{}' where {} left all of it current", walk_.unit_name(op.units[i]),
+                                  walk_.name(before.changed)));
+    }
     Content& target = walk_.at(*to);
     target.unit = op.units[i];
     target.version = version_[op.units[i]];

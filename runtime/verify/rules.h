@@ -73,17 +73,6 @@ class GradRule {
   Walk& walk_;
 };
 
-// Ranks read what they bring together before they bring it together again.
-class GatherRule {
- public:
-  explicit GatherRule(Walk& walk) : walk_(walk) {}
-  void read();
-  void write();
-
- private:
-  Walk& walk_;
-};
-
 // What an optimizer refines is the whole of one unit, of parts that were proposed for it, and an update reads what was
 // made of its own unit's.
 class RefineRule {

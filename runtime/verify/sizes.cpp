@@ -3,12 +3,12 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/control.h"
 #include "runtime/verify/checks.h"
 #include "runtime/verify/execution.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
@@ -206,9 +206,10 @@ class SizeChecker {
   }
 
   [[noreturn]] void fail(OpId id, BufferId buffer, uint64_t needed) const {
-    throw core::ProgramError(fmt::format("program '{}' is not safe: '{}' uses {} bytes of buffer '{}', which has {}{}",
-                                         program_.phase, program_.ops[id].name, needed, set_.buffers[buffer].name,
-                                         set_.buffers[buffer].bytes, other_user(set_, program_.ops[id], buffer)));
+    throw Fault({&program_, {id, 0}, buffer},
+                fmt::format("program '{}' is not safe: '{}' uses {} bytes of buffer '{}', which has {}{}",
+                            program_.phase, program_.ops[id].name, needed, set_.buffers[buffer].name,
+                            set_.buffers[buffer].bytes, other_user(set_, program_.ops[id], buffer)));
   }
 
   const ProgramSet& set_;

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <array>
 
-#include "core/error.h"
 #include "optimizer/optimizer.h"
 #include "runtime/ops/spec.h"
 #include "runtime/verify/checks.h"
-#include "runtime/verify/execution.h"
+#include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {
 namespace {
-
-using core::ProgramError;
 
 class StepChecker {
  public:
@@ -30,15 +27,15 @@ class StepChecker {
       visit(program_.ops[id]);
     });
     check_microbatches();
-    for (size_t u = 0; u < units_.size(); ++u) {
+    for (uint32_t u = 0; u < units_.size(); ++u) {
       if (!layout_.units.units[u].trained) continue;
-      if (!layout_.units.units[u].counted_elsewhere) happened(units_[u].norms, "the norm", layout_.units.units[u].name);
-      happened(units_[u].updates, "the update", layout_.units.units[u].name);
+      if (!layout_.units.units[u].counted_elsewhere) happened_to(u, units_[u].norms, "the norm");
+      happened_to(u, units_[u].updates, "the update");
     }
-    happened(begins_, "the begin", "a step");
-    happened(shares_, "the share of the control block", "a step");
-    happened(decisions_, "the decision", "a step");
-    if (layout_.early_updates) happened(ahead_, "the decision ahead", "a step");
+    happened(begins_, "the begin", "a step", Role::control, 0);
+    happened(shares_, "the share of the control block", "a step", Role::control, 0);
+    happened(decisions_, "the decision", "a step", Role::control, 0);
+    if (layout_.early_updates) happened(ahead_, "the decision ahead", "a step", Role::control, 0);
   }
 
  private:
@@ -192,10 +189,10 @@ class StepChecker {
       ++done;
       return;
     }
-    throw ProgramError(fmt::format("op {} is out of order behind {}: '{}' has had {} of the {} {} of a step",
-                                   name(program_, now_), name(program_, before(program_, now_)),
-                                   layout_.units.units[u].name, done, exchanges(u),
-                                   refines(u) ? "ops that refine it" : "sums, shares and folds"));
+    throw Fault({&program_, now_, no_buffer, u},
+                fmt::format("op {} is out of order behind {}: '{}' has had {} of the {} {} of a step",
+                            name(program_, now_), name(program_, before(program_, now_)), layout_.units.units[u].name,
+                            done, exchanges(u), refines(u) ? "ops that refine it" : "sums, shares and folds"));
   }
 
   void once(uint8_t& count, const char* what) {
@@ -209,8 +206,8 @@ class StepChecker {
                         other.microbatch.at(turn) == microbatch;
       if (same && !first.known()) first = {id, turn};
     });
-    throw ProgramError(fmt::format("op {} {} (microbatch {}) a second time after {}", name(program_, now_), what,
-                                   microbatch, name(program_, first)));
+    throw Fault({&program_, now_}, fmt::format("op {} {} (microbatch {}) a second time after {}", name(program_, now_),
+                                               what, microbatch, name(program_, first)));
   }
 
   // The op depends on one of `kind` (of a unit, where one is named), or must not come behind it.
@@ -232,15 +229,29 @@ class StepChecker {
       other = fmt::format("that is '{}'", op.name);
       break;
     }
-    throw ProgramError(fmt::format("op {} {}; {}", name(program_, now_), what, other));
+    throw Fault({&program_, now_, no_buffer, unit}, fmt::format("op {} {}; {}", name(program_, now_), what, other));
   }
 
-  void happened(uint32_t count, const char* what, const std::string& of) const {
-    if (count > 0) return;
-    throw ProgramError(
-        fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of the "
-                    "step",
-                    what, of, program_.ops.front().name, program_.ops.back().name));
+  // Some op names the buffer that one of `block` would have named as its `role`.
+  BufferId buffer_of(Role role, size_t block) const {
+    for (const Op& op : program_.ops) {
+      for (const Access& access : op.accesses) {
+        if (access.role == role && (role == Role::control || op.block == block)) return access.buffer;
+      }
+    }
+    return no_buffer;
+  }
+
+  void happened(uint32_t count, const char* what, const std::string& of, Role role, size_t block) const {
+    if (count == 0) missing(what, of, {&program_, {}, buffer_of(role, block)});
+  }
+  void happened_to(uint32_t unit, uint32_t count, const char* what) const {
+    if (count == 0) missing(what, layout_.units.units[unit].name, {&program_, {}, no_buffer, unit});
+  }
+  [[noreturn]] void missing(const char* what, const std::string& of, const Place& place) const {
+    throw Fault(place, fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of the "
+                                   "step",
+                                   what, of, program_.ops.front().name, program_.ops.back().name));
   }
 
   void check_microbatches() const {
@@ -248,20 +259,21 @@ class StepChecker {
       for (size_t b = 0; b < layout_.model->blocks.size(); ++b) {
         const Runs& runs = runs_[b * layout_.microbatches + m];
         const std::string of = fmt::format("{}, microbatch {},", layout_.model->blocks[b]->name(), m);
-        happened(runs.forward == orders_[b].runs(OpKind::forward).size(), "the forward", of);
-        happened(runs.recompute == orders_[b].runs(OpKind::recompute).size(), "the recompute", of);
-        happened(runs.backward == orders_[b].runs(OpKind::backward).size(), "the backward", of);
+        happened(runs.forward == orders_[b].runs(OpKind::forward).size(), "the forward", of, Role::output, b);
+        happened(runs.recompute == orders_[b].runs(OpKind::recompute).size(), "the recompute", of, Role::saved, b);
+        happened(runs.backward == orders_[b].runs(OpKind::backward).size(), "the backward", of, Role::d_output, b);
         if (layout_.model->receives(b)) {
-          happened(runs.received, "the receive of the input", of);
-          happened(runs.gradient_sent, "the send of the input's gradient", of);
+          happened(runs.received, "the receive of the input", of, Role::input, b);
+          happened(runs.gradient_sent, "the send of the input's gradient", of, Role::d_input, b);
         }
         if (layout_.model->sends(b)) {
-          happened(runs.sent, "the send of the output", of);
-          happened(runs.gradient_received, "the receive of the output's gradient", of);
+          happened(runs.sent, "the send of the output", of, Role::output, b);
+          happened(runs.gradient_received, "the receive of the output's gradient", of, Role::d_output, b);
         }
       }
       if (layout_.model->has_embedding() || layout_.model->has_head()) {
-        happened(batches_[m], "the batch", fmt::format("microbatch {}", m));
+        happened(batches_[m], "the batch", fmt::format("microbatch {}", m), Role::tokens,
+                 layout_.model->has_embedding() ? 0 : layout_.model->blocks.size() - 1);
       }
     }
   }

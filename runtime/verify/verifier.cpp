@@ -1,12 +1,15 @@
 #include "runtime/verify/verifier.h"
 
+#include "core/error.h"
+#include "runtime/verify/borders.h"
 #include "runtime/verify/checks.h"
+#include "runtime/verify/context.h"
 
 namespace zrt::runtime {
+namespace verification {
+namespace {
 
-void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets) {
-  using namespace verification;
-  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
+void check_all(const ProgramSet& set, const Layout& layout, const TierBytes& budgets) {
   const std::vector<PartOrder> orders = part_orders(layout);
   check_placement(set, budgets);
   for (const Program& program : set.programs) {
@@ -19,7 +22,20 @@ void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budget
     check_memory(set, program);
     check_meaning(set, program, layout, orders, families);
     if (program.phase == "step") check_step(program, layout, orders);
+    if (program.phase == "eval" || program.phase == "decode") check_borders(program, layout);
     check_blocks(program, layout, orders);
+  }
+}
+
+}  // namespace
+}  // namespace verification
+
+void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets) {
+  const core::OnPlace here({layout.device, nullptr});  // blocks' sizes depend on it
+  try {
+    verification::check_all(set, layout, budgets);
+  } catch (const verification::Fault& fault) {
+    throw core::ProgramError(fault.what() + verification::context(set, layout, fault.place()));
   }
 }
 

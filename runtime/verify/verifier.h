@@ -3,6 +3,8 @@
 //    buffer that shares its bytes, and of the same microbatch;
 //  - two ops that touch the same bytes, one of them writing, are ordered;
 //  - weights that a block reads are whole and as the last update left them, in whichever program that ran;
+//  - what is sharded is brought together as often as the layout says: not where all of it is there already, and again
+//    for each use where it does not stay;
 //  - every gradient is reduced once per window, on each of two levels where there are two, and what norms and updates
 //    read is the sum of all windows;
 //  - the red zone behind a buffer is never part of another live buffer, and kept buffers share bytes with none;
@@ -26,7 +28,7 @@ using TierBytes = std::array<uint64_t, core::tier_count>;
 inline constexpr TierBytes no_budgets{~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
 
 // The programs of one rank. Throws core::ProgramError naming the phase, the ops concerned (two where there are two) and
-// buffers.
+// buffers; behind that sentence a line names the operand, the groups of ranks that combine it and the ops beside it.
 void verify(const ProgramSet& set, const Layout& layout, const TierBytes& budgets = no_budgets);
 
 // The programs of several ranks together, which may differ: the collectives of every group match in order and size, and

@@ -55,6 +55,16 @@ void check_each(const char* what, const std::function<bool(ProgramSet& set, Prog
                 << "': " << message);
       CHECK(message.find("on lane comm:dp") != std::string::npos);
       CHECK(message.find("' on one and '") != std::string::npos);
+      // A line for each of the two ranks.
+      const size_t first = message.find("\nRank "), second = message.find("\nRank ", first + 1);
+      REQUIRE(second != std::string::npos);
+      CHECK(message.find("operand: '", first) != std::string::npos);
+      CHECK(message.find("among the ranks of 'dp", first) != std::string::npos);
+      for (const size_t line : {first, second}) {
+        const size_t beside = message.find("Neighbours: ", line);
+        REQUIRE(beside != std::string::npos);
+        CHECK(message.find('\'', beside) < message.find(" behind.", beside));
+      }
       if (names_it) CHECK(message.find(subject->set.program("step").ops[id].name) != std::string::npos);
     }
   }

@@ -29,7 +29,7 @@ std::vector<FaultKind> memory_faults();   // of lanes, waits, buffers and slots
 std::vector<FaultKind> copy_faults();     // of copies between tiers
 std::vector<FaultKind> meaning_faults();  // of weights, gradients, microbatches and the order of a step
 
-// How many names of ops of the set stand in quotes in a message, each as often as it does.
+// How many names of ops of the set stand in quotes in the first line of a message, each as often as it does.
 size_t ops_named(const runtime::ProgramSet& set, const std::string& message);
 
 }  // namespace zrt::testing

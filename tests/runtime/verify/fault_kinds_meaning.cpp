@@ -285,6 +285,7 @@ std::vector<FaultKind> meaning_faults() {
 }
 
 size_t ops_named(const runtime::ProgramSet& set, const std::string& message) {
+  const std::string sentence = message.substr(0, message.find("\n"));
   std::vector<std::string> names;
   for (const Program& program : set.programs) {
     for (const Op& op : program.ops) names.push_back('\'' + op.name + '\'');
@@ -293,7 +294,7 @@ size_t ops_named(const runtime::ProgramSet& set, const std::string& message) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
   size_t found = 0;
   for (const std::string& name : names) {
-    for (size_t at = message.find(name); at != std::string::npos; at = message.find(name, at + 1)) ++found;
+    for (size_t at = sentence.find(name); at != std::string::npos; at = sentence.find(name, at + 1)) ++found;
   }
   return found;
 }

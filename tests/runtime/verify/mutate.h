@@ -29,6 +29,24 @@ inline void drop_op(runtime::Program& program, runtime::OpId id) {
   }
 }
 
+// Waits say what the lane of an op says of it: it may leave the lane, or the program, and no order among the others is
+// lost. A wait means the latest execution so far, as a lane does.
+inline void order_by_waits(runtime::Program& program, runtime::OpId id) {
+  runtime::Op& op = program.ops[id];
+  std::vector<runtime::OpId> lane;
+  for (runtime::OpId other = 0; other < program.ops.size(); ++other) {
+    if (other != id && program.ops[other].lane == op.lane) lane.push_back(other);
+  }
+  op.waits.insert(op.waits.end(), lane.begin(), lane.end());
+  for (runtime::OpId other : lane) program.ops[other].waits.push_back(id);
+  for (runtime::OpId other = 0; other < program.ops.size(); ++other) {
+    std::vector<runtime::OpId>& waits = program.ops[other].waits;
+    if (other == id || std::find(waits.begin(), waits.end(), id) == waits.end()) continue;
+    waits.insert(waits.end(), op.waits.begin(), op.waits.end());
+    std::erase(waits, other);
+  }
+}
+
 // The ops change places; waits still mean the same ops.
 inline void swap_ops(runtime::Program& program, runtime::OpId a, runtime::OpId b) {
   std::swap(program.ops[a], program.ops[b]);
