@@ -1,78 +1,16 @@
+// Broken programs are refused: reads before writes, missing ops, bytes that two need, waits, references and operands.
 #include "runtime/verify/verifier.h"
 
-#include "catch.h"
-#include "core/error.h"
-#include "runtime/verify/checks.h"
-#include "tests/runtime/harness.h"
-#include "tests/runtime/toy_model.h"
-#include "tests/runtime/verify/mutate.h"
+#include "runtime/program/placement_rules.h"
+#include "tests/runtime/small_models.h"
+#include "tests/runtime/verify/fixture.h"
 
 namespace zrt::verifier_test {
 
 using namespace zrt;
 using namespace zrt::testing;
-using runtime::Access;
-using runtime::Op;
-using runtime::OpId;
-using runtime::Role;
+using Fixture = VerifierFixture;
 using runtime::Use;
-
-namespace {
-
-// A compiled toy step of two ranks with everything verified, to be broken.
-struct Fixture {
-  models::Model model = make_toy(3, 12, 17, 5, false, false);
-  runtime::Layout layout;
-  runtime::ProgramSet set;
-
-  explicit Fixture(int stage = 3, uint32_t accumulation = 6, uint32_t every = 1, int ranks = 2) {
-    Setting s;
-    s.ranks = ranks, s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.overlap = true;
-    s.unit_elements = 100, s.bucket = 200;
-    layout = make_layout(model, s);
-    set = runtime::compile(layout, {"init", "step", "eval", "export"}).set;
-  }
-  Fixture(const Fixture&) = delete;
-
-  runtime::Program& step() { return program_of(set, "step"); }
-  Op& op(std::string_view name) { return step().ops[find_op(step(), name)]; }
-  // The op of the repeated segment.
-  Op& repeated(std::string_view name) {
-    for (const runtime::Segment& segment : step().segments) {
-      if (segment.repeat == 1) continue;
-      for (OpId id = segment.first; id < segment.first + segment.count; ++id) {
-        if (step().ops[id].name == name) return step().ops[id];
-      }
-    }
-    throw std::runtime_error("no repeated op " + std::string(name));
-  }
-  runtime::Buffer& buffer(std::string_view name) {
-    return *std::find_if(set.buffers.begin(), set.buffers.end(), [&](const auto& b) { return b.name == name; });
-  }
-  Access& access(Op& op, Role role) {
-    return *std::find_if(op.accesses.begin(), op.accesses.end(), [&](const Access& a) { return a.role == role; });
-  }
-  void check_meaning() {
-    using namespace runtime::verification;
-    runtime::verification::check_meaning(set, step(), layout, part_orders(layout), Families(set, layout));
-  }
-  // The verifier's message; all parts must be in it.
-  void rejects(const std::vector<std::string>& parts) const {
-    std::string error;
-    try {
-      runtime::verify(set, layout);
-    } catch (const core::ProgramError& e) {
-      error = e.what();
-    }
-    INFO("message: " << error);
-    for (const std::string& part : parts) {
-      INFO("missing: " << part);
-      CHECK(error.find(part) != std::string::npos);
-    }
-  }
-};
-
-}  // namespace
 
 TEST_CASE("a compiled program passes") {
   for (int stage = 0; stage < 4; ++stage) {
@@ -179,24 +117,6 @@ TEST_CASE("ops that are not ordered are rejected with both ops and the buffer") 
   }
 }
 
-TEST_CASE("weights that an update left in parts are brought together before any other program reads them") {
-  Fixture f(1);
-  SECTION("by a program of its own") {
-    std::erase_if(f.set.programs, [](const runtime::Program& program) { return program.phase == "refresh"; });
-    f.rejects({"'eval'", "'forward embed'", "'update embed.weight' of a program before", "a gather is missing"});
-  }
-  SECTION("all of them") {
-    runtime::Program& refresh = program_of(f.set, "refresh");
-    REQUIRE(refresh.ops.size() > 1);
-    drop_op(refresh, 0);
-    f.rejects({"'refresh'", "'weight of embed.weight'", "'update embed.weight'", "not whole"});
-  }
-  SECTION("by the next step itself") {
-    drop_op(f.step(), find_op(f.step(), "gather updated linear.1.weight"));
-    f.rejects({"'step'", "'forward linear.1'", "'update linear.1.weight' of a program before"});
-  }
-}
-
 TEST_CASE("a buffer that is smaller than its ops need is rejected") {
   Fixture f;
   f.buffer("forward workspace of linear.0").bytes -= 1;
@@ -245,6 +165,24 @@ TEST_CASE("an op that names other buffers than its kind works on is rejected") {
   }
 }
 
+TEST_CASE("a block that keeps keys and values from token to token is rejected without a cache") {
+  const models::Model model = make_small(ModelType::gpt2, {});
+  const runtime::Layout layout = make_layout(model, {});
+  runtime::ProgramSet set = runtime::compile(layout, {"load", "decode"}).set;
+  size_t with_cache = 0;
+  runtime::Program& decode = program_of(set, "decode");
+  for (Op& op : decode.ops) {
+    const std::vector<Access> whole = op.accesses;
+    if (std::erase_if(op.accesses, [](const Access& access) { return access.role == Role::cache; }) == 0) continue;
+    ++with_cache;
+    CHECK_THROWS_WITH(runtime::verify(set, layout), Catch::Contains("'" + op.name + "'") &&
+                                                        Catch::Contains("names no buffer as its cache") &&
+                                                        Catch::Contains("Neighbours: '"));
+    op.accesses = whole;
+  }
+  CHECK(with_cache == runtime::layer_blocks(model).size());
+}
+
 TEST_CASE("an op in a program that has no place for it is rejected") {
   Fixture f;
   auto& exported = program_of(f.set, "export");
@@ -253,71 +191,6 @@ TEST_CASE("an op in a program that has no place for it is rejected") {
   exported.ops[find_op(exported, "export linear.0.weight")] = norm;
   f.rejects({"'norm linear.0.weight' (norm)", "behind 'export", "has no place in the program 'export'",
              "it may stand in step"});
-}
-
-TEST_CASE("gradients are defined once and then added to") {
-  SECTION("a backward that overwrites what another microbatch left") {
-    Fixture f(2, 4, 4);
-    OpId last = 0;
-    for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
-    f.step().ops[last].accumulate[0] = 0;
-    f.rejects({"'backward linear.1'", "add to", "linear.1.weight"});
-  }
-  SECTION("a reduction before the last backward of its window") {
-    Fixture f(2, 4, 4);
-    OpId last = 0;
-    for (OpId i = 0; i < f.step().ops.size(); ++i) last = f.step().ops[i].name == "backward linear.1" ? i : last;
-    swap_ops(f.step(), last, find_op(f.step(), "reduce linear.1.weight"));
-    // With the waits that order the two, only the count is wrong.
-    CHECK_THROWS_WITH(f.check_meaning(),
-                      Catch::Contains("'reduce linear.1.weight' (turn 0)") &&
-                          Catch::Contains("reduces the gradient of 'linear.1.weight' after 3 backwards, the last of "
-                                          "them 'backward linear.1' (turn 0); a window has 4"));
-  }
-  SECTION("a reduction that adds to what the step before left") {
-    Fixture f;
-    f.op("reduce linear.1.weight").accumulate[0] = 1;
-    f.rejects({"'reduce linear.1.weight'", "define", "linear.1.weight"});
-  }
-}
-
-TEST_CASE("a program that leaves a state without a value is rejected") {
-  Fixture f;
-  runtime::Program& init = program_of(f.set, "init");
-  drop_op(init, find_op(init, "init linear.1.weight"));
-  f.rejects({"'init'", "of linear.1.weight'", "without a value"});
-}
-
-TEST_CASE("ranks whose collectives differ are rejected with both calls") {
-  Fixture one(3, 6, 1, 3), other(3, 6, 1, 3);
-  CHECK_NOTHROW(runtime::verify_collectives({&one.set, &one.set, &other.set}));
-  auto rejects = [&](const std::vector<std::string>& parts) {
-    std::string error;
-    try {
-      runtime::verify_collectives({&one.set, &one.set, &other.set});
-    } catch (const core::ProgramError& e) {
-      error = e.what();
-    }
-    INFO(error);
-    for (const std::string& part : parts) CHECK(error.find(part) != std::string::npos);
-  };
-  SECTION("order") {
-    swap_ops(other.step(), find_op(other.step(), "gather linear.0.weight for forward linear.0"),
-             find_op(other.step(), "gather linear.0.bias for forward linear.0"));
-    rejects({"ranks 0 and 2", "comm:dp", "'step'", "gather linear.0.weight", "gather linear.0.bias"});
-  }
-  SECTION("size") {
-    other.buffer("local grad of linear.1.weight").bytes += 64;
-    rejects({"ranks 0 and 2", "reduce linear.1.weight"});
-  }
-  SECTION("one missing at the end") {
-    other.step().segments.back().count = 0;
-    rejects({"ranks 0 and 2", "'share control", "'none'"});
-  }
-  SECTION("a missing program") {
-    other.set.programs.pop_back();
-    rejects({"ranks 0 and 2", "4 and 3 programs"});
-  }
 }
 
 TEST_CASE("phases that do not exist or cannot be compiled are refused") {
@@ -354,50 +227,6 @@ TEST_CASE("a program of many layers and microbatches stays small") {
   CHECK(compile(3, 512, 1).set.buffers.size() == many.set.buffers.size());
   // Where gradients stay whole, the microbatches of one window repeat too.
   CHECK(compile(0, 512, 512).set.program("step").ops.size() == compile(0, 8, 8).set.program("step").ops.size());
-}
-
-namespace {
-
-// All ops of a step with this name, in order.
-std::vector<OpId> all_named(const runtime::Program& step, std::string_view name) {
-  std::vector<OpId> ids;
-  for (OpId id = 0; id < step.ops.size(); ++id) {
-    if (step.ops[id].name == name) ids.push_back(id);
-  }
-  return ids;
-}
-
-}  // namespace
-
-TEST_CASE("a copy of weights that an update has overtaken is rejected") {
-  Fixture f;
-  const Op late = f.step().ops[all_named(f.step(), "forward linear.1").back()];
-  insert_op(f.step(), static_cast<OpId>(f.step().ops.size() - 1), late);
-  CHECK_THROWS_WITH(f.check_meaning(), Catch::Contains("'forward linear.1'") &&
-                                           Catch::Contains("'update linear.1.weight' (turn 0)") &&
-                                           Catch::Contains("has updated"));
-}
-
-TEST_CASE("gradients that are summed in another order, over windows, or lost, are rejected") {
-  SECTION("another order") {
-    Fixture f(2, 4, 4);
-    const auto ids = all_named(f.step(), "backward linear.1");
-    swap_ops(f.step(), ids.at(1), ids.at(2));
-    f.rejects({"'backward linear.1'", "in order of microbatches"});
-  }
-  Fixture f(2, 4, 2);
-  drop_op(f.step(), find_op(f.step(), "reduce linear.1.weight"));
-  Op& op = f.step().ops[all_named(f.step(), "backward linear.1").at(2)];
-  SECTION("over windows") {
-    op.accumulate[0] = 1;
-    f.access(op, Role::local_grad).use = Use::update;
-    CHECK_THROWS_WITH(f.check_meaning(),
-                      Catch::Contains("'backward linear.1'") && Catch::Contains("of another window"));
-  }
-  SECTION("lost") {
-    CHECK_THROWS_WITH(f.check_meaning(),
-                      Catch::Contains("'backward linear.1'") && Catch::Contains("which no op has used"));
-  }
 }
 
 }  // namespace zrt::verifier_test
