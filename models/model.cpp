@@ -29,11 +29,12 @@ Model Model::part(const std::vector<size_t>& numbers) const {
   all->blocks = blocks.size();
   for (size_t block = 0; block < blocks.size(); ++block) {
     for (const Param& param : blocks[block]->params()) {
-      const Whole::Users fresh{static_cast<uint32_t>(all->params.size()), {}};
-      all->params.try_emplace(param.name, fresh).first->second.blocks.push_back(block);
+      all->users[param.name].push_back(block);
     }
   }
   result.whole = std::move(all);
+  if (!param_numbers)
+    result.param_numbers = std::make_shared<const std::map<std::string, uint32_t>>(canonical_numbers());
   return result;
 }
 
@@ -47,13 +48,18 @@ bool Model::sends(size_t block) const {
   return block + 1 == blocks.size() || whole_number(block) + 1 != whole_number(block + 1);
 }
 
-uint32_t Model::number(const Param& param) const {
-  return whole->params.at(param.name).number;
+std::map<std::string, uint32_t> Model::canonical_numbers() const {
+  std::map<std::string, uint32_t> all;
+  for (const ParamRef& ref : canonical_params()) {
+    const auto position = static_cast<uint32_t>(all.size());
+    all.emplace(blocks[ref.block]->params()[ref.index].name, position);
+  }
+  return all;
 }
 
 bool Model::used_elsewhere(const Param& param) const {
   if (!whole) return false;
-  const std::vector<size_t>& users = whole->params.at(param.name).blocks;
+  const std::vector<size_t>& users = whole->users.at(param.name);
   const auto here = std::count_if(users.begin(), users.end(), [&](size_t user) {
     return std::any_of(positions.begin(), positions.end(),
                        [&](const BlockPosition& place) { return place.number == user; });
@@ -63,7 +69,7 @@ bool Model::used_elsewhere(const Param& param) const {
 
 bool Model::used_first_elsewhere(const Param& param) const {
   if (!whole) return false;
-  const size_t first = whole->params.at(param.name).blocks.front();
+  const size_t first = whole->users.at(param.name).front();
   return std::none_of(positions.begin(), positions.end(),
                       [&](const BlockPosition& place) { return place.number == first; });
 }
@@ -76,11 +82,16 @@ int64_t Model::parameters() const {
 
 double Model::flops_per_token() const {
   double flops = 0;
-  for (const ParamRef& ref : canonical_params()) {
-    const Param& param = blocks[ref.block]->params()[ref.index];
-    const bool positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
-    // Nobody makes the gradient of what is frozen.
-    if (!positions) flops += (trains(param) ? 6 : 4) * static_cast<double>(param.whole_elements());
+  std::unordered_set<std::string_view> embedded;
+  for (size_t block = 0; block < blocks.size(); ++block) {
+    for (const Param& param : blocks[block]->params()) {
+      // Layers that share a matrix multiply by it each; of an embedding and a head that share theirs, the head alone.
+      if (embeds(block)) embedded.insert(param.name);
+      if (predicts(block) && !embeds(block) && embedded.contains(param.name)) continue;
+      const bool of_positions = param.name == "wpe.weight" || param.name.ends_with("position_embeddings.weight");
+      // Nobody makes the gradient of what is frozen.
+      if (!of_positions) flops += (trains(param) ? 6 : 4) * static_cast<double>(param.whole_elements());
+    }
   }
   const int64_t width = attended > 0 ? attended : hidden;
   const double dense = 6 * static_cast<double>(layers) * static_cast<double>(width) * static_cast<double>(sequence);

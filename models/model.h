@@ -64,7 +64,9 @@ struct Model {
     size_t block, index;
   };
   std::vector<ParamRef> canonical_params() const;
-  int64_t parameters() const;  // elements of the distinct parameters, whole
+  std::map<std::string, uint32_t> canonical_numbers() const;  // positions among these
+  int64_t parameters() const;                                 // elements of the distinct parameters, whole
+  bool shares_layers = false;  // some layers share parameters (sharing.h): their gradients are added up
   bool trains(const Param& param) const { return !frozen.contains(param.name); }
 
   // Some of the blocks as a model of their own, which shares them and knows which part of the whole it is: what a stage
@@ -81,19 +83,17 @@ struct Model {
   int64_t input_width(size_t block) const { return positions[block].input_width; }  // C, of one that receives
   // Of a parameter: its canonical position in the whole, whether another part has a copy of it, and whether that part
   // uses it first.
-  uint32_t number(const Param& param) const;
+  uint32_t number(const Param& param) const { return param_numbers->at(param.name); }  // where there are any
   bool used_elsewhere(const Param& param) const;
   bool used_first_elsewhere(const Param& param) const;
 
   struct Whole {
     size_t blocks = 0;
-    struct Users {
-      uint32_t number = 0;
-      std::vector<size_t> blocks;
-    };
-    std::map<std::string, Users> params;
+    std::map<std::string, std::vector<size_t>> users;  // blocks, by parameter
   };
   std::shared_ptr<const Whole> whole;  // null: this is the whole
+  // Canonical positions of parameters in what the model is a part or another form of; null: its own.
+  std::shared_ptr<const std::map<std::string, uint32_t>> param_numbers;
   struct BlockPosition {
     size_t number = 0;
     int64_t input_width = 0;

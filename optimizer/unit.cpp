@@ -87,7 +87,7 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
     const size_t here = at;
     if (copied) at = SIZE_MAX;  // nothing else joins it
     Unit& unit = table.units[here];
-    unit.params.push_back(UnitParam{&param, unit.elements, model.whole ? model.number(param) : number++});
+    unit.params.push_back(UnitParam{&param, unit.elements, model.param_numbers ? model.number(param) : number++});
     places[param.name] = ParamPlace{static_cast<uint32_t>(here), unit.elements};
     unit.elements += extent;
   }

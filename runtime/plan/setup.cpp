@@ -113,8 +113,9 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   layout.compute = config.precision.compute;
   layout.master = config.memory.master;
   layout.fp8 = config.precision.fp8;
-  layout.local_grad = config.precision.local_grad;
-  layout.grad = config.precision.accumulated_grad;
+  // Gradients of layers that share parameters are added up in fp32, whatever type those of one layer have.
+  layout.local_grad = model.shares_layers ? core::DType::f32 : config.precision.local_grad;
+  layout.grad = model.shares_layers ? core::DType::f32 : config.precision.accumulated_grad;
   const auto unit_elements =
       std::max<int64_t>(1, config.memory.unit_bytes / static_cast<int64_t>(core::dtype_size(layout.compute)));
   layout.groups = {config.parallel.hierarchical_ranks > 1, config.zero.hpz_partition_size > 1,

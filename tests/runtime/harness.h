@@ -89,8 +89,8 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.compute = s.compute;
   layout.fp8 = s.fp8;
   layout.master = s.master;
-  layout.local_grad = s.reduce_every == 1 ? s.compute : core::DType::f32;
-  layout.grad = s.accumulation == 1 ? s.compute : core::DType::f32;
+  layout.local_grad = s.reduce_every == 1 && !model.shares_layers ? s.compute : core::DType::f32;
+  layout.grad = s.accumulation == 1 && !model.shares_layers ? s.compute : core::DType::f32;
   layout.microbatches = s.accumulation;
   layout.reduce_every = s.reduce_every;
   layout.micro_batch = s.micro_batch;

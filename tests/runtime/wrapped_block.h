@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "models/forwarding_block.h"
 #include "models/model.h"
 
 namespace zrt::testing {
@@ -12,52 +13,27 @@ struct BlockHooks {
   Hook before, after;
 };
 
-class WrappedBlock : public models::Block {
+class WrappedBlock : public models::ForwardingBlock {
  public:
   WrappedBlock(std::shared_ptr<const models::Block> inner, BlockHooks hooks)
-      : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
-  const std::string& name() const override { return inner_->name(); }
-  const std::vector<models::Param>& params() const override { return inner_->params(); }
-  int64_t output_width() const override { return inner_->output_width(); }
-  const models::Anatomy& anatomy() const override { return inner_->anatomy(); }
-  uint64_t saved_bytes(const models::Shape& shape, size_t part) const override {
-    return inner_->saved_bytes(shape, part);
-  }
-  uint64_t held_bytes(const models::Shape& shape, size_t part) const override {
-    return inner_->held_bytes(shape, part);
-  }
-  uint64_t forward_workspace_bytes(const models::Shape& shape) const override {
-    return inner_->forward_workspace_bytes(shape);
-  }
-  uint64_t backward_workspace_bytes(const models::Shape& shape, models::Parts parts, models::Half half) const override {
-    return inner_->backward_workspace_bytes(shape, parts, half);
-  }
-  uint64_t cache_bytes(const models::Shape& shape) const override { return inner_->cache_bytes(shape); }
-  bool backward_reads_input() const override { return inner_->backward_reads_input(); }
-  double forward_flops(const models::Shape& shape, models::Parts parts) const override {
-    return inner_->forward_flops(shape, parts);
-  }
-  double attention_flops(const models::Shape& shape, models::Parts parts) const override {
-    return inner_->attention_flops(shape, parts);
-  }
+      : ForwardingBlock(std::move(inner)), hooks_(std::move(hooks)) {}
   void forward(const models::Call& call) const override {
-    run(call, false, [&] { inner_->forward(call); });
+    run(call, false, [&] { inner().forward(call); });
   }
   void backward(const models::Call& call) const override {
-    run(call, true, [&] { inner_->backward(call); });
+    run(call, true, [&] { inner().backward(call); });
   }
   void decode(const models::Call& call) const override {
-    run(call, false, [&] { inner_->decode(call); });
+    run(call, false, [&] { inner().decode(call); });
   }
 
  private:
   template <class Pass>
   void run(const models::Call& call, bool backward, const Pass& pass) const {
-    if (hooks_.before) hooks_.before(*inner_, call, backward);
+    if (hooks_.before) hooks_.before(inner(), call, backward);
     pass();
-    if (hooks_.after) hooks_.after(*inner_, call, backward);
+    if (hooks_.after) hooks_.after(inner(), call, backward);
   }
-  std::shared_ptr<const models::Block> inner_;
   BlockHooks hooks_;
 };
 
