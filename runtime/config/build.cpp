@@ -209,6 +209,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   });
   values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   values.check([&] { config.model = build_model(values, degrees); });
+  if (config.model.layers > 0) config.pseudo_to_real = build_pseudo_to_real(values, config.model.layers);
   build_data(values, config.data);
   build_memory(values, config.zero, config.run, config.memory);
   if (optimized && typed) {

@@ -22,7 +22,9 @@ inline std::string optional_text(const Values& values, std::string_view path) {
 // The parts, in the order they depend on each other. They throw ConfigError for what ends their work, which the caller
 // gathers.
 ZeroConfig build_zero(Values& values);
-void check_prescale(Values& values, const ZeroConfig& zero);   // prescale_gradients
+void check_prescale(Values& values, const ZeroConfig& zero);  // prescale_gradients
+// Of a model of so many layers; nothing: none share parameters.
+std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers);
 RunConfig build_run(Values& values, const std::string& name);  // `name`: the fallback of run.name
 ModelConfig build_model(Values& values, const models::Degrees& degrees);
 // sparse_attention, for a type of model whose attention is causal or not.

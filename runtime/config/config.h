@@ -18,6 +18,7 @@
 #include "runtime/config/batch.h"
 #include "runtime/config/memory.h"
 #include "runtime/config/pipeline.h"
+#include "runtime/config/pseudo_to_real.h"
 #include "runtime/config/setting.h"
 
 namespace zrt::runtime {
@@ -129,6 +130,7 @@ struct Config {
   ParallelConfig parallel;
   MemoryConfig memory;
   MonitorConfig tensorboard, csv_monitor;
+  std::optional<PseudoToReal> pseudo_to_real;  // nothing: no layers share parameters
   RunConfig run;
   std::vector<std::string> warnings;  // for the caller to log
   std::vector<ResolvedKey> keys;

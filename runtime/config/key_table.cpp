@@ -13,13 +13,15 @@ std::span<const Section> zero_sections();
 std::span<const Section> services_sections();
 std::span<const Section> model_features_sections();
 std::span<const Section> own_sections();
+std::span<const Section> pseudo_to_real_sections();
 
 const std::vector<Section>& sections() {
   static const std::vector<Section> all = [] {
     std::vector<Section> result;
     // The order of config.resolved.json.
-    for (const auto part : {root_sections(), zero_sections(), optimizer_sections(), engine_sections(),
-                            services_sections(), model_features_sections(), own_sections()}) {
+    for (const auto part :
+         {root_sections(), zero_sections(), optimizer_sections(), engine_sections(), services_sections(),
+          model_features_sections(), own_sections(), pseudo_to_real_sections()}) {
       result.insert(result.end(), part.begin(), part.end());
     }
     return result;

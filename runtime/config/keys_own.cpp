@@ -18,6 +18,8 @@ constexpr Key own_root_keys[] = {
     key("memory", t_object, "null",
         "Where states live, what is computed again, and the budgets that they must fit (docs/memory.md)."),
     key("run", t_object, "null", "How long a run is, what it writes, and what it runs on."),
+    key("pseudo_to_real", t_object, "null",
+        "Layers that share parameters until they are delinked (docs/pseudo_to_real.md)."),
     key("fp8", t_object, "null", "Products of 8-bit floats (docs/gpu.md)."),
     key("parameter_groups", t_list | t_null, "null", Effect::results,
         "A weight decay, a factor of the rate or an optimizer for parameters by name; of the list the first entry that "

@@ -141,7 +141,7 @@ void warn_of_left_over_states(const Reader& reader, std::span<const Layout> stag
   size_t left_over = 0;
   std::string first;
   for (const std::string& name : reader.states()->names()) {
-    if (kept.contains(name)) continue;
+    if (kept.contains(name) || reader.states()->is_alias(name)) continue;
     if (left_over++ == 0) first = name;
   }
   if (left_over == 0) return;
@@ -153,7 +153,7 @@ void warn_of_left_over_states(const Reader& reader, std::span<const Layout> stag
 
 }  // namespace
 
-std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout> stages, comm::Transport& transport,
+std::unique_ptr<Reader> open_resume(const Config& config, comm::Transport& transport,
                                     const std::function<void(const std::string&)>& warn) {
   const auto timeout = std::chrono::seconds(config.run.timeout_seconds);
   std::string folder = transport.leads() ? choose(config, warn) : "";
@@ -163,26 +163,28 @@ std::unique_ptr<Reader> open_resume(const Config& config, std::span<const Layout
     return nullptr;
   }
   const std::function<void(const std::string&)> heard = transport.leads() ? warn : nullptr;  // one process speaks
-  auto reader = std::make_unique<Reader>(
-      checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder, heard) : Reader(folder, false));
+  return std::make_unique<Reader>(checkpoint::is_hugging_face(folder) ? checkpoint::open_hugging_face(folder, heard)
+                                                                      : Reader(folder, false));
+}
 
-  require_same_model(config, *reader);
-  const std::string& made_with = reader->manifest().optimizer;
+void require_fits(const Reader& reader, const Config& config, std::span<const Layout> stages,
+                  const std::function<void(const std::string&)>& warn) {
+  require_same_model(config, reader);
+  const std::string& made_with = reader.manifest().optimizer;
   const bool states = !made_with.empty() && !config.run.load_module_only;
   if (states && core::keys::in_lower_case(made_with) != core::keys::in_lower_case(optimizer_type(config))) {
     throw core::ConfigError(fmt::format(
         "optimizer.type is {} but the checkpoint {} holds the states of {}; set run.load_module_only to start from its "
         "weights alone",
-        optimizer_type(config), folder, made_with));
+        optimizer_type(config), reader.folder().string(), made_with));
   }
   std::vector<const models::Model*> models;
   for (const Layout& stage : stages) {
-    require_tensors(*reader, stage, states);
+    require_tensors(reader, stage, states);
     models.push_back(stage.model.get());
   }
-  refuse_left_over(*reader, models);
-  if (states) warn_of_left_over_states(*reader, stages, heard);
-  return reader;
+  refuse_left_over(reader, models);
+  if (states) warn_of_left_over_states(reader, stages, warn);
 }
 
 void refuse_left_over(const Reader& reader, std::span<const models::Model* const> stages) {
@@ -192,7 +194,8 @@ void refuse_left_over(const Reader& reader, std::span<const models::Model* const
   }
   std::vector<std::string> left_over;
   for (const std::string& name : reader.weights().names()) {
-    if (!wanted.contains(name)) left_over.push_back(reader.weights().name_in_file(name));
+    if (!wanted.contains(name) && !reader.weights().is_alias(name))
+      left_over.push_back(reader.weights().name_in_file(name));
   }
   if (left_over.empty()) return;
   constexpr size_t named = 3;

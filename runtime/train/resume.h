@@ -17,10 +17,13 @@ namespace zrt::runtime {
 // Opens what run.resume names; null where the run starts from scratch: run.resume is not set, or "auto" and there is no
 // valid checkpoint in run.out. The process of rank 0 chooses for all, and verifies every byte of a checkpoint. `warn`
 // hears about checkpoints that are passed over. Throws ConfigError when run.out holds checkpoints that a new run would
-// mix with its own, or when the checkpoint is of another model or optimizer; DataError when it is corrupt. Collective.
-std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, std::span<const Layout> stages,
-                                                comm::Transport& transport,
+// mix with its own; DataError when the checkpoint is corrupt. Collective.
+std::unique_ptr<checkpoint::Reader> open_resume(const Config& config, comm::Transport& transport,
                                                 const std::function<void(const std::string&)>& warn);
+// Throws ConfigError when the checkpoint is of another model or optimizer than the configuration's, or lacks what the
+// stages need. `warn`, which may be null, hears of states that nobody keeps.
+void require_fits(const checkpoint::Reader& reader, const Config& config, std::span<const Layout> stages,
+                  const std::function<void(const std::string&)>& warn);
 
 // Throws DataError unless every parameter of the model is there in the right shape.
 void require_weights(const checkpoint::Reader& reader, const models::Model& model);

@@ -1,5 +1,3 @@
-#include "runtime/train/trainer.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/launch/failure.h"
+#include "runtime/train/lives.h"
 #include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_folder.h"
@@ -27,6 +26,7 @@
 #include "runtime/train/telemetry/sample_log.h"
 #include "runtime/train/telemetry/step_trace.h"
 #include "runtime/train/train_data.h"
+#include "runtime/train/training.h"
 
 namespace zrt::runtime {
 namespace {
@@ -34,65 +34,14 @@ namespace {
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
 
-// One run of train(), in the order of its members.
-class Training {
- public:
-  Training(const Config& config, const models::Model& model, const TrainHooks& hooks, comm::Transport& transport)
-      : config_(config), hooks_(hooks), transport_(transport), model_(model), layouts_(make_layouts(config, model)) {}
-
-  TrainResult run();
-
- private:
-  void lock_folder();
-  void start(const checkpoint::Reader* resumed);
-  void start_trace();
-  void step();
-  bool after_step();  // saves and evaluations that are due; false: stop
-  void save();
-  void finish();
-  TrainResult nothing_to_do();
-  std::optional<Evaluation> evaluate_now(int64_t limit);  // nothing where it was cut short
-  void read_batch(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets);
-  void beat();
-  void warn(const std::string& text) const {
-    if (hooks_.warn) hooks_.warn(text);
-  }
-
-  const Config& config_;
-  const TrainHooks& hooks_;
-  comm::Transport& transport_;
-  const models::Model& model_;
-  const std::vector<Layout> layouts_;  // of the stages, before the fit
-  const data::BatchShape batch_{config_.batch.micro, config_.mesh.data(), config_.batch.accumulation};
-  core::HeldFolder out_{config_.run.out};
-  std::optional<core::FolderLock> lock_;  // of `out_`, where rank 0 lives; let go after all that writes there
-  std::shared_ptr<const data::SampleSource> source_;
-  std::optional<EvalData> validation_;
-  checkpoint::Json data_;  // data_json()
-  BatchFiller filler_;     // set while something else than training reads batches
-  int64_t step_ = 0, first_step_ = 0;
-  int64_t samples_ = 0;          // consumed by the steps taken
-  int64_t planned_samples_ = 0;  // the data is laid out for
-  std::unique_ptr<Session> session_;
-  std::unique_ptr<Checkpointer> checkpointer_;
-  std::optional<NumericGuard> numbers_;
-  std::optional<RunRecords> records_;  // where rank 0 lives
-  std::optional<SampleLog> sample_log_;
-  std::optional<StepTrace> trace_;
-  int64_t saved_step_ = -1;
-  std::string save_error_;  // of the last save
-  bool save_due_ = false;   // a periodic one, which waits for a step that is not skipped
-  std::vector<double> seconds_;
-  std::chrono::steady_clock::time_point last_beat_;  // of rank 0's loading lane
-  TrainResult result_;
-};
+}  // namespace
 
 void Training::start(const checkpoint::Reader* resumed) {
   if (resumed && !config_.run.load_module_only) {
     step_ = first_step_ = saved_step_ = resumed->manifest().step;
     samples_ = resumed->manifest().samples;
   }
-  const int64_t needed = samples_ + (config_.run.steps - step_) * batch_.step_samples();
+  const int64_t needed = samples_ + (life_.until - step_) * batch_.step_samples() + life_.later_samples;
   const int64_t planned = step_ > 0 ? resumed->manifest().planned_samples : needed;
   if (step_ > 0 && resumed->manifest().made_by.value("seed", config_.run.seed) != config_.run.seed) {
     warn(
@@ -139,7 +88,7 @@ void Training::start(const checkpoint::Reader* resumed) {
   if (transport_.leads()) {
     // A start with nothing left to train keeps the file of what was trained.
     if (step_ < config_.run.steps || !std::filesystem::exists(out_ / "config.resolved.json")) {
-      out_.write("config.resolved.json", resolved_json(config_));
+      out_.write("config.resolved.json", resolved_);
     }
     remove_failure(out_);
     records_.emplace(config_, out_, step_, samples_);
@@ -153,8 +102,10 @@ void Training::start(const checkpoint::Reader* resumed) {
   hooks.stuck = hooks_.stuck;
   const bool states = resumed && resumed->states() && !config_.run.load_module_only;
   if (resumed) {
-    hooks.load = [resumed](const std::string& tensor, int64_t begin, std::span<float> out) {
-      resumed->read(tensor, begin, out);
+    const bool delinks = !life_.sharing && config_.pseudo_to_real;
+    const StatesAtDelink how = delinks ? config_.pseudo_to_real->states : StatesAtDelink::copy;
+    hooks.load = [resumed, how](const std::string& tensor, int64_t begin, std::span<float> out) {
+      read_delinked(*resumed, how, tensor, begin, out);
     };
     hooks.loads_states = states;
   }
@@ -193,6 +144,11 @@ void Training::start(const checkpoint::Reader* resumed) {
     summary.save_stall_seconds += outcome.stall_seconds;
     if (hooks_.saved) hooks_.saved(outcome);
   });
+  const auto* rules = config_.pseudo_to_real ? &*config_.pseudo_to_real : nullptr;
+  if (life_.sharing && rules->plateau) {
+    const bool goes_on = step_ > 0 && resumed->manifest().made_by.contains(plateau);
+    plateau_.emplace(*rules->plateau, goes_on ? resumed->manifest().made_by[plateau] : checkpoint::Json());
+  }
   numbers_.emplace(*session_, *checkpointer_, out_, SkipWatch(config_.run.skip_limit, options.loss_scale),
                    [this](const std::string& text) { warn(text); });
 }
@@ -224,6 +180,7 @@ void Training::step() {
   const uint64_t updates = session_->executor(0).control().persistent.progress[0].updates;
   StepInputs inputs{static_cast<uint64_t>(config_.run.seed), static_cast<uint32_t>(step_), 0,
                     config_.schedule.rates(static_cast<int64_t>(updates))};
+  if (config_.pseudo_to_real) inputs.rates.lr *= rate_factor(*config_.pseudo_to_real, life_, step_);
   if (hooks_.requests) inputs.requests = hooks_.requests();
   const auto begin = std::chrono::steady_clock::now();
   if (trace_) trace_->before_step(step_ + 1);
@@ -243,6 +200,7 @@ void Training::step() {
   }
   if (hooks_.step) hooks_.step(result_.last);
   numbers_->stepped(result_.last);
+  delink_due_ = life_.sharing && (step_ == life_.until || (plateau_ && plateau_->reached(result_.last.loss)));
 }
 
 void Training::start_trace() {
@@ -253,7 +211,8 @@ void Training::start_trace() {
                      last, step_ + 1, config_.run.steps));
     return;
   }
-  const StepRange range{std::max(first, step_ + 1), std::min(last, config_.run.steps)};
+  if (first > life_.until) return;  // a later life draws them
+  const StepRange range{std::max(first, step_ + 1), std::min(last, life_.until)};
   trace_.emplace(*session_, out_, range);
   if (!trace_->note().empty()) warn(trace_->note());
 }
@@ -280,6 +239,10 @@ void Training::save() {
   manifest.samples = samples_;
   manifest.made_by["data"] = data_;
   manifest.planned_samples = planned_samples_;
+  if (life_.sharing) manifest.made_by[checkpoint::shared_layers] = checkpoint::sharing_json(*life_.sharing);
+  if (delink_due_) manifest.made_by[delink_due] = true;
+  if (plateau_) manifest.made_by[plateau] = plateau_->json();
+  if (life_.delinked_at) manifest.made_by[delinked_at] = *life_.delinked_at;
   checkpointer_->save(manifest);
   numbers_->require_finite_saves();
 }
@@ -301,14 +264,14 @@ std::optional<Evaluation> Training::evaluate_now(int64_t limit) {
 
 void Training::finish() {
   Summary& summary = result_.summary;
-  const bool stopped = summary.exit_reason != "finished";
-  if (config_.run.save_weights || stopped) {
+  const bool over = summary.exit_reason == "finished";
+  if (config_.run.save_weights || !over) {
     checkpointer_->wait();
     if (saved_step_ != step_) save();
   }
   checkpointer_->wait();
   numbers_->over(step_, saved_step_ == step_);
-  if (validation_ && !stopped) summary.validation = evaluate_now(0);
+  if (validation_ && over) summary.validation = evaluate_now(0);
   summary.steps = step_;
   summary.skipped = step_ - static_cast<int64_t>(session_->executor(0).control().persistent.progress[0].updates);
   summary.final_loss = result_.last.loss;
@@ -316,7 +279,7 @@ void Training::finish() {
   summary.model_flops_per_second = summary.tokens_per_second * model_.flops_per_token();
   result_.memory = measure_memory(*session_);
   if (!transport_.leads()) return;
-  out_.write("memory.json", to_json(result_.memory));
+  out_.write(life_.sharing ? "memory.pseudo.json" : "memory.json", to_json(result_.memory));
   out_.write("summary.json", to_json(summary));
   result_.folder = out_.string();
 }
@@ -337,51 +300,33 @@ TrainResult Training::nothing_to_do() {
   return result_;
 }
 
-// Before anything looks into the folder: a run that is about to end may still save.
-void Training::lock_folder() {
-  if (!transport_.leads()) return;
-  lock_.emplace(out_, hooks_.launched ? core::Entry::launched : core::Entry::own);
-  hold_run_folder(out_);
-  if (lock_->held()) return;
-  warn(
-      fmt::format("{}: this file system knows no locks, so nothing keeps a second run out of this folder; see to it "
-                  "that there is none",
-                  out_.string()));
-}
-
-TrainResult Training::run() {
-  lock_folder();
-  const auto resumed = open_resume(config_, layouts_, transport_, [this](const std::string& text) { warn(text); });
-  start(resumed.get());
+TrainResult Training::run(const checkpoint::Reader* resumed, const Summary& so_far) {
+  result_.summary = so_far;
+  if (resumed) {
+    const auto heard = [this](const std::string& text) { warn(text); };
+    require_fits(*resumed, config_, layouts_, transport_.leads() ? heard : std::function<void(const std::string&)>());
+  }
+  start(resumed);
   result_.summary.exit_reason = "finished";
   if (step_ >= config_.run.steps) return nothing_to_do();
   start_trace();
-  while (step_ < config_.run.steps) {
+  while (step_ < life_.until && !delink_due_) {
     step();
     const bool more = after_step();
     if (trace_) {
-      if (const std::string error = trace_->after_step(step_, !more); !error.empty()) warn(error);
+      const bool last = !more || delink_due_;
+      if (const std::string error = trace_->after_step(step_, last); !error.empty()) warn(error);
     }
     if (!more) break;
+  }
+  if (delink_due_ && step_ < config_.run.steps && result_.summary.exit_reason == "finished") {
+    result_.summary.exit_reason = delinked;
   }
   finish();
   if (!save_error_.empty()) {
     throw core::DataError(fmt::format("the last checkpoint could not be saved: {}", save_error_));
   }
   return result_;
-}
-
-}  // namespace
-
-TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
-                  comm::Transport& transport) {
-  check_run(config);
-  comm::require_equal(transport, "the configuration", resolved_json(config), session_options(config).timeout);
-  return Training(config, model, hooks, transport).run();
-}
-
-TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
-  return train(config, config.model.make(), hooks, transport);
 }
 
 }  // namespace zrt::runtime

@@ -26,6 +26,8 @@ struct TrainHooks {
   // Before the run loads what a folder holds; `host_bytes`: see load_host_bytes.
   std::function<void(int64_t step, const std::string& folder, uint64_t host_bytes)> resumed;
   std::function<void(const SaveOutcome& outcome)> saved;
+  // After the step, before the life of layers of their own is planned: how many shared their parameters, by group.
+  std::function<void(int64_t step, const std::vector<int64_t>& groups)> delinked;
   std::function<void(const std::string& text)> warn;
   // Asked before each step: bits of Request. What is asked is done after that step, by all ranks.
   std::function<uint32_t()> requests;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -10,6 +11,7 @@
 #include "runtime/plan/setup.h"
 #include "runtime/report/draw/page.h"
 #include "runtime/report/plan_page.h"
+#include "runtime/train/lives.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
 #include "tools/commands/user_file.h"
@@ -73,17 +75,38 @@ int plan_command(const Args& args) {
     if (!slow.empty()) spdlog::warn("{}", slow);
   }
   const models::Model model = config.model.make();
-  const runtime::Plan plan = runtime::make_plan(config, model, runtime::training_phases(config, "init"), cluster);
+  const auto& rules = config.pseudo_to_real;
+  // A run whose layers share to the end has one life; else the second begins with what the first has saved.
+  const bool delinks = rules && (rules->at_step || rules->plateau);
+  std::optional<runtime::Plan> shared;
+  if (rules) {
+    shared.emplace(runtime::make_plan(config, models::share(model, rules->sharing),
+                                      runtime::training_phases(config, "init"), cluster));
+  }
+  const runtime::Config later = delinks ? runtime::after_delink(config) : config;
+  const runtime::Plan plan =
+      rules && !delinks
+          ? *shared
+          : runtime::make_plan(later, model, runtime::training_phases(later, rules ? "load" : "init"), cluster);
+  const bool fits = plan.fits && (!shared || shared->fits);
   if (values.count("draw")) runtime::write_file(values["draw"].as<std::string>(), runtime::plan_page(plan));
   if (values.count("program")) {
     const auto text = [&](const char* option) {
       return values.count(option) ? values[option].as<std::string>() : std::string();
     };
     std::cout << runtime::program_listing(plan, text("after"), text("phase"));
-    return plan.fits ? 0 : 1;
+  } else if (values.count("json")) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan));
+    if (delinks) json["pseudo"] = nlohmann::ordered_json::parse(runtime::to_json(*shared));
+    std::cout << json.dump(1) << "\n";
+  } else if (delinks) {
+    std::cout << "While layers share their parameters:\n\n"
+              << runtime::plan_text(*shared) << "\nOnce they are delinked:\n\n"
+              << runtime::plan_text(plan);
+  } else {
+    std::cout << runtime::plan_text(plan);
   }
-  std::cout << (values.count("json") ? runtime::to_json(plan) + "\n" : runtime::plan_text(plan));
-  return plan.fits ? 0 : 1;
+  return fits ? 0 : 1;
 }
 
 }  // namespace zrt::tools

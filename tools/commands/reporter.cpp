@@ -7,6 +7,7 @@
 #include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 
 #include "core/log.h"
@@ -87,6 +88,13 @@ void Reporter::step(const runtime::StepMetrics& m) {
 void Reporter::evaluated(int64_t step, const runtime::Evaluation& evaluation) {
   end_line();
   std::cerr << fmt::format("step {}: {}\n", step, evaluation_text(evaluation));
+}
+
+void Reporter::delinked(int64_t step, const std::vector<int64_t>& groups) {
+  end_line();
+  std::cerr << fmt::format("step {}: {} layers in {} {} are delinked: from here on each has parameters of its own\n",
+                           step, std::accumulate(groups.begin(), groups.end(), int64_t{0}), groups.size(),
+                           groups.size() == 1 ? "group" : "groups");
 }
 
 void Reporter::resumed(int64_t step, const std::string& folder, uint64_t host_bytes) {

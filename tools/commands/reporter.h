@@ -14,6 +14,7 @@ class Reporter {
   void planned(std::span<const runtime::Compiled> stages);
   void step(const runtime::StepMetrics& metrics);
   void evaluated(int64_t step, const runtime::Evaluation& evaluation);
+  void delinked(int64_t step, const std::vector<int64_t>& groups);
   void resumed(int64_t step, const std::string& folder, uint64_t host_bytes);
   void saved(const runtime::SaveOutcome& outcome);
   void warn(const std::string& text);

@@ -63,6 +63,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   hooks.resumed = [&](int64_t step, const std::string& folder, uint64_t host_bytes) {
     reporter.resumed(step, folder, host_bytes);
   };
+  hooks.delinked = [&](int64_t step, const std::vector<int64_t>& groups) { reporter.delinked(step, groups); };
   hooks.saved = [&](const runtime::SaveOutcome& outcome) { reporter.saved(outcome); };
   hooks.warn = [&](const std::string& text) { reporter.warn(text); };
   const runtime::TrainResult result = runtime::train(config, hooks, transport);

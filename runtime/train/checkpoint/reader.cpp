@@ -1,5 +1,7 @@
 #include "runtime/train/checkpoint/reader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -21,7 +23,23 @@ std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder,
   return files;
 }
 
+// Every name that a tensor of a shared layer has beside its own. `param` is where the parameter's name begins.
+void name_layers(TensorSet& tensors, const models::Sharing& sharing, bool states) {
+  for (const std::string& name : tensors.names()) {
+    const size_t param = states ? name.find('.') + 1 : 0;
+    const std::string kept = name.substr(param);
+    const int64_t first = models::layer_of(kept), layers = models::sharers(sharing, kept);
+    for (int64_t layer = first + 1; layer < first + layers; ++layer) {
+      tensors.alias(name, name.substr(0, param) + models::with_layer(kept, layer));
+    }
+  }
+}
+
 }  // namespace
+
+Json sharing_json(const models::Sharing& sharing) {
+  return {{"groups", sharing.groups}, {"private", sharing.own}};
+}
 
 Reader::Reader(const std::filesystem::path& folder, bool hashes)
     : folder_(folder),
@@ -29,6 +47,16 @@ Reader::Reader(const std::filesystem::path& folder, bool hashes)
       weights_(folder, files_of(folder, manifest_, false)) {
   const auto states = files_of(folder, manifest_, true);
   if (!states.empty()) states_.emplace(folder, states);
+  const Json shared = manifest_.made_by.is_object() ? manifest_.made_by.value(shared_layers, Json()) : Json();
+  if (shared.is_null()) return;
+  try {
+    sharing_ = models::Sharing{shared.at("groups"), shared.at("private")};
+  } catch (const Json::exception& error) {
+    throw core::DataError(fmt::format("{}: its manifest does not say which layers share their parameters: {}",
+                                      folder.string(), error.what()));
+  }
+  name_layers(weights_, *sharing_, false);
+  if (states_) name_layers(*states_, *sharing_, true);
 }
 
 Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weights)

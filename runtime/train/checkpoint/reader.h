@@ -6,10 +6,15 @@
 #include <span>
 #include <string>
 
+#include "models/sharing.h"
 #include "runtime/train/checkpoint/manifest.h"
 #include "runtime/train/checkpoint/tensor_set.h"
 
 namespace zrt::runtime::checkpoint {
+
+// Manifest::made_by has this where layers share parameters.
+inline constexpr const char* shared_layers = "shared_layers";
+Json sharing_json(const models::Sharing& sharing);
 
 class Reader {
  public:
@@ -23,7 +28,10 @@ class Reader {
   const Manifest& manifest() const { return manifest_; }
   const TensorSet& weights() const { return weights_; }
   const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
-  uint64_t table_bytes() const;                                              // of both
+  // Of a model whose layers share parameters: which. Each layer's tensors have names of their own all the same, so that
+  // every reader finds the model as it is without sharing.
+  const std::optional<models::Sharing>& sharing() const { return sharing_; }
+  uint64_t table_bytes() const;  // of both
   // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;
   // Reads every value, a part of a tensor at a time. Throws DataError for the first that is NaN or infinite.
@@ -35,6 +43,7 @@ class Reader {
   Manifest manifest_;
   TensorSet weights_;
   std::optional<TensorSet> states_;
+  std::optional<models::Sharing> sharing_;
 };
 
 // Opens the checkpoint that PATH means (find_checkpoint). One that its run removes meanwhile gives way to the newest

@@ -82,6 +82,12 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
   tensors_ = std::move(renamed);
 }
 
+void TensorSet::alias(const std::string& tensor, const std::string& name) {
+  const auto [place, fresh] = tensors_.try_emplace(name, find(tensor));
+  if (!fresh) refuse(folder_, fmt::format("'{}' stands for '{}', and is a tensor of its own, too", name, tensor));
+  place->second.alias = true;
+}
+
 // Measured: parsed, a header takes up to 22 times its bytes.
 uint64_t TensorSet::table_bytes() const {
   return 32 * header_bytes_ + (1 << 16);

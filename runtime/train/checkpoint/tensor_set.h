@@ -31,6 +31,9 @@ class TensorSet {
   const std::vector<int64_t>& shape(const std::string& tensor) const;
   const std::string& name_in_file(const std::string& tensor) const;  // what it was called before rename
   const std::string& dtype(const std::string& tensor) const;
+  // Gives a tensor a second name, under which it is read as under its own.
+  void alias(const std::string& tensor, const std::string& name);
+  bool is_alias(const std::string& name) const { return find(name).alias; }
   // Host memory that the names and places of the tensors take while the files are opened and from then on, at most.
   uint64_t table_bytes() const;
   // Elements [begin, begin + out.size()) of the whole tensor, as fp32. Thread safe. Throws DataError.
@@ -48,6 +51,7 @@ class TensorSet {
   struct Tensor {
     std::vector<int64_t> shape;
     std::vector<StoredRectangle> rectangles;
+    bool alias = false;
   };
   const Tensor& find(const std::string& tensor) const;
   void check(const std::string& name, const Tensor& tensor) const;

@@ -7,6 +7,7 @@
 
 #include "runtime/train/checkpoint/reader.h"
 #include "runtime/train/checkpointer.h"
+#include "runtime/train/lives.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "tests/runtime/pipeline.h"
@@ -18,7 +19,8 @@ namespace zrt::testing {
 class SavingRun {
  public:
   SavingRun(const models::Model& model, const Setting& s, const std::filesystem::path& store, bool background,
-            const runtime::checkpoint::Reader* from = nullptr)
+            const runtime::checkpoint::Reader* from = nullptr,
+            runtime::StatesAtDelink how = runtime::StatesAtDelink::copy)
       : setting_(s), pipeline_(model, s, even_ends(model, s.schedule.stages * s.schedule.chunks)) {
     std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
     if (background) phases.push_back("save");
@@ -28,8 +30,13 @@ class SavingRun {
       synthetic_batch(layout(), step_, rank, microbatch, tokens, targets);
     };
     if (from) {
-      hooks.load = [from](const std::string& name, int64_t begin, std::span<float> out) {
-        from->read(name, begin, out);
+      hooks.load = [from, how, delinks = !model.shares_layers](const std::string& name, int64_t begin,
+                                                               std::span<float> out) {
+        if (delinks) {
+          runtime::read_delinked(*from, how, name, begin, out);
+        } else {
+          from->read(name, begin, out);
+        }
       };
       hooks.loads_states = true;
       for (const runtime::Layout& each : pipeline_.layouts) runtime::require_tensors(*from, each, true);
@@ -58,10 +65,12 @@ class SavingRun {
     manifest.model = model_section;
     manifest.made_by = runtime::checkpoint::Json::object();
     manifest.made_by["optimizers"] = runtime::optimizers_json(pipeline_.layouts);
+    if (sharing) manifest.made_by[runtime::checkpoint::shared_layers] = runtime::checkpoint::sharing_json(*sharing);
     manifest.control = runtime::control_json(session_->executor(0).control().persistent, layout().optimizer->members());
     checkpointer_->save(manifest);
   }
   runtime::checkpoint::Json model_section = runtime::checkpoint::Json::object();  // of what is saved
+  std::optional<models::Sharing> sharing;                                         // of the model
   runtime::SaveOutcome saved() {
     checkpointer_->wait();
     return outcome_;

@@ -1,0 +1,59 @@
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "runtime/engine/session_options.h"
+#include "runtime/plan/setup.h"
+#include "runtime/train/resume.h"
+#include "runtime/train/run_folder.h"
+#include "runtime/train/training.h"
+
+namespace zrt::runtime {
+namespace {
+
+// Before anything looks into the folder: a run that is about to end may still save.
+void lock_folder(RunFolder& folder, const TrainHooks& hooks, const comm::Transport& transport) {
+  if (!transport.leads()) return;
+  folder.lock.emplace(folder.path, hooks.launched ? core::Entry::launched : core::Entry::own);
+  hold_run_folder(folder.path);
+  if (folder.lock->held() || !hooks.warn) return;
+  hooks.warn(
+      fmt::format("{}: this file system knows no locks, so nothing keeps a second run out of this folder; see to it "
+                  "that there is none",
+                  folder.path.string()));
+}
+
+}  // namespace
+
+TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
+                  comm::Transport& transport) {
+  check_run(config);
+  const std::string resolved = resolved_json(config);
+  comm::require_equal(transport, "the configuration", resolved, session_options(config).timeout);
+  RunFolder folder{core::HeldFolder(config.run.out), {}};
+  lock_folder(folder, hooks, transport);
+  const auto warn = [&](const std::string& text) {
+    if (hooks.warn) hooks.warn(text);
+  };
+  std::unique_ptr<checkpoint::Reader> resumed = open_resume(config, transport, warn);
+  RunLife life = life_of(config, model, resumed.get());
+  Summary so_far;
+  if (life.sharing) {
+    TrainResult result = Training(config, life, resolved, folder, hooks, transport).run(resumed.get());
+    if (result.summary.exit_reason != delinked) return result;
+    so_far.saves = result.summary.saves, so_far.failed_saves = result.summary.failed_saves;
+    so_far.save_stall_seconds = result.summary.save_stall_seconds;
+  }
+  const Config later = config.pseudo_to_real && (life.sharing || life.delinked_at) ? after_delink(config) : config;
+  if (life.sharing) {
+    resumed = open_resume(later, transport, warn);
+    life = life_of(later, model, resumed.get());
+    if (hooks.delinked) hooks.delinked(*life.delinked_at, resumed->sharing()->groups);
+  }
+  return Training(later, life, resolved, folder, hooks, transport).run(resumed.get(), so_far);
+}
+
+TrainResult train(const Config& config, const TrainHooks& hooks, comm::Transport& transport) {
+  return train(config, config.model.make(), hooks, transport);
+}
+
+}  // namespace zrt::runtime

@@ -1,0 +1,191 @@
+// Runs with pseudo_to_real from outside: they share, delink and go on, and nothing that stops them in between changes a
+// bit.
+#include <fstream>
+
+#include "program.h"
+
+namespace zrt::pseudo_to_real_test {
+
+using namespace zrt::testing;
+
+namespace {
+
+const std::string zrt = ZRT_BINARY_DIR "/zrt ";
+
+std::string empty(const Folder& folder) {
+  folder.write("empty.json", "{}");
+  return folder / "empty.json";
+}
+
+// Options that a run needs beside its --out.
+std::string shared(const Folder& folder, const std::string& more = "", int steps = 8) {
+  return zrt + "train " + empty(folder) + " --ranks 2 --set model.preset=gpt2-tiny --set model.layers=4" +
+         " --set model.dropout=0.1 --set train_micro_batch_size_per_gpu=2 --set zero_optimization.stage=2" +
+         " --set data.train=" + (folder.path / "corpus/train").string() + " --set run.steps=" + std::to_string(steps) +
+         " --set pseudo_to_real.groups=1 --set pseudo_to_real.delink.at_step=4 " + more;
+}
+
+std::vector<double> losses(const fs::path& out) {
+  std::vector<double> all;
+  std::ifstream in(out / "metrics.jsonl");
+  for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+  return all;
+}
+
+std::string state(const fs::path& out) {
+  return read_json(out / "summary.json")["state_xxh3"];
+}
+
+}  // namespace
+
+TEST_CASE("a run delinks at its step without a change of the loss, and ends with the same bits at every stage") {
+  const Folder folder("pseudo_delink");
+  build_data(folder);
+  const fs::path never = folder.path / "never", at = folder.path / "at";
+  const Result linked = run_command(shared(folder, "--set pseudo_to_real.delink.at_step=null --out " + never.string()));
+  INFO(linked.text);
+  REQUIRE(linked.code == 0);
+  const Result delinked = run_command(shared(folder, "--out " + at.string()));
+  INFO(delinked.text);
+  REQUIRE(delinked.code == 0);
+  CHECK(delinked.text.find("step 4: 4 layers in 1 group are delinked") != std::string::npos);
+  const std::vector<double> one = losses(never), two = losses(at);
+  REQUIRE((one.size() == 8 && two.size() == 8));
+  // The loss of step 5 is that of the weights after step 4.
+  CHECK(std::equal(one.begin(), one.begin() + 5, two.begin()));
+  CHECK(one[5] != two[5]);
+  const nlohmann::json pseudo = read_json(at / "memory.pseudo.json"), real = read_json(at / "memory.json");
+  for (const nlohmann::json* memory : {&pseudo, &real}) {
+    for (const auto& rank : memory->at("ranks")) {
+      for (const auto& [name, tier] : rank.at("tiers").items()) {
+        INFO(name);
+        CHECK(tier.at("planned_peak_bytes") == tier.at("measured_peak_bytes"));
+      }
+    }
+  }
+  for (const char* other :
+       {"--set zero_optimization.stage=0", "--set zero_optimization.stage=3 --set memory.placement=host",
+        "--set zero_optimization.stage=1 --set zero_optimization.overlap_comm=true"}) {
+    const fs::path out = folder.path / "other";
+    fs::remove_all(out);
+    REQUIRE(run_command(shared(folder, std::string(other) + " --out " + out.string())).code == 0);
+    CHECK(state(out) == state(at));
+    CHECK(losses(out) == two);
+  }
+}
+
+TEST_CASE("a run that is resumed before, at or behind its delink ends with the bits of one that was not") {
+  const Folder folder("pseudo_resume");
+  build_data(folder);
+  for (const char* how : {"copy", "reset", "rescale"}) {
+    const std::string rules = std::string("--set pseudo_to_real.lr_scale=0.5 --set pseudo_to_real.rewarm_steps=3 ") +
+                              "--set pseudo_to_real.optimizer=" + how + " ";
+    const fs::path whole = folder.path / (std::string("whole_") + how);
+    REQUIRE(run_command(shared(folder, rules + "--out " + whole.string())).code == 0);
+    for (const int first : {2, 4, 5}) {
+      const fs::path out = folder.path / (std::string(how) + std::to_string(first));
+      // A shorter run plans its data for fewer samples, so the stop is a signal's: the steps stay.
+      const Result stopped = run_command(
+          shared(folder, rules + "--set run.checkpoint_interval=1 --set run.keep_last=20 --out " + out.string()));
+      REQUIRE(stopped.code == 0);
+      for (int step = first + 1; step <= 8; ++step) {
+        fs::remove_all(out / "checkpoints" / ("step_" + std::to_string(step)));
+      }
+      const Result again = run_command(shared(folder, rules + "--resume auto --out " + out.string()));
+      INFO(again.text);
+      REQUIRE(again.code == 0);
+      CHECK(again.text.find("going on after step " + std::to_string(first)) != std::string::npos);
+      CHECK(state(out) == state(whole));
+      CHECK(losses(out) == losses(whole));
+    }
+  }
+}
+
+TEST_CASE("a run delinks when its loss falls no more, and so does one that is resumed") {
+  const Folder folder("pseudo_plateau");
+  build_data(folder);
+  const std::string rule =
+      "--set pseudo_to_real.delink.at_step=null --set pseudo_to_real.delink.plateau_steps=2 --set "
+      "pseudo_to_real.delink.plateau_gain=0.9 --set run.checkpoint_interval=1 --set run.keep_last=20 ";
+  const fs::path whole = folder.path / "whole", out = folder.path / "again";
+  const Result first = run_command(shared(folder, rule + "--out " + whole.string()));
+  INFO(first.text);
+  REQUIRE(first.code == 0);
+  CHECK(first.text.find("step 4: 4 layers in 1 group are delinked") != std::string::npos);
+  fs::copy(whole, out, fs::copy_options::recursive);
+  for (int step = 4; step <= 8; ++step) fs::remove_all(out / "checkpoints" / ("step_" + std::to_string(step)));
+  REQUIRE(run_command(shared(folder, rule + "--resume auto --out " + out.string())).code == 0);
+  CHECK(state(out) == state(whole));
+  CHECK(losses(out) == losses(whole));
+}
+
+TEST_CASE("a checkpoint of shared layers is evaluated, exported and resumed as one of all layers") {
+  const Folder folder("pseudo_export");
+  build_data(folder);
+  const std::string pseudo = (folder.path / "pseudo").string(), plain = (folder.path / "plain").string();
+  REQUIRE(run_command(shared(folder, "--set pseudo_to_real.delink.at_step=null --set model.dropout=0 --out " + pseudo))
+              .code == 0);
+  REQUIRE(run_command(zrt + "checkpoint export " + pseudo + " --out " + plain).code == 0);
+  const auto evaluate = [&](const std::string& run) {
+    const Result result =
+        run_command(zrt + "eval " + run + " --json --data " + (folder.path / "corpus/train").string());
+    INFO(result.text);
+    REQUIRE(result.code == 0);
+    return nlohmann::json::parse(result.text.substr(result.text.find('{')))["loss"].get<double>();
+  };
+  // Without pseudo_to_real the checkpoint starts a run of layers of their own.
+  const std::string real = (folder.path / "real").string();
+  const Result started =
+      run_command(zrt + "train " + empty(folder) + " --ranks 1" +
+                  " --set model.preset=gpt2-tiny --set model.layers=4 --set train_micro_batch_size_per_gpu=2" +
+                  " --set data.train=" + (folder.path / "corpus/train").string() +
+                  " --set run.steps=1 --set run.load_module_only=true --set optimizer.params.lr=0" + " --resume " +
+                  plain + " --out " + real);
+  INFO(started.text);
+  REQUIRE(started.code == 0);
+  CHECK(evaluate(pseudo) == evaluate(real));
+}
+
+TEST_CASE("a plan shows both lives of a run") {
+  const Folder folder("pseudo_plan");
+  build_data(folder);
+  const std::string options = shared(folder, "").substr(zrt.size() + strlen("train "));
+  const Result text = run_command(zrt + "plan " + options);
+  INFO(text.text);
+  REQUIRE(text.code == 0);
+  CHECK(text.text.find("While layers share their parameters") < text.text.find("Once they are delinked"));
+  const Result result = run_command(zrt + "plan " + options + " --json");
+  REQUIRE(result.code == 0);
+  const nlohmann::json real = nlohmann::json::parse(result.text.substr(result.text.find('{'))),
+                       &pseudo = real.at("pseudo");
+  const fs::path out = folder.path / "run";
+  REQUIRE(run_command(shared(folder, "--out " + out.string())).code == 0);
+  for (const auto& [plan, file] : {std::pair(&real, "memory.json"), std::pair(&pseudo, "memory.pseudo.json")}) {
+    const nlohmann::json measured = read_json(out / file);
+    CHECK(plan->at("ranks")[0].at("tiers").at("device").at("planned_peak_bytes") ==
+          measured.at("ranks")[0].at("tiers").at("device").at("measured_peak_bytes"));
+  }
+}
+
+TEST_CASE("groups that do not fit, and checkpoints that other groups made, are refused") {
+  const Folder folder("pseudo_refuse");
+  build_data(folder);
+  const auto refused = [&](const std::string& more, const std::string& words) {
+    const Result result = run_command(shared(folder, more + " --out " + (folder.path / "refused").string()));
+    INFO(result.text);
+    CHECK(result.code == 2);
+    CHECK(result.text.find(words) != std::string::npos);
+  };
+  refused("--set pseudo_to_real.groups=3", "does not divide model.layers = 4. Legal are 1, 2, 4, and lists");
+  refused("--set pseudo_to_real.groups=[1,2]", "has 3 layers in all, but model.layers is 4");
+  refused("--set pseudo_to_real.groups=[0,4]", "has the entry 0");
+  refused("--set parallel.pipeline=2 --set zero_optimization.stage=1", "needs parallel.pipeline = 1");
+  const std::string out = (folder.path / "run").string();
+  REQUIRE(run_command(shared(folder, "--set run.steps=2 --out " + out)).code == 0);
+  const Result other = run_command(shared(folder, "--set pseudo_to_real.groups=2 --resume auto --out " + out));
+  INFO(other.text);
+  CHECK(other.code == 2);
+  CHECK(other.text.find("other layers share their parameters there") != std::string::npos);
+}
+
+}  // namespace zrt::pseudo_to_real_test
