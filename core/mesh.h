@@ -15,10 +15,12 @@ enum class Axis : uint8_t {
 };
 // Facts of each axis, in the same order.
 struct AxisFacts {
+  const char* name;   // in messages
   const char* group;  // the name of groups of ranks that differ along it alone; null: not made for it
   bool data;          // its ranks do the same on other samples
 };
-inline constexpr AxisFacts axis_facts[] = {{"tp", false}, {nullptr, true}, {nullptr, true}, {nullptr, false}};
+inline constexpr AxisFacts axis_facts[] = {
+    {"tensor", "tp", false}, {"inner", nullptr, true}, {"outer", nullptr, true}, {"pipeline", nullptr, false}};
 inline constexpr int axis_count = sizeof(axis_facts) / sizeof(axis_facts[0]);
 
 class Axes {  // a set
@@ -114,6 +116,8 @@ class Mesh {
   // first stage and the last.
   RankGroups neighbours(bool odd) const { return {2, stage_ranks(), odd ? stage_ranks() : 0}; }
   RankGroups ends() const { return {2, first_of(pipeline() - 1)}; }
+  // … of each so many stages next to each other.
+  RankGroups stages_together(int stages) const { return {stages, stage_ranks()}; }
 
   bool operator==(const Mesh&) const = default;
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "models/sharing.h"
 #include "optimizer/optimizer.h"
 
 namespace zrt::optimizer {
@@ -82,6 +83,7 @@ UnitTable make_units(const models::Model& model, const Cut& cut, int64_t unit_el
       made.shard_axes = made.holder_axes = cut.shard_axes;
       if (sliced) made.holder_axes = cut.shard_axes | core::Axis::tensor;
       if (summed) made.gradient_axes = core::data_axes | core::Axis::tensor;
+      made.of_layers = copied && model.shares_layers && models::layer_of(param.name) >= 0;
       made.copied = copied, made.counted_elsewhere = model.used_first_elsewhere(param), made.trained = trained;
     }
     const size_t here = at;

@@ -36,9 +36,10 @@ struct Unit {
   core::Axes holder_axes = core::data_axes;
   // … makes a part of its gradient: they add these up.
   core::Axes gradient_axes = core::data_axes;
-  // Of one parameter that another stage of a pipeline uses too: both have a copy, whose gradients are added up. The
-  // stage that uses it first speaks for it, in norms and checkpoints.
+  // Of one parameter that another stage of a pipeline uses too: each has a copy, and their gradients are added up. The
+  // stage that uses it first counts it, in norms and checkpoints.
   bool copied = false, counted_elsewhere = false;
+  bool of_layers = false;  // a copied one: layers of several stages share it, else the first and the last stage
   // Without it the unit is frozen: it has weights and nothing else, and a step only reads them.
   bool trained = true;
   int64_t parameters() const;  // elements without padding

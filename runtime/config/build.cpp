@@ -118,15 +118,23 @@ void build_groups(const Values& values, ZeroConfig& zero, ParallelConfig& parall
 }
 
 // Without `steps` the accumulation steps are not known, because the batch is wrong.
-int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrder& order,
-                     std::optional<int64_t> steps) {
+int64_t reduce_every(Values& values, const ZeroConfig& zero, const MicrobatchOrder& order, std::optional<int64_t> steps,
+                     int stages) {
   constexpr const char* key = "parallel.reduce_every";
   const int64_t accumulation = steps.value_or(1);
+  // Stages of a pipeline come to a microbatch's backward in all of their layers before the next one's.
+  const bool one = stages > 1 && !values.is_null("pseudo_to_real.groups");
   if (values.is_null(key)) {
     const int64_t usual = optimizer::zero_strategy(zero.stage).reduce_every_by_default(accumulation);
-    values.infer(key, order.reduce_every(accumulation, usual));
+    values.infer(key, one ? 1 : order.reduce_every(accumulation, usual));
   }
   const int64_t every = values.integer(key);
+  if (one && every != 1) {
+    refuse(
+        values.at(key),
+        "must be 1 where layers of a pipeline share parameters (pseudo_to_real): gradients of these are added up one "
+        "microbatch after another. Leave it out.");
+  }
   if (steps && accumulation % every != 0) {
     refuse(values.at(key), "must divide gradient_accumulation_steps = " + std::to_string(accumulation) + ". Try 1 or " +
                                std::to_string(accumulation) + ".");
@@ -187,7 +195,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   build_pipeline(values, steps, stages, config.parallel);
   values.check([&] { config.memory.order = build_microbatch_order(values); });
   const bool counted = values.check(
-      [&] { config.parallel.reduce_every = reduce_every(values, config.zero, *config.memory.order, steps); });
+      [&] { config.parallel.reduce_every = reduce_every(values, config.zero, *config.memory.order, steps, stages); });
   const bool known = counted && batched;
   const bool typed =
       build_precision(values, known ? steps : std::nullopt, known ? config.parallel.reduce_every : 1, config.precision);

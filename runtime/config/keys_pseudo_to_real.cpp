@@ -8,7 +8,7 @@ namespace zrt::runtime::configuration {
 namespace {
 
 constexpr Key pseudo_keys[] = {
-    key("groups", t_int | t_list | t_null, "null", at_least(1), Effect::results,
+    key("groups", t_int | t_list | t_null, "null", Effect::results,
         "Groups of consecutive layers that share their parameters: so many equal ones, or a list of their sizes; null: "
         "no layers share any."),
     key("private", t_text | t_list, R"(["norm"])", Effect::results,
@@ -60,7 +60,7 @@ std::vector<int64_t> read_groups(const Values& values, int64_t layers) {
     return sizes;
   }
   const int64_t count = values.integer(path);
-  if (layers % count != 0) {
+  if (count < 1 || layers % count != 0) {
     std::vector<std::string> legal;
     for (int64_t divisor = 1; divisor <= layers && legal.size() < 16; ++divisor) {
       if (layers % divisor == 0) legal.push_back(std::to_string(divisor));
@@ -110,11 +110,6 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
     return std::nullopt;
   }
   PseudoToReal rules;
-  values.check([&] {
-    if (values.integer("parallel.pipeline") == 1) return;
-    refuse(values.at("pseudo_to_real.groups"),
-           "needs parallel.pipeline = 1: stages of a pipeline do not add up the gradients of layers that they share.");
-  });
   values.check([&] { rules.sharing.groups = read_groups(values, layers); });
   values.check([&] { rules.sharing.own = read_private(values); });
   rules.at_step = values.optional_integer("pseudo_to_real.delink.at_step");

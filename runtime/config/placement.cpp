@@ -5,7 +5,7 @@
 namespace zrt::runtime {
 
 bool Placement::uses(Tier tier) const {
-  const auto is = [&](Tier home) { return home == tier; };
+  const auto is = [&](Tier resident) { return resident == tier; };
   return std::any_of(activations.begin(), activations.end(), is) ||
          std::any_of(units.begin(), units.end(), [&](const UnitTiers& tiers) {
            return is(tiers.weight) || is(tiers.grad) || is(tiers.master) || is(tiers.update) ||

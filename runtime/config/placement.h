@@ -12,7 +12,7 @@ namespace zrt::runtime {
 
 using core::Tier;
 
-// Of one unit. A tier is where the state is resident; what an op needs elsewhere is copied for it.
+// The tiers in which the states of one unit are resident. An op that needs a state elsewhere gets a copy.
 struct UnitTiers {
   Tier weight = Tier::device, grad = Tier::device, master = Tier::device;
   std::vector<Tier> states;    // by state kind of the optimizer; those that are missing: device

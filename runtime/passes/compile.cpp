@@ -43,7 +43,8 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   check_phases(c);
   // Others follow where an op needs them; these few have the same numbers in all programs.
   c.set.lanes = {{LaneKind::compute, ""}, {LaneKind::to_device, ""}, {LaneKind::comm, "dp"}, {LaneKind::to_host, ""}};
-  c.set.groups = make_groups(layout.mesh, layout.units.cut.shard_axes, layout.stage.schedule.chunks);
+  c.set.groups =
+      make_groups(layout.mesh, layout.units.cut.shard_axes, layout.stage.schedule.chunks, layout.stage.sharing);
   // Stages have the same lanes, though not all of them use each.
   for (const Group& group : c.set.groups) {
     if (layout.stage.pipelined()) c.set.lane(LaneKind::comm, group.name);

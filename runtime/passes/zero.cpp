@@ -185,7 +185,7 @@ class ZeroPass {
       pending_.push_back(u);
       pending_elements_ += layout_.units.units[u].elements;
     }
-    // What is resident elsewhere would be on the device until its bucket is full.
+    // A gradient that is resident elsewhere would stay on the device until its bucket is full.
     const bool leaves = std::any_of(pending_.begin(), pending_.end(),
                                     [&](uint32_t u) { return layout_.placement.tiers(u).grad != Tier::device; });
     const bool flush = !layout_.reduces_in_place() || leaves || last_backward_.at(window) == number ||
@@ -205,8 +205,8 @@ class ZeroPass {
     std::copy_if(pending_.begin(), pending_.end(), std::back_inserter(copied_), copied);
     std::erase_if(pending_, copied);
     if (last) gather_grads(pending_);
-    // What is evicted to another tier is measured before it does, while the next block computes; so is what is updated
-    // then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
+    // A gradient that leaves for another tier is measured before it does, while the next block computes; so is what is
+    // updated then, whose weights nobody reads any more: the last window's backwards are behind those of all others.
     for (uint32_t u : pending_) {
       if (last && (timing_->measures_at_once() || layout_.placement.tiers(u).grad != Tier::device)) {
         reduced_.push_back(u);
@@ -276,7 +276,11 @@ class ZeroPass {
   void finish(DraftSegment& segment) {
     finish_reduced(segment);
     current_ = &segment;
-    for (uint32_t u : copied_) add_up(u, copies_name, "reduce copies of ");
+    // All stages add up in one order, whatever their own blocks were.
+    std::sort(copied_.begin(), copied_.end(), [&](uint32_t a, uint32_t b) {
+      return layout_.units.units[a].params.front().number < layout_.units.units[b].params.front().number;
+    });
+    for (uint32_t u : copied_) add_up(u, copies_group(layout_.units.units[u].of_layers), "reduce copies of ");
     gather_grads(copied_);
     if (timing_->measures_at_once()) {
       reduced_ = copied_;

@@ -172,8 +172,10 @@ std::vector<Layout> make_layouts(const Config& config, const models::Model& mode
   check_groups(config, whole);
   const int stages = config.mesh.pipeline();
   if (stages == 1) return {whole};
-  for (const std::vector<size_t>& blocks : blocks_of_stages(chunk_ends(config, whole), static_cast<size_t>(stages))) {
-    Stage stage{config.parallel.schedule, static_cast<int>(layouts.size())};
+  const auto cut = blocks_of_stages(chunk_ends(config, whole), static_cast<size_t>(stages));
+  const int sharing = stages_that_share(model, cut);
+  for (const std::vector<size_t>& blocks : cut) {
+    const Stage stage{config.parallel.schedule, static_cast<int>(layouts.size()), sharing};
     layouts.push_back(layout_of(config, model.part(blocks), stage));
   }
   return layouts;

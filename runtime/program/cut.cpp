@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "core/error.h"
+#include "models/sharing.h"
 
 namespace zrt::runtime {
 namespace {
@@ -61,6 +65,33 @@ std::vector<std::vector<size_t>> blocks_of_stages(std::span<const size_t> ends, 
     for (; block < ends[chunk]; ++block) blocks[chunk % stages].push_back(block);
   }
   return blocks;
+}
+
+int stages_that_share(const models::Model& whole, const std::vector<std::vector<size_t>>& blocks_of_stages) {
+  if (!whole.shares_layers) return 1;
+  std::map<std::string, std::set<size_t>> users;  // stages, by parameter of a layer
+  for (size_t stage = 0; stage < blocks_of_stages.size(); ++stage) {
+    for (const size_t block : blocks_of_stages[stage]) {
+      for (const models::Param& param : whole.blocks[block]->params()) {
+        if (models::layer_of(param.name) >= 0) users[param.name].insert(stage);
+      }
+    }
+  }
+  size_t together = 1;
+  for (const auto& [name, stages] : users) together = std::max(together, stages.size());
+  for (const auto& [name, stages] : users) {
+    if (stages.size() == 1) continue;
+    const size_t first = *stages.begin();
+    if (stages.size() == together && *stages.rbegin() - first + 1 == together && first % together == 0) continue;
+    throw core::ConfigError(
+        fmt::format("layers of the stages {} share '{}', and other layers are shared by {} stages: stages that share "
+                    "must divide the "
+                    "pipeline into equal parts. Choose pseudo_to_real.groups and parallel.partition so that each group "
+                    "of layers is one "
+                    "stage's or that of so many, such as groups = 1, or as many groups as parallel.pipeline",
+                    fmt::join(stages, ", "), name, together));
+  }
+  return static_cast<int>(together);
 }
 
 }  // namespace zrt::runtime

@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "models/model.h"
+
 namespace zrt::runtime {
 
 // Cuts blocks of these weights (not negative), in their order, into `chunks` runs of at least one block so that the
@@ -15,5 +17,9 @@ std::vector<size_t> cut_blocks(std::span<const double> weights, size_t chunks);
 // The blocks of each stage: chunk c of stage s is run c × stages + s. `ends` as cut_blocks returns them, a multiple of
 // `stages`.
 std::vector<std::vector<size_t>> blocks_of_stages(std::span<const size_t> ends, size_t stages);
+
+// How many stages next to each other have layers that share parameters; 1: none share with another stage's. Throws
+// core::ConfigError where stages that share do not divide the pipeline into equal parts.
+int stages_that_share(const models::Model& whole, const std::vector<std::vector<size_t>>& blocks_of_stages);
 
 }  // namespace zrt::runtime

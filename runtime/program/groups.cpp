@@ -2,7 +2,7 @@
 
 namespace zrt::runtime {
 
-std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks) {
+std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks, int sharing) {
   std::vector<Group> all;
   const auto add = [&](const char* name, Axes axes) { all.push_back({axes, name, mesh.groups(axes)}); };
   const auto add_pairs = [&](std::string_view name, const RankGroups& ranks) {
@@ -25,6 +25,7 @@ std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks) {
     for (const bool forward : {true, false}) add_pairs(wrap_name(forward), mesh.ends());
   }
   add_pairs(copies_name, mesh.ends());
+  if (sharing > 1) add_pairs(layers_name, mesh.stages_together(sharing));
   return all;
 }
 

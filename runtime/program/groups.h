@@ -38,8 +38,13 @@ constexpr std::string_view wrap_name(bool forward) {
   return forward ? "pp.wrap.forward" : "pp.wrap.backward";
 }
 inline constexpr std::string_view copies_name = "embedding";  // … that both have copies of parameters
+inline constexpr std::string_view layers_name = "layers";     // stages whose layers share parameters
+constexpr std::string_view copies_group(bool of_layers) {
+  return of_layers ? layers_name : copies_name;
+}
 
-// All groups of a mesh. `states`: the axes that the states of a unit are cut among; `chunks`: of each stage.
-std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks);
+// All groups of a mesh. `states`: the axes that the states of a unit are cut among; `chunks`: of each stage; `sharing`:
+// stages next to each other whose layers share parameters.
+std::vector<Group> make_groups(const Mesh& mesh, Axes states, int chunks, int sharing = 1);
 
 }  // namespace zrt::runtime

@@ -20,6 +20,7 @@ enum class Sharing { none, first_block, elsewhere };
 struct Stage {
   Schedule schedule;  // of one stage: there is no pipeline; `group` is 1 but where it is interleaved
   int index = 0;
+  int sharing = 1;  // stages next to each other whose layers share parameters: each so many of the pipeline
   bool pipelined() const { return schedule.stages > 1; }
   // With several chunks: how many microbatches sooner than they are needed outputs come from the last stage to the
   // first, and their gradients back.

@@ -108,8 +108,8 @@ class Application {
   }
 
   void move(const Unit& unit, UnitTiers& tiers) {
-    const auto to = [&](core::Tier& home) {
-      home = rule_.tier;
+    const auto to = [&](core::Tier& resident) {
+      resident = rule_.tier;
       moved_ = true;
     };
     if (names("weight")) to(tiers.weight);

@@ -1,4 +1,4 @@
-// From the rules of a configuration to the home of every state of every unit.
+// From the rules of a configuration to the resident tier of every state of every unit.
 #pragma once
 #include "runtime/config/memory.h"
 #include "runtime/program/layout.h"

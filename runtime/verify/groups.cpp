@@ -64,14 +64,16 @@ void require(const ProgramSet& set, const Program& program, OpId id, const std::
           needed == set.groups.end() ? "none" : needed->name, name(program, before(program, {id, 0}))));
 }
 
-// What goes over a border of the stage goes to the pair that meets there, and copies of parameters are added up by the
-// pair of those that have them: pairs have the same axes, and names of their own.
+// A transfer over a border of the stage goes to the pair that meets there, and gradients of copied parameters are added
+// up by the stages that have the copies. These groups have the same axes, so that only their names tell them apart.
 void check_pair(const ProgramSet& set, const Program& program, OpId id, const Layout& layout) {
   const Op& op = program.ops[id];
   const Group& group = set.group(op);
   std::string_view needed = group.name;
   if (op.kind == OpKind::send || op.kind == OpKind::receive) needed = border_link(layout, op.accesses.front().role);
-  if (op.kind == OpKind::reduce_grad && group.axes == Axis::pipeline) needed = copies_name;
+  if (op.kind == OpKind::reduce_grad && group.axes == Axis::pipeline) {
+    needed = copies_group(layout.units.units[op.units.front()].of_layers);
+  }
   if (group.name == needed) return;
   const BufferId buffer = op.accesses.front().buffer;
   throw Fault(
@@ -83,19 +85,20 @@ void check_pair(const ProgramSet& set, const Program& program, OpId id, const La
 }
 
 // Ranks of one place in pairs of stages; else those that differ along the group's axes.
-RankGroups ranks_of(const Group& group, const Mesh& mesh) {
+RankGroups ranks_of(const Group& group, const Layout& layout) {
+  const Mesh& mesh = layout.mesh;
   if (group.axes != Axis::pipeline) return mesh.groups(group.axes);
   for (const bool forward : {false, true}) {
     for (const bool odd : {false, true}) {
       if (group.name == link_name(odd, forward)) return mesh.neighbours(odd);
     }
   }
-  return mesh.ends();
+  return group.name == layers_name ? mesh.stages_together(layout.stage.sharing) : mesh.ends();
 }
 
-void check_ranks(const ProgramSet& set, const Program& program, OpId id, const Mesh& mesh) {
+void check_ranks(const ProgramSet& set, const Program& program, OpId id, const Layout& layout) {
   const Group& group = set.group(program.ops[id]);
-  const RankGroups is = group.ranks, needed = ranks_of(group, mesh);
+  const RankGroups is = group.ranks, needed = ranks_of(group, layout);
   if (is.size == needed.size && is.stride == needed.stride && is.first == needed.first) return;
   throw Fault({&program, {id, 0}},
               fmt::format("op '{}' ({}) of '{}' goes among {} ranks, one in {}, of group {}, whose axes have {}, one "
@@ -130,7 +133,7 @@ void check_groups(const ProgramSet& set, const Program& program, const Layout& l
     const Op& op = program.ops[id];
     if (!spec(op.kind).communicates()) continue;
     check_pair(set, program, id, layout);
-    check_ranks(set, program, id, layout.mesh);
+    check_ranks(set, program, id, layout);
     if (op.kind == OpKind::share_control) {
       require(set, program, id, "what all ranks decide by", {layout.mesh.everyone()});
     }

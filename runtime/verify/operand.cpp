@@ -14,11 +14,10 @@ namespace zrt::runtime::verification {
 namespace {
 
 std::string axes_text(Axes axes) {
-  constexpr std::array<const char*, core::axis_count> axis_names{"tensor", "inner", "outer", "pipeline"};
   std::vector<std::string> parts;
   if (data_axes.within(axes)) parts.emplace_back("data"), axes = axes.without(data_axes);
   for (int a = 0; a < core::axis_count; ++a) {
-    if (axes.has(a)) parts.emplace_back(axis_names[static_cast<size_t>(a)]);
+    if (axes.has(a)) parts.emplace_back(core::axis_facts[a].name);
   }
   return fmt::format("{}", fmt::join(parts, " and "));
 }
@@ -77,9 +76,10 @@ class Meaning {
   std::string summed(uint32_t unit) const {
     if (unit == none) return "";
     const optimizer::Unit& of = layout_.units.units[unit];
-    return joined("summed over ", {over(of.shard_axes), over(data_axes.without(of.shard_axes)),
-                                   over(of.gradient_axes.without(data_axes)),
-                                   of.copied ? over_pair("the stages that have copies", copies_name) : ""});
+    return joined(
+        "summed over ",
+        {over(of.shard_axes), over(data_axes.without(of.shard_axes)), over(of.gradient_axes.without(data_axes)),
+         of.copied ? over_pair("the stages that have copies", copies_group(of.of_layers)) : ""});
   }
 
  private:
@@ -155,7 +155,7 @@ void search(const ProgramSet& set, const std::function<bool(const Program&, OpId
   }
 }
 
-std::string combined(const ProgramSet& set, const Layout& layout, const Place& place) {
+std::string combined(const ProgramSet& set, const Layout& layout, const FaultPlace& place) {
   std::string ways;
   const auto look = [&](const Op& op) {
     const Meaning meaning(set, layout, op);
@@ -170,14 +170,14 @@ std::string combined(const ProgramSet& set, const Layout& layout, const Place& p
   const Op no_op;
   const Meaning meaning(set, layout, no_op);
   const std::string gathered = meaning.gathered(place.unit), summed = meaning.summed(place.unit);
-  return summed.empty() || !layout.units.units[place.unit].trained
-             ? gathered
-             : fmt::format("its weights {}, its gradient {}", gathered, summed);
+  if (summed.empty() || !layout.units.units[place.unit].trained) return gathered;
+  const std::string weights = gathered.empty() ? "" : fmt::format("its weights {}, ", gathered);
+  return fmt::format("{}its gradient {}", weights, summed);
 }
 
 }  // namespace
 
-Place completed(const ProgramSet& set, const Layout& layout, Place place) {
+FaultPlace completed(const ProgramSet& set, const Layout& layout, FaultPlace place) {
   if (!place.program) {
     search(set, [&](const Program& program, OpId id) {
       const Op& op = program.ops[id];
@@ -214,7 +214,7 @@ Place completed(const ProgramSet& set, const Layout& layout, Place place) {
   return place;
 }
 
-std::string operand(const ProgramSet& set, const Layout& layout, const Place& place) {
+std::string operand(const ProgramSet& set, const Layout& layout, const FaultPlace& place) {
   std::vector<std::string> names;
   if (place.buffer < set.buffers.size()) names.push_back(fmt::format("'{}'", set.buffers[place.buffer].name));
   if (place.unit < layout.units.units.size())

@@ -16,10 +16,13 @@ struct Pipeline {
   Pipeline(const models::Model& model, const Setting& s, const std::vector<size_t>& ends) {
     const auto stages = static_cast<size_t>(s.schedule.stages);
     if (stages == 1) layouts.push_back(make_layout(model, s));
-    for (const auto& blocks : runtime::blocks_of_stages(ends, stages)) {
+    const auto cut = runtime::blocks_of_stages(ends, stages);
+    const int sharing = runtime::stages_that_share(model, cut);
+    for (const auto& blocks : cut) {
       if (stages == 1) break;
       layouts.push_back(make_layout(model.part(blocks), s));
       layouts.back().stage.index = static_cast<int>(layouts.size()) - 1;
+      layouts.back().stage.sharing = sharing;
     }
   }
   std::vector<runtime::Compiled> compile(const Setting& s) const { return compile(phases_of(s)); }

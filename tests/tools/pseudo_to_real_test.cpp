@@ -1,5 +1,6 @@
 // Runs with pseudo_to_real from outside: they share, delink and go on, and nothing that stops them in between changes a
 // bit.
+#include <cmath>
 #include <fstream>
 
 #include "program.h"
@@ -19,7 +20,8 @@ std::string empty(const Folder& folder) {
 
 // Options that a run needs beside its --out.
 std::string shared(const Folder& folder, const std::string& more = "", int steps = 8) {
-  return zrt + "train " + empty(folder) + " --ranks 2 --set model.preset=gpt2-tiny --set model.layers=4" +
+  return zrt + "train " + empty(folder) + (more.find("--ranks") == std::string::npos ? " --ranks 2" : "") +
+         " --set model.preset=gpt2-tiny --set model.layers=4" +
          " --set model.dropout=0.1 --set train_micro_batch_size_per_gpu=2 --set zero_optimization.stage=2" +
          " --set data.train=" + (folder.path / "corpus/train").string() + " --set run.steps=" + std::to_string(steps) +
          " --set pseudo_to_real.groups=1 --set pseudo_to_real.delink.at_step=4 " + more;
@@ -72,6 +74,13 @@ TEST_CASE("a run delinks at its step without a change of the loss, and ends with
     CHECK(state(out) == state(at));
     CHECK(losses(out) == two);
   }
+  const fs::path piped = folder.path / "piped";
+  const Result stages = run_command(shared(folder, "--ranks 4 --set parallel.pipeline=2 --out " + piped.string()));
+  INFO(stages.text);
+  REQUIRE(stages.code == 0);
+  const std::vector<double> three = losses(piped);
+  REQUIRE(three.size() == 8);
+  for (size_t step = 0; step < 8; ++step) CHECK(std::abs(three[step] - two[step]) < 1e-6 * two[step]);
 }
 
 TEST_CASE("a run that is resumed before, at or behind its delink ends with the bits of one that was not") {
@@ -179,7 +188,8 @@ TEST_CASE("groups that do not fit, and checkpoints that other groups made, are r
   refused("--set pseudo_to_real.groups=3", "does not divide model.layers = 4. Legal are 1, 2, 4, and lists");
   refused("--set pseudo_to_real.groups=[1,2]", "has 3 layers in all, but model.layers is 4");
   refused("--set pseudo_to_real.groups=[0,4]", "has the entry 0");
-  refused("--set parallel.pipeline=2 --set zero_optimization.stage=1", "needs parallel.pipeline = 1");
+  refused("--ranks 4 --set parallel.pipeline=2 --set parallel.reduce_every=2 --set gradient_accumulation_steps=2",
+          "must be 1 where layers of a pipeline share parameters");
   const std::string out = (folder.path / "run").string();
   REQUIRE(run_command(shared(folder, "--set run.steps=2 --out " + out)).code == 0);
   const Result other = run_command(shared(folder, "--set pseudo_to_real.groups=2 --resume auto --out " + out));

@@ -43,6 +43,8 @@ json base(const Section& section, const Key& key) {
     const bool leading = name.rfind("global_block", 0) == 0, sliding = name == "num_sliding_window_blocks";
     text["sparse_attention"] = {{"mode", leading ? "bslongformer" : sliding ? "local_sliding_window" : "fixed"}};
   }
+  if (path.starts_with("pseudo_to_real") && name != "groups") text["pseudo_to_real"]["groups"] = 1;
+  if (name == "plateau_gain") text["pseudo_to_real"]["delink"]["plateau_steps"] = 10;
   if (path == "model.rope_scaling") text["model"]["rope_scaling"]["rope_type"] = "llama3";
   return text;
 }
