@@ -71,7 +71,7 @@ std::optional<std::string> range_error(const CollectiveCall& call, const CallRan
 }  // namespace
 
 std::string describe(const CollectiveCall& call) {
-  std::string text = fmt::format("{} \"{}\"", op_name(call.kind), call.label);
+  std::string text = fmt::format("{} \"{}\"", collective_kind_name(call.kind), call.label);
   switch (call.kind) {
     case CollectiveKind::barrier:
       return text;

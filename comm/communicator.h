@@ -31,8 +31,8 @@ enum class CollectiveKind : uint8_t {
   send_recv,
   barrier
 };
-inline constexpr size_t op_kind_count = 7;
-std::string_view op_name(CollectiveKind kind);
+inline constexpr size_t collective_kind_count = 7;
+std::string_view collective_kind_name(CollectiveKind kind);
 
 // One contiguous range of a collective. Several ranges make one collective (a bucket): one rendezvous, one record.
 struct ReduceRange {
@@ -65,12 +65,12 @@ struct FlightRecord {
 };
 
 struct Counters {
-  uint64_t calls[op_kind_count] = {};
+  uint64_t calls[collective_kind_count] = {};
   // Elements received from other ranks, the (N-1)/N of the closed forms; messages have no type: bytes for send_recv.
-  uint64_t elements[op_kind_count] = {};
-  uint64_t bytes[op_kind_count] = {};
+  uint64_t elements[collective_kind_count] = {};
+  uint64_t bytes[collective_kind_count] = {};
   // Ranks of other hosts sent these. Sums along a line of hosts send partials in fp32, which may be more than `bytes`.
-  uint64_t bytes_between_hosts[op_kind_count] = {};
+  uint64_t bytes_between_hosts[collective_kind_count] = {};
   Counters& operator+=(const Counters& other);
   Counters& operator-=(const Counters& other);
 };

@@ -17,7 +17,7 @@ void FlightRecorder::start(CollectiveKind kind, std::string_view label, uint64_t
 }
 
 Counters& Counters::operator+=(const Counters& other) {
-  for (size_t kind = 0; kind < op_kind_count; ++kind) {
+  for (size_t kind = 0; kind < collective_kind_count; ++kind) {
     calls[kind] += other.calls[kind];
     elements[kind] += other.elements[kind];
     bytes[kind] += other.bytes[kind];
@@ -27,7 +27,7 @@ Counters& Counters::operator+=(const Counters& other) {
 }
 
 Counters& Counters::operator-=(const Counters& other) {
-  for (size_t kind = 0; kind < op_kind_count; ++kind) {
+  for (size_t kind = 0; kind < collective_kind_count; ++kind) {
     calls[kind] -= other.calls[kind];
     elements[kind] -= other.elements[kind];
     bytes[kind] -= other.bytes[kind];
@@ -58,8 +58,8 @@ std::string FlightRecorder::format(const std::vector<FlightRecord>& records) con
     const std::string state = record.finished
                                   ? fmt::format("finished after {:.6f} s", record.end_seconds - record.start_seconds)
                                   : fmt::format("unfinished after {:.6f} s", now() - record.start_seconds);
-    text += fmt::format("    #{} {} \"{}\" {} B, started at {:.6f} s, {}\n", record.sequence, op_name(record.kind),
-                        record.label, record.bytes, record.start_seconds, state);
+    text += fmt::format("    #{} {} \"{}\" {} B, started at {:.6f} s, {}\n", record.sequence,
+                        collective_kind_name(record.kind), record.label, record.bytes, record.start_seconds, state);
   }
   return text.empty() ? "    no call yet\n" : text;
 }

@@ -39,7 +39,7 @@ class Lister {
       case CollectiveKind::barrier:
         break;
     }
-    return std::move(pieces_);
+    return std::move(portions_);
   }
 
  private:
@@ -47,7 +47,7 @@ class Lister {
   int next(int step) const { return (reader_ + step) % size(); }  // starts everybody at another peer
   size_t bytes(int64_t count) const { return static_cast<size_t>(count) * core::dtype_size(call_.from); }
   void add(Portion portion) {
-    if (portion.count > 0) pieces_.push_back(portion);
+    if (portion.count > 0) portions_.push_back(portion);
   }
 
   // In place: no other rank reads or writes this slice of the reader's buffer in this phase.
@@ -106,7 +106,7 @@ class Lister {
   Calls calls_;
   int reader_;
   const CollectiveCall& call_;
-  std::vector<Portion> pieces_;
+  std::vector<Portion> portions_;
 };
 
 }  // namespace

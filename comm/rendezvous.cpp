@@ -95,8 +95,8 @@ class GroupCommunicator final : public Communicator {
     } catch (const core::CommError&) {
       throw;  // from the rendezvous, which this member has left
     } catch (const std::exception& error) {
-      rendezvous_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(), op_name(kind), label,
-                                           rank_, error.what()));
+      rendezvous_->fail(rank_, fmt::format("group {}: {} \"{}\" failed on rank {}: {}", group(),
+                                           collective_kind_name(kind), label, rank_, error.what()));
     }
   }
 

@@ -44,8 +44,8 @@ struct Anatomy {
   // gradient of the output down to it.
   uint8_t input_part = 0;
   uint32_t halved = 0;  // a bit for each part whose backward comes in halves
-  uint8_t backward_only =
-      0;  // so many of the last parts compute in training only in backward: their ports are of that alone
+  // So many of the last parts compute in training only in backward: their ports are of that alone.
+  uint8_t backward_only = 0;
   bool halves(Parts run) const {
     for (size_t part = run.first; part < run.end && part < parts.size(); ++part) {
       if ((halved >> part & 1) != 0) return true;
@@ -55,13 +55,13 @@ struct Anatomy {
   Parts alone(size_t port) const { return {ports[port].part, static_cast<uint8_t>(ports[port].part + 1)}; }  // its part
   Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
   Parts forward_in_training() const { return {0, static_cast<uint8_t>(parts.size() - backward_only)}; }
-  // Whether the backward of a run reads what forward handed on in a port that enters; parts of backward alone all do,
-  // of the first.
+  // Whether the backward of a run reads what forward handed on in a port that enters; backward-only parts all do, of
+  // the first.
   bool reads_back(const Port& port, Parts run) const {
     const size_t next = port.part + 1u;
     return port.seam.enters() && (run.has(next) || (next + backward_only >= parts.size() && run.first > next));
   }
-  // Where a head's loss is known: in backward in the first of those parts, outside training in the last one.
+  // The part in which a head's loss is known: in backward the first backward-only one, outside training the last one.
   size_t loss_part(bool backward) const {
     return backward && backward_only > 0 ? parts.size() - backward_only : parts.size() - 1;
   }

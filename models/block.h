@@ -111,7 +111,7 @@ uint64_t lay_out_saved(const Block& block, const Shape& shape, Parts parts, Part
 uint64_t lay_out_held(const Block& block, const Shape& shape, Parts parts, std::byte* base = nullptr,
                       std::span<std::byte*> places = {});
 
-// The parts that a forward runs: in training those of backward alone wait for it.
+// The parts that a forward runs: in training backward-only parts wait for backward.
 inline Parts forward_parts(const Block& block, Mode mode) {
   return mode == Mode::train ? block.anatomy().forward_in_training() : block.anatomy().all();
 }

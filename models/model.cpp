@@ -62,7 +62,7 @@ bool Model::used_elsewhere(const Param& param) const {
   const std::vector<size_t>& users = whole->users.at(param.name);
   const auto here = std::count_if(users.begin(), users.end(), [&](size_t user) {
     return std::any_of(positions.begin(), positions.end(),
-                       [&](const BlockPosition& place) { return place.number == user; });
+                       [&](const BlockPosition& position) { return position.number == user; });
   });
   return static_cast<size_t>(here) < users.size();
 }
@@ -71,7 +71,7 @@ bool Model::used_first_elsewhere(const Param& param) const {
   if (!whole) return false;
   const size_t first = whole->users.at(param.name).front();
   return std::none_of(positions.begin(), positions.end(),
-                      [&](const BlockPosition& place) { return place.number == first; });
+                      [&](const BlockPosition& position) { return position.number == first; });
 }
 
 int64_t Model::parameters() const {

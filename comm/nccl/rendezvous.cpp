@@ -158,7 +158,7 @@ void NcclRendezvous::queue(int phase) {
   for (int r = 0; r < size(); ++r) portions.push_back(portions_of(calls_, r, phase));
   const bool sums =
       own_.kind == CollectiveKind::reduce_scatter || (own_.kind == CollectiveKind::all_reduce && phase == 0);
-  sums ? sum_pieces(portions) : copy_pieces(portions);
+  sums ? sum_portions(portions) : copy_portions(portions);
 }
 
 void NcclRendezvous::in_one_call(const std::function<void()>& calls) {
@@ -176,7 +176,7 @@ void NcclRendezvous::receive(void* data, uint64_t bytes, int peer) {
   library_.check(library_.receive(data, bytes, ncclUint8, peer, communicator_, stream_), "ncclRecv");
 }
 
-void NcclRendezvous::copy_pieces(const std::vector<std::vector<Portion>>& portions) {
+void NcclRendezvous::copy_portions(const std::vector<std::vector<Portion>>& portions) {
   const size_t size_of = core::dtype_size(own_.from);
   in_one_call([&] {
     for (int reader = 0; reader < size(); ++reader) {

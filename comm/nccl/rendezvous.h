@@ -55,8 +55,8 @@ class NcclRendezvous final : public Rendezvous {
   void queue(int phase);
   void send(const void* data, uint64_t bytes, int peer);
   void receive(void* data, uint64_t bytes, int peer);
-  void copy_pieces(const std::vector<std::vector<Portion>>& portions);
-  void sum_pieces(const std::vector<std::vector<Portion>>& portions);
+  void copy_portions(const std::vector<std::vector<Portion>>& portions);
+  void sum_portions(const std::vector<std::vector<Portion>>& portions);
   uint64_t line_part(const std::vector<std::vector<Portion>>& portions) const;
   void sum_by_nccl(const std::vector<std::vector<Portion>>& portions);
   void sum_along_line(const std::vector<std::vector<Portion>>& portions, uint64_t part);

@@ -43,7 +43,7 @@ Rounds rounds_by_reader(const std::vector<std::vector<Portion>>& portions, size_
 
 }  // namespace
 
-void NcclRendezvous::sum_pieces(const std::vector<std::vector<Portion>>& portions) {
+void NcclRendezvous::sum_portions(const std::vector<std::vector<Portion>>& portions) {
   const size_t size_of = core::dtype_size(own_.from);
   if (seat_.fast_sums) return sum_by_nccl(portions);
   if (const uint64_t part = line_part(portions)) return sum_along_line(portions, part);

@@ -133,7 +133,7 @@ void ProcessRendezvous::work(int rank, int phase) {
       exchanges_[static_cast<size_t>(r)].out.push_back({FrameKind::data, source_of(own_, portion), bytes});
     }
   }
-  for (const Portion& portion : portions_of(calls_, rank, phase)) move_piece(portion);
+  for (const Portion& portion : portions_of(calls_, rank, phase)) move_portion(portion);
   auto sending = [&](int r) {
     const Peer& peer = membership_.peers[static_cast<size_t>(r)];
     return peer.channel && (!exchanges_[static_cast<size_t>(r)].out.empty() || !peer.channel->flushed());
@@ -149,7 +149,7 @@ void ProcessRendezvous::work(int rank, int phase) {
 }
 
 // Whole where all its sources can be read in place, else frame by frame.
-void ProcessRendezvous::move_piece(const Portion& portion) {
+void ProcessRendezvous::move_portion(const Portion& portion) {
   const bool sum = portion.from == Portion::everyone;
   const int first = sum ? 0 : portion.from, last = sum ? size() - 1 : portion.from;
   std::vector<const void*> sources(static_cast<size_t>(last - first + 1));

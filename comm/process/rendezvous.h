@@ -92,7 +92,7 @@ class ProcessRendezvous final : public Rendezvous {
   void exchange_tokens();
   void mark();
   void follow();
-  void move_piece(const Portion& portion);
+  void move_portion(const Portion& portion);
   void await(const Ready& ready, const Awaited& awaited);
   void look_for_aborts();
   std::vector<int> missing(const Awaited& awaited, bool& certain) const;

@@ -204,7 +204,7 @@ std::vector<FlightRecord> Segment::records(int member) const {
   for (const SharedRecord& kept : layout().members[member].records) {
     PlainRecord plain;
     if (!kept.read(plain)) continue;
-    const auto kind = static_cast<CollectiveKind>(std::min<uint32_t>(plain.kind, op_kind_count - 1));
+    const auto kind = static_cast<CollectiveKind>(std::min<uint32_t>(plain.kind, collective_kind_count - 1));
     list.push_back(
         {plain.sequence, kind, plain.label, plain.bytes, plain.finished != 0, plain.start_seconds, plain.end_seconds});
   }

@@ -226,8 +226,8 @@ std::string ProcessTransport::queued_here() const {
     text += fmt::format("  rank {} (process {}) last queued:\n", rank, pids_[static_cast<size_t>(rank)]);
     const std::vector<FlightRecord> records = job_->records(member);
     for (const FlightRecord& record : records) {
-      text +=
-          fmt::format("    #{} {} \"{}\" {} B\n", record.sequence, op_name(record.kind), record.label, record.bytes);
+      text += fmt::format("    #{} {} \"{}\" {} B\n", record.sequence, collective_kind_name(record.kind), record.label,
+                          record.bytes);
     }
     if (records.empty()) text += "    no call yet\n";
   }

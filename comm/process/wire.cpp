@@ -123,7 +123,7 @@ RemoteCall decode(std::span<const std::byte> bytes) {
   CollectiveCall& call = remote.call;
   remote.sequence = in.get<uint64_t>();
   const auto kind = in.get<uint8_t>(), from = in.get<uint8_t>(), to = in.get<uint8_t>();
-  if (kind >= op_kind_count) throw core::CommError("a call of another rank is of no known kind");
+  if (kind >= collective_kind_count) throw core::CommError("a call of another rank is of no known kind");
   call.kind = static_cast<CollectiveKind>(kind);
   call.from = static_cast<DType>(from), call.to = static_cast<DType>(to);
   remote.shared = in.get<uint8_t>() != 0;

@@ -255,7 +255,7 @@ uint64_t Executor::count_traffic(const Op& op, const comm::Counters& before, con
   const std::lock_guard lock(comm_volume_mutex_);
   CommVolume& volume = comm_volume_[op.kind];
   uint64_t received = 0;
-  for (size_t k = 0; k < comm::op_kind_count; ++k) {
+  for (size_t k = 0; k < comm::collective_kind_count; ++k) {
     const uint64_t elements = after.elements[k] - before.elements[k], bytes = after.bytes[k] - before.bytes[k];
     volume.calls += after.calls[k] - before.calls[k];
     volume.elements += elements;

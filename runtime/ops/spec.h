@@ -26,7 +26,7 @@ struct Operand {
   uint8_t uses;  // that are legal
 };
 
-// Where an op needs what it names, if that is resident in another tier.
+// The side of the link on which an op needs what it names, if that is resident in another tier.
 enum class Site : uint8_t {
   device,
   update,    // where the unit's update runs; what ranks share, on the device

@@ -189,7 +189,7 @@ void Offload::attach(Op& op, Access& access) {
   const bool placed = states_.count(resident) > 0 || is_control(resident) || access.role == Role::saved ||
                       access.role == Role::input || access.role == Role::output;
   if (!placed || tier == set_.buffers[resident].tier) {
-    // What is written resident makes copies worthless.
+    // A write to the resident buffer makes its copies worthless.
     if (access.use == Use::read) return;
     std::erase_if(copies_, [&](const Copy& copy) { return copy.resident == resident && same(copy.slot, access.slot); });
     return;

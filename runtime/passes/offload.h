@@ -34,7 +34,7 @@ class Offload : public Pass {
     Tier tier = Tier::device;
     BufferId buffer = no_buffer;
     bool part = false;   // holds this rank's shard of a whole unit
-    bool dirty = false;  // newer than what is resident
+    bool dirty = false;  // newer than the resident buffer
   };
 
   void place_activations(const Draft& draft);

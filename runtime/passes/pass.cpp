@@ -87,7 +87,8 @@ void wait(Draft& draft, Compilation& c) {
   add_waits(draft, c.set, c.layout);
 }
 
-// What a copy that stayed from its making to its last use has never been evicted to takes no room.
+// Drops buffers that no op uses: a copy that stays from its making to its last use is never evicted to its resident
+// buffer.
 void drop_unused(Compilation& c) {
   std::vector<uint8_t> used(c.set.buffers.size());
   for (const Program& program : c.set.programs) {

@@ -39,7 +39,7 @@ void settle_placement(const Config& config, Layout& layout, const std::vector<st
   std::vector<Layout> starts;
   for (const MicrobatchOrder* order : orders) starts.push_back(layout), starts.back().order = order;
   if (!times) starts.front().prefetch = 0;
-  // Without anything ahead of its use there is room for more resident on the device.
+  // Without anything ahead of its use, more can be resident on the device.
   if (times && open && layout.prefetch != 0) {
     for (size_t i = 0, n = starts.size(); i < n; ++i) starts.push_back(starts[i]), starts.back().prefetch = 0;
   }

@@ -95,7 +95,8 @@ class PlacementSearch {
     base_.placement.activations.resize(base_.model->blocks.size(), Tier::device);
   }
 
-  // The layout with the fewest offload candidates that hold; with all of them when none do.
+  // Returns the layout in which the fewest candidates have left for the tiers to hold the rest; when they never do, all
+  // candidates have left.
   Layout run() {
     const size_t left = fewest(order_.size(), [&](size_t n) { return problem_.holds(with(n, 0), Tier::device); });
     Layout best = with(left, 0);

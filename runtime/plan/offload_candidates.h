@@ -10,8 +10,8 @@ namespace zrt::runtime {
 // The states of units and the activations of blocks leave the device tier one by one, those first whose absence costs
 // the step the least time for each byte it frees: as a rule masters and moments, then gradients, then weights, and
 // activations where neither moving them nor computing them again is dearer. What the host tier does not hold goes on to
-// the NVMe tier, if the configuration has one, in the same order. The layout with the fewest offload candidates that
-// hold; with all of them when none do.
+// the NVMe tier, if the configuration has one, in the same order. Returns the layout in which the fewest
+// candidates have left for the tiers to hold the rest; when they never do, all candidates have left.
 Layout cheapest_offload(const FitProblem& problem, const Layout& start);
 
 // What may leave the device tier, the cheapest first.

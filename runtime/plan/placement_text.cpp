@@ -95,7 +95,7 @@ void add_states(const Layout& layout, Tier tier, Lines& lines) {
     lines.add(units_text(layout, holds), name, end);
   };
   const auto tiers = [&](size_t u) { return layout.placement.tiers(u); };
-  const auto is = [&](Tier home) { return home == tier ? Has::yes : Has::no; };
+  const auto is = [&](Tier resident) { return resident == tier ? Has::yes : Has::no; };
   state("weight", [&](size_t u) { return is(tiers(u).weight); });
   const auto& units = layout.units.units;
   state("grad", [&](size_t u) { return units[u].trained ? is(tiers(u).grad) : Has::absent; });

@@ -11,13 +11,13 @@
 namespace zrt::runtime {
 namespace {
 
-std::vector<Layout> depart(const FitProblem& problem, const Layout& start) {
+std::vector<Layout> offload_cheapest(const FitProblem& problem, const Layout& start) {
   return {cheapest_offload(problem, start)};
 }
 
 std::vector<PlacementPolicy>& registered() {
   static std::vector<PlacementPolicy> all{
-      {"cheapest offload", depart},
+      {"cheapest offload", offload_cheapest},
   };
   return all;
 }

@@ -88,7 +88,7 @@ class Look {
   std::optional<NotFinite> first() {
     for (size_t u = 0; u < layout_.units.units.size(); ++u) {
       const optimizer::Unit& unit = layout_.units.units[u];
-      // Others speak for these, as in a checkpoint.
+      // Other ranks count these, as in a checkpoint.
       if (unit.counted_elsewhere || (!unit.sliced() && tensor_rank_ > 0)) continue;
       look_at(u, unit);
     }

@@ -31,9 +31,8 @@ void check_borders(const Program& program, const Layout& layout) {
     const auto [before, first] = (op.kind == OpKind::send ? sent : received).try_emplace(of, now);
     if (first) return;
     throw Fault({&program, now},
-                fmt::format("program '{}' is not safe: {} {}s what it does of microbatch {} a second time after {}",
-                            program.phase, name(program, now), op_kind_name(op.kind), of.second,
-                            name(program, before->second)));
+                fmt::format("program '{}' is not safe: {} {}s microbatch {} a second time after {}", program.phase,
+                            name(program, now), op_kind_name(op.kind), of.second, name(program, before->second)));
   });
   for (const auto& [of, maker] : made) {
     if (!layout.model->sends(of.first) || sent.contains(of)) continue;

@@ -1,4 +1,4 @@
-// The borders of a pipeline's stage: over which pairs of ranks something goes there, and that it does.
+// The borders of a pipeline's stage: the pair of ranks that a transfer over one goes to, and the check that it happens.
 #pragma once
 #include <string_view>
 
@@ -17,7 +17,7 @@ inline std::string_view border_link(const Layout& layout, Role role) {
   return wraps ? wrap_name(forward) : link_name(odd, forward);
 }
 
-// Where blocks are run without training, what goes over a border does so once.
+// Each output of a block at a border is sent once where blocks are run without training.
 void check_borders(const Program& program, const Layout& layout);
 
 }  // namespace zrt::runtime::verification

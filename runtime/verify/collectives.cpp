@@ -16,7 +16,7 @@ namespace {
 
 using core::ProgramError;
 using verification::Execution;
-using verification::Place;
+using verification::FaultPlace;
 
 // A program as a GPU sees it that does one op after the other, and as its lanes do.
 struct Queue {
@@ -81,13 +81,13 @@ class PhaseChecker {
   }
 
   // The nth collective on a lane, or the end of the program.
-  Place place(size_t rank, uint8_t lane, size_t n) const {
+  FaultPlace place(size_t rank, uint8_t lane, size_t n) const {
     const auto& queue = of_[rank]->lanes[lane];
-    return n < queue.size() ? Place{&program(rank), queue[n]} : Place{&program(rank)};
+    return n < queue.size() ? FaultPlace{&program(rank), queue[n]} : FaultPlace{&program(rank)};
   }
   // What such a place is about, of one rank. An op may be missing there: those in front and behind share its lane.
-  std::string context(size_t rank, uint8_t lane, const Place& at) const {
-    std::string operand = "no more", group;
+  std::string context(size_t rank, uint8_t lane, const FaultPlace& at) const {
+    std::string operand = "none, its calls on this lane have ended", group;
     if (at.at.known()) {
       const Op& op = at.program->ops[at.at.op];
       if (!op.accesses.empty()) operand = fmt::format("'{}'", ranks_[rank]->buffers[op.accesses[0].buffer].name);
@@ -213,8 +213,12 @@ class PhaseChecker {
     std::string places;
     for (auto it = std::find(path.begin(), path.end(), at); it != path.end(); ++it) {
       circle += text(*it) + " waits for ";
-      const Place at = head(*it) ? Place{&program(*it), of_[*it]->all[at_[*it]]} : Place{&program(*it)};
-      places += '\n' + context(*it, head(*it) ? head(*it)->lane : program(*it).ops.back().lane, at);
+      const FaultPlace at = head(*it) ? FaultPlace{&program(*it), of_[*it]->all[at_[*it]]} : FaultPlace{&program(*it)};
+      places += '\n' + context(*it,
+                               head(*it)                  ? head(*it)->lane
+                               : program(*it).ops.empty() ? 0
+                                                          : program(*it).ops.back().lane,
+                               at);
     }
     throw ProgramError(
         fmt::format("phase '{}' would stand still for ever: {}{}{}", program(0).phase, circle, text(at), places));

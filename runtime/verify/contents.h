@@ -58,7 +58,7 @@ class Walk {
 
   const Op& op() const { return program.ops[now.op]; }
   uint32_t microbatch() const { return op().microbatch.at(now.turn); }
-  // Of all slots of all buffers, which it touches.
+  // The slot that it touches, numbered through the slots of all buffers.
   size_t slot(const Access& access) const {
     return first_[access.buffer] + access.slot_of(set.buffers[access.buffer], now.turn);
   }
@@ -73,7 +73,7 @@ class Walk {
   // "program 'step' is not safe: 'forward h.3' (turn 2) uses buffer 'x' but `what`".
   [[noreturn]] void fail(const Access& access, const std::string& what) const;
   [[noreturn]] void fail(const std::string& what) const;
-  std::string name(Execution place) const { return verification::name(program, place); }
+  std::string name(Execution execution) const { return verification::name(program, execution); }
 
  private:
   std::vector<uint32_t> first_;  // by buffer

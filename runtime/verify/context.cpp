@@ -22,7 +22,7 @@ struct Nearest {
   std::vector<const Op*> front, behind;
   bool none() const { return front.empty() && behind.empty(); }
 };
-Nearest nearest(const Place& place, const std::function<bool(const Op&)>& shares) {
+Nearest nearest(const FaultPlace& place, const std::function<bool(const Op&)>& shares) {
   const Program& program = *place.program;
   const Op* here = place.at.known() ? &program.ops[place.at.op] : nullptr;
   Nearest found;
@@ -42,7 +42,7 @@ Nearest nearest(const Place& place, const std::function<bool(const Op&)>& shares
 
 }  // namespace
 
-std::string neighbours(const ProgramSet& set, const Place& place, std::optional<uint8_t> lane) {
+std::string neighbours(const ProgramSet& set, const FaultPlace& place, std::optional<uint8_t> lane) {
   const Program& program = *place.program;
   if (program.ops.empty()) return "none: the program is empty";
   const Op& here = place.at.known() ? program.ops[place.at.op] : program.ops.back();
@@ -60,8 +60,8 @@ std::string neighbours(const ProgramSet& set, const Place& place, std::optional<
   return fmt::format("{}, {}", text(found.front, "in front"), text(found.behind, "behind"));
 }
 
-std::string context(const ProgramSet& set, const Layout& layout, const Place& place) {
-  const Place known = completed(set, layout, place);
+std::string context(const ProgramSet& set, const Layout& layout, const FaultPlace& place) {
+  const FaultPlace known = completed(set, layout, place);
   if (!known.program) return "";
   return fmt::format("\nOperand: {}. Neighbours: {}.", operand(set, layout, known), neighbours(set, known));
 }

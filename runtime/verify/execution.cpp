@@ -6,9 +6,9 @@
 
 namespace zrt::runtime::verification {
 
-std::string name(const Program& program, Execution place) {
-  if (!place.known()) return "the program before";
-  return fmt::format("'{}' (turn {})", program.ops[place.op].name, place.turn);
+std::string name(const Program& program, Execution execution) {
+  if (!execution.known()) return "the program before";
+  return fmt::format("'{}' (turn {})", program.ops[execution.op].name, execution.turn);
 }
 
 Execution on_lane(const Program& program, uint8_t lane, uint32_t index) {
@@ -20,12 +20,12 @@ Execution on_lane(const Program& program, uint8_t lane, uint32_t index) {
   return found;
 }
 
-Execution before(const Program& program, Execution place) {
+Execution before(const Program& program, Execution execution) {
   Execution related, previous;
   bool reached = false;
-  const auto& units = program.ops[place.op].units;
+  const auto& units = program.ops[execution.op].units;
   for_each_execution(program, ~0u, [&](OpId id, uint32_t turn) {
-    reached = reached || (id == place.op && turn == place.turn);
+    reached = reached || (id == execution.op && turn == execution.turn);
     if (reached) return;
     previous = {id, turn};
     const auto& theirs = program.ops[id].units;

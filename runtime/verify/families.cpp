@@ -11,7 +11,7 @@ namespace {
 
 enum What : uint8_t { unknown, passing, control, ahead, weights, gradient, master, state };
 
-Place place_of(const Program& program, const Op& op, BufferId buffer = no_buffer) {
+FaultPlace place_of(const Program& program, const Op& op, BufferId buffer = no_buffer) {
   return {&program, {static_cast<OpId>(&op - program.ops.data()), 0}, buffer};
 }
 

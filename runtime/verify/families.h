@@ -1,5 +1,5 @@
-// Which buffers hold the same thing: a state resident and its copies on other tiers. Whoever works on a buffer says
-// what it means by it, and a transfer says that two buffers mean the same.
+// Families of buffers that hold the same thing: a state in its resident tier, and its copies in other tiers. Whoever
+// works on a buffer says what it means by it, and a transfer says that two buffers mean the same.
 #pragma once
 #include <cstdint>
 #include <string>

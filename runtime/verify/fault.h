@@ -9,7 +9,7 @@
 
 namespace zrt::runtime::verification {
 
-struct Place {
+struct FaultPlace {
   const Program* program = nullptr;  // none: it is of no program more than of another
   Execution at{};                    // unknown: the end of the program
   BufferId buffer = no_buffer;       // none: what the op there works on
@@ -18,11 +18,11 @@ struct Place {
 
 class Fault : public core::ProgramError {
  public:
-  Fault(const Place& place, const std::string& what) : core::ProgramError(what), place_(place) {}
-  const Place& place() const { return place_; }
+  Fault(const FaultPlace& place, const std::string& what) : core::ProgramError(what), place_(place) {}
+  const FaultPlace& place() const { return place_; }
 
  private:
-  Place place_;
+  FaultPlace place_;
 };
 
 }  // namespace zrt::runtime::verification

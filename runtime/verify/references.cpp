@@ -101,10 +101,11 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
                               program.phase, named, role_name(from)));
     }
   }
-  if (op.kind == OpKind::exchange && op.accesses.size() != 1) {
+  const bool one_buffer = op.kind == OpKind::exchange || op.kind == OpKind::send || op.kind == OpKind::receive;
+  if (one_buffer && op.accesses.size() != 1) {
     throw Fault({&program, {id, 0}},
-                fmt::format("op '{}' (exchange) of '{}', {}, names {} buffers; it needs a port or a gradient of one",
-                            op.name, program.phase, neighbour(program, id), op.accesses.size()));
+                fmt::format("op '{}' ({}) of '{}', {}, names {} buffers; it needs one, or a gradient of one", op.name,
+                            op_kind_name(op.kind), program.phase, neighbour(program, id), op.accesses.size()));
   }
   if (spec(op.kind).of_microbatch) {
     if (op.block >= layout.model->blocks.size())

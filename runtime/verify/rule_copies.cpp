@@ -85,7 +85,7 @@ void CopyRule::end() const {
     if (held_[b] == latest.version) continue;
     throw Fault(
         {&walk_.program, {}, b},
-        fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that does not get evicted",
+        fmt::format("program '{}' is not safe: '{}' is old at its end: {} left '{}', a copy that is not evicted",
                     walk_.program.phase, walk_.set.buffers[b].name, walk_.name(latest.made),
                     walk_.set.buffers[latest.buffer].name));
   }

@@ -79,8 +79,8 @@ void GatherRule::bring(const Access& access, const Access* from) {
   brought.by = walk_.now;
   if (!there) return;
   brought.again = walk_.now;
-  // It may be for another use of a block, or on the first of two levels for another gather on the second. What other
-  // readers have read stays, and so do secondary shards.
+  // It may be for another use of a block, or on the first of two levels for another gather on the second. Contents that
+  // other readers have read stay, and so do secondary shards.
   const OpKind reader = walk_.program.ops[brought.reader.op].kind;
   const bool kept = access.role == Role::partial && walk_.layout.groups.secondary;
   if (!kept && (runs_block(reader) || gathers(reader))) return;
@@ -98,7 +98,9 @@ void GatherRule::use_block(const Access& access) {
     walk_.fail(access, fmt::format("{} has brought it together again since {} read it, and nothing has changed since",
                                    walk_.name(brought.again), walk_.name(brought.reader)));
   }
-  const bool kept = layout.stage.pipelined() && layout.gathered_for != GatheredFor::use;
+  // A step may keep what it has gathered for several uses.
+  const bool kept =
+      walk_.program.phase == "step" && layout.stage.pipelined() && layout.gathered_for != GatheredFor::use;
   if (read && !again && brought.use != use_ && !kept) {
     walk_.fail(access, fmt::format("{} brought it together for the use that ended with {}, and not again for this one; "
                                    "a gather is missing",
@@ -116,7 +118,7 @@ void GatherRule::write() {
   }
 }
 
-// What is kept may be for a program behind this one.
+// A kept buffer may be for a program behind this one.
 void GatherRule::end() const {
   for (BufferId b = 0; b < walk_.set.buffers.size(); ++b) {
     const Buffer& buffer = walk_.set.buffers[b];

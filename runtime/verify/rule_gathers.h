@@ -1,4 +1,5 @@
-// Collectives that bring together what is sharded: not for nobody, and as often as the layout says.
+// The rule of collectives that bring together what is sharded: somebody reads it, and it is brought as often as the
+// layout says.
 #pragma once
 #include <vector>
 
@@ -30,7 +31,7 @@ class GatherRule {
   const Access* source_of(const Access& access) const;
   Walk& walk_;
   std::vector<Brought> brought_;  // by slot
-  // Ops of one block that follow each other, blocks of other ops left out, are one use of its weights: a forward and
+  // Ops of one block that follow each other, ops that run no block left out, are one use of its weights: a forward and
   // the backward behind it, too, if the layout says so. Passes may begin anew where a segment does, or a turn of one:
   // they gather once in such a stretch of a use.
   uint32_t use_ = 0, stretch_ = 0;

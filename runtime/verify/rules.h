@@ -87,8 +87,9 @@ class RefineRule {
   Walk& walk_;
 };
 
-// Of a state that lies in several tiers an op reads the copy that was changed last, or one made of it, and that comes
-// home before the program ends. Transfers go from a tier to the next, on the lane of their direction.
+// An op reads, of a state that lies in several tiers, the copy that was changed last or one made of it. What was
+// changed in a copy is evicted before the program ends. Transfers go from a tier to the next, on the lane of their
+// direction.
 class CopyRule {
  public:
   CopyRule(Walk& walk, const Families& families);

@@ -232,7 +232,7 @@ class StepChecker {
     throw Fault({&program_, now_, no_buffer, unit}, fmt::format("op {} {}; {}", name(program_, now_), what, other));
   }
 
-  // Some op names the buffer that one of `block` would have named as its `role`.
+  // The buffer that some op of `block`, or for the control block any op, names as its `role`.
   BufferId buffer_of(Role role, size_t block) const {
     for (const Op& op : program_.ops) {
       for (const Access& access : op.accesses) {
@@ -248,7 +248,7 @@ class StepChecker {
   void happened_to(uint32_t unit, uint32_t count, const char* what) const {
     if (count == 0) missing(what, layout_.units.units[unit].name, {&program_, {}, no_buffer, unit});
   }
-  [[noreturn]] void missing(const char* what, const std::string& of, const Place& place) const {
+  [[noreturn]] void missing(const char* what, const std::string& of, const FaultPlace& place) const {
     throw Fault(place, fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of the "
                                    "step",
                                    what, of, program_.ops.front().name, program_.ops.back().name));

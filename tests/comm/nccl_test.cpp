@@ -88,7 +88,7 @@ TEST_CASE("one rank over NCCL sums, gathers and exchanges with itself") {
   CHECK(self.read() == values);
   c->barrier("end");
   const Counters counters = c->counters();
-  for (size_t kind = 0; kind < op_kind_count; ++kind) {
+  for (size_t kind = 0; kind < collective_kind_count; ++kind) {
     CHECK(counters.calls[kind] == 1);
     CHECK(counters.bytes[kind] == 0);
   }

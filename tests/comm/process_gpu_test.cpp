@@ -140,7 +140,7 @@ TEST_CASE("over NCCL ranks have the bits of threads, too, and each counts what i
   CHECK(on_gpus(group, 42) == threads.hashes);
   for (int r = 0; r < size; ++r) {
     const Counters found = group[static_cast<size_t>(r)]->counters(), known = threads.counters[static_cast<size_t>(r)];
-    for (size_t k = 0; k < op_kind_count; ++k) {
+    for (size_t k = 0; k < collective_kind_count; ++k) {
       INFO("rank " << r << ", kind " << k);
       CHECK(found.calls[k] == known.calls[k]);
       CHECK(found.elements[k] == known.elements[k]);

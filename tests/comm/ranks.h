@@ -45,8 +45,8 @@ struct WrappedChannel : Channel {
   void pop() override { channel->pop(); }
 };
 
-// Each rank as if in a process of its own, on machine hosts[rank]; `adjust` may change a rank's place before it is
-// used.
+// Each rank as if in a process of its own, on machine hosts[rank]; `adjust` may change a rank's membership before it
+// is used.
 inline Group make_process_group(const std::vector<int>& hosts, std::chrono::milliseconds timeout,
                                 const std::function<void(Membership&)>& adjust = {}) {
   const int size = static_cast<int>(hosts.size());

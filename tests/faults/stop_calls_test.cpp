@@ -115,7 +115,7 @@ TEST_CASE("whichever collective a process stops before or in, the others name bo
   zrt::testing::Moments moments;
   for (int round = 0; round < (zrt::testing::full_tests() ? 20 : 2); ++round) {
     std::vector<Case> cases;
-    for (size_t kind = 0; kind < op_kind_count; ++kind) {
+    for (size_t kind = 0; kind < collective_kind_count; ++kind) {
       for (const bool inside : {false, true}) {
         void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         REQUIRE(memory != MAP_FAILED);
@@ -134,14 +134,14 @@ TEST_CASE("whichever collective a process stops before or in, the others name bo
       }
     }
     for (const Case& c : cases) {
-      INFO("seed " << moments.seed << ", " << op_name(c.kind) << (c.inside ? " inside" : " before"));
+      INFO("seed " << moments.seed << ", " << collective_kind_name(c.kind) << (c.inside ? " inside" : " before"));
       for (int rank = 0; rank < ranks; ++rank) {
         if (rank == stopped) continue;
         int status = 0;
         waitpid(c.pids[rank], &status, 0);
         const std::string message = c.shared->message[rank];
         INFO("rank " << rank << ": " << message);
-        CHECK(contains(message, std::string(op_name(c.kind)) + " \"the call\""));
+        CHECK(contains(message, std::string(collective_kind_name(c.kind)) + " \"the call\""));
         CHECK(contains(message, "missing ranks: 1; waiting ranks: "));
         CHECK(contains(message, "rank 1 (process " + std::to_string(c.pids[stopped]) + ")"));
         CHECK(contains(message, "timed out after 3000 ms"));

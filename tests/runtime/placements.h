@@ -42,7 +42,7 @@ struct NamedPlacing {
   Placing place;
 };
 
-// Homes drawn for every unit, kind and block.
+// Resident tiers drawn for every unit, kind and block.
 inline NamedPlacing scattered(uint64_t seed) {
   return {"scattered " + std::to_string(seed), [seed](const runtime::Layout& layout) {
             using core::Tier;

@@ -48,7 +48,7 @@ Setting setting(unsigned number, int ranks, int stage) {
   return s;
 }
 
-// Everything but activations and what the ranks gather resident in one tier.
+// Everything is resident in one tier, save activations and what the ranks gather.
 Placing all_in(Tier tier, Tier update) {
   return [=](const runtime::Layout& layout) {
     return uniform(layout, Tier::device, tier == Tier::nvme ? Tier::host : tier, tier, tier, Tier::device, update);

@@ -40,9 +40,9 @@ namespace {
 
 // What a line says of layers holds for each of their blocks, and for no other layer.
 void statement(const Layout& layout, const std::string& whose, const std::string& what, const std::string& tier) {
-  const auto is_home = [&](uint32_t u, const std::string& state) {
+  const auto is_resident = [&](uint32_t u, const std::string& state) {
     const UnitTiers& tiers = layout.placement.tiers(u);
-    const auto named = [&](core::Tier home) { return tier == core::tier_names[static_cast<size_t>(home)]; };
+    const auto named = [&](core::Tier resident) { return tier == core::tier_names[static_cast<size_t>(resident)]; };
     if (state == "updated on the host") return tiers.update == core::Tier::host;
     if (state == "weight") return named(tiers.weight);
     if (state == "grad") return named(tiers.grad);
@@ -66,7 +66,7 @@ void statement(const Layout& layout, const std::string& whose, const std::string
       } else if (word.starts_with("computed again")) {
         holds = layout.placement.keeps(block) == (word == "computed again" ? Recompute::full : Recompute::selective);
       } else {
-        for (const uint32_t u : layout.units.blocks[block]) holds = holds && is_home(u, word);
+        for (const uint32_t u : layout.units.blocks[block]) holds = holds && is_resident(u, word);
       }
       CHECK(holds == (whose == "everything" || said.count(layer) > 0));
     }
