@@ -1,5 +1,6 @@
 // Runs with pseudo_to_real from outside: they share, delink and go on, and nothing that stops them in between changes a
 // bit.
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 
@@ -27,11 +28,15 @@ std::string shared(const Folder& folder, const std::string& more = "", int steps
          " --set pseudo_to_real.groups=1 --set pseudo_to_real.delink.at_step=4 " + more;
 }
 
-std::vector<double> losses(const fs::path& out) {
+// A number of each step.
+std::vector<double> numbers(const fs::path& out, const char* name) {
   std::vector<double> all;
   std::ifstream in(out / "metrics.jsonl");
-  for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line)["loss"].get<double>());
+  for (std::string line; std::getline(in, line);) all.push_back(nlohmann::json::parse(line)[name].get<double>());
   return all;
+}
+std::vector<double> losses(const fs::path& out) {
+  return numbers(out, "loss");
 }
 
 std::string state(const fs::path& out) {
@@ -91,6 +96,12 @@ TEST_CASE("a run that is resumed before, at or behind its delink ends with the b
                               "--set pseudo_to_real.optimizer=" + how + " ";
     const fs::path whole = folder.path / (std::string("whole_") + how);
     REQUIRE(run_command(shared(folder, rules + "--out " + whole.string())).code == 0);
+    // The rate rises from 0 to half of what it was, in the three steps behind step 4.
+    const std::vector<double> rates = numbers(whole, "lr");
+    for (size_t step = 0; step < 8; ++step) {
+      const double factor = step < 4 ? 1 : 0.5 * std::min(1.0, static_cast<double>(step - 3) / 3);
+      CHECK(std::abs(rates.at(step) - rates[0] * factor) < 1e-8 * rates[0]);
+    }
     for (const int first : {2, 4, 5}) {
       const fs::path out = folder.path / (std::string(how) + std::to_string(first));
       // A shorter run plans its data for fewer samples, so the stop is a signal's: the steps stay.
