@@ -37,6 +37,7 @@ void GatherRule::read() {
     const bool in_place = brings && access.use == Use::update;
     if (access.use != Use::write && !in_place) {
       if (block && access.role == Role::weight) use_block(access);
+      if (access.role == Role::partial && gathers(op.kind)) use_part(access);
       brought_[walk_.slot(access)].reader = walk_.now;
       content.unread = false;
     }
@@ -108,6 +109,17 @@ void GatherRule::use_block(const Access& access) {
   }
   brought.use = use_;
   brought.stretch = stretch_;
+  brought.again = {};
+}
+
+// A gather inside an island reads what one between islands has brought for it. Secondary shards stay for several.
+void GatherRule::use_part(const Access& access) {
+  Brought& brought = brought_[walk_.slot(access)];
+  const bool read = brought.reader.known() && gathers(walk_.program.ops[brought.reader.op].kind);
+  if (brought.by.known() && read && !brought.again.known() && !walk_.layout.groups.secondary) {
+    walk_.fail(access, fmt::format("{} brought it together for {}, and not again for this one; a gather is missing",
+                                   walk_.name(brought.by), walk_.name(brought.reader)));
+  }
   brought.again = {};
 }
 

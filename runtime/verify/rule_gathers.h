@@ -28,6 +28,7 @@ class GatherRule {
   void bring(const Access& access, const Access* from);
   void count_use();
   void use_block(const Access& access);
+  void use_part(const Access& access);
   const Access* source_of(const Access& access) const;
   Walk& walk_;
   std::vector<Brought> brought_;  // by slot

@@ -47,6 +47,9 @@ std::vector<Case> cases() {
   for (const int zero : {0, 1, 2, 3}) add(fmt::format("data and tensor, stage {}", zero), {}, 2, 2, 1, zero);
   add("shared rows", {}, 2, 2, 1, 3, rows);
   add("islands, two levels", {2, true, false, false}, 4, 2, 1, 2);
+  add("islands, two levels of gathers", {2, true, false, false}, 4, 1, 1, 3);
+  add("islands, two levels beside computation", {2, true, false, false}, 4, 2, 1, 3,
+      [](Case& c) { c.setting.overlap = true; });
   add("islands, secondary shards", {2, false, true, false}, 4, 2, 1, 3);
   add("islands, equal shards", {2, false, false, true}, 4, 2, 1, 3, rows);
   add("stages of a tied model", {}, 2, 2, 2, 1, tied);
