@@ -1,5 +1,5 @@
-// The mesh of ranks: axes in one order, of which the first changes fastest from rank to rank. All arithmetic of ranks
-// is here. A group of ranks is a set of axes: the ranks that differ along these alone.
+// The mesh of ranks: axes in one order, of which the first changes fastest from rank to rank. Numbers of ranks become
+// places along axes here alone. A group of ranks is a set of axes: the ranks that differ along these alone.
 #pragma once
 #include <cstdint>
 
