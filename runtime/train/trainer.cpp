@@ -280,7 +280,8 @@ void Training::finish() {
   result_.memory = measure_memory(*session_);
   if (!transport_.leads()) return;
   out_.write(life_.sharing ? "memory.pseudo.json" : "memory.json", to_json(result_.memory));
-  out_.write("summary.json", to_json(summary));
+  // Another life follows: whoever finds the folder before its end finds no summary.
+  if (summary.exit_reason != delinked) out_.write("summary.json", to_json(summary));
   result_.folder = out_.string();
 }
 
