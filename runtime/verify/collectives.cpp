@@ -213,12 +213,10 @@ class PhaseChecker {
     std::string places;
     for (auto it = std::find(path.begin(), path.end(), at); it != path.end(); ++it) {
       circle += text(*it) + " waits for ";
-      const FaultPlace at = head(*it) ? FaultPlace{&program(*it), of_[*it]->all[at_[*it]]} : FaultPlace{&program(*it)};
-      places += '\n' + context(*it,
-                               head(*it)                  ? head(*it)->lane
-                               : program(*it).ops.empty() ? 0
-                                                          : program(*it).ops.back().lane,
-                               at);
+      const bool calls = head(*it) != nullptr;
+      const FaultPlace stuck = calls ? FaultPlace{&program(*it), of_[*it]->all[at_[*it]]} : FaultPlace{&program(*it)};
+      const uint8_t last = program(*it).ops.empty() ? 0 : program(*it).ops.back().lane;
+      places += '\n' + context(*it, calls ? head(*it)->lane : last, stuck);
     }
     throw ProgramError(
         fmt::format("phase '{}' would stand still for ever: {}{}{}", program(0).phase, circle, text(at), places));
