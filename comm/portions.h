@@ -34,7 +34,7 @@ std::vector<Portion> portions_of(Calls calls, int reader, int phase);
 // Bytes that a rank receives in a phase from ranks for which `counts` holds.
 uint64_t received_bytes(Calls calls, int reader, int phase, const std::function<bool(int rank)>& counts);
 
-// Where rank `from`'s data of a portion begins, given its call.
+// Returns the first byte of rank `from`'s data of a portion, given its call.
 const std::byte* source_of(const CollectiveCall& call, const Portion& portion);
 
 // comm::reduce at the calling thread's place: on a GPU queued on its stream.

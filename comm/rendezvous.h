@@ -1,5 +1,5 @@
-// Where the ranks of a group meet: calls are published, compared, and their portions moved. One implementation has all
-// ranks as threads, the other one rank per process.
+// The ranks of a group meet here: they publish and compare their calls, and move the portions. One implementation has
+// all ranks as threads, the other one rank per process.
 //
 // A call is: open → work of each phase → close.
 #pragma once

@@ -44,7 +44,7 @@ struct Anatomy {
   // gradient of the output down to it.
   uint8_t input_part = 0;
   uint32_t halved = 0;  // a bit for each part whose backward comes in halves
-  // So many of the last parts compute in training only in backward: their ports are of that alone.
+  // The number of last parts that training computes in backward alone; forward has no ports of theirs.
   uint8_t backward_only = 0;
   bool halves(Parts run) const {
     for (size_t part = run.first; part < run.end && part < parts.size(); ++part) {
@@ -55,8 +55,8 @@ struct Anatomy {
   Parts alone(size_t port) const { return {ports[port].part, static_cast<uint8_t>(ports[port].part + 1)}; }  // its part
   Parts all() const { return {0, static_cast<uint8_t>(parts.size())}; }
   Parts forward_in_training() const { return {0, static_cast<uint8_t>(parts.size() - backward_only)}; }
-  // Whether the backward of a run reads what forward handed on in a port that enters; backward-only parts all do, of
-  // the first.
+  // Says that the backward of a run reads what forward handed on in a port that enters. Parts that are computed in
+  // backward alone all read that of the first of them.
   bool reads_back(const Port& port, Parts run) const {
     const size_t next = port.part + 1u;
     return port.seam.enters() && (run.has(next) || (next + backward_only >= parts.size() && run.first > next));

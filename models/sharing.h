@@ -27,7 +27,7 @@ std::string with_layer(const std::string& param, int64_t layer);
 
 // The name under which layers that share keep a parameter of the model: that of the group's first layer, or its own.
 std::string shared_name(const Sharing& sharing, const std::string& param);
-// How many layers use what is kept under the name of a parameter; 1 for one that none shares.
+// Counts the layers that use what is kept under the name of a parameter; 1 where none shares it.
 int64_t sharers(const Sharing& sharing, const std::string& param);
 
 // The model with shared layers. Random numbers of parameters stay those of the model as it is. Throws ConfigError where

@@ -36,8 +36,8 @@ struct Unit {
   core::Axes holder_axes = core::data_axes;
   // … makes a part of its gradient: they add these up.
   core::Axes gradient_axes = core::data_axes;
-  // Of one parameter that another stage of a pipeline uses too: each has a copy, and their gradients are added up. The
-  // stage that uses it first counts it, in norms and checkpoints.
+  // The unit has one parameter, which another stage of a pipeline uses too: each stage has a copy, and they add up
+  // their gradients. The stage that uses it first counts it, in norms and checkpoints.
   bool copied = false, counted_elsewhere = false;
   bool of_layers = false;  // a copied one: layers of several stages share it, else the first and the last stage
   // Without it the unit is frozen: it has weights and nothing else, and a step only reads them.

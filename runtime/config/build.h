@@ -14,7 +14,7 @@ Config build_config(Values& values, int ranks, const std::string& name);
 // reduction. Whether the type of weights is known.
 bool build_precision(Values& values, std::optional<int64_t> accumulation, int64_t every, PrecisionConfig& precision);
 
-// Of text or null; null is "".
+// Reads a key of text or null; null becomes "".
 inline std::string optional_text(const Values& values, std::string_view path) {
   return values.is_null(path) ? std::string() : values.text(path);
 }
@@ -23,7 +23,7 @@ inline std::string optional_text(const Values& values, std::string_view path) {
 // gathers.
 ZeroConfig build_zero(Values& values);
 void check_prescale(Values& values, const ZeroConfig& zero);  // prescale_gradients
-// Of a model of so many layers; nothing: none share parameters.
+// Reads pseudo_to_real for a model of so many layers. Returns nothing where no layers share parameters.
 std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers);
 RunConfig build_run(Values& values, const std::string& name);  // `name`: the fallback of run.name
 ModelConfig build_model(Values& values, const models::Degrees& degrees);

@@ -7,7 +7,7 @@
 
 namespace zrt::runtime {
 
-// What delinked layers get of the optimizer's states. These have seen the sum of the gradients of all layers of a
+// The optimizer's states as delinked layers take them over. They have seen the sum of the gradients of all layers of a
 // group.
 enum class StatesAtDelink : uint8_t {
   copy,     // as they are

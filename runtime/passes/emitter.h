@@ -50,8 +50,8 @@ class Emitter {
   };
 
   void add_training(size_t b, const AliveSlots& alive);
-  // What stays from a forward to its backward, meanwhile resident in `tier`: shared among chunks where that is the
-  // device.
+  // Adds a buffer that stays from a forward to its backward, meanwhile resident in `tier`. Chunks share it where that
+  // is the device.
   BufferId keep(const char* kind, size_t b, core::Tier tier, uint64_t bytes, uint32_t slots, uint32_t spare = 0);
   // Brings together what ranks that share a block have each received a share of, in front of the block's op.
   void gather_received(DraftSegment& segment, size_t block, BufferId buffer, Role role, Index microbatch) const;

@@ -1,6 +1,6 @@
 // Brings what an op needs to where it runs, and back: a state or a saved activation is resident in one tier
 // (Layout::placement), an op runs on what lies in the device tier or, if it is an update on the host, in the host tier.
-// Where the two differ, the op works on a transient copy: a fetch makes it in front of the op, an evict writes it back
+// The op works on a transient copy where the two differ: a fetch makes it in front of the op, an evict writes it back
 // when it has changed, and a copy stays as long as the op that uses it next is near. Between the device and a file lies
 // a copy in the host tier. Each rank moves its shard, and collectives see device memory only.
 // (Ren et al., "ZeRO-Offload", 2021; Rajbhandari et al., "ZeRO-Infinity", 2021.)

@@ -19,8 +19,8 @@ class PrefetchDistance {
  public:
   virtual ~PrefetchDistance() = default;
   virtual bool reaches(const Ahead& ahead) const = 0;
-  // Whether a copy may still be on its way to its resident tier behind works other than the one next to it. `elements`:
-  // of it and of all that was evicted since.
+  // Says that a copy may still be on its way to its resident tier behind works other than the one next to it.
+  // `elements` counts its own and those of all that was evicted since.
   virtual bool lingers(int64_t elements) const = 0;
 };
 

@@ -18,7 +18,7 @@ std::vector<size_t> cut_blocks(std::span<const double> weights, size_t chunks);
 // `stages`.
 std::vector<std::vector<size_t>> blocks_of_stages(std::span<const size_t> ends, size_t stages);
 
-// How many stages next to each other have layers that share parameters; 1: none share with another stage's. Throws
+// Counts the stages next to each other whose layers share parameters; 1 where none share with another stage. Throws
 // core::ConfigError where stages that share do not divide the pipeline into equal parts.
 int stages_that_share(const models::Model& whole, const std::vector<std::vector<size_t>>& blocks_of_stages);
 

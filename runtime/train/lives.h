@@ -40,10 +40,10 @@ class Plateau {
 // made.
 RunLife life_of(const Config& config, const models::Model& model, const checkpoint::Reader* resumed);
 
-// What the configuration of the second life is: that of the run, which goes on from its folder.
+// Makes the configuration of the second life: that of the run, which goes on from its folder.
 Config after_delink(const Config& config);
 
-// What the learning rate of the step behind `step` is multiplied by.
+// Returns the factor of the learning rate of the step behind `step`.
 double rate_factor(const PseudoToReal& rules, const RunLife& life, int64_t step);
 
 // Reads elements of a tensor as delinked layers go on with it. From a checkpoint of layers that share nothing it reads

@@ -28,8 +28,8 @@ class Reader {
   const Manifest& manifest() const { return manifest_; }
   const TensorSet& weights() const { return weights_; }
   const TensorSet* states() const { return states_ ? &*states_ : nullptr; }  // null for weights alone
-  // Of a model whose layers share parameters: which. Each layer's tensors have names of their own all the same, so that
-  // every reader finds the model as it is without sharing.
+  // Tells which layers of the model share parameters, where any do. Each layer's tensors have names of their own all
+  // the same, so that every reader finds the model as it is without sharing.
   const std::optional<models::Sharing>& sharing() const { return sharing_; }
   uint64_t table_bytes() const;  // of both
   // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
