@@ -95,10 +95,12 @@ int plan_command(const Args& args) {
       return values.count(option) ? values[option].as<std::string>() : std::string();
     };
     std::cout << runtime::program_listing(plan, text("after"), text("phase"));
-  } else if (values.count("json")) {
+  } else if (values.count("json") && delinks) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan));
-    if (delinks) json["pseudo"] = nlohmann::ordered_json::parse(runtime::to_json(*shared));
+    json["pseudo"] = nlohmann::ordered_json::parse(runtime::to_json(*shared));
     std::cout << json.dump(1) << "\n";
+  } else if (values.count("json")) {
+    std::cout << runtime::to_json(plan) << "\n";
   } else if (delinks) {
     std::cout << "While layers share their parameters:\n\n"
               << runtime::plan_text(*shared) << "\nOnce they are delinked:\n\n"
