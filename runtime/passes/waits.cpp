@@ -156,7 +156,7 @@ void bound_export(Program& program) {
 void order_accesses(Program& program, const ProgramSet& set) {
   struct Slot {
     std::optional<size_t> writer;
-    std::vector<size_t> readers;  // since the writer
+    std::vector<size_t> readers;  // since the writer, the latest of each lane: it runs behind the others there
   };
   std::vector<std::vector<Slot>> slots(set.buffers.size());
   for (size_t b = 0; b < slots.size(); ++b) slots[b].resize(set.buffers[b].slots);
@@ -183,6 +183,7 @@ void order_accesses(Program& program, const ProgramSet& set) {
     for (const Access& access : op.accesses) {
       Slot& slot = slots[access.buffer][access.slot_of(set.buffers[access.buffer], iteration)];
       if (access.use == Use::read) {
+        std::erase_if(slot.readers, [&](size_t earlier) { return timeline.executions()[earlier].lane == op.lane; });
         slot.readers.push_back(self);
       } else {
         slot.writer = self;

@@ -28,14 +28,13 @@ Lifetimes find_lifetimes(const ProgramSet& set, const Program& program, const Sa
     // Before the op itself runs, its lane is one execution short of its own clock.
     Clock before = e.clock;
     --before[e.lane];
-    std::vector<Access> accesses = program.ops[e.op].accesses;
-    for (const Access& access : accesses) {
+    for (const Access& access : program.ops[e.op].accesses) {
       const Buffer& buffer = set.buffers[access.buffer];
       auto& generations = lives.of[access.buffer];
       // Slots of one buffer share an address range and live as one, so only a single slot starts a new life.
       const bool defines = access.use == Use::write && buffer.slots == 1;
-      const bool shortened = buffer.name == sabotage.shorten_life_of && !generations.empty();
-      if (shortened && !defines) continue;
+      const bool used_again = !defines && !generations.empty();
+      if (used_again && !sabotage.shorten_life_of.empty() && buffer.name == sabotage.shorten_life_of) continue;
       if (generations.empty() || (defines && generations.back().end != position)) {
         generations.push_back({position, position, {}, before});
       }

@@ -60,7 +60,8 @@ void GatherRule::count_use() {
   const Op &op = walk_.op(), *last = block_.known() ? &walk_.program.ops[block_.op] : nullptr;
   const bool same = last && last->block == op.block && (forward(*last) == forward(op) || walk_.layout.reuse_at_turn);
   use_ += !same;
-  stretch_ += !same || block_.turn != walk_.now.turn || segment(block_.op) != segment(walk_.now.op);
+  const bool follows = same && block_.turn == walk_.now.turn;
+  stretch_ += !follows || (block_.op != walk_.now.op && segment(block_.op) != segment(walk_.now.op));
   block_ = walk_.now;
 }
 
