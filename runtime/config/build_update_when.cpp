@@ -5,13 +5,16 @@ namespace zrt::runtime::configuration {
 
 void build_update_when(const Values& values, Config& config) {
   const Value& when = values.at("memory.update_when");
-  config.memory.early_updates = values.choice(when.path) == "as_ready";
-  if (!config.memory.early_updates) return;
+  const std::string_view choice = values.choice(when.path);
+  config.memory.update_when = choice == "as_ready"       ? UpdateWhen::as_ready
+                              : choice == "next_forward" ? UpdateWhen::next_forward
+                                                         : UpdateWhen::after_norm;
+  if (config.memory.update_when != UpdateWhen::as_ready) return;
   const auto contradicted = [&](const char* key, const std::string& why, const std::string& advice) {
     const Value& other = values.at(key);
     refuse(when, "updates before the norm of the whole gradient is known, which " + other.path + " = " +
                      printed(other.value) + " (" + other.place + ") needs " + why + ". " + advice +
-                     ", or memory.update_when to \"after_norm\".");
+                     ", or memory.update_when to \"after_norm\" or \"next_forward\".");
   };
   if (config.optimizer.gradient_clipping > 0) {
     contradicted("gradient_clipping", "to clip by", "Set gradient_clipping to 0");

@@ -138,9 +138,9 @@ constexpr Key memory_keys[] = {
         "budgets move."),
     key("update", t_text, R"("auto")", one_of("auto device host"), Effect::cost,
         "Where weights are updated whose states live on the host; auto: there."),
-    key("update_when", t_text, R"("after_norm")", one_of("after_norm as_ready"), Effect::results,
-        "When weights are updated: after the norm of the whole gradient is known, or each as soon as its gradient "
-        "is."),
+    key("update_when", t_text, R"("after_norm")", one_of("after_norm as_ready next_forward"), Effect::results,
+        "When weights are updated: after the norm of the whole gradient is known, each as soon as its gradient is, or "
+        "each in the next step, while blocks before it run their forward."),
     key("recompute", t_text | t_list, R"("auto")", one_of("auto none selective full"), Effect::cost,
         "Which activations the backward computes again: of all layers, of a list of layers, or auto: what the "
         "budgets need."),

@@ -8,6 +8,7 @@
 
 #include "runtime/config/microbatch_order.h"
 #include "runtime/config/placement.h"
+#include "runtime/config/update_when.h"
 
 namespace zrt::runtime {
 
@@ -42,7 +43,7 @@ struct MemoryConfig {
   std::vector<PlacementRule> rules;
   bool open_placement = true;  // what no rule moves may be moved where a budget asks for it
   UpdateSide update = UpdateSide::automatic;
-  bool early_updates = false;                // as soon as a unit's gradient is there, without its norm
+  UpdateWhen update_when = UpdateWhen::after_norm;
   Recompute recompute = Recompute::none;     // of recompute_layers
   std::vector<LayerRange> recompute_layers;  // empty: all
   std::string recompute_from;                // key, value and place, for messages

@@ -90,7 +90,7 @@ void Session::make_ranks(const SessionOptions& options) {
     throw core::ConfigError(fmt::format("the configuration is for {} ranks but the run has {}; use --ranks {}",
                                         first.mesh.world(), transport_.world(), transport_.world()));
   }
-  if (first.early_updates && (options.clip > 0 || options.loss_scale.dynamic)) {
+  if (first.early_updates() && (options.clip > 0 || options.loss_scale.dynamic)) {
     throw core::ConfigError(fmt::format(
         "updates that do not wait for the norm (memory.update_when = \"as_ready\") cannot be combined with {}",
         options.clip > 0 ? "clipping; set gradient_clipping to 0" : "a dynamic loss scale; set fp16.loss_scale"));
@@ -237,12 +237,17 @@ void Session::run_on_ranks(std::string_view phase, const StepInputs& inputs, std
 void Session::run(std::string_view phase, StepInputs inputs) {
   const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
   const bool makes = phase == "init" || phase == "load";
+  const bool refreshes =
+      std::any_of(stages_.begin(), stages_.end(), [](const Compiled& each) { return each.set.has("refresh"); });
+  if (updates_wait_ && !step && !makes) {
+    run_on_ranks("update", inputs);
+    stale_ = refreshes;
+  }
   if (stale_ && !step && !saves && !makes && phase != "refresh") {
     run_on_ranks("refresh", inputs);
   }
-  const bool refreshes =
-      std::any_of(stages_.begin(), stages_.end(), [](const Compiled& each) { return each.set.has("refresh"); });
-  stale_ = step ? refreshes : stale_ && saves;
+  updates_wait_ = step && stages_.front().layout.late_updates();
+  stale_ = step ? refreshes && !updates_wait_ : stale_ && saves;
   if (phase != "export") return run_on_ranks(phase, inputs);
   for (size_t s = 0; s < stages_.size(); ++s) run_on_ranks(phase, inputs, s);  // in the order of parameters
 }

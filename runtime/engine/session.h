@@ -115,7 +115,8 @@ class Session {
   bool fast_sums_ = false;
   std::vector<int> gpus_;  // by local rank; empty on the CPU
   std::vector<Member> ranks_;
-  bool stale_ = false;  // a step has left whole weights to be brought up to date
+  bool stale_ = false;         // a step has left whole weights to be brought up to date
+  bool updates_wait_ = false;  // a step has left its updates to the next one
 };
 
 }  // namespace zrt::runtime

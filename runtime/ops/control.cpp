@@ -29,7 +29,8 @@ void run_decide(const OpCall& call) {
 
 void run_decide_ahead(const OpCall& call) {
   auto* control = call.as<Control>(Role::control);
-  decide_ahead(control, reinterpret_cast<Control*>(call.address(*call.find(Role::control, 1))));
+  decide_ahead(control, decide_rules(call.rank),
+               reinterpret_cast<Control*>(call.address(*call.find(Role::control, 1))));
 }
 
 OpSpec control_row(OpKind kind, std::string_view name, std::vector<std::string_view> phases,
@@ -52,8 +53,8 @@ std::vector<OpSpec> control_ops() {
                   {{Role::control, Count::one, may_read}, {Role::shares, Count::one, may_write}}, run_share_control),
       control_row(OpKind::average, "average", {"eval"}, {shares, change}, run_average),
       control_row(OpKind::decide, "decide", {"step"}, {shares, change}, run_decide),
-      control_row(OpKind::decide_ahead, "decide_ahead", {"step"}, {{Role::control, Count::two, may_read | may_write}},
-                  run_decide_ahead)};
+      control_row(OpKind::decide_ahead, "decide_ahead", {"step", "update"},
+                  {{Role::control, Count::two, may_read | may_update | may_write}}, run_decide_ahead)};
   rows[1].cost = nullptr, rows[1].volume = gathered_volume;
   return rows;
 }

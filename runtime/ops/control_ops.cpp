@@ -38,7 +38,8 @@ void throw_fault(const Rank& rank, const Control& control) {
 DecideRules decide_rules(const Rank& rank) {
   const Layout& layout = *rank.layout;
   DecideRules rules{layout.mesh};
-  rules.loss_scale = rank.loss_scale, rules.clip = rank.clip, rules.ahead = layout.early_updates;
+  rules.loss_scale = rank.loss_scale, rules.clip = rank.clip, rules.ahead = layout.early_updates(),
+  rules.late = layout.late_updates();
   return rules;
 }
 
@@ -68,9 +69,9 @@ void decide(const ControlShare* shares, const DecideRules& rules, Control* contr
   decide_step(shares, rules, *control);
 }
 
-void decide_ahead(const Control* control, Control* decided) {
-  if (on_gpu()) return cuda::decide_ahead(control, decided);
-  decide_step_ahead(*control, *decided);
+void decide_ahead(Control* control, const DecideRules& rules, Control* decided) {
+  if (on_gpu()) return cuda::decide_ahead(control, rules, decided);
+  decide_for_updates(*control, rules, *decided);
 }
 
 }  // namespace zrt::runtime

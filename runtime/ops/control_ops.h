@@ -23,7 +23,7 @@ void make_share(const Control* control, ControlShare* share);
 void average(const ControlShare* shares, const DecideRules& rules, Control* control);
 void decide(const ControlShare* shares, const DecideRules& rules, Control* control);
 // Writes the decision of another control block, which only updates read.
-void decide_ahead(const Control* control, Control* decided);
+void decide_ahead(Control* control, const DecideRules& rules, Control* decided);
 
 #define ZRT_CONTROL_OPS(X) X(begin_step) X(count_loss) X(make_share) X(average) X(decide) X(decide_ahead)
 #define ZRT_CONTROL_DECLARE(name) decltype(runtime::name) name;

@@ -17,6 +17,7 @@ struct DecideRules {
   double clip = 0;  // largest gradient norm; 0 for none
   // Updates have followed the decision ahead: there is no clip and no dynamic loss scale, and it is too late to skip.
   bool ahead = false;
+  bool late = false;  // updates are left to what comes behind the step
 };
 
 ZRT_HD inline void clear_sums(Control& control) {
@@ -43,13 +44,20 @@ ZRT_HD inline void average_shares(const ControlShare* shares, const DecideRules&
   control.mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
 }
 
-// What updates follow that do not wait for the gradient's norm: the candidate, with the factor that decide_step takes
-// where it does not clip. Of `decided` the decision alone means something.
-ZRT_HD inline void decide_step_ahead(const Control& control, Control& decided) {
+// What updates follow, of which `decided` holds the decision alone. With rules.late it is that of the step before,
+// unless its updates have been made already. Else they do not wait for the gradient's norm: it is the candidate, with
+// the factor that decide_step takes where it does not clip.
+ZRT_HD inline void decide_for_updates(Control& control, const DecideRules& rules, Control& decided) {
   for (uint32_t m = 0; m < optimizer::most_members; ++m) {
-    decided.decision[m] = control.next.decision[m];
-    decided.decision[m].grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+    if (rules.late) {
+      decided.decision[m] = control.decision[m];
+      decided.decision[m].skip = control.decision[m].skip || !control.updates_wait;
+    } else {
+      decided.decision[m] = control.next.decision[m];
+      decided.decision[m].grad_scale = static_cast<float>(1 / control.persistent.loss_scale.scale);
+    }
   }
+  if (rules.late) control.updates_wait = 0;
 }
 
 // Takes the candidate unless the loss or the gradient is not finite. The clip factor follows DeepSpeed:
@@ -67,6 +75,7 @@ ZRT_HD inline void decide_step(const ControlShare* shares, const DecideRules& ru
     control.fault = Fault::loss_scale_at_minimum;
   }
   for (optimizer::Decision& decision : control.decision) decision.skip = skip;
+  control.updates_wait = rules.late;
   if (skip && rules.ahead) control.fault = Fault::updated_with_bad_gradient;
   if (skip) return;
   double factor = 1 / scale;

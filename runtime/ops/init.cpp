@@ -158,6 +158,10 @@ void run_init(const OpCall& call) {
     fill(states, {master});
   }
   init_states(call, unit);
+  if (const Access* grad = call.find(Role::grad, 0)) {
+    const auto bytes = static_cast<size_t>(unit.extent(unit.held.grads)) * core::dtype_size(layout.grad);
+    core::fill_bytes(call.address(*grad), 0, bytes);
+  }
 }
 
 OpSpec init_row(OpKind kind, std::string_view name) {
@@ -167,7 +171,8 @@ OpSpec init_row(OpKind kind, std::string_view name) {
           .operands = {{Role::control, Count::optional, may_write},
                        {Role::weight, Count::some_units, may_write},
                        {Role::master, Count::some_units, may_write},
-                       {Role::state, Count::any, may_write}},
+                       {Role::state, Count::any, may_write},
+                       {Role::grad, Count::optional, may_write}},
           .run = run_init,
           .cost = touched_bytes_cost,
           .works = true,

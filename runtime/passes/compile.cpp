@@ -55,6 +55,7 @@ Compiled compile(const Layout& layout, const std::vector<std::string>& asked, co
   }
   std::vector<std::string> phases = asked;
   const auto& units = layout.units.units;
+  if (c.training() && layout.late_updates()) phases.push_back("update");
   if (c.training() && std::any_of(units.begin(), units.end(), [&](const auto& unit) { return unit.refreshes(); })) {
     phases.push_back("refresh");
   }

@@ -30,7 +30,8 @@ using AfterPass = std::function<void(const std::string& pass, const ProgramSet& 
 // optimizer states into the arena. Looks kernels up for the calling thread's core::threads(). With `check` false the
 // verifier is left out (tests of what happens then).
 // A set with "step" also has "refresh" where whole weights are gathered by the step that needs them: it does so for the
-// other phases, between steps.
+// other phases, between steps. With Layout::late_updates() it also has "update", which makes the updates that a step
+// has left, so that other phases find the weights of the steps so far.
 Compiled compile(const Layout& layout, const std::vector<std::string>& phases, const Sabotage& sabotage = {},
                  bool check = true, const AfterPass& after = {});
 

@@ -52,8 +52,7 @@ Draft schedule_decode(ProgramSet& set, const Layout& layout, const std::vector<B
                       const StateBuffers& state);
 
 // Attaches weights and gradients to forwards and backwards, and inserts what the strategy asks for: gathers, reductions
-// and the updates: at the end of a step, or with Layout::early_updates as soon as they can be. Throws ConfigError where
-// the optimizer cannot do that.
+// and the updates, when Layout::update_when has them happen. Throws ConfigError where the optimizer cannot do that.
 void apply_zero(Draft& draft, ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
 // The updates of units with all that the optimizer needs for them. Of what is refined, ranks own units one after the
@@ -74,6 +73,9 @@ Draft make_save(ProgramSet& set, const Layout& layout, StateBuffers& state);
 // Moves gathers in front of earlier computations, over the borders of segments and turns, as far as the layout's limits
 // allow: gathers ahead of their use, and in all.
 void prefetch(Draft& draft, const ProgramSet& set, const Layout& layout);
+
+// The updates that a step has left to the next one, where there is none.
+Draft make_update(ProgramSet& set, const Layout& layout, const StateBuffers& state);
 
 // Whole weights brought up to date on all ranks that updated a shard of them.
 Draft make_refresh(ProgramSet& set, const Layout& layout, const StateBuffers& state);

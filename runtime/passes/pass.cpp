@@ -66,6 +66,7 @@ void phases(Draft& draft, Compilation& c) {
   if (draft.phase == "init" || draft.phase == "load") draft = make_init(c.layout, c.state, draft.phase == "load");
   if (draft.phase == "save") draft = make_save(c.set, c.layout, c.state);
   if (draft.phase == "export") draft = make_export(c.set, c.layout, c.state);
+  if (draft.phase == "update") draft = make_update(c.set, c.layout, c.state);
   if (draft.phase == "refresh") draft = make_refresh(c.set, c.layout, c.state);
 }
 

@@ -31,6 +31,8 @@ Draft make_init(const Layout& layout, const StateBuffers& state, bool load) {
     write(op, state.weight[u], Role::weight);
     write(op, state.master[u], Role::master);
     for (BufferId kind : state.states[u]) write(op, kind, Role::state);
+    // The first updates read it, though they are skipped.
+    if (layout.late_updates() && layout.units.units[u].trained) write(op, state.grad[u], Role::grad);
     segment.ops.push_back(std::move(op));
   }
   return draft;

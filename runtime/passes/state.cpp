@@ -25,7 +25,9 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
     };
     state.weight[u] = add("weight", Category::weights, Life::carried, unit.held.weights, layout.compute);
     if (!training || !unit.trained) continue;
-    state.grad[u] = add("grad", Category::grads, Life::reserved, unit.held.grads, layout.grad);
+    // Updates of the next step read what this one leaves there.
+    const Life until = layout.late_updates() ? Life::carried : Life::reserved;
+    state.grad[u] = add("grad", Category::grads, until, unit.held.grads, layout.grad);
     if (layout.has_master(unit)) {
       state.master[u] = add("master", Category::master, Life::carried, unit.held.states, core::DType::f32);
     }
@@ -36,8 +38,8 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   state.control = set.add({"control", Category::staging, Life::carried, sizeof(Control), 1, 0});
   state.shares = set.add({"control shares", Category::comm, Life::transient,
                           sizeof(ControlShare) * static_cast<uint64_t>(layout.mesh.world()), 1, 0});
-  if (training && layout.early_updates) {
-    state.ahead = set.add({"decision ahead", Category::staging, Life::transient, sizeof(Control), 1, 0});
+  if (training && layout.update_when != UpdateWhen::after_norm) {
+    state.ahead = set.add({"decision for updates", Category::staging, Life::transient, sizeof(Control), 1, 0});
   }
   return state;
 }

@@ -7,20 +7,23 @@
 
 namespace zrt::runtime {
 
+// Adds updates at the places of a step that it is told of: behind `begin`; in front of an op that runs a block, and of
+// what brings its weights; behind the norms of units whose gradients are complete; behind the decision.
 class UpdateTiming {
  public:
   virtual ~UpdateTiming() = default;
-  // Of a step: behind `begin`; behind the norms of units whose gradients are complete; behind the decision.
   virtual void begun(DraftSegment&) {}
-  virtual void measured(DraftSegment&, const std::vector<uint32_t>& units) = 0;
+  virtual void reads(DraftSegment&, const Op&) {}
+  virtual void measured(DraftSegment&, const std::vector<uint32_t>&) {}
   virtual void decided(DraftSegment&) {}
   // Whether norms are taken as soon as gradients are complete, also of those that stay on the device.
   virtual bool measures_at_once() const { return false; }
 };
 
-// Behind the norm of the whole gradient, which the decision needs; or with Layout::early_updates each unit as soon as
-// its gradient is complete, by a decision made ahead of the norms: a row of works of its own (Op::row) between the
-// blocks. Throws ConfigError where the optimizer needs the norm.
-std::unique_ptr<UpdateTiming> make_update_timing(ProgramSet& set, const Layout& layout, const StateBuffers& state);
+// As Layout::update_when says (runtime/config/update_when.h); `step` is the draft of the step. What is updated between
+// blocks is a row of works of its own (Op::row). Throws ConfigError where updates would come before the norm that the
+// optimizer needs.
+std::unique_ptr<UpdateTiming> make_update_timing(ProgramSet& set, const Layout& layout, const StateBuffers& state,
+                                                 const Draft& step);
 
 }  // namespace zrt::runtime

@@ -34,7 +34,7 @@ class ZeroPass {
 
   void rewrite(Draft& draft) {
     trains_ = draft.phase == "step";
-    if (trains_) timing_ = make_update_timing(collectives_.set(), layout_, state_);
+    if (trains_) timing_ = make_update_timing(collectives_.set(), layout_, state_, draft);
     find_window_ends(draft);
     for (DraftSegment& segment : draft.segments) {
       current_ = &segment;
@@ -42,6 +42,7 @@ class ZeroPass {
       std::vector<Op> ops = std::move(segment.ops);
       segment.ops.clear();
       for (Op& op : ops) {
+        if (timing_ && computes(op)) timing_->reads(segment, op);
         if (computes(op) && op.half != models::Half::weight) attach_weights(op);
         if (op.makes_gradients()) attach_grads(op);
         segment.ops.push_back(op);

@@ -48,7 +48,7 @@ std::string program_listing(const Plan& plan, const std::string& after, const st
     check_pass(after, layout);
     std::vector<std::string> phases;
     for (const Program& program : finished.programs) {
-      if (program.phase != "refresh") phases.push_back(program.phase);
+      if (program.phase != "refresh" && program.phase != "update") phases.push_back(program.phase);
     }
     compile(layout, phases, {}, false, [&](const std::string& pass, const ProgramSet& set, const Program& program) {
       if (pass == after) add(set, program);

@@ -138,7 +138,7 @@ Layout layout_of(const Config& config, const models::Model& model, const Stage& 
   for (uint32_t u : layout.units.blocks.back()) last_block += layout.units.units[u].parameters();
   layout.reuse_at_turn = config.zero.max_reuse_distance >= last_block;
   layout.order = config.memory.order;
-  layout.early_updates = config.memory.early_updates;
+  layout.update_when = config.memory.update_when;
   layout.link_bytes_per_second = static_cast<double>(config.memory.link_bytes_per_second.value_or(0));
   layout.placement = make_placement(config.memory, layout);
   layout.gathered_for = config.parallel.gathered_for.value_or(GatheredFor::use);

@@ -103,7 +103,7 @@ enum class OpKind : uint8_t {
   recompute,        // a forward again, for the backward that follows
   fetch,            // a copy towards where an op needs it, from the tier behind
   evict,            // … back to where it is resident
-  decide_ahead,     // what updates follow that do not wait for the norm
+  decide_ahead,     // what updates follow that do not follow the decision of their own step
   propose,          // of an optimizer that refines: a rank's part of what it would add
   collect,          // brings proposals together, each unit's on one rank
   refine,           // … which works on the whole of it

@@ -8,6 +8,7 @@
 #include "core/mesh.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/zero.h"
+#include "runtime/config/update_when.h"
 
 namespace zrt::runtime {
 
@@ -36,13 +37,14 @@ struct RunSettings {
   int64_t micro_batch = 1;
   int64_t sequence = 1;
   int64_t reduce_bucket = 0, gather_bucket = 0;  // elements of one collective, at least one unit
-  // A unit is updated as soon as its gradient of the step is complete, before the norm of the whole gradient is known:
-  // nothing is clipped and no step can be skipped.
-  bool early_updates = false;
+  UpdateWhen update_when = UpdateWhen::after_norm;
   double link_bytes_per_second = 0;  // between the device and the host tier, each way, slowed down to it; 0: not
   bool overlap = false;
   int64_t max_live = INT64_MAX;  // elements of weights that are gathered at any time, beyond the block that computes
   bool reuse_at_turn = true;     // keep the units of the last block gathered between its forward and its backward
+
+  bool early_updates() const { return update_when == UpdateWhen::as_ready; }
+  bool late_updates() const { return update_when == UpdateWhen::next_forward; }
 };
 
 }  // namespace zrt::runtime

@@ -14,8 +14,8 @@ struct StateBuffers {
   // weights of its shard, then each state kind. Empty without that program.
   std::vector<std::vector<BufferId>> snapshot;
   BufferId control = no_buffer, shares = no_buffer;
-  // With Layout::early_updates a control block of which updates read the decision, made ahead: norms go on writing the
-  // other one meanwhile.
+  // Where updates do not follow the decision of their own step, a control block of which they read another: made ahead,
+  // or that of the step before. Norms and sums go on writing `control` meanwhile.
   BufferId ahead = no_buffer;
 
   BufferId decided() const { return ahead != no_buffer ? ahead : control; }

@@ -17,6 +17,11 @@ inline bool gathers(OpKind kind) {  // shards of units
   return kind == OpKind::gather || kind == OpKind::gather_grad || kind == OpKind::gather_state;
 }
 
+// What an update and what comes before it for its unit do depends on a step's decision.
+inline bool follows_decision(OpKind kind) {
+  return kind == OpKind::update || kind == OpKind::propose || kind == OpKind::sum || kind == OpKind::fold;
+}
+
 // How much of a unit is there, of what the step means by it.
 enum class Spread : uint8_t {
   own,    // this rank's shard

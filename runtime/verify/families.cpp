@@ -76,9 +76,8 @@ Families::Meaning Families::meaning(const Op& op, const Access& access, uint32_t
     case Role::state:
       return {state, op.units[0], nth, &op};
     case Role::control: {
-      const bool decided = op.kind == OpKind::update || op.kind == OpKind::propose ||
-                           (op.kind == OpKind::decide_ahead && access.use == Use::write);
-      return {decided && layout_.early_updates ? ahead : control, 0, 0, &op};
+      const bool decided = follows_decision(op.kind) || (op.kind == OpKind::decide_ahead && access.use == Use::write);
+      return {decided && layout_.update_when != UpdateWhen::after_norm ? ahead : control, 0, 0, &op};
     }
     case Role::local_grad:
       return layout_.reduces_in_place() ? Meaning{gradient, unit, 0, &op} : Meaning{passing, 0, 0, &op};

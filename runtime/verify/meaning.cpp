@@ -55,6 +55,7 @@ void check_meaning(const ProgramSet& set, const Program& program, const Layout& 
     }
   });
   weights.end();
+  grads.end();
   gathered.end();
   copies.end();
 }

@@ -77,7 +77,11 @@ void check_units(const ProgramSet& set, const Program& program, OpId id, const L
   // A step only reads what is frozen; a block's own gradients leave it out.
   const auto frozen =
       std::find_if(op.units.begin(), op.units.end(), [&](uint32_t u) { return !layout.units.units[u].trained; });
-  const bool changes = spec(op.kind).phases == std::vector<std::string_view>{"step"} && !runs_block(op.kind);
+  const auto& phases = spec(op.kind).phases;
+  const bool trains = !phases.empty() && std::all_of(phases.begin(), phases.end(), [](std::string_view phase) {
+    return phase == "step" || phase == "update";
+  });
+  const bool changes = trains && !runs_block(op.kind);
   if (changes && frozen != op.units.end()) {
     throw Fault(
         {&program, {id, 0}},

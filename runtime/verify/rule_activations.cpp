@@ -56,8 +56,7 @@ void ActivationRule::read() const {
         if (walk_.program.ops[walk_.at(access).made.op].kind == OpKind::share_control) break;
         walk_.fail(access, fmt::format("{} wrote it and shared no control block", walk_.name(walk_.at(access).made)));
       case Role::control:
-        if ((op.kind == OpKind::update || op.kind == OpKind::propose) && walk_.layout.early_updates)
-          require_ahead(access);
+        if (follows_decision(op.kind) && walk_.layout.update_when != UpdateWhen::after_norm) require_ahead(access);
         break;
       default:
         break;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "runtime/verify/fault.h"
 #include "runtime/verify/rules.h"
 
 namespace zrt::runtime::verification {
@@ -25,6 +26,48 @@ Route route(Walk& walk, size_t i) {
 
 }  // namespace
 
+// Where updates come in the step behind, a program begins with the sums that one before it left.
+GradRule::GradRule(Walk& walk) : walk_(walk) {
+  const auto& units = walk.layout.units.units;
+  if (!walk.layout.late_updates()) return;
+  kept_.assign(units.size(), no_buffer);
+  left_by_.assign(walk.set.buffers.size(), nullptr);
+  const auto keep = [&](BufferId buffer, uint32_t unit) {
+    const Buffer& of = walk.set.buffers[buffer];
+    if (of.life == Life::carried && of.category == core::Category::grads && unit < units.size()) kept_[unit] = buffer;
+  };
+  for (const Program& program : walk.set.programs) {
+    for (const Op& op : program.ops) {
+      size_t nth = 0;
+      for (const Access& access : op.accesses) {
+        if (access.role == Role::grad && nth < op.units.size()) keep(access.buffer, op.units[nth++]);
+        if (transfers(op.kind) && !op.units.empty()) keep(access.buffer, op.units[0]);
+        if (access.use != Use::read && program.phase == "step") left_by_[access.buffer] = &op;
+      }
+    }
+  }
+  if (walk.program.phase != "step" && walk.program.phase != "update") return;
+  for (uint32_t u = 0; u < units.size(); ++u) {
+    if (kept_[u] == no_buffer) continue;
+    Content& content = walk.at(kept_[u], 0);
+    content.unit = u;
+    content.summed = complete(u);
+    content.windows = windows();
+    content.spread = reach(u);
+  }
+}
+
+Spread GradRule::reach(uint32_t unit) const {
+  const optimizer::Unit& of = walk_.layout.units.units[unit];
+  return of.held.states == optimizer::Extent::full || of.shards() == 1 ? Spread::whole : Spread::own;
+}
+
+std::string GradRule::maker(const Content& content) const {
+  if (content.changed.known() || kept_.empty() || content.unit == none) return walk_.name(content.changed);
+  const Op* left_by = left_by_[kept_[content.unit]];
+  return left_by ? fmt::format("'{}' of the step before", left_by->name) : walk_.name(content.changed);
+}
+
 void GradRule::read() {
   const Op& op = walk_.op();
   const bool updates = op.kind == OpKind::update || op.kind == OpKind::propose;
@@ -45,15 +88,35 @@ void GradRule::write() {
   }
   if (op.kind != OpKind::update && op.kind != OpKind::propose) return;
   for (const Access& access : op.accesses) {
-    if (access.role == Role::grad) walk_.at(access).used = true;
+    if (access.role != Role::grad) continue;
+    walk_.at(access).used = true;
+    if (!kept_.empty()) walk_.at(kept_[op.units[0]], 0).used = true;  // of which that may be a copy
+  }
+}
+
+// A step leaves every sum to the updates of what follows, and the program of updates leaves none.
+void GradRule::end() const {
+  const bool step = walk_.program.phase == "step";
+  if (kept_.empty() || (!step && walk_.program.phase != "update")) return;
+  for (uint32_t u = 0; u < kept_.size(); ++u) {
+    if (kept_[u] == no_buffer) continue;
+    const Content& content = walk_.at(kept_[u], 0);
+    const bool left = content.spread == reach(u) && !content.used && content.unit == u &&
+                      content.summed == complete(u) && content.windows == windows();
+    if (left == step) continue;
+    throw Fault({&walk_.program, content.changed, kept_[u], u},
+                fmt::format("program '{}' is not safe: at its end '{}' holds {}; {} left it, and its last op is '{}'",
+                            walk_.program.phase, walk_.set.buffers[kept_[u]].name,
+                            step ? "no gradient of this step that the updates of the next one could use"
+                                 : "a gradient that no update has used",
+                            maker(content), walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
   }
 }
 
 void GradRule::require_unit(const Access& access, const Content& content, uint32_t unit) const {
   if (content.unit == unit) return;
   walk_.fail(access, fmt::format("means the gradient of '{}', and {} left there that of '{}'", walk_.unit_name(unit),
-                                 walk_.name(content.changed),
-                                 content.unit == none ? "no unit" : walk_.unit_name(content.unit)));
+                                 maker(content), content.unit == none ? "no unit" : walk_.unit_name(content.unit)));
 }
 
 // Nothing that somebody still means to reduce or to update with may be overwritten.
@@ -62,7 +125,7 @@ void GradRule::require_dead(const Access& access) const {
   if (content.unit == none || content.used) return;
   walk_.fail(access, fmt::format("must add to the gradient of '{}': it overwrites what {} left there, which no op has "
                                  "used",
-                                 walk_.unit_name(content.unit), walk_.name(content.changed)));
+                                 walk_.unit_name(content.unit), maker(content)));
 }
 
 // The first contribution of a window defines a gradient, all later ones add to it, later blocks before earlier ones
@@ -105,18 +168,18 @@ void GradRule::backward(size_t i) {
     require_unit(access, content, unit);
     if (content.used || content.summed != Summed::rank) {
       walk_.fail(access, fmt::format("must define the gradient of '{}': {} has reduced what it adds to",
-                                     walk_.unit_name(unit), walk_.name(content.changed)));
+                                     walk_.unit_name(unit), maker(content)));
     }
     if (content.window != window) {
       walk_.fail(access, fmt::format("it works on microbatch {} and {} on microbatch {} of another window", microbatch,
-                                     walk_.name(content.changed), content.microbatch));
+                                     maker(content), content.microbatch));
     }
     const bool in_order = op.block < content.block || (op.block == content.block && microbatch > content.microbatch);
     if (!in_order) {
       walk_.fail(access,
                  fmt::format("adds microbatch {} of block {} behind {}, microbatch {} of block {}: gradients are "
                              "summed from the last block to the first and in order of microbatches",
-                             microbatch, op.block, walk_.name(content.changed), content.microbatch, content.block));
+                             microbatch, op.block, maker(content), content.microbatch, content.block));
     }
   }
   ++content.backwards;
@@ -142,21 +205,19 @@ void GradRule::reduce(size_t i) {
   if (source.summed == Summed::rank) {
     const uint32_t expected = layout.reduce_every * static_cast<uint32_t>(layout.units.units[unit].blocks.size());
     if (source.used || source.backwards != expected) {
-      walk_.fail(
-          *from,
-          fmt::format("reduces the gradient of '{}' after {} backwards, the last of them {}; a window has "
-                      "{}",
-                      walk_.unit_name(unit), source.used ? 0 : source.backwards, walk_.name(source.changed), expected));
+      walk_.fail(*from,
+                 fmt::format("reduces the gradient of '{}' after {} backwards, the last of them {}; a window has "
+                             "{}",
+                             walk_.unit_name(unit), source.used ? 0 : source.backwards, maker(source), expected));
     }
     result.windows = 1;
     if (group == Axis::outer && layout.mesh.inner() > 1) {
       walk_.fail(*from, fmt::format("sums the gradient of '{}' over groups, and {} is not followed by a sum inside "
                                     "them",
-                                    walk_.unit_name(unit), walk_.name(source.changed)));
+                                    walk_.unit_name(unit), maker(source)));
     }
   } else if ((source.summed == Summed::all && !one_island) || group != Axis::outer || source.used) {
-    walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit),
-                                  walk_.name(source.changed)));
+    walk_.fail(*from, fmt::format("sums the gradient of '{}' again after {}", walk_.unit_name(unit), maker(source)));
   }
   const bool done = group != island_axes || one_island;
   result.summed = done ? Summed::all : Summed::inner;
@@ -165,7 +226,7 @@ void GradRule::reduce(size_t i) {
   const bool adds = i < op.accumulate.size() && op.accumulate[i] != 0;
   if (from == to && adds) {
     walk_.fail(*to, fmt::format("must define the sum of '{}': it adds to what {} left, which is part of the sum",
-                                walk_.unit_name(unit), walk_.name(source.changed)));
+                                walk_.unit_name(unit), maker(source)));
   }
   if (from != to) {
     source.used = true;
@@ -174,14 +235,14 @@ void GradRule::reduce(size_t i) {
     const bool part = to->use == Use::update && target.unit == unit && target.used && target.summed == Summed::rank;
     if (adds != (to->use == Use::update) && !(part && !adds)) {
       walk_.fail(*to, fmt::format("must {} the gradient of '{}': its flag and its access differ. What it follows is {}",
-                                  adds ? "define" : "add to", walk_.unit_name(unit), walk_.name(result.changed)));
+                                  adds ? "define" : "add to", walk_.unit_name(unit), maker(result)));
     }
     if (adds) {
       require_unit(*to, target, unit);
       if (target.used || target.summed != result.summed || target.window >= result.window) {
         walk_.fail(*to, fmt::format("adds window {} of '{}' to what {} left, which is of window {} and not to be added "
                                     "to",
-                                    result.window, walk_.unit_name(unit), walk_.name(target.changed), target.window));
+                                    result.window, walk_.unit_name(unit), maker(target), target.window));
       }
       result.windows += target.windows;
     } else {
@@ -215,11 +276,11 @@ void GradRule::gather(size_t i) {
   require_sum(*from, unit, false, complete(unit));
   Content result = walk_.at(*from);
   if (from->role == Role::partial && result.spread != Spread::part) {
-    walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", walk_.name(result.changed)));
+    walk_.fail(*from, fmt::format("{} left no part of a gather between groups there", maker(result)));
   }
   if (from == to && result.spread == Spread::whole && walk_.layout.units.units[unit].shards() > 1) {
-    walk_.fail(*to, fmt::format("gathers the gradient of '{}' where {} left all of it", walk_.unit_name(unit),
-                                walk_.name(result.changed)));
+    walk_.fail(
+        *to, fmt::format("gathers the gradient of '{}' where {} left all of it", walk_.unit_name(unit), maker(result)));
   }
   result.spread = gathered(walk_, unit, from->role == Role::partial ? result.spread : Spread::own);
   result.changed = walk_.now;
@@ -234,19 +295,19 @@ void GradRule::require_sum(const Access& access, uint32_t unit, bool whole, Summ
     const bool twice = content.summed == Summed::copies || content.summed == Summed::shares;
     const bool copies = over != Summed::all && content.summed == Summed::all;
     const Axes others = of.copied ? Axes(Axis::pipeline) : of.gradient_axes.without(data_axes);
-    walk_.fail(access, fmt::format("{} left there what is {}, {}", walk_.name(content.changed),
+    walk_.fail(access, fmt::format("{} left there what is {}, {}", maker(content),
                                    twice    ? "summed over all copies already"
                                    : copies ? "not yet summed over all copies; their sum is missing"
                                             : "not yet summed over all ranks; a reduction is missing",
                                    walk_.among(twice || copies ? others : of.shard_axes)));
   }
   if (content.windows != windows()) {
-    walk_.fail(access, fmt::format("{} left there the gradient of '{}' of {} windows; a step has {}",
-                                   walk_.name(content.changed), walk_.unit_name(unit), content.windows, windows()));
+    walk_.fail(access, fmt::format("{} left there the gradient of '{}' of {} windows; a step has {}", maker(content),
+                                   walk_.unit_name(unit), content.windows, windows()));
   }
   if (!whole || content.spread == Spread::whole) return;
   walk_.fail(access, fmt::format("{} left only this rank's part of the gradient of '{}' there; a gather is missing, {}",
-                                 walk_.name(content.changed), walk_.unit_name(unit),
+                                 maker(content), walk_.unit_name(unit),
                                  walk_.among(walk_.layout.units.units[unit].shard_axes)));
 }
 

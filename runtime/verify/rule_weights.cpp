@@ -130,7 +130,8 @@ void WeightRule::read() {
 
 void WeightRule::require_current(const Access& access, uint32_t unit, bool whole) {
   const Content& content = walk_.at(access);
-  if (runs_block(walk_.op().kind) && version_[unit] > 0) {
+  const bool late = walk_.layout.late_updates() && walk_.program.phase == "step";
+  if (runs_block(walk_.op().kind) && version_[unit] > 0 && !late) {
     walk_.fail(access, fmt::format("{} has updated '{}' before: blocks read the weights that the step began with",
                                    walk_.name(updated_[unit]), walk_.unit_name(unit)));
   }
@@ -192,7 +193,9 @@ void WeightRule::update() {
   for_each_weight(walk_.op(), [&](const Access& access, uint32_t) {
     Content& content = walk_.at(access);
     content.version = version_[unit];
-    if (leaves_shard(walk_, access.buffer, access.role == Role::master, unit)) content.spread = Spread::own;
+    const bool shard = leaves_shard(walk_, access.buffer, access.role == Role::master, unit);
+    if (access.use == Use::write) content.unit = unit, content.spread = Spread::whole;  // a copy that it defines
+    if (shard) content.spread = Spread::own;
   });
 }
 

@@ -52,9 +52,10 @@ class WeightRule {
 // norms and updates read is the sum of all windows.
 class GradRule {
  public:
-  explicit GradRule(Walk& walk) : walk_(walk) {}
+  explicit GradRule(Walk& walk);
   void read();
   void write();
+  void end() const;
 
  private:
   uint32_t windows() const { return walk_.layout.microbatches / walk_.layout.reduce_every; }
@@ -69,8 +70,12 @@ class GradRule {
   void require_sum(const Access& access, uint32_t unit, bool whole, Summed over);
   void require_dead(const Access& access) const;
   void require_unit(const Access& access, const Content& content, uint32_t unit) const;
+  Spread reach(uint32_t unit) const;                // of what updates of a unit read
+  std::string maker(const Content& content) const;  // the op that a gradient is of, maybe in the step before
 
   Walk& walk_;
+  std::vector<BufferId> kept_;      // by unit, where a program finds the gradient of the step before and leaves its own
+  std::vector<const Op*> left_by_;  // by buffer: the last op of a step that writes it
 };
 
 // What an optimizer refines is the whole of one unit, of parts that were proposed for it, and an update reads what was

@@ -35,7 +35,8 @@ class StepChecker {
     happened(begins_, "the begin", "a step", Role::control, 0);
     happened(shares_, "the share of the control block", "a step", Role::control, 0);
     happened(decisions_, "the decision", "a step", Role::control, 0);
-    if (layout_.early_updates) happened(ahead_, "the decision ahead", "a step", Role::control, 0);
+    if (layout_.update_when != UpdateWhen::after_norm)
+      happened(ahead_, "the decision ahead", "a step", Role::control, 0);
   }
 
  private:
@@ -58,6 +59,10 @@ class StepChecker {
       case OpKind::load_batch:
         return once(batches_[microbatch], "loads the batch of its microbatch");
       case OpKind::forward:
+        for (uint32_t u : op.units) {
+          const bool waits = layout_.late_updates() && layout_.units.units[u].trained && units_[u].updates == 0;
+          require(!waits, OpKind::update, "before", u);
+        }
         return run_parts(op, microbatch, &Runs::forward);
       case OpKind::recompute:
         if (orders_[op.block].runs(op.kind).empty()) {
@@ -93,20 +98,22 @@ class StepChecker {
         for (uint32_t u = 0; u < units_.size(); ++u) {
           if (!layout_.units.units[u].trained) continue;
           require(units_[u].norms > 0 || layout_.units.units[u].counted_elsewhere, OpKind::norm, "before", u);
-          require(!layout_.early_updates || units_[u].updates > 0, OpKind::update, "before", u);
+          require(!layout_.early_updates() || units_[u].updates > 0, OpKind::update, "before", u);
         }
         return once(shares_, "shares the control block");
       case OpKind::decide:
         require(shares_ > 0, OpKind::share_control);
         return once(decisions_, "decides");
       case OpKind::decide_ahead:
-        if (!layout_.early_updates) fail("decides ahead, where updates wait for the norm", OpKind::decide);
+        if (layout_.update_when == UpdateWhen::after_norm) {
+          fail("decides ahead, where updates follow the decision of their step", OpKind::decide);
+        }
         require(begins_ > 0, OpKind::begin);
         return once(ahead_, "decides ahead");
       case OpKind::sum:
       case OpKind::share_sums:
       case OpKind::fold:
-        require(decisions_ > 0, OpKind::decide);
+        require_decided();
         for (uint32_t u : op.units) exchange(op, u);
         return;
       case OpKind::propose:
@@ -119,7 +126,8 @@ class StepChecker {
       case OpKind::update:
         require_decided();
         for (uint32_t u : op.units) {
-          require(units_[u].norms > 0 || layout_.units.units[u].counted_elsewhere, OpKind::norm, "before", u);
+          const bool measured = units_[u].norms > 0 || layout_.units.units[u].counted_elsewhere;
+          require(measured || layout_.late_updates(), OpKind::norm, "before", u);
           require(units_[u].exchanges == exchanges(u), refines(u) ? OpKind::hand_out : OpKind::fold, "before", u);
           once(units_[u].updates, "updates its unit");
         }
@@ -168,7 +176,7 @@ class StepChecker {
   }
 
   void require_decided() const {
-    if (layout_.early_updates) return require(ahead_ > 0, OpKind::decide_ahead);
+    if (layout_.update_when != UpdateWhen::after_norm) return require(ahead_ > 0, OpKind::decide_ahead);
     require(decisions_ > 0, OpKind::decide);
   }
 

@@ -46,7 +46,7 @@ struct Setting {
   bool eval = false;
   optimizer::LossScaleParams loss_scale;
   double clip = 1;
-  bool early_updates = false;
+  bool early_updates = false, late_updates = false;
   std::function<runtime::Placement(const runtime::Layout&)> placement;  // none: everything on the device
   const runtime::MicrobatchOrder* order = runtime::MicrobatchOrder::automatic;
   double link_bytes_per_second = 0, nvme_bytes_per_second = 0;
@@ -101,7 +101,9 @@ inline runtime::Layout make_layout(const models::Model& model, const Setting& s)
   layout.max_live = s.max_live;
   layout.reuse_at_turn = s.reuse_at_turn;
   layout.order = s.order;
-  layout.early_updates = s.early_updates;
+  layout.update_when = s.early_updates  ? runtime::UpdateWhen::as_ready
+                       : s.late_updates ? runtime::UpdateWhen::next_forward
+                                        : runtime::UpdateWhen::after_norm;
   layout.link_bytes_per_second = s.link_bytes_per_second;
   layout.gathered_for = s.gathered_for;
   layout.stage.schedule = s.schedule;

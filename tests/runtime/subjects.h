@@ -36,7 +36,7 @@ inline std::unique_ptr<Subject> make_subject(Setting s, bool tied, const Islands
                   (s.persistence > 0 ? ", persistent units" : "") + (s.overlap ? ", overlap" : "") +
                   (s.order == runtime::MicrobatchOrder::layer_major ? ", layer-major" : "") +
                   (s.recompute.empty() ? "" : ", computed again") + (s.early_updates ? ", updated early" : "") +
-                  (tied ? ", tied" : "");
+                  (s.late_updates ? ", updated late" : "") + (tied ? ", tied" : "");
   return subject;
 }
 
@@ -47,11 +47,13 @@ inline const Subjects& placed_subjects() {
   static const auto all = [] {
     Subjects made;
     for (const NamedPlacing& placing : placings()) {
-      for (const bool early : {false, true}) {
+      for (const int when : {0, 1, 2}) {
+        const bool early = when == 1;
         Setting s;
         s.stage = static_cast<int>(1 + made.size() % 3), s.ranks = 2;
         s.accumulation = made.size() % 4 < 2 ? 2 : 1, s.reduce_every = s.accumulation;
         s.overlap = made.size() % 5 < 3, s.early_updates = early, s.clip = early ? 0 : 1;
+        s.late_updates = when == 2;
         s.placement = placing.place;
         made.push_back(make_subject(s, made.size() % 2 == 0));
         made.back()->name += ", " + placing.name;
@@ -126,6 +128,17 @@ inline const Subjects& subjects() {
     early(1, 1, 1, true);
     early(2, 4, 2, false);
     early(3, 3, 1, true);
+    auto late = [&](int stage, uint32_t accumulation, uint32_t every, bool tied) {
+      Setting s;
+      s.stage = stage, s.accumulation = accumulation, s.reduce_every = every, s.ranks = 2, s.late_updates = true;
+      s.overlap = !tied;
+      if (stage == 2) s.optimizer = make_optimizer(optimizer::AdafactorParams{});
+      made.push_back(make_subject(s, tied));
+    };
+    late(0, 2, 2, true);
+    late(1, 1, 1, false);
+    late(2, 4, 2, true);
+    late(3, 3, 1, false);
     return made;
   }();
   return all;

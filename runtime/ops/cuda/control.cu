@@ -36,8 +36,8 @@ __global__ void decide_kernel(const ControlShare* shares, DecideRules rules, Con
   decide_step(shares, rules, *control);
 }
 
-__global__ void decide_ahead_kernel(const Control* control, Control* decided) {
-  decide_step_ahead(*control, *decided);
+__global__ void decide_ahead_kernel(Control* control, DecideRules rules, Control* decided) {
+  decide_for_updates(*control, rules, *decided);
 }
 
 }  // namespace
@@ -62,8 +62,8 @@ void decide(const ControlShare* shares, const DecideRules& rules, Control* contr
   core::cuda::launch(decide_kernel, 1, 1, 0, shares, rules, control);
 }
 
-void decide_ahead(const Control* control, Control* decided) {
-  core::cuda::launch(decide_ahead_kernel, 1, 1, 0, control, decided);
+void decide_ahead(Control* control, const DecideRules& rules, Control* decided) {
+  core::cuda::launch(decide_ahead_kernel, 1, 1, 0, control, rules, decided);
 }
 
 }  // namespace zrt::runtime::cuda

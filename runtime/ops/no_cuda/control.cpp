@@ -20,7 +20,7 @@ void average(const ControlShare*, const DecideRules&, Control*) {
 void decide(const ControlShare*, const DecideRules&, Control*) {
   throw core::Error(core::cuda::not_built);
 }
-void decide_ahead(const Control*, Control*) {
+void decide_ahead(Control*, const DecideRules&, Control*) {
   throw core::Error(core::cuda::not_built);
 }
 

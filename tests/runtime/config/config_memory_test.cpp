@@ -135,8 +135,9 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(memory(R"("update": "auto")").update == UpdateSide::automatic);
   CHECK(has(memory_error(R"("update": "nvme")"), "memory.update = \"nvme\" (ds.json:1)"));
 
-  CHECK(!memory(R"("update_when": "after_norm")").early_updates);
-  CHECK(has(memory_error(R"("update_when": "early")"), "legal: \"after_norm\" or \"as_ready\""));
+  CHECK(memory(R"("update_when": "after_norm")").update_when == UpdateWhen::after_norm);
+  CHECK(has(memory_error(R"("update_when": "early")"), "legal: \"after_norm\", \"as_ready\" or \"next_forward\""));
+  CHECK(memory(R"("update_when": "next_forward")").update_when == UpdateWhen::next_forward);
 
   CHECK(memory(R"("recompute": "none")").recompute == Recompute::none);
   CHECK(!memory(R"("recompute": "none")").open_recompute);
@@ -165,8 +166,9 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
 
 TEST_CASE("updates as soon as gradients are there are refused with what needs the norm first") {
   const std::string ready = R"("memory": {"update_when": "as_ready"},)", unclipped = R"("gradient_clipping": 0,)";
-  CHECK(parsed(ready + unclipped).memory.early_updates);
-  CHECK(parsed(ready + unclipped + R"("fp16": {"enabled": true, "loss_scale": 128},)").memory.early_updates);
+  CHECK(parsed(ready + unclipped).memory.update_when == UpdateWhen::as_ready);
+  CHECK(parsed(ready + unclipped + R"("fp16": {"enabled": true, "loss_scale": 128},)").memory.update_when ==
+        UpdateWhen::as_ready);
   const auto refused = [&](const std::string& more, const char* part) {
     const std::string error = parse_error(ready + more);
     CHECK(has(error, "memory.update_when = \"as_ready\" (ds.json:1)"));

@@ -178,7 +178,7 @@ TEST_CASE("a configuration can be made anew without keys and whole sections") {
   CHECK(without.zero.stage == 0);
   CHECK(without.memory.rules.empty());
   CHECK(without.memory.update == UpdateSide::automatic);
-  CHECK(without.memory.early_updates);
+  CHECK(without.memory.update_when == UpdateWhen::as_ready);
 }
 
 TEST_CASE("ranks that are all data-parallel sum as the run did, and know its cluster") {

@@ -199,6 +199,9 @@ TEST_CASE("frozen parameters go with every optimizer, and with updates as soon a
       s.placement = with_exchanges_on_the_device(all[turn % all.size()].place);
       CAPTURE(turn, number, s.stage);
       check_equal(run(model, s), reference);
+      s.late_updates = true;
+      check_equal(run(model, s), reference);
+      s.late_updates = false;
       if (optimizer->shares_sums()) continue;
       s.clip = 0;
       const Outcome late = run(model, s);

@@ -82,6 +82,8 @@ TEST_CASE("groups of parameters updated as soon as gradients are there give the 
       CHECK(outcome.state == reference.state);
       CHECK(outcome.losses == reference.losses);
       CHECK(outcome.measured == outcome.planned);
+      early.early_updates = false, early.late_updates = true;
+      CHECK(run(model, early).state == reference.state);
     }
   }
 }

@@ -41,7 +41,7 @@ struct Feature {
   Islands groups;
   bool only_stage_3 = false;
   int64_t persistence = 0;
-  bool early = false, host = false;
+  bool early = false, host = false, late = false;
 };
 const std::array features{Feature{2, {}},
                           Feature{4, {2, true, false, false}},
@@ -49,7 +49,9 @@ const std::array features{Feature{2, {}},
                           Feature{4, {2, false, false, true}, true},
                           Feature{2, {}, true, 200},
                           Feature{2, {}, false, 0, true},
-                          Feature{2, {}, false, 0, false, true}};
+                          Feature{2, {}, false, 0, false, true},
+                          Feature{2, {}, false, 0, false, false, true},
+                          Feature{4, {2, true, false, false}, false, 0, false, true, true}};
 
 struct Form {
   core::DType compute;
@@ -82,7 +84,7 @@ TEST_CASE("every optimizer, form, group of ranks and way to update has in a pipe
             s.stage = stage, s.ranks = feature.ranks, s.groups = feature.groups, s.persistence = feature.persistence;
             s.accumulation = 4, s.reduce_every = 2, s.micro_batch = 1, s.steps = 3;
             s.unit_elements = 2000;
-            s.early_updates = feature.early;
+            s.early_updates = feature.early, s.late_updates = feature.late;
             if (feature.early) s.clip = 0;
             if (feature.host) {
               s.placement = with_exchanges_on_the_device([](const runtime::Layout& layout) {

@@ -135,6 +135,24 @@ TEST_CASE("Muon's updates of slices as soon as gradients are there give the same
   }
 }
 
+TEST_CASE("updates of slices in the next step give the same bits with all optimizers, clipped ones too") {
+  const std::vector<OptimizerPtr> optimizers{muon(), make_optimizer(optimizer::AdafactorParams{}),
+                                             make_optimizer(optimizer::AdamParams{})};
+  for (size_t o = 0; o < optimizers.size(); ++o) {
+    for (const int stage : {0, 1, 2, 3}) {
+      Setting s = setting_of(optimizers[o], 2);
+      s.ranks = 2, s.clip = 0.1, s.stage = stage;
+      const models::Model model = model_of(o == 1 ? gpt2 : qwen3, 2, 3);
+      const Outcome reference = run(model, s);
+      s.late_updates = true, s.overlap = stage % 2 == 0;
+      const Outcome outcome = run(model, s);
+      CAPTURE(o, stage);
+      CHECK(outcome.state == reference.state);
+      CHECK(outcome.measured == outcome.planned);
+    }
+  }
+}
+
 TEST_CASE("Adafactor's weights do not depend on how many ranks share a tensor, to rounding", "[long]") {
   for (const int which : {gpt2, qwen3}) {
     for (const bool momentum : {false, true}) {

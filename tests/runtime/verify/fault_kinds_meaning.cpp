@@ -186,7 +186,7 @@ bool swap_backwards(Broken& broken, size_t n) {
 
 // An update that does not wait for the norm reads the control block itself.
 bool old_decision(Broken& broken, size_t n) {
-  if (!broken.layout->early_updates) return false;
+  if (!broken.layout->early_updates()) return false;
   Program& program = step(broken);
   const OpId id = nth(program, is(OpKind::update), n);
   if (id == program.ops.size()) return false;
