@@ -39,7 +39,7 @@ StateBuffers add_state(ProgramSet& set, const Layout& layout, bool training) {
   state.shares = set.add({"control shares", Category::comm, Life::transient,
                           sizeof(ControlShare) * static_cast<uint64_t>(layout.mesh.world()), 1, 0});
   if (training && layout.update_when != UpdateWhen::after_norm) {
-    state.ahead = set.add({"decision for updates", Category::staging, Life::transient, sizeof(Control), 1, 0});
+    state.ahead = set.add({"decision ahead", Category::staging, Life::transient, sizeof(Control), 1, 0});
   }
   return state;
 }

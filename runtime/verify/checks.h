@@ -27,7 +27,7 @@ void check_memory(const ProgramSet& set, const Program& program);
 void check_meaning(const ProgramSet& set, const Program& program, const Layout& layout,
                    const std::vector<PartOrder>& orders, const Families& families);
 
-// A step is whole: everything happens as often as it must, in order.
+// A step is whole: everything happens as often as it must, in order. So is the program of updates that it left.
 void check_step(const Program& program, const Layout& layout, const std::vector<PartOrder>& orders);
 
 // An op of a block ends where ranks exchange something, and names what it takes there and what the block keeps.

@@ -103,13 +103,15 @@ void GradRule::end() const {
     const Content& content = walk_.at(kept_[u], 0);
     const bool left = content.spread == reach(u) && !content.used && content.unit == u &&
                       content.summed == complete(u) && content.windows == windows();
-    if (left == step) continue;
+    if (left == step || walk_.program.ops.size() < 2) continue;
+    const auto& ops = walk_.program.ops;
     throw Fault({&walk_.program, content.changed, kept_[u], u},
-                fmt::format("program '{}' is not safe: at its end '{}' holds {}; {} left it, and its last op is '{}'",
+                fmt::format("program '{}' is not safe: at its end '{}' holds {}; {} left it, and its last ops are '{}' "
+                            "and '{}'",
                             walk_.program.phase, walk_.set.buffers[kept_[u]].name,
                             step ? "no gradient of this step that the updates of the next one could use"
                                  : "a gradient that no update has used",
-                            maker(content), walk_.program.ops.empty() ? "none" : walk_.program.ops.back().name));
+                            maker(content), ops[ops.size() - 2].name, ops.back().name));
   }
 }
 

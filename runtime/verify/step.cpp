@@ -26,17 +26,20 @@ class StepChecker {
       now_ = {id, turn};
       visit(program_.ops[id]);
     });
-    check_microbatches();
+    const bool step = program_.phase == "step";
+    if (step) check_microbatches();
     for (uint32_t u = 0; u < units_.size(); ++u) {
       if (!layout_.units.units[u].trained) continue;
-      if (!layout_.units.units[u].counted_elsewhere) happened_to(u, units_[u].norms, "the norm");
+      if (step && !layout_.units.units[u].counted_elsewhere) happened_to(u, units_[u].norms, "the norm");
       happened_to(u, units_[u].updates, "the update");
     }
+    if (layout_.update_when != UpdateWhen::after_norm) {
+      happened(ahead_, "the decision ahead", "a step", Role::control, 0);
+    }
+    if (!step) return;
     happened(begins_, "the begin", "a step", Role::control, 0);
     happened(shares_, "the share of the control block", "a step", Role::control, 0);
     happened(decisions_, "the decision", "a step", Role::control, 0);
-    if (layout_.update_when != UpdateWhen::after_norm)
-      happened(ahead_, "the decision ahead", "a step", Role::control, 0);
   }
 
  private:
@@ -108,7 +111,7 @@ class StepChecker {
         if (layout_.update_when == UpdateWhen::after_norm) {
           fail("decides ahead, where updates follow the decision of their step", OpKind::decide);
         }
-        require(begins_ > 0, OpKind::begin);
+        require(begins_ > 0 || program_.phase != "step", OpKind::begin);
         return once(ahead_, "decides ahead");
       case OpKind::sum:
       case OpKind::share_sums:
@@ -229,7 +232,11 @@ class StepChecker {
 
   // Names the op that `what` is about: the first of its kind and unit, or, without one, what this op follows.
   [[noreturn]] void fail(const std::string& what, OpKind kind, uint32_t unit = ~0u) const {
-    std::string other = name(program_, before(program_, now_)) + " is what it follows";
+    const Execution front = before(program_, now_);
+    const OpId behind = now_.op + 1;
+    std::string other = front.known() || behind >= program_.ops.size()
+                            ? name(program_, front) + " is what it follows"
+                            : fmt::format("'{}' follows it", program_.ops[behind].name);
     for (OpId id = 0; id < program_.ops.size(); ++id) {
       const Op& op = program_.ops[id];
       const bool of_unit = unit == ~0u || std::find(op.units.begin(), op.units.end(), unit) != op.units.end();

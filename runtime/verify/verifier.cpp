@@ -21,7 +21,7 @@ void check_all(const ProgramSet& set, const Layout& layout, const TierBytes& bud
   for (const Program& program : set.programs) {
     check_memory(set, program);
     check_meaning(set, program, layout, orders, families);
-    if (program.phase == "step") check_step(program, layout, orders);
+    if (program.phase == "step" || program.phase == "update") check_step(program, layout, orders);
     if (program.phase == "eval" || program.phase == "decode") check_borders(program, layout);
     check_blocks(program, layout, orders);
   }

@@ -223,6 +223,14 @@ TEST_CASE("a forward in front of its units' updates, and a gradient that is not 
   });
   CAPTURE(unused);
   CHECK(unused.find("a gradient that no update has used") != std::string::npos);
+  const std::string missing = message([](runtime::ProgramSet& set) {
+    runtime::Program& update = program_of(set, "update");
+    update.ops.erase(update.ops.begin());
+    --update.segments.front().count;
+    update.segments.front().first = 0;
+  });
+  CAPTURE(missing);
+  CHECK(!missing.empty());
 }
 
 TEST_CASE("states behind the device move while blocks run their forward: a step is shorter") {

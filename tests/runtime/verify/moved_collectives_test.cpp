@@ -61,6 +61,11 @@ std::vector<Case> cases() {
   });
   add("sums of an optimizer", {}, 2, 2, 1, 2, [](Case& c) { c.setting.optimizer = adafactor(false); });
   add("refined matrices", {}, 2, 2, 1, 2, [](Case& c) { c.setting.optimizer = muon(); });
+  add("updates in the next step", {}, 2, 2, 1, 2, [](Case& c) { c.setting.late_updates = true; });
+  add("matrices refined in the next step", {}, 2, 2, 2, 1, [](Case& c) {
+    c.setting.optimizer = muon();
+    c.setting.late_updates = c.setting.overlap = true;
+  });
   add("halves beside exchanges", {}, 2, 2, 1, 3, [](Case& c) { c.setting.rows = c.setting.overlap = true; });
   add("stages, overlapped", {}, 2, 2, 2, 3, [](Case& c) { c.setting.overlap = true; });
   add("zb-h1", {}, 2, 2, 2, 1, [](Case& c) { c.setting.schedule.kind = ScheduleKind::zb_h1; });

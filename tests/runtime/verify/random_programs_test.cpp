@@ -112,6 +112,7 @@ Setting draw_setting(Draw& draw) {
   for (uint64_t i = draw.below(4); i > 0; --i) {
     s.recompute.push_back(draw.of({Recompute::none, Recompute::selective, Recompute::full}));
   }
+  s.late_updates = draw.one_in(3);
   return s;
 }
 
@@ -123,7 +124,7 @@ std::string text(const models::Model& model, const Setting& s) {
       << ", " << s.accumulation << "/" << s.reduce_every << " microbatches, unit " << s.unit_elements << ", bucket "
       << s.bucket << ", overlap " << s.overlap << ", reuse " << s.reuse_at_turn << ", prefetch "
       << s.prefetch.value_or(-1) << ", live " << s.max_live << ", persistence " << s.persistence << ", order "
-      << s.order->name() << ", recompute";
+      << s.order->name() << (s.late_updates ? ", updated late" : "") << ", recompute";
   for (runtime::Recompute how : s.recompute) out << " " << static_cast<int>(how);
   return out.str();
 }
