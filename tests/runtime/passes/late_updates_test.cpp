@@ -197,7 +197,7 @@ TEST_CASE("a unit is updated in front of the forward before the first that reads
 
 TEST_CASE("a forward in front of its units' updates, and a gradient that is not kept for them, are refused") {
   const models::Model model = make_toy(4, 12, 17, 5, false, false);
-  const runtime::Layout layout = make_layout(model, late(2, 2));
+  runtime::Layout layout = make_layout(model, late(1, 0));  // nothing but the step itself asks for an order
   const auto message = [&](const std::function<void(runtime::ProgramSet&)>& damage) {
     runtime::ProgramSet set = runtime::compile(layout, {"init", "step", "export"}).set;
     damage(set);
@@ -214,7 +214,8 @@ TEST_CASE("a forward in front of its units' updates, and a gradient that is not 
     std::swap(step.ops[update], step.ops[forward]);
   });
   CAPTURE(early);
-  CHECK(!early.empty());
+  CHECK(early.find("'forward embed' (turn 0) comes before the 'update' of 'embed.weight'") != std::string::npos);
+  layout = make_layout(model, late(2, 2));
   const std::string unused = message([](runtime::ProgramSet& set) {
     runtime::Program& update = program_of(set, "update");
     const runtime::OpId id = find_op(update, "update embed.weight");
