@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <map>
 #include <span>
 #include <thread>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/ledger.h"
+#include "offload/extent_table.h"
 #include "offload/pieces.h"
 #include "offload/scratch_file.h"
 
@@ -54,16 +54,13 @@ std::unique_ptr<Transfers> make_transfers(const ScratchFile& file, const BlockFi
 }  // namespace
 
 struct BlockFile::State {
-  struct Extent {
-    uint64_t bytes = 0;
-    std::vector<uint64_t> hashes;  // one per piece
-  };
-  using Extents = std::map<uint64_t, Extent>;  // by offset, without overlap
+  using Extent = ExtentTable::Extent;
 
   explicit State(const BlockFileOptions& given)
       : options(checked(given)),
         file(options.folder / fmt::format("rank-{}.zrt", options.rank), options.bytes, options.warn),
-        mover(file.path().string(), make_transfers(file, options), options.depth, options.piece) {}
+        mover(file.path().string(), make_transfers(file, options), options.depth, options.piece),
+        extents(options.piece) {}
 
   void check(uint64_t offset, const std::byte* data, uint64_t bytes) const {
     const bool aligned = (offset | bytes | reinterpret_cast<uintptr_t>(data)) % block_alignment == 0;
@@ -73,25 +70,37 @@ struct BlockFile::State {
                     file.path().string(), bytes, offset, fmt::ptr(data), block_alignment, options.bytes));
   }
 
-  // Takes out what these bytes held; its memory for hashes is used again by the extent that replaces it.
-  Extent forget(uint64_t offset, uint64_t bytes) {
-    auto at = extents.upper_bound(offset);
-    if (at != extents.begin() && std::prev(at)->first + std::prev(at)->second.bytes > offset) --at;
-    Extent taken;
-    while (at != extents.end() && at->first < offset + bytes) {
-      taken = std::move(at->second);
-      at = extents.erase(at);
-    }
-    return taken;
+  const Extent& written(uint64_t offset, uint64_t bytes) const {
+    const Extent* extent = extents.find(offset);
+    if (extent && !extent->written) extent = nullptr;
+    if (extent && extent->bytes == bytes) return *extent;
+    throw core::DataError(fmt::format("{}: {} bytes at {} cannot be read: {}", file.path().string(), bytes, offset,
+                                      extent ? fmt::format("the extent there was written with {}", extent->bytes)
+                                             : std::string("no extent was written there, or writing it failed")));
   }
 
-  const Extent& written(uint64_t offset, uint64_t bytes) const {
-    const auto at = extents.find(offset);
-    if (at != extents.end() && at->second.bytes == bytes) return at->second;
-    throw core::DataError(fmt::format("{}: {} bytes at {} cannot be read: {}", file.path().string(), bytes, offset,
-                                      at == extents.end()
-                                          ? std::string("no extent was written there, or writing it failed")
-                                          : fmt::format("the extent there was written with {}", at->second.bytes)));
+  // Pieces [first, last) of an extent, which begins at `from` in memory.
+  void write_pieces(Extent& extent, const std::byte* from, uint64_t first, uint64_t last) {
+    if (first == last) return;
+    const uint64_t begin = first * options.piece, count = std::min(last * options.piece, extent.bytes) - begin;
+    const std::span places(extent.own), hashes(extent.hashes);
+    mover.write(places.subspan(first, last - first), from + begin, count, hashes.subspan(first, last - first));
+    written_bytes += count;
+  }
+
+  // Throws ProgramError unless they are whole pieces of an extent of so many bytes, in order.
+  void check_parts(std::span<const ExtentPart> parts, uint64_t bytes) const {
+    uint64_t end = 0;
+    for (const ExtentPart& part : parts) {
+      const bool whole = part.begin % options.piece == 0 && (part.end % options.piece == 0 || part.end == bytes);
+      if (!whole || part.begin < end || part.end <= part.begin || part.end > bytes) {
+        throw core::ProgramError(
+            fmt::format("{}: bytes {} to {} of an extent of {} cannot be an alias: legal are whole pieces of {} bytes, "
+                        "in order",
+                        file.path().string(), part.begin, part.end, bytes, options.piece));
+      }
+      end = part.end;
+    }
   }
 
   void pace(Clock::time_point begin, uint64_t bytes) const {
@@ -103,7 +112,7 @@ struct BlockFile::State {
   BlockFileOptions options;
   ScratchFile file;
   PieceMover mover;
-  Extents extents;
+  ExtentTable extents;
   std::vector<Memory> memory;  // pinned
   bool warned_of_memory = false;
   uint64_t highest = 0, read = 0, written_bytes = 0;
@@ -131,18 +140,36 @@ void BlockFile::register_memory(std::byte* data, uint64_t bytes) {
 }
 
 void BlockFile::write(uint64_t offset, const std::byte* from, uint64_t bytes) {
+  write_alias(offset, from, bytes, offset, {});
+}
+
+void BlockFile::write_alias(uint64_t offset, const std::byte* from, uint64_t bytes, uint64_t of,
+                            std::span<const ExtentPart> parts) {
   State& s = *state_;
+  const uint64_t piece = s.options.piece, before = s.written_bytes;
   s.check(offset, from, bytes);
+  s.check_parts(parts, bytes);
   if (bytes == 0) return;
   const auto begin = Clock::now();
   s.file.check();
-  State::Extent extent = s.forget(offset, bytes);
-  s.mover.write(offset, from, bytes, extent.hashes);
-  extent.bytes = bytes;
-  s.extents[offset] = std::move(extent);
+  State::Extent& extent = s.extents.take(offset, bytes);
+  if (!parts.empty()) s.written(of, bytes);
+  uint64_t next = 0;
+  for (const ExtentPart& part : parts) {
+    s.write_pieces(extent, from, next, part.begin / piece);
+    next = (part.end + piece - 1) / piece;
+  }
+  s.write_pieces(extent, from, next, extent.own.size());
+  for (const ExtentPart& part : parts) {
+    s.extents.share(offset, of, part.begin / piece, (part.end + piece - 1) / piece);
+  }
+  extent.written = true;
   s.highest = std::max(s.highest, offset + bytes);
-  s.written_bytes += bytes;
-  s.pace(begin, bytes);
+  s.pace(begin, s.written_bytes - before);
+}
+
+bool BlockFile::space_taken() const {
+  return state_->file.space_taken();
 }
 
 void BlockFile::read(uint64_t offset, std::byte* to, uint64_t bytes) {
@@ -161,8 +188,9 @@ void BlockFile::read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::b
   if (count == 0) return;
   const auto begin = Clock::now();
   s.file.check();
-  const std::span<const uint64_t> hashes = s.written(offset, bytes).hashes;
-  s.mover.read(offset + skip, to, count, hashes.subspan(skip / piece));
+  const State::Extent& extent = s.written(offset, bytes);
+  const std::span places(extent.at), hashes(extent.hashes);
+  s.mover.read(places.subspan(skip / piece), to, count, hashes.subspan(skip / piece));
   s.read += count;
   s.pace(begin, count);
 }

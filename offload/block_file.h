@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace zrt::offload {
@@ -21,6 +22,11 @@ struct BlockFileOptions {
   uint64_t piece = piece_bytes;  // a multiple of block_alignment up to 1 GiB
   double bytes_per_second = 0;   // slows the file down to this, for tests and measurements; 0: as fast as it is
   std::function<void(const std::string&)> warn;  // why something is slower than it could be
+};
+
+// Bytes [begin, end) of an extent.
+struct ExtentPart {
+  uint64_t begin = 0, end = 0;
 };
 
 class BlockFile {
@@ -43,13 +49,21 @@ class BlockFile {
   // file that was cut short, a piece with another hash, an extent that was not written; `to` then holds
   // anything.
   void write(uint64_t offset, const std::byte* from, uint64_t bytes);
+  // Writes an extent that is equal in `parts` to the one of as many bytes at `of`. The pieces of these parts, whole
+  // ones in order, are not written: they become aliases, read from where the other has them, until either extent is
+  // written again, to a place of its own. `from` need not have them. From then on nothing but one of the two may be
+  // written where they lie.
+  void write_alias(uint64_t offset, const std::byte* from, uint64_t bytes, uint64_t of,
+                   std::span<const ExtentPart> parts);
+  // Whether all space is taken, so that an alias can be written one day even if others fill the disk.
+  bool space_taken() const;
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
   // Bytes [skip, skip + count) of the extent of `bytes` at `offset`: whole pieces, of which the extent's last may be
   // shorter. What lies around them is not read.
   void read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count);
   uint64_t piece() const;  // bytes of one
 
-  uint64_t highest_written() const;  // one past the last byte
+  uint64_t highest_written() const;  // one past the last extent, an alias's too
   uint64_t bytes_read() const;
   uint64_t bytes_written() const;
   const std::filesystem::path& path() const;  // in messages

@@ -26,17 +26,18 @@ PieceMover::PieceMover(std::string file, std::unique_ptr<Transfers> transfers, u
   pending_.reserve(depth);
 }
 
-void PieceMover::write(uint64_t offset, const std::byte* from, uint64_t bytes, std::vector<uint64_t>& hashes) {
-  hashes.resize((bytes + piece_bytes_ - 1) / piece_bytes_);
-  const Extent extent{true, offset, const_cast<std::byte*>(from), bytes};
+void PieceMover::write(std::span<const uint64_t> places, const std::byte* from, uint64_t bytes,
+                       std::span<uint64_t> hashes) {
+  const Extent extent{true, places, const_cast<std::byte*>(from), bytes};
   move(extent, [&](uint64_t piece) {
     const Transfer t = piece_of(extent, piece);
     hashes[piece] = core::xxh3(t.data, t.bytes);
   });
 }
 
-void PieceMover::read(uint64_t offset, std::byte* to, uint64_t bytes, std::span<const uint64_t> hashes) {
-  const Extent extent{false, offset, to, bytes};
+void PieceMover::read(std::span<const uint64_t> places, std::byte* to, uint64_t bytes,
+                      std::span<const uint64_t> hashes) {
+  const Extent extent{false, places, to, bytes};
   move(extent, [&](uint64_t piece) {
     const Transfer t = piece_of(extent, piece);
     const uint64_t found = core::xxh3(t.data, t.bytes);
@@ -96,7 +97,7 @@ void PieceMover::move_pieces(const Extent& extent, const Hashed& hashed) {
 
 Transfer PieceMover::piece_of(const Extent& extent, uint64_t piece) const {
   const uint64_t begin = piece * piece_bytes_;
-  return {extent.writes, extent.offset + begin, extent.data + begin, std::min(piece_bytes_, extent.bytes - begin)};
+  return {extent.writes, extent.places[piece], extent.data + begin, std::min(piece_bytes_, extent.bytes - begin)};
 }
 
 void PieceMover::start(const Extent& extent, unsigned slot) {

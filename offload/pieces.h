@@ -1,4 +1,4 @@
-// Moves an extent in pieces, as many at a time as fit, and hashes each piece while others are on their way.
+// Moves pieces of an extent, as many at a time as fit, and hashes each piece while others are on their way.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,16 +17,17 @@ class PieceMover {
   PieceMover(std::string file, std::unique_ptr<Transfers> transfers, unsigned depth, uint64_t piece);
 
   // Both return when nothing is in flight, also by an exception. Throw DataError with the file, the bytes of the piece
-  // and what is wrong. `hashes` holds one per piece: set by write, compared by read.
-  void write(uint64_t offset, const std::byte* from, uint64_t bytes, std::vector<uint64_t>& hashes);
-  void read(uint64_t offset, std::byte* to, uint64_t bytes, std::span<const uint64_t> hashes);
+  // and what is wrong. `places`, in the file, and `hashes` hold one per piece; write sets hashes and read compares
+  // them.
+  void write(std::span<const uint64_t> places, const std::byte* from, uint64_t bytes, std::span<uint64_t> hashes);
+  void read(std::span<const uint64_t> places, std::byte* to, uint64_t bytes, std::span<const uint64_t> hashes);
 
   Transfers& transfers() { return *transfers_; }
 
  private:
   struct Extent {
     bool writes;
-    uint64_t offset;
+    std::span<const uint64_t> places;
     std::byte* data;
     uint64_t bytes;
   };

@@ -93,6 +93,7 @@ void ScratchFile::take_space(const Warn& warn) {
   if (errno == EOPNOTSUPP) {
     warn(fmt::format("{}: this file system cannot set space aside; if others fill it, a write will fail in mid-run",
                      path_.string()));
+    space_taken_ = false;
     if (uninterrupted([&] { return ::ftruncate(descriptor_, size); }) == 0) return;
   }
   const int error = errno;

@@ -28,6 +28,7 @@ class ScratchFile {
   int descriptor() const { return descriptor_; }
   const std::filesystem::path& path() const { return path_; }
   uint64_t bytes() const { return bytes_; }
+  bool space_taken() const { return space_taken_; }  // false on a file system that cannot: writes may find a full disk
 
  private:
   void open_nameless();
@@ -38,6 +39,7 @@ class ScratchFile {
   std::filesystem::path path_;
   uint64_t bytes_;
   int descriptor_ = -1;
+  bool space_taken_ = true;
   dev_t device_ = 0;
   ino_t inode_ = 0;
 };

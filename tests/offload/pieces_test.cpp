@@ -67,12 +67,14 @@ struct Rig {
   Disk disk{4 * mib};
   PieceMover mover;
   AlignedBytes bytes{mib + 4 * kib}, back{mib + 4 * kib};
-  std::vector<uint64_t> hashes;
+  std::vector<uint64_t> places, hashes;
   explicit Rig(unsigned depth = 8) : mover("the file", std::make_unique<FakeTransfers>(disk), depth, 64 * kib) {
     bytes.fill(1);
+    for (uint64_t at = 0; at < bytes.size; at += 64 * kib) places.push_back(8 * kib + at);
+    hashes.resize(places.size());
   }
-  void write() { mover.write(8 * kib, bytes.get(), bytes.size, hashes); }
-  void read() { mover.read(8 * kib, back.get(), back.size, hashes); }
+  void write() { mover.write(places, bytes.get(), bytes.size, hashes); }
+  void read() { mover.read(places, back.get(), back.size, hashes); }
 };
 
 }  // namespace
