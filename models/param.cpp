@@ -41,6 +41,10 @@ int64_t Param::whole_elements() const {
   return product(whole_shape());
 }
 
+bool alike(const Param& a, const Param& b) {
+  return a.shape == b.shape && a.summed == b.summed && a.slice == b.slice;
+}
+
 Param sliced(Param whole, size_t dimension, int ranks, int64_t sections) {
   if (ranks == 1) return whole;
   int64_t& extent = whole.shape[dimension];

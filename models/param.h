@@ -19,6 +19,7 @@ struct Slice {
   int64_t extent = 0;  // of the whole tensor along it
   int64_t sections = 1;
   int ranks = 1;
+  bool operator==(const Slice&) const = default;
 };
 
 struct Param {
@@ -34,6 +35,9 @@ struct Param {
   std::vector<int64_t> whole_shape() const;
   int64_t whole_elements() const;
 };
+
+// Whether they have the same shape, and ranks the same parts of it.
+bool alike(const Param& a, const Param& b);
 
 // Cuts a whole tensor; with one rank it stays as it is. `sections` divide the dimension.
 Param sliced(Param whole, size_t dimension, int ranks, int64_t sections = 1);

@@ -63,14 +63,6 @@ class SharedBlock final : public ForwardingBlock {
   std::vector<Param> params_;
 };
 
-bool alike(const Param& a, const Param& b) {
-  const auto same_slice = [](const Slice& x, const Slice& y) {
-    return x.dimension == y.dimension && x.extent == y.extent && x.sections == y.sections && x.ranks == y.ranks;
-  };
-  return a.shape == b.shape && a.summed == b.summed && a.slice.has_value() == b.slice.has_value() &&
-         (!a.slice || same_slice(*a.slice, *b.slice));
-}
-
 }  // namespace
 
 int64_t Sharing::layers() const {

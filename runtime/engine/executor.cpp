@@ -134,6 +134,7 @@ void Executor::run(const Program& program, Only only) {
   exposed_comm_seconds_ = exposed_io_seconds_ = 0;
   failed_ = false;
   ++runs_;
+  if (program.phase != "load") rank_.aliases.reset();  // from now on buffers differ
   const bool makes_states = program.phase == "init" || program.phase == "load";
   if (!makes_states && control().fault == Fault::updated_with_bad_gradient) throw_fault(rank_, control());
   if (program.phase == "step") prepare_step(rank_, control());
@@ -290,6 +291,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
   }
   const OpCall call(rank_, set_, arenas_, op, iteration);
   const bool communicates = set_.lanes[op.lane].kind == LaneKind::comm;
+  const bool to_file = op.kind == OpKind::evict && moved(set_, op).written > 0;
+  const uint64_t in_file = to_file ? rank_.file->bytes_written() : 0;
   RedZones written, all;
   for (const Access& access : op.accesses) {
     const Buffer& buffer = set_.buffers[access.buffer];
@@ -311,6 +314,8 @@ void Executor::execute(const Program& program, OpId id, uint32_t iteration, uint
     if (transfers(op.kind)) {
       const std::lock_guard lock(comm_volume_mutex_);
       moved_ += moved(set_, op);
+      // Aliases are not written.
+      if (to_file) moved_.written += rank_.file->bytes_written() - in_file - moved(set_, op).written;
     }
     if (communicates) {
       const uint64_t bytes = count_traffic(op, before, call.comm().counters());

@@ -178,6 +178,11 @@ void Session::make_ranks(const SessionOptions& options) {
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states;
+    // What is not written while layers are loaded is written once they change, when the disk must not be full.
+    if (hooks_.origin && member.file && member.file->space_taken() && programs.has("load")) {
+      rank.aliases = std::make_shared<const Aliases>(programs, layout, mine.state, number, hooks_.origin,
+                                                     hooks_.loads_states, member.file->piece());
+    }
     if (rank.data == 0 && rank.tensor == 0) {
       rank.export_param = [this](const optimizer::Unit& unit, const optimizer::UnitParam& place, const float* weights) {
         if (!unit.counted_elsewhere) export_param_(place, weights);

@@ -15,6 +15,7 @@
 #include "core/arena.h"
 #include "runtime/engine/executor.h"
 #include "runtime/engine/rank_threads.h"
+#include "runtime/ops/aliases.h"
 #include "runtime/passes/compile.h"
 
 namespace zrt::runtime {
@@ -26,6 +27,7 @@ struct SessionHooks {
   std::function<void(int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets)> batch;
   decltype(Rank::load) load;
   bool loads_states = false;
+  Origin origin = nullptr;    // of what `load` gives; null: every tensor has values of its own
   StuckHook stuck = nullptr;  // a rank's thread does not come back although the group has ended
 };
 

@@ -4,6 +4,7 @@
 #include "core/form.h"
 #include "core/parallel.h"
 #include "core/philox.h"
+#include "runtime/ops/aliases.h"
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
 
@@ -86,6 +87,18 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
   }
 }
 
+// Whether an op fills a buffer of its unit in vain: the elements become an alias on the NVMe tier.
+bool is_alias(const OpCall& call, Role role, size_t nth, core::Form form, int64_t first, int64_t count) {
+  const Aliases* aliases = call.rank.aliases.get();
+  if (!aliases) return false;
+  const StateBuffers& state = aliases->state();
+  const uint32_t u = call.op.units[0];
+  const BufferId buffer = role == Role::weight   ? state.weight[u]
+                          : role == Role::master ? state.master[u]
+                                                 : state.states[u][nth];
+  return aliases->cover(buffer, form, first, count);
+}
+
 // States start at zero, or go on as they were.
 void init_states(const OpCall& call, const optimizer::Unit& unit) {
   const Layout& layout = *call.rank.layout;
@@ -99,7 +112,9 @@ void init_states(const OpCall& call, const optimizer::Unit& unit) {
     std::vector<float> values;
     std::vector<std::byte> formed;
     for (int64_t done = 0; done < count; done += load_chunk) {
-      values.resize(static_cast<size_t>(std::min(load_chunk, count - done)));
+      const int64_t chunk = std::min(load_chunk, count - done);
+      if (is_alias(call, Role::state, k, kind.form, done, chunk)) continue;
+      values.resize(static_cast<size_t>(chunk));
       state_values(call, unit, kind, done, values);
       formed.resize(core::form_bytes(kind.form, static_cast<int64_t>(values.size())));
       core::write_form(kind.form, values.data(), static_cast<int64_t>(values.size()), formed.data());
@@ -135,19 +150,29 @@ void run_init(const OpCall& call) {
   struct Target {
     std::byte* data;
     core::DType type;
+    Role role;
   };
   auto fill = [&](Extent extent, std::vector<Target> targets) {
     const auto [begin, count] = range(extent);
     std::vector<float> values;
     for (int64_t done = 0; done < count; done += load_chunk) {
-      values.resize(static_cast<size_t>(std::min(load_chunk, count - done)));
-      unit_values(call, unit, begin + done, values);
+      const int64_t chunk = std::min(load_chunk, count - done);
+      values.resize(static_cast<size_t>(chunk));
+      const bool needed = !std::all_of(targets.begin(), targets.end(), [&](const Target& target) {
+        return is_alias(call, target.role, 0, core::form_of(target.type), done, chunk);
+      });
+      if (needed) {
+        unit_values(call, unit, begin + done, values);
+      } else {
+        std::fill(values.begin(), values.end(), 0.0f);
+      }
       for (const Target& target : targets) {
         round_into(values, target.type, target.data + static_cast<size_t>(done) * core::dtype_size(target.type));
       }
     }
   };
-  const Target weight{call.at(Role::weight), layout.compute}, master{call.at(Role::master), core::DType::f32};
+  const Target weight{call.at(Role::weight), layout.compute, Role::weight},
+      master{call.at(Role::master), core::DType::f32, Role::master};
   const Extent weights = unit.held.weights, states = unit.held.states;
   if (!master.data) {
     fill(weights, {weight});

@@ -16,6 +16,8 @@
 
 namespace zrt::runtime {
 
+class Aliases;  // aliases.h
+
 // The logical name of a state: "exp_avg.h.0.ln_1.weight".
 inline std::string state_name(const std::string& kind, const std::string& parameter) {
   return kind + "." + parameter;
@@ -46,6 +48,8 @@ struct Rank {
   // or with `loads_states` a state of the optimizer, by state_name() of its kind and parameter.
   std::function<void(const std::string& tensor, int64_t begin, std::span<float> out)> load;
   bool loads_states = false;
+  // For the `load` program alone: what of the NVMe tier has equal contents; null where nothing has.
+  std::shared_ptr<const Aliases> aliases;
   // Takes the logical fp32 weights of a unit's parameters, whole; for the `export` program.
   std::function<void(const optimizer::Unit& unit, const optimizer::UnitParam& param, const float* weights)>
       export_param;

@@ -1,5 +1,6 @@
 #include <cstring>
 
+#include "runtime/ops/aliases.h"
 #include "runtime/ops/call.h"
 #include "runtime/ops/spec.h"
 #include "runtime/program/moved.h"
@@ -28,7 +29,13 @@ void run_transfer(const OpCall& call) {
     call.rank.file->read(place_in_file(call, from), call.address(to), source.padded());
   } else if (target.tier == Tier::nvme) {
     std::memset(call.address(from) + source.bytes, 0, source.padded() - source.bytes);
-    call.rank.file->write(place_in_file(call, to), call.address(from), target.padded());
+    const Alias* alias = call.rank.aliases ? call.rank.aliases->find(to.buffer) : nullptr;
+    if (alias) {
+      const uint64_t of = call.set().buffers[alias->of].offset;
+      call.rank.file->write_alias(place_in_file(call, to), call.address(from), target.padded(), of, alias->parts);
+    } else {
+      call.rank.file->write(place_in_file(call, to), call.address(from), target.padded());
+    }
   } else {
     offload::PacedLink& link = target.tier == Tier::device ? *call.rank.up : *call.rank.down;
     const Moved bytes = moved(call.set(), call.op);

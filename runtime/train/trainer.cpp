@@ -108,6 +108,9 @@ void Training::start(const checkpoint::Reader* resumed) {
       read_delinked(*resumed, how, tensor, begin, out);
     };
     hooks.loads_states = states;
+    if (resumed->sharing() && !life_.sharing) {
+      hooks.origin = [resumed](const std::string& tensor) { return resumed->origin(tensor); };
+    }
   }
   session_ = std::make_unique<Session>(std::move(compiled), options, std::move(hooks), transport_);
   // A file that an earlier run left would tell of steps that this one takes anew.

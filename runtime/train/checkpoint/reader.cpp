@@ -65,6 +65,12 @@ Reader::Reader(const std::filesystem::path& folder, Json model, TensorSet weight
   manifest_.made_by = {{"imported", true}};
 }
 
+std::string Reader::origin(const std::string& tensor) const {
+  if (!sharing_) return tensor;
+  const size_t param = weights_.has(tensor) ? 0 : tensor.find('.') + 1;
+  return tensor.substr(0, param) + models::shared_name(*sharing_, tensor.substr(param));
+}
+
 uint64_t Reader::table_bytes() const {
   return weights_.table_bytes() + (states_ ? states_->table_bytes() : 0);
 }

@@ -31,6 +31,9 @@ class Reader {
   // Tells which layers of the model share parameters, where any do. Each layer's tensors have names of their own all
   // the same, so that every reader finds the model as it is without sharing.
   const std::optional<models::Sharing>& sharing() const { return sharing_; }
+  // The name of the tensor that is read under the name of a weight or state: its own, or the one of the layer that
+  // keeps it for others.
+  std::string origin(const std::string& tensor) const;
   uint64_t table_bytes() const;  // of both
   // Elements [begin, begin + out.size()) of a weight or, by state_name(), of a state. Thread safe.
   void read(const std::string& tensor, int64_t begin, std::span<float> out) const;

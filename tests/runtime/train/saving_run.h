@@ -20,7 +20,7 @@ class SavingRun {
  public:
   SavingRun(const models::Model& model, const Setting& s, const std::filesystem::path& store, bool background,
             const runtime::checkpoint::Reader* from = nullptr,
-            runtime::StatesAtDelink how = runtime::StatesAtDelink::copy)
+            runtime::StatesAtDelink how = runtime::StatesAtDelink::copy, bool aliases = true)
       : setting_(s), pipeline_(model, s, even_ends(model, s.schedule.stages * s.schedule.chunks)) {
     std::vector<std::string> phases{from ? "load" : "init", "step", "export"};
     if (background) phases.push_back("save");
@@ -39,6 +39,7 @@ class SavingRun {
         }
       };
       hooks.loads_states = true;
+      if (aliases) hooks.origin = [from](const std::string& name) { return from->origin(name); };
       for (const runtime::Layout& each : pipeline_.layouts) runtime::require_tensors(*from, each, true);
     }
     runtime::SessionOptions options = session_options(s);
