@@ -195,6 +195,16 @@ void BlockFile::read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::b
   s.pace(begin, count);
 }
 
+bool BlockFile::is_alias(uint64_t offset, uint64_t bytes, uint64_t skip, uint64_t count) const {
+  const State::Extent* extent = state_->extents.find(offset);
+  if (!extent || !extent->written || extent->bytes != bytes || skip + count > bytes) return false;
+  const uint64_t piece = state_->options.piece;
+  for (uint64_t i = skip / piece; i * piece < skip + count; ++i) {
+    if (extent->at[i] == extent->own[i]) return false;
+  }
+  return true;
+}
+
 uint64_t BlockFile::piece() const {
   return state_->options.piece;
 }

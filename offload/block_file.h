@@ -61,6 +61,8 @@ class BlockFile {
   // Bytes [skip, skip + count) of the extent of `bytes` at `offset`: whole pieces, of which the extent's last may be
   // shorter. What lies around them is not read.
   void read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count);
+  // Whether bytes [skip, skip + count) of the extent of `bytes` at `offset` lie in other extents' places alone.
+  bool is_alias(uint64_t offset, uint64_t bytes, uint64_t skip, uint64_t count) const;
   uint64_t piece() const;  // bytes of one
 
   uint64_t highest_written() const;  // one past the last extent, an alias's too

@@ -122,6 +122,13 @@ class Look {
     return bytes_.data();
   }
 
+  // Whether bytes of a buffer are an alias of another one's, which is looked at itself.
+  bool is_alias(BufferId id, uint64_t skip, uint64_t count) const {
+    const Buffer& buffer = stage_.set.buffers[id];
+    return buffer.tier == core::Tier::nvme &&
+           session_.file(local_)->is_alias(buffer.offset, buffer.padded(), skip, count);
+  }
+
   // Calls look(begin, end) for what a piece has of elements [first, first + count) of a unit: not of the padding.
   template <class Body>
   static void within(const optimizer::SavedPart& piece, int64_t first, int64_t count, const Body& look) {
@@ -134,12 +141,15 @@ class Look {
     const uint64_t size = core::dtype_size(type);
     for (const optimizer::UnitParam& place : unit.params) {
       within(piece, place.offset, place.param->elements(), [&](int64_t begin, int64_t end) {
-        const auto bad =
-            scan(end - begin, kind == 0 ? layout_.compute : type, kind == 2, values_,
-                 [&](int64_t first, int64_t count, float* out) {
-                   const auto from = static_cast<uint64_t>(skip + begin - piece.begin + first);
-                   to_floats(type, read(buffer, from * size, static_cast<uint64_t>(count) * size), count, out);
-                 });
+        const auto at = static_cast<uint64_t>(skip + begin - piece.begin);
+        if (is_alias(buffer, at * size, static_cast<uint64_t>(end - begin) * size)) return;
+        const auto bad = scan(
+            end - begin, kind == 0 ? layout_.compute : type, kind == 2, values_,
+            [&](int64_t first, int64_t count, float* out) {
+              to_floats(type,
+                        read(buffer, (at + static_cast<uint64_t>(first)) * size, static_cast<uint64_t>(count) * size),
+                        count, out);
+            });
         if (bad) found(unit, kind, place, begin + bad->at - place.offset, "the " + what, bad->value);
       });
     }
@@ -158,13 +168,16 @@ class Look {
       for (const optimizer::StateTensor& tensor : kind.tensors) {
         const int64_t count = kind.sharded ? tensor.param->param->elements() : tensor.elements();
         within(piece, tensor.offset, count, [&](int64_t begin, int64_t end) {
+          const int64_t block = core::form_alignment(kind.form), at = skip + begin - piece.begin;
+          const int64_t all = (end - begin + block - 1) / block * block;
+          if (is_alias(buffer, core::form_bytes(kind.form, at), core::form_bytes(kind.form, all))) return;
           const auto bad =
               scan(end - begin, core::DType::f32, false, values_, [&](int64_t first, int64_t n, float* out) {
-                const int64_t block = core::form_alignment(kind.form), whole = (n + block - 1) / block * block;
-                const int64_t from = skip + begin - piece.begin + first;
-                core::read_form(kind.form,
-                                read(buffer, core::form_bytes(kind.form, from), core::form_bytes(kind.form, whole)), 0,
-                                n, out);
+                const int64_t whole = (n + block - 1) / block * block;
+                core::read_form(
+                    kind.form,
+                    read(buffer, core::form_bytes(kind.form, at + first), core::form_bytes(kind.form, whole)), 0, n,
+                    out);
               });
           if (bad) found(unit, 1, *tensor.param, begin + bad->at - tensor.offset, what, bad->value, kind.sharded);
         });

@@ -127,6 +127,27 @@ TEST_CASE("whatever is written and made an alias of what, every extent holds its
   CHECK(file.bytes_written() == expected);
 }
 
+TEST_CASE("a file says which bytes are an alias") {
+  Shared shared;
+  BlockFile& file = shared.file;
+  const auto aliases = [&](uint64_t extent) { return file.is_alias(extent * apart, size, 0, size); };
+  CHECK(!aliases(0));
+  for (uint64_t e = 1; e < extents; ++e) CHECK(aliases(e));
+  // The first one leaves its place to the last one, of which the others are aliases from then on.
+  file.write(0, shared.nothing.get(), size);
+  CHECK(!aliases(0));
+  CHECK(!aliases(extents - 1));
+  for (uint64_t e = 1; e + 1 < extents; ++e) CHECK(aliases(e));
+  const ExtentPart part{piece, 3 * piece};
+  file.write_alias(apart, shared.nothing.get(), size, 2 * apart, {&part, 1});
+  const auto within = [&](uint64_t skip, uint64_t count) { return file.is_alias(apart, size, skip, count); };
+  CHECK(within(piece, 2 * piece));
+  CHECK(within(2 * piece + 5, 7));
+  CHECK(!within(0, piece));
+  CHECK(!within(piece - 1, piece));
+  CHECK(!within(2 * piece, piece + 1));
+}
+
 TEST_CASE("a bit that changed on the disk is found in every alias, and where it lies is named") {
   Shared shared;
   flip_bit(way_into(shared.file.path()), 2 * piece + 5);

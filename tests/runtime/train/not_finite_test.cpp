@@ -37,7 +37,7 @@ struct Spoiled {
 class Loaded {
  public:
   Loaded(const models::Model& model, const Setting& s, std::vector<Spoiled> spoiled, bool save = false,
-         bool trains = true)
+         bool trains = true, runtime::Origin origin = nullptr)
       : setting_(s), pipeline_(model, s, even_ends(model, s.schedule.stages)) {
     std::vector<std::string> phases{"load", trains ? "step" : "eval"};
     if (save) phases.emplace_back("save");
@@ -55,6 +55,7 @@ class Loaded {
       }
     };
     hooks.loads_states = true;
+    hooks.origin = std::move(origin);
     session_ = std::make_unique<runtime::Session>(pipeline_.compile(phases), session_options(s), std::move(hooks));
     session_->run("load", {});
   }
@@ -152,6 +153,41 @@ TEST_CASE("a weight that is not finite is found where a run only evaluates and h
         CHECK(has(found->text, "'" + tensor + "'"));
       }
       CHECK_FALSE(Loaded(toy(), s, {}, false, false).find(LookAt::states));
+    }
+  }
+}
+
+TEST_CASE("what layers have from one tensor on NVMe is looked at once, and named by the first of them") {
+  const auto first_layer = [](const std::string& tensor) {
+    return tensor.ends_with("linear.1.weight") || tensor.ends_with("linear.2.weight")
+               ? tensor.substr(0, tensor.find("linear")) + "linear.0.weight"
+               : tensor;
+  };
+  for (const int stage : {0, 1, 3}) {
+    for (const core::DType compute : {core::DType::f32, core::DType::bf16}) {
+      Setting s = setting(1, stage);
+      s.ranks = 2, s.compute = compute, s.unit_elements = 100;  // every tensor is a unit
+      s.placement = [](const runtime::Layout& layout) {
+        using core::Tier;
+        return uniform(layout, Tier::device, Tier::device, Tier::nvme, Tier::nvme, Tier::device, Tier::host);
+      };
+      CAPTURE(stage, core::dtype_name(compute));
+      for (const std::string& kind : {std::string("exp_avg."), std::string("exp_avg_sq.")}) {
+        Loaded run(toy(), s, {{kind + "linear.0.weight", 37, nan}}, false, true, first_layer);
+        const auto found = run.find(LookAt::states);
+        REQUIRE(found);
+        INFO(found->text);
+        CHECK(has(found->text, "'linear.0.weight' of unit '"));
+        CHECK(found->element == 37);
+      }
+      Loaded whole(toy(), s, {}, false, true, first_layer), apart(toy(), s, {});
+      CHECK_FALSE(whole.find(LookAt::states));
+      CHECK_FALSE(apart.find(LookAt::states));
+      for (int r = 0; r < 2; ++r) {
+        const offload::BlockFile &once = *whole.session().file(r), &each = *apart.session().file(r);
+        CHECK(once.bytes_written() < each.bytes_written());
+        CHECK(each.bytes_read() - once.bytes_read() == each.bytes_written() - once.bytes_written());
+      }
     }
   }
 }
