@@ -39,6 +39,7 @@ int build_stages(Values& values);  // of the pipeline
 // How these work. `microbatches`: of a step, where the batch is known.
 void build_pipeline(Values& values, std::optional<int64_t> microbatches, int stages, ParallelConfig& parallel);
 void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, MemoryConfig& memory);
+void build_sliding(Values& values, MemoryConfig& memory);      // memory.device_layers and memory.moved_layers
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
 void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm
 LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps);

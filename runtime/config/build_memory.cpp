@@ -195,6 +195,7 @@ void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, 
     const std::string side = values.choice("memory.update");
     memory.update = side == "device" ? UpdateSide::device : side == "host" ? UpdateSide::host : UpdateSide::automatic;
   });
+  values.check([&] { build_sliding(values, memory); });
   values.check([&] { read_recompute(values, memory); });
 }
 

@@ -49,6 +49,8 @@ struct MemoryConfig {
   std::string recompute_from;                // key, value and place, for messages
   bool open_recompute = true;                // layers may compute more again where a budget asks for it
   const MicrobatchOrder* order = MicrobatchOrder::automatic;
+  Sliding sliding;           // over the layers of the model; as many as it has: their weights stay on the device
+  std::string sliding_from;  // key, value and place, for messages
 };
 
 }  // namespace zrt::runtime

@@ -27,10 +27,17 @@ enum class Recompute : uint8_t {
   full,       // nothing: the whole forward runs again
 };
 
+// Weights of layers that come to the device as layers are computed and leave it behind them: `layers` next to each
+// other are there at a time, and `together` of them come and go at once. (Abbasi et al., "Superpipeline", 2024.)
+struct Sliding {
+  uint32_t layers = 0, together = 1;  // no layers: none slide
+};
+
 struct Placement {
   std::vector<UnitTiers> units;      // by unit; empty: everything in the device tier
   std::vector<Tier> activations;     // by block: of what its forward keeps for its backward; empty: device
   std::vector<Recompute> recompute;  // by block; empty: none
+  Sliding sliding;                   // of all layers of the rank, whose weights are resident elsewhere
 
   UnitTiers tiers(size_t unit) const { return unit < units.size() ? units[unit] : UnitTiers{}; }
   Tier activation(size_t block) const { return block < activations.size() ? activations[block] : Tier::device; }

@@ -58,6 +58,7 @@ Offload::Offload(ProgramSet& set, const Layout& layout, const std::vector<BlockP
       states_[state.states[u][k]] = {u, 0, false};
     }
   }
+  if (layout.placement.sliding.layers > 0) sliding_.emplace(layout, state);
 }
 
 // What a block keeps for its backward is what its forward saves, and its input.
@@ -126,7 +127,8 @@ BufferId Offload::copy_buffer(BufferId resident, Index slot, Tier tier, bool par
   Buffer copy;
   copy.name = fmt::format("{}{} on the {}{}", part ? "shard of " : "", original.name,
                           core::tier_names[static_cast<size_t>(tier)], parity == 0 ? "" : ", second");
-  copy.category = states_.count(resident) == 0 ? original.category : core::Category::staging;
+  const bool kept = states_.count(resident) == 0 || (tier == Tier::device && sliding_ && sliding_->layer_of(resident));
+  copy.category = kept ? original.category : core::Category::staging;
   copy.bytes = part ? states_.at(resident).shard_bytes : original.bytes;
   copy.tier = tier;
   copy.whole_blocks = original.tier == Tier::nvme && tier == Tier::host;
@@ -183,6 +185,23 @@ Offload::Copy* Offload::find(BufferId resident, Index slot, Tier tier, bool part
   return nullptr;
 }
 
+Offload::Copy& Offload::add_copy(const Op& op, const Access& access, bool slides) {
+  const BufferId resident = access.buffer;
+  const Tier tier = tier_for(op, access);
+  const bool part = needs_shard(op, access);
+  copies_.push_back({resident, access.slot, tier, copy_buffer(resident, access.slot, tier, part), part, false, slides});
+  Copy& copy = copies_.back();
+  // A gather in place needs this rank's shard and fills in the rest.
+  const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
+  const bool shard_only = in_place && states_.at(resident).shard_bytes > 0 && states_.at(resident).whole &&
+                          set_.buffers[resident].tier != Tier::nvme && unit_of(op).shards() == layout_.mesh.data();
+  if (overwrites(op, access)) return copy;
+  bring(op, copy, shard_only);
+  // Updates take one unit at a time of what slides: so few layers may have room that two are too many.
+  out_->back().fixed = slides || (tier == Tier::device && sliding_ && sliding_->layer_of(resident));
+  return copy;
+}
+
 void Offload::attach(Op& op, Access& access) {
   const BufferId resident = access.buffer;
   const Tier tier = tier_for(op, access);
@@ -194,17 +213,9 @@ void Offload::attach(Op& op, Access& access) {
     std::erase_if(copies_, [&](const Copy& copy) { return copy.resident == resident && same(copy.slot, access.slot); });
     return;
   }
-  const bool part = needs_shard(op, access), defines = overwrites(op, access);
-  Copy* copy = find(resident, access.slot, tier, part);
-  if (!copy) {
-    copies_.push_back({resident, access.slot, tier, copy_buffer(resident, access.slot, tier, part), part, false});
-    copy = &copies_.back();
-    // A gather in place needs this rank's shard and fills in the rest.
-    const bool in_place = (op.kind == OpKind::gather || op.kind == OpKind::gather_grad) && access.use == Use::update;
-    const bool shard_only = in_place && states_.at(resident).shard_bytes > 0 && states_.at(resident).whole &&
-                            set_.buffers[resident].tier != Tier::nvme && unit_of(op).shards() == layout_.mesh.data();
-    if (!defines) bring(op, *copy, shard_only);
-  }
+  const bool defines = overwrites(op, access);
+  Copy* copy = find(resident, access.slot, tier, needs_shard(op, access));
+  if (!copy) copy = &add_copy(op, access, false);
   copy->dirty = copy->dirty || access.use != Use::read;
   access.buffer = copy->buffer;
   access.slot = {};
@@ -236,7 +247,8 @@ bool Offload::stays(const std::vector<Op>& ops, size_t position, const Copy& cop
 
 void Offload::drop_after(const std::vector<Op>& ops, size_t position) {
   for (size_t i = 0; i < copies_.size();) {
-    if (stays(ops, position, copies_[i])) {
+    if (copies_[i].slides && copies_[i].dirty) write_back(ops[position], copies_[i]), copies_[i].dirty = false;
+    if (copies_[i].slides || stays(ops, position, copies_[i])) {
       ++i;
       continue;
     }
@@ -245,15 +257,36 @@ void Offload::drop_after(const std::vector<Op>& ops, size_t position) {
   }
 }
 
+// What comes is what the ops behind need first of it.
+void Offload::slide(const std::vector<Op>& ops, const SlidingLayers::Move& move) {
+  for (uint32_t layer : move.leave) {
+    std::erase_if(copies_, [&](const Copy& copy) { return copy.slides && sliding_->layer_of(copy.resident) == layer; });
+  }
+  for (uint32_t layer : move.come) {
+    for (BufferId weight : sliding_->weights(layer)) {
+      const auto needs = [&](const Access& access) { return access.buffer == weight; };
+      const auto user = std::find_if(ops.begin() + static_cast<std::ptrdiff_t>(move.op), ops.end(), [&](const Op& op) {
+        return spec(op.kind).site == Site::device && std::any_of(op.accesses.begin(), op.accesses.end(), needs);
+      });
+      if (user == ops.end()) continue;
+      add_copy(*user, *std::find_if(user->accesses.begin(), user->accesses.end(), needs), true);
+    }
+  }
+}
+
 void Offload::rewrite(Draft& draft) {
   place_activations(draft);
   find_last_reads(draft);
+  std::vector<SlidingLayers::Moves> sliding(draft.segments.size());
+  if (sliding_) sliding = sliding_->plan(draft);
   for (segment_ = 0; segment_ < draft.segments.size(); ++segment_) {
     const std::vector<Op> ops = std::move(draft.segments[segment_].ops);
     std::vector<Op>& out = draft.segments[segment_].ops;
     out.clear();
     out_ = &out;
+    auto move = sliding[segment_].moves.begin();
     for (size_t i = 0; i < ops.size(); ++i) {
+      for (; move != sliding[segment_].moves.end() && move->op == i; ++move) slide(ops, *move);
       Op op = ops[i];
       if (updates(op) && layout_.placement.tiers(op.units[0]).update == Tier::host) op.lane = set_.lane(LaneKind::host);
       // An op names a buffer once for each use; they must agree on the copy.
@@ -261,6 +294,7 @@ void Offload::rewrite(Draft& draft) {
       out.push_back(std::move(op));
       drop_after(ops, i);
     }
+    if (sliding[segment_].empties) std::erase_if(copies_, [](const Copy& copy) { return copy.slides; });
   }
 }
 

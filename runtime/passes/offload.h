@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/passes/pass.h"
+#include "runtime/passes/sliding.h"
 
 namespace zrt::runtime {
 
@@ -33,8 +34,9 @@ class Offload : public Pass {
     Index slot;
     Tier tier = Tier::device;
     BufferId buffer = no_buffer;
-    bool part = false;   // holds this rank's shard of a whole unit
-    bool dirty = false;  // newer than the resident buffer
+    bool part = false;    // holds this rank's shard of a whole unit
+    bool dirty = false;   // newer than the resident buffer
+    bool slides = false;  // leaves with its layer
   };
 
   void place_activations(const Draft& draft);
@@ -43,6 +45,8 @@ class Offload : public Pass {
   bool needs_shard(const Op& op, const Access& access) const;
   bool overwrites(const Op& op, const Access& access) const;
   void attach(Op& op, Access& access);
+  Copy& add_copy(const Op& op, const Access& access, bool slides);
+  void slide(const std::vector<Op>& ops, const SlidingLayers::Move& move);
   const optimizer::Unit& unit_of(const Op& op) const { return layout_.units.units[op.units[0]]; }
   bool is_control(BufferId buffer) const { return buffer == control_ || buffer == decided_; }
   Copy* find(BufferId resident, Index slot, Tier tier, bool part);
@@ -60,6 +64,7 @@ class Offload : public Pass {
   const std::vector<BlockPlan>& blocks_;
   BufferId control_, decided_;
   std::map<BufferId, State> states_;
+  std::optional<SlidingLayers> sliding_;
   std::map<std::tuple<BufferId, Tier, bool, uint32_t>, BufferId> buffers_;
   // Of the draft at hand.
   std::map<BufferId, std::pair<size_t, size_t>> last_read_;  // segment and op

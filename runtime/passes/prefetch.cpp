@@ -62,6 +62,7 @@ class Prefetcher {
       if (moves(op)) {
         Gather gather;
         gather.segment = s;
+        gather.stays = op.fixed;
         for (const Access& access : op.accesses) {
           const Buffer& buffer = set_.buffers[access.buffer];
           if (access.use != Use::write || buffer.life != Life::transient) continue;

@@ -73,10 +73,20 @@ class Bounds {
       for (uint8_t r = 0; r <= number; ++r) {
         if (rows_[r].last) op.waits.push_back(*rows_[r].last);
       }
+      if (op.fixed) wait_for_weights(op, rows_[number]);
       return;
     }
     Row& row = rows_[number];
     row.evicted.push_back({id, row.worked, elements(op, Use::read, layout_.compute), true});
+  }
+
+  // What comes in the place of others finds them gone: written back, where a gather has changed them.
+  void wait_for_weights(Op& op, const Row& row) const {
+    for (const Sent& sent : row.evicted) {
+      const BufferId from = program_.ops[sent.op].accesses.front().buffer;
+      const bool weights = set_.buffers[from].category == core::Category::weights;
+      if (weights) op.waits.push_back(sent.op);
+    }
   }
 
   void collective(OpId id, Travel travel) {

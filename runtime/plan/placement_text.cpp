@@ -6,6 +6,7 @@
 #include <array>
 #include <functional>
 
+#include "runtime/passes/sliding.h"
 #include "runtime/program/placement_rules.h"
 
 namespace zrt::runtime {
@@ -139,7 +140,10 @@ std::string resident_tiers_text(const Layout& layout) {
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::selective; }),
             "computed again where that is cheap", "");
   lines.add(layers([&](size_t b) { return layout.placement.keeps(b) == Recompute::full; }), "computed again", "");
-  return lines.text();
+  const Sliding& sliding = layout.placement.sliding;
+  if (sliding.layers == 0) return lines.text();
+  return lines.text() + fmt::format("  weights of {} layers at a time on the device, {} come and go together\n",
+                                    layers_at_once(layout), sliding.together);
 }
 
 std::string placement_text(const Layout& layout, const MemoryPlan& plan) {

@@ -84,12 +84,14 @@ void assign_memory(ProgramSet& set, const Sabotage& sabotage) {
     return kept || std::any_of(phases.begin(), phases.end(),
                                [&](const Lifetimes& lives) { return !disjoint(lives.of[a], lives.of[b]); });
   };
-  // State first, then workspaces, then the rest, each largest first.
+  // State first, then copies of weights of layers that slide, which take each other's places and leave no gaps so, then
+  // workspaces, then the rest, each largest first.
   std::vector<BufferId> order(set.buffers.size());
   std::iota(order.begin(), order.end(), 0u);
   auto rank = [&](const Buffer& buffer) {
     if (buffer.life != Life::transient) return 0;
-    return buffer.category == core::Category::workspace ? 1 : 2;
+    if (buffer.category == core::Category::weights) return 1;
+    return buffer.category == core::Category::workspace ? 2 : 3;
   };
   std::stable_sort(order.begin(), order.end(), [&](BufferId a, BufferId b) {
     const Buffer &x = set.buffers[a], &y = set.buffers[b];

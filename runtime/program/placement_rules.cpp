@@ -137,6 +137,61 @@ class Application {
   bool matched_ = false, moved_ = false;
 };
 
+// Calls visit(unit's number) for each unit of a layer.
+template <class Visit>
+void for_units_of_layers(const Layout& layout, Visit visit) {
+  for (size_t block : layer_blocks(*layout.model)) {
+    for (uint32_t u : layout.units.blocks[block]) visit(u);
+  }
+}
+
+bool all_at_once(const MemoryConfig& memory, const Layout& layout) {
+  return memory.sliding.layers == layer_count(*layout.model);
+}
+
+// Weights that slide wait on the host, where no rule says otherwise.
+void begin_sliding(const MemoryConfig& memory, const Layout& layout, Placement& placement) {
+  const size_t layers = layer_count(*layout.model);
+  if (memory.sliding.layers > layers) {
+    throw core::ConfigError(
+        fmt::format("{}: the model has {} layers; legal are 1 to {}.", memory.sliding_from, layers, layers));
+  }
+  for_units_of_layers(layout, [&](uint32_t u) {
+    placement.units[u].weight = core::Tier::host;
+    if (layout.units.units[u].blocks.size() == 1 || all_at_once(memory, layout)) return;
+    throw core::ConfigError(
+        fmt::format("{}: layers share the parameters of unit '{}', which belong to no place among them. Give as many "
+                    "layers as the model has, {}, or null.",
+                    memory.sliding_from, layout.units.units[u].name, layers));
+  });
+}
+
+void finish_sliding(const MemoryConfig& memory, const Layout& layout, Placement& placement) {
+  if (all_at_once(memory, layout)) return;
+  placement.sliding = memory.sliding;
+  for_units_of_layers(layout, [&](uint32_t u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    if (placement.units[u].weight == core::Tier::device) {
+      throw core::ConfigError(
+          fmt::format("{}: memory.placement keeps the weights of unit '{}' on the device, where those of some layers "
+                      "are to be at a time. Let it say \"host\" or \"nvme\" of them, or nothing.",
+                      memory.sliding_from, unit.name));
+    }
+    if (layout.late_updates() && unit.trained) {
+      throw core::ConfigError(fmt::format(
+          "{}: with memory.update_when = \"next_forward\" the weights of unit '{}' would come to the device "
+          "before they are updated. Set memory.update_when to \"after_norm\".",
+          memory.sliding_from, unit.name));
+    }
+    if (!layout.early_updates() || !unit.trained || placement.units[u].update == core::Tier::host) return;
+    throw core::ConfigError(
+        fmt::format("{}: with memory.update_when = \"as_ready\" unit '{}' would be updated on the device between "
+                    "blocks, beside the weights of layers that have room there. Set memory.update_when to "
+                    "\"after_norm\", or memory.update to \"host\".",
+                    memory.sliding_from, unit.name));
+  });
+}
+
 void place_recompute(const MemoryConfig& memory, const Layout& layout, Placement& placement) {
   if (memory.recompute == Recompute::none) return;
   const size_t layers = layer_count(*layout.model);
@@ -166,8 +221,14 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
   Placement placement;
   placement.units.resize(layout.units.units.size());
   placement.activations.resize(layout.model->blocks.size(), core::Tier::device);
+  const bool slides = memory.sliding.layers > 0;
+  if (slides) begin_sliding(memory, layout, placement);
   for (const PlacementRule& rule : memory.rules) Application(rule, layout, placement).run();
+  if (slides && all_at_once(memory, layout)) {
+    for_units_of_layers(layout, [&](uint32_t u) { placement.units[u].weight = core::Tier::device; });
+  }
   place_updates(memory.update, layout, placement);
+  if (slides) finish_sliding(memory, layout, placement);
   if (!placement.moves()) placement = {};
   place_recompute(memory, layout, placement);
   return placement;

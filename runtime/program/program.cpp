@@ -166,9 +166,9 @@ class Fingerprint {
   }
   void add(const Op& op) {
     const auto& [kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row,
-                 units, accumulate, shard_bytes, accesses, waits] = op;
-    all(kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row, units,
-        accumulate, shard_bytes, accesses, waits);
+                 fixed, units, accumulate, shard_bytes, accesses, waits] = op;
+    all(kind, lane, group, name, block, parts, half, port, collective, microbatch, round, first_owner, row, fixed,
+        units, accumulate, shard_bytes, accesses, waits);
   }
   void add(const Segment& segment) {
     const auto& [first, count, repeat] = segment;

@@ -150,6 +150,7 @@ struct Op {
   // Which row of works an op belongs to, a transfer with the op that it is for: 1 for updates that run between blocks,
   // as soon as they can, else 0. Neither row waits for what is moved for the other.
   uint8_t row = 0;
+  bool fixed = false;               // of a fetch: it stands where it has to, however far ahead others may come
   std::vector<uint32_t> units;      // of gather, reduce, update …; a block's units for forward and backward
   std::vector<uint8_t> accumulate;  // per unit: 1 adds to the gradient, 0 defines it
   // Of a fetch or evict: the bytes of this rank's shard, where only that moves; 0: all of the buffer. On a side that

@@ -66,4 +66,57 @@ TEST_CASE("A run whose memory holds no copies says that it stands still for its 
   CHECK(read_json(folder / "run/summary.json")["saves"] == 3);
 }
 
+TEST_CASE("A run has the same weights however many layers are on the device at a time, and measures what was planned") {
+  const Folder folder("sliding");
+  build_data(folder);
+  folder.write("c.json", R"({"train_batch_size": 16, "train_micro_batch_size_per_gpu": 2,
+  "optimizer": {"type": "AdamW", "params": {"lr": 0.003}},
+  "model": {"type": "gpt2", "layers": 5, "hidden": 32, "heads": 2, "sequence": 16, "vocab": 257},
+  "data": {"train": ")" + (folder / "corpus/train") +
+                             R"(", "validation": ")" + (folder / "corpus/train") +
+                             R"("}, "run": {"steps": 3, "eval_batches": 1}})");
+  unsigned number = 0;
+  struct Seen {
+    nlohmann::json state, loss;
+    uint64_t device_bytes;
+  };
+  const auto train = [&](const std::string& sets) {
+    const std::string out = folder / ("run" + std::to_string(number++));
+    const Result result = run_zrt("train " + (folder / "c.json") + sets + " --out " + out);
+    INFO(sets << "\n" << result.text);
+    REQUIRE(result.code == 0);
+    const Result evaluated = run_zrt("eval " + out + " --json");
+    INFO(evaluated.text);
+    REQUIRE(evaluated.code == 0);
+    const nlohmann::json summary = read_json(out + "/summary.json"), memory = read_json(out + "/memory.json");
+    CHECK(nlohmann::json::parse(evaluated.text)["loss"] == summary["validation"]["loss"]);
+    for (const auto& rank : memory["ranks"]) {
+      for (const auto& tier : rank["tiers"]) CHECK(tier["measured_peak_bytes"] == tier["planned_peak_bytes"]);
+    }
+    return Seen{summary["state_xxh3"], summary["validation"]["loss"],
+                memory["ranks"][0]["tiers"]["device"]["planned_peak_bytes"]};
+  };
+  for (int stage = 0; stage < 4; ++stage) {
+    const std::string type = stage % 2 ? "true" : "false", host = " --set memory.placement=host";
+    const std::string base = " --ranks 2 --set bf16.enabled=" + type +
+                             " --set zero_optimization.stage=" + std::to_string(stage) +
+                             (stage == 2 ? " --set memory.recompute=full" : "");
+    const Seen plain = train(base);
+    std::map<int, uint64_t> bytes;  // by layers that have room on the device
+    for (const auto& [layers, moved, ahead] : std::vector<std::tuple<int, int, bool>>{
+             {1, 1, false}, {2, 1, false}, {2, 2, true}, {3, 1, true}, {5, 2, true}}) {
+      const Seen sliding = train(base + host + " --set memory.device_layers=" + std::to_string(layers) +
+                                 " --set memory.moved_layers=" + std::to_string(moved) +
+                                 (ahead ? "" : " --set zero_optimization.stage3_prefetch_bucket_size=0"));
+      INFO("stage " << stage << ", layers " << layers << ", moved " << moved << ", ahead " << ahead);
+      CHECK(sliding.state == plain.state);
+      CHECK(sliding.loss == plain.loss);
+      const int room = layers + (ahead ? moved : 0);
+      if (layers < 5 && !bytes.emplace(room, sliding.device_bytes).second) CHECK(bytes[room] == sliding.device_bytes);
+    }
+    CHECK(bytes.size() == 3);
+    CHECK(bytes.begin()->second < bytes.rbegin()->second);
+  }
+}
+
 }  // namespace zrt::placed_test

@@ -164,6 +164,31 @@ TEST_CASE("the side of updates, recomputation and the order of microbatches are 
   CHECK(parsed(more + R"("layer_major"}, "parallel": {"reduce_every": 2},)").parallel.reduce_every == 2);
 }
 
+TEST_CASE("layers that are on the device at a time are read, and refused with what says otherwise") {
+  CHECK(memory("").sliding.layers == 0);
+  const MemoryConfig one = memory(R"("device_layers": 3)");
+  CHECK((one.sliding.layers == 3 && one.sliding.together == 1));
+  CHECK(one.open_placement);
+  const MemoryConfig two = memory(R"("device_layers": 3, "moved_layers": 3)");
+  CHECK((two.sliding.layers == 3 && two.sliding.together == 3));
+  const auto says = [](const std::string& keys, const std::string& key, const std::string& why) {
+    const std::string error = memory_error(keys);
+    INFO(keys << ": " << error);
+    CHECK(error.find(key) != std::string::npos);
+    CHECK(error.find(why) != std::string::npos);
+  };
+  says(R"("device_layers": 0)", "memory.device_layers = 0", "legal: 1 to 2048");
+  says(R"("device_layers": 3, "moved_layers": 0)", "memory.moved_layers = 0", "legal: 1 to 2048");
+  says(R"("device_layers": 3, "moved_layers": 4)", "memory.moved_layers = 4", "legal are 1 to 3");
+  says(R"("device_layers": 3, "placement": "device")", "memory.device_layers = 3", "memory.placement = \"device\"");
+  says(R"("device_layers": 3}, "parallel": {"pipeline": 2)", "memory.device_layers = 3", "parallel.pipeline to 1");
+  const Config none = parsed(R"("memory": {"moved_layers": 2},)");
+  CHECK(std::any_of(none.warnings.begin(), none.warnings.end(), [](const std::string& warning) {
+    return warning.rfind("memory.moved_layers = 2 (ds.json:1) has no effect", 0) == 0;
+  }));
+  CHECK(none.memory.sliding.layers == 0);
+}
+
 TEST_CASE("updates as soon as gradients are there are refused with what needs the norm first") {
   const std::string ready = R"("memory": {"update_when": "as_ready"},)", unclipped = R"("gradient_clipping": 0,)";
   CHECK(parsed(ready + unclipped).memory.update_when == UpdateWhen::as_ready);

@@ -152,6 +152,56 @@ TEST_CASE("activations move by layer, never those of the embedding and the head"
         std::vector<Tier>{Tier::device, Tier::host, Tier::host, Tier::host, Tier::host, Tier::device});
 }
 
+TEST_CASE("weights of layers slide from the host, or from where rules have them, and no others move") {
+  const auto one = made({"memory.device_layers=3", "memory.moved_layers=2"});
+  CHECK((one->layout.placement.sliding.layers == 3 && one->layout.placement.sliding.together == 2));
+  const size_t embedding = unit_of(one->layout, "wte.weight");
+  for (size_t u = 0; u < one->layout.units.units.size(); ++u) {
+    const UnitTiers tiers = one->layout.placement.tiers(u);
+    const uint32_t block = one->layout.units.units[u].blocks.front();
+    CHECK(tiers.weight == (block >= 1 && block <= 4 ? Tier::host : Tier::device));
+    CHECK((tiers.grad == Tier::device && tiers.master == Tier::device && tiers.update == Tier::device));
+  }
+  const auto disk = made({"memory.device_layers=3", "memory.placement=nvme"});
+  CHECK(disk->layout.placement.sliding.layers == 3);
+  CHECK(disk->layout.placement.tiers(unit_of(disk->layout, "h.0.ln_1.weight")).weight == Tier::nvme);
+  CHECK(disk->layout.placement.tiers(embedding).weight == Tier::nvme);
+  CHECK(placement_text(one->layout, {}).find("weights of 4 layers at a time on the device, 2 come and go together") !=
+        std::string::npos);
+}
+
+TEST_CASE("as many layers on the device as the model has are no placement of their weights") {
+  CHECK(made({"memory.device_layers=4"})->layout.placement.units.empty());
+  const auto host = made({"memory.device_layers=4", "memory.placement=host"});
+  CHECK(host->layout.placement.sliding.layers == 0);
+  const UnitTiers layer = host->layout.placement.tiers(unit_of(host->layout, "h.0.ln_1.weight"));
+  CHECK((layer.weight == Tier::device && layer.master == Tier::host));
+  CHECK(host->layout.placement.tiers(unit_of(host->layout, "wte.weight")).weight == Tier::host);
+}
+
+TEST_CASE("layers that cannot slide are refused") {
+  const auto says = [](const std::string& set, const std::string& other, const std::string& why) {
+    const std::string error = refusal(set, other);
+    INFO(set << ", " << other << ": " << error);
+    CHECK(error.find("memory.device_layers") != std::string::npos);
+    CHECK(error.find(why) != std::string::npos);
+  };
+  says("memory.device_layers=5", "run.seed=1", "the model has 4 layers; legal are 1 to 4");
+  says("memory.device_layers=2", R"(memory.placement=[{"layers": 3, "states": ["weight"], "tier": "device"}])", "h.3");
+  MemoryConfig memory;
+  memory.sliding = {2, 1};
+  memory.sliding_from = "memory.device_layers = 2";
+  Layout shared = testing::make_layout(testing::make_toy(3, 12, 17, 5, false, true), {});
+  CHECK(error_of([&] { make_placement(memory, shared); }).find("layers share the parameters") != std::string::npos);
+  memory.sliding.layers = 3;
+  CHECK(make_placement(memory, shared).units.empty());
+  CHECK(error_of([&] {
+          made({"memory.device_layers=2", "gradient_clipping=0", "memory.update_when=as_ready"});
+        }).find("memory.update to \"host\"") != std::string::npos);
+  CHECK(made({"memory.device_layers=2", "gradient_clipping=0", "memory.update_when=as_ready", "memory.update=host"})
+            ->layout.placement.sliding.layers == 2);
+}
+
 TEST_CASE("a rule that says nothing of this run is refused") {
   const auto rule = [](const std::string& what, const std::string& states) {
     return "memory.placement=[{" + what + "\"states\": [" + states + "], \"tier\": \"host\"}]";
