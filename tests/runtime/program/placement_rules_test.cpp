@@ -198,6 +198,10 @@ TEST_CASE("layers that cannot slide are refused") {
   CHECK(error_of([&] {
           made({"memory.device_layers=2", "gradient_clipping=0", "memory.update_when=as_ready"});
         }).find("memory.update to \"host\"") != std::string::npos);
+  CHECK(error_of([&] {
+          made({"memory.device_layers=2", "memory.update_when=next_forward"});
+        }).find("before they are updated") != std::string::npos);
+  CHECK(made({"memory.device_layers=4", "memory.update_when=next_forward"})->layout.placement.sliding.layers == 0);
   CHECK(made({"memory.device_layers=2", "gradient_clipping=0", "memory.update_when=as_ready", "memory.update=host"})
             ->layout.placement.sliding.layers == 2);
 }
