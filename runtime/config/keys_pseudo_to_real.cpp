@@ -116,12 +116,7 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
   if (const auto steps = values.optional_integer("pseudo_to_real.delink.plateau_steps")) {
     rules.plateau = PlateauRule{*steps, values.real("pseudo_to_real.delink.plateau_gain")};
   }
-  values.check([&] {
-    const std::string how = values.choice("pseudo_to_real.optimizer");
-    rules.states = how == "copy"    ? StatesAtDelink::copy
-                   : how == "reset" ? StatesAtDelink::reset
-                                    : StatesAtDelink::rescale;
-  });
+  values.check([&] { rules.states = states_at_delink(values.choice("pseudo_to_real.optimizer")).value(); });
   rules.lr_scale = values.real("pseudo_to_real.lr_scale");
   rules.rewarm_steps = values.integer("pseudo_to_real.rewarm_steps");
   rules.batch_after = values.optional_integer("pseudo_to_real.batch_after");
@@ -129,3 +124,14 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
 }
 
 }  // namespace zrt::runtime::configuration
+
+namespace zrt::runtime {
+
+std::optional<StatesAtDelink> states_at_delink(std::string_view name) {
+  if (name == "copy") return StatesAtDelink::copy;
+  if (name == "reset") return StatesAtDelink::reset;
+  if (name == "rescale") return StatesAtDelink::rescale;
+  return std::nullopt;
+}
+
+}  // namespace zrt::runtime

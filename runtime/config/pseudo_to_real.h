@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "models/sharing.h"
 
@@ -14,6 +15,8 @@ enum class StatesAtDelink : uint8_t {
   reset,    // zero; the count of steps goes on
   rescale,  // divided by the layers of the group, second moments by their square: as if gradients had been equal
 };
+// By the name that the configuration has for it; nothing for other names.
+std::optional<StatesAtDelink> states_at_delink(std::string_view name);
 
 // Layers are delinked when the mean loss of so many steps is not below that of as many before by this share of it.
 struct PlateauRule {

@@ -7,11 +7,8 @@
 #include "core/error.h"
 
 namespace zrt::runtime {
-namespace {
 
 using checkpoint::Json;
-
-}  // namespace
 
 Plateau::Plateau(const PlateauRule& rule, const Json& before) : rule_(rule) {
   if (!before.is_object()) return;
@@ -41,6 +38,7 @@ RunLife life_of(const Config& config, const models::Model& model, const checkpoi
   RunLife real{model, {}, config.run.steps, 0, {}};
   if (!config.pseudo_to_real) {
     if (resumed && resumed->sharing()) real.delinked_at = step;
+    if (step > 0 && made_by.contains(delinked_at)) real.delinked_at = made_by[delinked_at].get<int64_t>();
     return real;
   }
   const PseudoToReal& rules = *config.pseudo_to_real;
@@ -88,18 +86,6 @@ double rate_factor(const PseudoToReal& rules, const RunLife& life, int64_t step)
   const auto taken = static_cast<double>(step - *life.delinked_at + 1);
   const double warm = rules.rewarm_steps > 0 ? std::min(1.0, taken / static_cast<double>(rules.rewarm_steps)) : 1;
   return rules.lr_scale * warm;
-}
-
-void read_delinked(const checkpoint::Reader& reader, StatesAtDelink how, const std::string& tensor, int64_t begin,
-                   std::span<float> out) {
-  reader.read(tensor, begin, out);
-  const bool state = !reader.weights().has(tensor);
-  if (!reader.sharing() || !state || how == StatesAtDelink::copy) return;
-  // A state's name is its kind, and behind a point the parameter's.
-  const auto layers = static_cast<float>(models::sharers(*reader.sharing(), tensor.substr(tensor.find('.') + 1)));
-  if (layers == 1) return;
-  const float divisor = tensor.starts_with("exp_avg_sq") ? layers * layers : layers;
-  for (float& value : out) value = how == StatesAtDelink::reset ? 0 : value / divisor;
 }
 
 }  // namespace zrt::runtime

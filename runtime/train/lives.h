@@ -4,7 +4,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "models/model.h"
@@ -45,11 +44,6 @@ Config after_delink(const Config& config);
 
 // Returns the factor of the learning rate of the step behind `step`.
 double rate_factor(const PseudoToReal& rules, const RunLife& life, int64_t step);
-
-// Reads elements of a tensor as delinked layers go on with it. From a checkpoint of layers that share nothing it reads
-// what is there.
-void read_delinked(const checkpoint::Reader& reader, StatesAtDelink how, const std::string& tensor, int64_t begin,
-                   std::span<float> out);
 
 // Keys of Manifest::made_by.
 inline constexpr const char *delink_due = "delink_due", *delinked_at = "delinked_at", *plateau = "plateau";

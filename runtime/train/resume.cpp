@@ -255,15 +255,16 @@ Config hugging_face_config(const Reader& reader, const Settings& sets) {
   return parse_config(text.dump(), (reader.folder() / "config.json").string(), sets, 1);
 }
 
-RunPaths find_run(const fs::path& path) {
-  RunPaths paths;
-  paths.checkpoint = checkpoint::find_checkpoint(path);
-  for (const fs::path& folder : {path, paths.checkpoint / ".." / ".."}) {
-    if (fs::exists(folder / "config.resolved.json")) {
-      paths.config = folder / "config.resolved.json";
-      return paths;
-    }
+std::optional<fs::path> find_run_config(const fs::path& path, const fs::path& checkpoint) {
+  for (const fs::path& folder : {path, checkpoint / ".." / ".."}) {
+    if (fs::exists(folder / "config.resolved.json")) return folder / "config.resolved.json";
   }
+  return std::nullopt;
+}
+
+RunPaths find_run(const fs::path& path) {
+  const fs::path checkpoint = checkpoint::find_checkpoint(path);
+  if (const auto config = find_run_config(path, checkpoint)) return {*config, checkpoint};
   throw core::DataError(fmt::format(
       "{}: there is no config.resolved.json beside the checkpoint; name the folder that `zrt train --out` wrote",
       path.string()));

@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -43,5 +44,8 @@ struct RunPaths {
   std::filesystem::path config, checkpoint;
 };
 RunPaths find_run(const std::filesystem::path& path);
+// The config.resolved.json of the run whose checkpoint PATH means; nothing where it has none beside it.
+std::optional<std::filesystem::path> find_run_config(const std::filesystem::path& path,
+                                                     const std::filesystem::path& checkpoint);
 
 }  // namespace zrt::runtime

@@ -14,6 +14,7 @@
 #include "runtime/plan/setup.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
+#include "runtime/train/delink.h"
 #include "runtime/train/launch/failure.h"
 #include "runtime/train/lives.h"
 #include "runtime/train/numeric_guard.h"

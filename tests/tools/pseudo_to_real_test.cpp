@@ -187,6 +187,73 @@ TEST_CASE("a plan shows both lives of a run") {
   }
 }
 
+TEST_CASE("a run goes on from a checkpoint that zrt checkpoint delink made to the bits of one that delinked itself") {
+  const Folder folder("pseudo_offline");
+  build_data(folder);
+  const std::string plain = " --set pseudo_to_real.groups=null ";
+  for (const char* how : {"copy", "reset", "rescale"}) {
+    const auto path = [&](const char* name) { return folder / (std::string(how) + "_" + name); };
+    const std::string rules = std::string("--set pseudo_to_real.optimizer=") + how + " ";
+    REQUIRE(run_command(shared(folder, rules + "--out " + path("whole"))).code == 0);
+    // The checkpoint that the run delinked from.
+    const std::string from = path("whole") + "/checkpoints/step_4", out = path("real");
+    REQUIRE(fs::exists(from));
+    const Result made = run_command(zrt + "checkpoint delink " + from + " --optimizer " + how + " --out " + out);
+    INFO(made.text);
+    REQUIRE(made.code == 0);
+    CHECK(made.text.find("delinking 4 layers in 1 group") != std::string::npos);
+    CHECK(made.text.find(out + "/checkpoints/step_4\n") != std::string::npos);
+    CHECK(run_command(zrt + "checkpoint verify " + out).code == 0);
+    // It is a run of its own, which knows nothing of layers that share.
+    const nlohmann::json config = read_json(out + "/config.resolved.json");
+    CHECK(config["run"]["out"]["value"] == out);
+    CHECK(config["pseudo_to_real"]["groups"]["value"].is_null());
+    const Result evaluated = run_command(zrt + "eval " + out + " --json --data " + (folder / "corpus/train"));
+    INFO(evaluated.text);
+    CHECK(evaluated.code == 0);
+    // A run that has never heard of shared layers goes on in it, as does one that has.
+    fs::copy(out, path("heard"), fs::copy_options::recursive);
+    const Result again = run_command(shared(folder, plain + "--resume auto --out " + out));
+    INFO(again.text);
+    REQUIRE(again.code == 0);
+    CHECK(state(out) == state(path("whole")));
+    const Result heard = run_command(shared(folder, rules + "--resume auto --out " + path("heard")));
+    INFO(heard.text);
+    REQUIRE(heard.code == 0);
+    CHECK(state(path("heard")) == state(path("whole")));
+    const std::vector<double> all = losses(path("whole")), later = losses(out);
+    REQUIRE((all.size() == 8 && later.size() == 4));
+    CHECK(std::equal(later.begin(), later.end(), all.begin() + 4));
+  }
+  CHECK(state(folder / "copy_whole") != state(folder / "reset_whole"));
+}
+
+TEST_CASE("zrt checkpoint delink refuses what it cannot delink, and says why") {
+  const Folder folder("pseudo_offline_refuse");
+  build_data(folder);
+  const std::string run = folder / "run", out = folder / "out";
+  REQUIRE(run_command(shared(folder, "--set pseudo_to_real.delink.at_step=null --out " + run, 2)).code == 0);
+  const auto refused = [&](const std::string& arguments, int code, const std::string& words) {
+    const Result result = run_command(zrt + "checkpoint delink " + arguments);
+    INFO(result.text);
+    CHECK(result.code == code);
+    CHECK(result.text.find(words) != std::string::npos);
+  };
+  refused(run, 2, "--out is missing");
+  refused(run + " --out " + out + " --optimizer halve", 2, "--optimizer is 'halve'; legal are copy, reset and rescale");
+  refused(run + " --out " + run, 1, "exists already; name a new folder");
+  refused((folder / "corpus") + " --out " + out, 1, "holds no checkpoint");
+  refused(run + " --out " + out + " --optimizer reset", 0, "step_2");
+  refused(out + " --out " + (folder / "twice"), 1, "its layers share no parameters, so there is nothing to delink");
+  for (const auto& file : fs::directory_iterator(run + "/checkpoints/step_2/optimizer")) {
+    std::fstream(file.path(), std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end).put('!');
+    break;
+  }
+  refused(run + " --out " + (folder / "corrupt"), 1, "it is corrupt");
+  CHECK(!fs::exists(folder / "twice"));
+  CHECK(!fs::exists(folder / "corrupt"));
+}
+
 TEST_CASE("groups that do not fit, and checkpoints that other groups made, are refused") {
   const Folder folder("pseudo_refuse");
   build_data(folder);

@@ -12,11 +12,13 @@
 #include "core/printable.h"
 #include "runtime/config/config.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/checkpoint/copy.h"
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/checkpoint_delink.h"
 
 namespace zrt::tools {
 namespace {
@@ -24,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using namespace runtime::checkpoint;
 
-constexpr const char* usage = "zrt checkpoint list|inspect|verify|export|import …";
+constexpr const char* usage = "zrt checkpoint list|inspect|verify|export|import|delink …";
 
 uint64_t bytes_of(const Manifest& manifest) {
   uint64_t bytes = 0;
@@ -212,7 +214,7 @@ int import_from(const Args& args) {
   runtime::require_weights(model, made);
   const models::Model* const whole = &made;
   runtime::refuse_left_over(model, {&whole, 1});
-  const ImportPlan plan = plan_import(model);
+  const CopyPlan plan = plan_copy(model);
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),
                            core::format_bytes(plan.host_bytes));
@@ -232,13 +234,15 @@ int checkpoint_command(const Args& args) {
   if (verb == "verify") return verify(rest);
   if (verb == "export") return export_to(rest);
   if (verb == "import") return import_from(rest);
+  if (verb == "delink") return checkpoint_delink(rest);
   if (verb == "--help" || verb == "-h") {
     std::cout << "usage: " << usage
               << "\n\n  list RUN                      its checkpoints, newest first\n"
                  "  inspect RUN|CHECKPOINT        what one holds\n"
                  "  verify RUN|CHECKPOINT         reads every byte and every value of one or all\n"
                  "  export RUN|CHECKPOINT --out DIR   plain Hugging Face files\n"
-                 "  import DIR --out RUN          a Hugging Face model as a run\n";
+                 "  import DIR --out RUN          a Hugging Face model as a run\n"
+                 "  delink RUN|CHECKPOINT --out RUN   layers that share parameters as a run of layers of their own\n";
     return 0;
   }
   throw core::UsageError(fmt::format("'{}' is no verb; usage: {}", verb, usage));

@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/ledger.h"
 #include "models/hugging_face.h"
-#include "runtime/train/checkpoint/shard.h"
+#include "runtime/train/checkpoint/copy.h"
 #include "runtime/train/checkpoint/store.h"
 
 namespace zrt::runtime::checkpoint {
@@ -19,10 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t chunk = 1 << 18;  // elements on their way
-
-int64_t elements_of(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 // One file of an export, tensor by tensor.
 void write_file(const fs::path& path, SafetensorsHeader header, const Reader& reader, core::DType to) {
@@ -71,10 +64,9 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   std::vector<SafetensorsHeader> files;
   uint64_t total = 0, held = 0;
   for (const std::string& name : reader.weights().names()) {
-    const std::vector<int64_t>& shape = reader.weights().shape(name);
-    const uint64_t bytes = static_cast<uint64_t>(elements_of(shape)) * core::dtype_size(options.type);
+    const uint64_t bytes = static_cast<uint64_t>(reader.weights().elements(name)) * core::dtype_size(options.type);
     if (files.empty() || held + bytes > options.shard_bytes) files.emplace_back(), held = 0;
-    files.back().tensors.push_back({models::hugging_face_name(type, name), dtype, shape, 0, 0});
+    files.back().tensors.push_back({models::hugging_face_name(type, name), dtype, reader.weights().shape(name), 0, 0});
     held += bytes;
     total += bytes;
   }
@@ -108,34 +100,6 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
 
 namespace {
 
-// What each file of an import will hold. The runs read `from` when they are written.
-std::vector<std::vector<Run>> import_files(const Reader& from) {
-  constexpr int64_t most = int64_t{1} << 28;  // elements of a file, unless one tensor has more
-  std::vector<std::vector<Run>> files;
-  int64_t held = 0;
-  for (const std::string& name : from.weights().names()) {
-    const std::vector<int64_t>& shape = from.weights().shape(name);
-    const int64_t count = elements_of(shape);
-    if (files.empty() || held + count > most) files.emplace_back(), held = 0;
-    held += count;
-    Run run{name, shape, 0, count};
-    run.read = [&from, name](uint64_t skip, std::byte* to, uint64_t bytes) {
-      from.weights().read_finite(name, static_cast<int64_t>(skip / sizeof(float)),
-                                 {reinterpret_cast<float*>(to), static_cast<size_t>(bytes / sizeof(float))},
-                                 core::DType::f32);
-    };
-    files.back().push_back(std::move(run));
-  }
-  return files;
-}
-
-ImportPlan plan_of(const Reader& from, const std::vector<std::vector<Run>>& files) {
-  // Headers of the files to be written are about as long as those that are read. The rest is for the manifest.
-  ImportPlan plan{2 * from.table_bytes() + write_buffer_bytes + read_buffer_bytes, 1 << 20};
-  for (const std::vector<Run>& runs : files) plan.disk_bytes += shard_bytes(runs);
-  return plan;
-}
-
 // The folders that must be made for `path` to be one, innermost first.
 std::vector<fs::path> missing_folders(const fs::path& path) {
   std::vector<fs::path> missing;
@@ -143,41 +107,22 @@ std::vector<fs::path> missing_folders(const fs::path& path) {
   return missing;
 }
 
-void require_room(const fs::path& store, const std::vector<fs::path>& missing, uint64_t needed) {
-  const fs::path there = missing.empty() ? store : missing.back().parent_path();
-  const uint64_t free = core::free_bytes(there);
-  if (free >= needed) return;
-  throw core::DataError(
-      fmt::format("{}: the checkpoint needs {} bytes ({}) but {} ({}) are free; make room, or name a folder on another "
-                  "disk",
-                  store.string(), needed, core::format_bytes(needed), free, core::format_bytes(free)));
-}
-
 }  // namespace
-
-ImportPlan plan_import(const Reader& from) {
-  return plan_of(from, import_files(from));
-}
 
 fs::path import_hugging_face(const Reader& from, const Json& model, const fs::path& store) {
   if (!list_checkpoints(store).empty()) {
     throw core::DataError(fmt::format("{}: holds checkpoints already; name a new folder", store.string()));
   }
-  const std::vector<std::vector<Run>> files = import_files(from);
+  require_room(store, plan_copy(from));
   const std::vector<fs::path> missing = missing_folders(store);
-  require_room(store, missing, plan_of(from, files).disk_bytes);
-  fs::path folder;
   try {
     core::make_folder(store);
-    folder = begin_checkpoint(store, 0);
     Manifest manifest;
     manifest.model = model;
     manifest.made_by = {{"imported", true}};
-    for (size_t k = 0; k < files.size(); ++k) manifest.files.merge(write_shard(folder, static_cast<int>(k), files[k]));
-    commit_checkpoint(store, folder, manifest);
+    copy_checkpoint(from, manifest, store);
   } catch (...) {
     std::error_code ignored;
-    if (!folder.empty()) fs::remove_all(folder, ignored);
     for (const fs::path& made : missing) fs::remove(made, ignored);
     throw;
   }

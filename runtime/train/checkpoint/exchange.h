@@ -21,14 +21,7 @@ struct ExportOptions {
 std::vector<std::string> export_hugging_face(const Reader& reader, const std::filesystem::path& out,
                                              const ExportOptions& options);
 
-// What an import takes.
-struct ImportPlan {
-  uint64_t host_bytes = 0;  // of host memory at any moment, at most, the tables of the opened folder included
-  uint64_t disk_bytes = 0;  // of the checkpoint, rounded up
-};
-ImportPlan plan_import(const Reader& from);
-
-// Writes the weights as checkpoint step_0 of a store, a part of a tensor at a time. `model` is the resolved section.
+// Writes the weights as checkpoint step_0 of a store, as plan_copy says. `model` is the resolved section.
 // Returns the checkpoint's folder. Throws DataError, before it writes anything where the disk has too little room, and
 // for the first weight that is NaN or infinite, and leaves nothing behind.
 std::filesystem::path import_hugging_face(const Reader& from, const Json& model, const std::filesystem::path& store);

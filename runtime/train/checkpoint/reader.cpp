@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 #include <vector>
 
 #include "core/error.h"
@@ -86,8 +84,8 @@ void Reader::require_finite() const {
   for (const TensorSet* set : {&weights_, states()}) {
     if (!set) continue;
     for (const std::string& name : set->names()) {
-      const std::vector<int64_t>& shape = set->shape(name);
-      const int64_t count = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+      if (set->is_alias(name)) continue;
+      const int64_t count = set->elements(name);
       for (int64_t begin = 0; begin < count; begin += most) {
         values.resize(static_cast<size_t>(std::min(most, count - begin)));
         set->read_finite(name, begin, values, core::DType::f32);

@@ -83,24 +83,30 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
 }
 
 void TensorSet::alias(const std::string& tensor, const std::string& name) {
-  const auto [place, fresh] = tensors_.try_emplace(name, find(tensor));
-  if (!fresh) refuse(folder_, fmt::format("'{}' stands for '{}', and is a tensor of its own, too", name, tensor));
-  place->second.alias = true;
+  find(tensor);
+  if (has(name)) refuse(folder_, fmt::format("'{}' stands for '{}', and is a tensor of its own, too", name, tensor));
+  aliases_.emplace(name, tensor);
 }
 
 // Measured: parsed, a header takes up to 22 times its bytes.
 uint64_t TensorSet::table_bytes() const {
-  return 32 * header_bytes_ + (1 << 16);
+  constexpr uint64_t of_alias = 160;  // beside the two names: of the map, and of their strings
+  uint64_t bytes = 32 * header_bytes_ + (1 << 16);
+  for (const auto& [name, tensor] : aliases_) bytes += of_alias + name.size() + tensor.size();
+  return bytes;
 }
 
 std::vector<std::string> TensorSet::names() const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors_) names.push_back(name);
+  for (const auto& [name, tensor] : aliases_) names.push_back(name);
+  std::sort(names.begin(), names.end());
   return names;
 }
 
 const TensorSet::Tensor& TensorSet::find(const std::string& tensor) const {
-  const auto found = tensors_.find(tensor);
+  const auto alias = aliases_.find(tensor);
+  const auto found = tensors_.find(alias == aliases_.end() ? tensor : alias->second);
   if (found == tensors_.end()) {
     refuse(folder_, fmt::format("has no tensor '{}'; it was made by another model", tensor));
   }
@@ -109,6 +115,11 @@ const TensorSet::Tensor& TensorSet::find(const std::string& tensor) const {
 
 const std::vector<int64_t>& TensorSet::shape(const std::string& tensor) const {
   return find(tensor).shape;
+}
+
+int64_t TensorSet::elements(const std::string& tensor) const {
+  const std::vector<int64_t>& extents = shape(tensor);
+  return std::accumulate(extents.begin(), extents.end(), int64_t{1}, std::multiplies<>());
 }
 
 const std::string& TensorSet::name_in_file(const std::string& tensor) const {
@@ -121,11 +132,11 @@ const std::string& TensorSet::dtype(const std::string& tensor) const {
 
 void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const Tensor& whole = find(tensor);
-  const int64_t elements = std::accumulate(whole.shape.begin(), whole.shape.end(), int64_t{1}, std::multiplies<>());
-  if (begin < 0 || static_cast<int64_t>(out.size()) > elements - begin) {
+  const int64_t count = elements(tensor);
+  if (begin < 0 || static_cast<int64_t>(out.size()) > count - begin) {
     refuse(folder_,
            fmt::format("tensor '{}' has {} elements; {} from {} on were asked for; it was made by another model",
-                       tensor, elements, out.size(), begin));
+                       tensor, count, out.size(), begin));
   }
   for (const StoredRectangle& stored : whole.rectangles) {
     common_runs(whole.shape, stored.rectangle, begin, begin + static_cast<int64_t>(out.size()),

@@ -26,14 +26,15 @@ class TensorSet {
   // the same.
   void rename(const std::function<std::optional<std::string>(const std::string&)>& to);
 
-  bool has(const std::string& tensor) const { return tensors_.count(tensor) != 0; }
+  bool has(const std::string& tensor) const { return tensors_.contains(tensor) || aliases_.contains(tensor); }
   std::vector<std::string> names() const;  // sorted
   const std::vector<int64_t>& shape(const std::string& tensor) const;
+  int64_t elements(const std::string& tensor) const;
   const std::string& name_in_file(const std::string& tensor) const;  // what it was called before rename
   const std::string& dtype(const std::string& tensor) const;
   // Gives a tensor a second name, under which it is read as under its own.
   void alias(const std::string& tensor, const std::string& name);
-  bool is_alias(const std::string& name) const { return find(name).alias; }
+  bool is_alias(const std::string& name) const { return aliases_.contains(name); }
   // Host memory that the names and places of the tensors take while the files are opened and from then on, at most.
   uint64_t table_bytes() const;
   // Elements [begin, begin + out.size()) of the whole tensor, as fp32. Thread safe. Throws DataError.
@@ -51,14 +52,14 @@ class TensorSet {
   struct Tensor {
     std::vector<int64_t> shape;
     std::vector<StoredRectangle> rectangles;
-    bool alias = false;
   };
   const Tensor& find(const std::string& tensor) const;
   void check(const std::string& name, const Tensor& tensor) const;
 
   std::filesystem::path folder_;
   std::map<std::string, Tensor> tensors_;
-  uint64_t header_bytes_ = 0;  // of all files
+  std::map<std::string, std::string> aliases_;  // second names, and whose they are
+  uint64_t header_bytes_ = 0;                   // of all files
 };
 
 }  // namespace zrt::runtime::checkpoint

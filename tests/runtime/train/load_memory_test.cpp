@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "models/hugging_face.h"
 #include "runtime/config/config.h"
+#include "runtime/train/checkpoint/copy.h"
 #include "runtime/train/checkpoint/exchange.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/resume.h"
@@ -179,10 +180,10 @@ TEST_CASE(
     fill(folder.path / "plain/model.safetensors");
     const Json resolved = runtime::model_json(config_of(model));
     const Peak peak;
-    ImportPlan plan;
+    CopyPlan plan;
     {
       const Reader from = open_hugging_face(folder.path / "plain");
-      plan = plan_import(from);
+      plan = plan_copy(from);
       CHECK(peak.bytes() <= plan.host_bytes);
       import_hugging_face(from, resolved, folder.path / "run/checkpoints");
     }
@@ -193,6 +194,43 @@ TEST_CASE(
     CHECK(written <= plan.disk_bytes);
     CHECK(plan.disk_bytes < written + (2 << 20));
     CHECK(same_weights(Reader(folder.path / "run/checkpoints/step_0", true), open_hugging_face(folder.path / "plain")));
+  }
+}
+
+TEST_CASE("Delinking on disk holds no more memory than it said, whatever the layers and the model, and as much disk") {
+  struct Sizes {
+    int64_t layers, hidden, vocab;
+  };
+  // One large tensor, and one small one under many names.
+  for (const Sizes& sizes : {Sizes{2, 16, 1 << 18}, Sizes{96, 4, 16}}) {
+    INFO(sizes.layers << " layers");
+    const testing::TemporaryFolder folder;
+    const models::Sharing sharing{{sizes.layers}, {}};
+    testing::Setting s;
+    s.ranks = 2, s.stage = 1, s.micro_batch = 1;
+    {
+      const models::Model model = config_of(section(sizes.layers, sizes.hidden, sizes.vocab)).model.make();
+      testing::SavingRun run(models::share(model, sharing), s, folder.path, false);
+      run.sharing = sharing;
+      run.steps(1);
+      run.save();
+      REQUIRE(run.saved().error.empty());
+    }
+    CopyPlan plan;
+    const Peak peak;
+    {
+      const Reader shared(folder.path / "step_1", false);
+      CHECK(peak.bytes() <= shared.table_bytes());
+      plan = plan_copy(shared);
+      CHECK(peak.bytes() <= plan.host_bytes);
+      runtime::delink_checkpoint(shared, {runtime::StatesAtDelink::rescale, "", nullptr}, folder.path / "real");
+    }
+    CHECK(peak.bytes() <= plan.host_bytes);
+    CHECK(peak.bytes() > plan.host_bytes / 8);
+    const uint64_t written = size_of(folder.path / "real");
+    CHECK(written <= plan.disk_bytes);
+    CHECK(plan.disk_bytes < written + (2 << 20));
+    if (sizes.layers == 2) CHECK(plan.host_bytes < written / 4);
   }
 }
 
@@ -212,7 +250,7 @@ TEST_CASE("An import for which the disk has no room is refused before anything i
     error = refusal.what();
   }
   INFO(error);
-  CHECK(error.find(fmt::format("needs {} bytes", plan_import(from).disk_bytes)) != std::string::npos);
+  CHECK(error.find(fmt::format("needs {} bytes", plan_copy(from).disk_bytes)) != std::string::npos);
   CHECK(error.find("are free; make room, or name a folder on another disk") != std::string::npos);
   CHECK(!fs::exists(run.parent_path()));
 }

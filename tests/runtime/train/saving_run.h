@@ -7,7 +7,7 @@
 
 #include "runtime/train/checkpoint/reader.h"
 #include "runtime/train/checkpointer.h"
-#include "runtime/train/lives.h"
+#include "runtime/train/delink.h"
 #include "runtime/train/resume.h"
 #include "runtime/train/run_manifest.h"
 #include "tests/runtime/pipeline.h"
