@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <chrono>
+
 #include "core/error.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
@@ -41,11 +43,13 @@ TrainResult train(const Config& config, const models::Model& model, const TrainH
     TrainResult result = Training(config, life, resolved, folder, hooks, transport).run(resumed.get());
     if (result.summary.exit_reason != delinked) return result;
     so_far.saves = result.summary.saves, so_far.failed_saves = result.summary.failed_saves;
-    so_far.save_stall_seconds = result.summary.save_stall_seconds;
+    so_far.save_stall_seconds = result.summary.save_stall_seconds, so_far.delink = result.summary.delink;
   }
   const Config later = config.pseudo_to_real && (life.sharing || life.delinked_at) ? after_delink(config) : config;
   if (life.sharing) {
+    const auto begin = std::chrono::steady_clock::now();
     resumed = open_resume(later, transport, warn);
+    so_far.delink->load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     life = life_of(later, model, resumed.get());
     if (hooks.delinked) hooks.delinked(*life.delinked_at, resumed->sharing()->groups);
   }

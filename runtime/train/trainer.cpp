@@ -35,6 +35,13 @@ namespace {
 // The first is a warm-up; the last is what `zrt report` shows.
 constexpr int64_t default_traced_steps = 4;
 
+// The delink ends with what was loaded from `begin` on.
+void add_load(MeasuredDelink& delink, std::chrono::steady_clock::time_point begin) {
+  const auto now = std::chrono::steady_clock::now();
+  delink.load_seconds += std::chrono::duration<double>(now - begin).count();
+  delink.seconds = std::chrono::duration<double>(now - delink.began).count();
+}
+
 }  // namespace
 
 void Training::start(const checkpoint::Reader* resumed) {
@@ -121,7 +128,9 @@ void Training::start(const checkpoint::Reader* resumed) {
                         session_->local_count());
   }
   if (resumed && hooks_.resumed) hooks_.resumed(step_, resumed->folder().string(), load_host_bytes(*resumed));
+  const auto begin = std::chrono::steady_clock::now();
   session_->run(phases.front(), {});
+  if (result_.summary.delink) add_load(*result_.summary.delink, begin);
   if (resumed) require_finite_weights(*session_, resumed->folder());
   if (states || (resumed && resumed->manifest().control.is_object() && !config_.run.load_module_only)) {
     Persistent persistent =
@@ -141,7 +150,7 @@ void Training::start(const checkpoint::Reader* resumed) {
                                 copies};
   checkpointer_ = std::make_unique<Checkpointer>(*session_, checkpoints, [this](const SaveOutcome& outcome) {
     save_error_ = outcome.error;
-    if (outcome.error.empty()) saved_step_ = outcome.step;
+    if (outcome.error.empty()) saved_step_ = outcome.step, delink_.save_seconds = outcome.write_seconds;
     numbers_->saved(outcome);
     Summary& summary = result_.summary;
     ++(outcome.error.empty() ? summary.saves : summary.failed_saves);
@@ -205,6 +214,7 @@ void Training::step() {
   if (hooks_.step) hooks_.step(result_.last);
   numbers_->stepped(result_.last);
   delink_due_ = life_.sharing && (step_ == life_.until || (plateau_ && plateau_->reached(result_.last.loss)));
+  if (delink_due_) delink_.began = std::chrono::steady_clock::now();
 }
 
 void Training::start_trace() {
@@ -275,6 +285,7 @@ void Training::finish() {
   }
   checkpointer_->wait();
   numbers_->over(step_, saved_step_ == step_);
+  if (summary.exit_reason == delinked) summary.delink = delink_;
   if (validation_ && over) summary.validation = evaluate_now(0);
   summary.steps = step_;
   summary.skipped = step_ - static_cast<int64_t>(session_->executor(0).control().persistent.progress[0].updates);

@@ -82,6 +82,7 @@ class Training {
   std::optional<StepTrace> trace_;
   std::optional<Plateau> plateau_;  // of a life that ends with one
   bool delink_due_ = false;
+  MeasuredDelink delink_;  // of one that is due
   int64_t saved_step_ = -1;
   std::string save_error_;  // of the last save
   bool save_due_ = false;   // a periodic one, which waits for a step that is not skipped

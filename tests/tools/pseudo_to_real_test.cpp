@@ -254,6 +254,44 @@ TEST_CASE("zrt checkpoint delink refuses what it cannot delink, and says why") {
   CHECK(!fs::exists(folder / "corrupt"));
 }
 
+TEST_CASE("a plan says what a delink moves, and a run how long its delink took") {
+  const Folder folder("pseudo_delink_time");
+  build_data(folder);
+  for (const char* mesh : {"--ranks 2", "--ranks 2 --set parallel.tensor=2", "--ranks 2 --set parallel.pipeline=2"}) {
+    const std::string options = shared(folder, mesh).substr(zrt.size() + strlen("train "));
+    const Result result = run_command(zrt + "plan " + options + " --json --cluster dgx-a100");
+    INFO(result.text);
+    REQUIRE(result.code == 0);
+    const nlohmann::json plan = nlohmann::json::parse(result.text.substr(result.text.find('{')))["delink"];
+    CHECK(plan["seconds"].get<double>() ==
+          Approx(plan["save_seconds"].get<double>() + plan["load_seconds"].get<double>()));
+    const fs::path out = folder.path / "run";
+    fs::remove_all(out);
+    const Result run = run_command(shared(folder, std::string(mesh) + " --out " + out.string()));
+    INFO(run.text);
+    REQUIRE(run.code == 0);
+    // The tensors of the checkpoint, without what the files say of them.
+    uint64_t bytes = 0;
+    for (const auto& file : fs::recursive_directory_iterator(out / "checkpoints/step_4")) {
+      if (file.path().extension() != ".safetensors") continue;
+      std::ifstream in(file.path(), std::ios::binary);
+      uint64_t header = 0;
+      in.read(reinterpret_cast<char*>(&header), sizeof header);
+      bytes += file.file_size() - sizeof header - header;
+    }
+    CHECK(plan["checkpoint_bytes"] == bytes);
+    const nlohmann::json took = read_json(out / "summary.json")["delink"];
+    const double save = took["save_seconds"], load = took["load_seconds"];
+    CHECK((save > 0 && load > 0));
+    CHECK(took["seconds"].get<double>() >= save + load);
+    CHECK(run.text.find("the delink took ") != std::string::npos);
+    // A run that begins behind the last step of shared layers took no time to save them.
+    fs::remove_all(out / "checkpoints/step_8");
+    REQUIRE(run_command(shared(folder, std::string(mesh) + " --resume auto --out " + out.string())).code == 0);
+    CHECK(!read_json(out / "summary.json").contains("delink"));
+  }
+}
+
 TEST_CASE("groups that do not fit, and checkpoints that other groups made, are refused") {
   const Folder folder("pseudo_refuse");
   build_data(folder);

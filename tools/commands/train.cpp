@@ -79,6 +79,10 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
                            summary.skipped > 0 ? fmt::format(", {} of them skipped", summary.skipped) : "",
                            std::isnan(summary.final_loss) ? "" : fmt::format("final loss {:.4f}, ", summary.final_loss),
                            summary.step_seconds, summary.tokens_per_second, summary.model_flops_per_second / 1e9);
+  if (summary.delink) {
+    std::cout << fmt::format("the delink took {:.3g} s, of which {:.3g} s to save and {:.3g} s to load\n",
+                             summary.delink->seconds, summary.delink->save_seconds, summary.delink->load_seconds);
+  }
   if (summary.validation) std::cout << evaluation_text(*summary.validation) << "\n";
   if (!result.memory.ranks.empty()) std::cout << memory_table(result.memory);
   std::cout << "state_xxh3 " << summary.state_xxh3 << "; files in "

@@ -177,6 +177,11 @@ std::string to_json(const Summary& s) {
             {"failed_saves", s.failed_saves},
             {"save_stall_seconds", s.save_stall_seconds}};
   if (const auto cap = core::isa_cap()) json["max_isa"] = core::isa_name(*cap);
+  if (s.delink) {
+    json["delink"] = {{"seconds", s.delink->seconds},
+                      {"save_seconds", s.delink->save_seconds},
+                      {"load_seconds", s.delink->load_seconds}};
+  }
   if (s.validation) json["validation"] = evaluation_json(*s.validation);
   return json.dump(1);
 }

@@ -1,6 +1,7 @@
 // What a run measures, and the files it leaves: metrics.jsonl, memory.json, summary.json.
 #pragma once
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -63,6 +64,14 @@ struct Evaluation {
 std::string to_json(const Evaluation& evaluation);
 std::string to_json_line(int64_t step, const Evaluation& evaluation);  // of evaluations.jsonl
 
+// How long a delink took: from the last step of shared layers until the first of delinked ones could be taken.
+struct MeasuredDelink {
+  std::chrono::steady_clock::time_point began;
+  double seconds = 0;
+  double save_seconds = 0;  // of these, the checkpoint was written and read back
+  double load_seconds = 0;  // … it was opened and loaded
+};
+
 struct Summary {
   double final_loss = 0;
   std::string state_xxh3, kernel_table_xxh3;
@@ -75,7 +84,8 @@ struct Summary {
   double verify_seconds = 0, packing_overhead = 0;  // of all stages, and of the one where it is largest
   int64_t steps = 0, skipped = 0;                   // of the run from its beginning; the first include the others
   int64_t saves = 0, failed_saves = 0;
-  double save_stall_seconds = 0;  // training stood still for them
+  double save_stall_seconds = 0;         // training stood still for them
+  std::optional<MeasuredDelink> delink;  // of a run that has delinked since it was started
   std::string exit_reason;
 };
 
