@@ -88,6 +88,36 @@ TEST_CASE("a run delinks at its step without a change of the loss, and ends with
   for (size_t step = 0; step < 8; ++step) CHECK(std::abs(three[step] - two[step]) < 1e-6 * two[step]);
 }
 
+TEST_CASE("a run with states on NVMe writes those of one layer when it delinks, and ends with the same bits") {
+  const Folder folder("pseudo_nvme");
+  build_data(folder);
+  fs::create_directories(folder.path / "scratch");
+  for (const char* how : {"copy", "rescale"}) {
+    const std::string rules = std::string("--set pseudo_to_real.private=[] --set pseudo_to_real.optimizer=") + how;
+    const std::string nvme = rules + " --set memory.placement=nvme --set memory.nvme_path=" + folder / "scratch";
+    const fs::path at = folder.path / "at", five = folder.path / "five", six = folder.path / "six";
+    for (const fs::path& out : {at, five, six}) fs::remove_all(out);
+    REQUIRE(run_command(shared(folder, rules + " --out " + at.string(), 6)).code == 0);
+    REQUIRE(run_command(shared(folder, nvme + " --out " + five.string(), 5)).code == 0);
+    const Result last = run_command(shared(folder, nvme + " --out " + six.string(), 6));
+    INFO(last.text);
+    REQUIRE(last.code == 0);
+    CHECK(state(six) == state(at));
+    CHECK(losses(six) == losses(at));
+    const auto tier = [&](const char* key) {
+      return read_json(six / "memory.json")["ranks"][0]["tiers"]["nvme"][key].get<uint64_t>();
+    };
+    CHECK(tier("planned_peak_bytes") == tier("measured_peak_bytes"));
+    const auto written = [](const fs::path& out) {
+      return read_json(out / "summary.json")["moved_bytes"]["nvme_written"].get<uint64_t>();
+    };
+    // One step takes what the sixth does, and the rest is the delink's.
+    const uint64_t step = written(six) - written(five), delink = written(five) - step;
+    CHECK(delink > 0);
+    CHECK(2 * delink < step);
+  }
+}
+
 TEST_CASE("a run that is resumed before, at or behind its delink ends with the bits of one that was not") {
   const Folder folder("pseudo_resume");
   build_data(folder);
