@@ -13,8 +13,6 @@ namespace {
 
 using optimizer::Extent;
 
-// A part of a unit that is on its way: as fp32 and in the form that it is kept in, which is no larger.
-constexpr int64_t load_chunk = load_buffer_bytes / 2 / sizeof(float);
 static_assert(load_chunk % core::form_block == 0);
 
 // Elements [begin, begin + out.size()) of a whole parameter as initialisation makes them, on whatever rank.

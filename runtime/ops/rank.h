@@ -26,6 +26,8 @@ inline std::string state_name(const std::string& kind, const std::string& parame
 // Host memory in which the `load` program holds a part of a unit on its way, at most; what `Rank::load` needs to fill
 // it comes on top.
 inline constexpr uint64_t load_buffer_bytes = 1 << 19;
+// Elements of such a part, which is there as fp32 and in the form that it is kept in, no larger.
+inline constexpr int64_t load_chunk = load_buffer_bytes / 2 / sizeof(float);
 
 struct Rank {
   int number = 0;  // in the run

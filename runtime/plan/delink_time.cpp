@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "offload/block_file.h"
+#include "runtime/ops/aliases.h"
+#include "runtime/ops/rank.h"
 #include "runtime/ops/spec.h"
 
 namespace zrt::runtime {
@@ -24,18 +28,58 @@ uint64_t saved_bytes(const Layout& layout) {
   return static_cast<uint64_t>(elements) * value_bytes;
 }
 
-// As the op `load` reads (runtime/ops/init.cpp): once where weights and masters are of the same elements.
-uint64_t loaded_bytes(const Layout& layout) {
-  int64_t elements = 0;
+// What a rank of a stage does not read and write, because another layer's is the same (runtime/ops/aliases.h).
+Aliases aliases_of(const StagePlan& stage, const models::Sharing& sharing) {
+  const Layout& layout = stage.compiled.layout;
+  std::map<std::string, std::string> origins;  // of weights and states that share one
   for (const optimizer::Unit& unit : layout.units.units) {
-    elements += unit.extent(unit.held.weights);
-    if (layout.has_master(unit) && unit.held.states != unit.held.weights) elements += unit.extent(unit.held.states);
-    for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) elements += kind.held_of(unit);
+    for (const optimizer::UnitParam& place : unit.params) {
+      const std::string &name = place.param->name, kept = models::shared_name(sharing, name);
+      origins[name] = kept;
+      for (const optimizer::UnitState& kind : layout.optimizer->states(unit)) {
+        origins[state_name(kind.kind, name)] = state_name(kind.kind, kept);
+      }
+    }
+  }
+  const auto origin = [&](const std::string& tensor) { return origins.at(tensor); };
+  return {
+      stage.compiled.set, layout, stage.compiled.state, stage.first, origin, true, offload::BlockFileOptions{}.piece};
+}
+
+// As the op `load` reads (runtime/ops/init.cpp): once where weights and masters are of the same elements.
+uint64_t loaded_bytes(const StagePlan& stage, const Aliases& aliases) {
+  const Layout& layout = stage.compiled.layout;
+  const StateBuffers& state = stage.compiled.state;
+  int64_t elements = 0;
+  struct Target {
+    BufferId buffer;
+    core::Form form;
+  };
+  const auto read = [&](int64_t count, std::initializer_list<Target> targets) {
+    for (int64_t done = 0; done < count; done += load_chunk) {
+      const int64_t chunk = std::min(load_chunk, count - done);
+      const bool needed = !std::all_of(targets.begin(), targets.end(), [&](const Target& target) {
+        return aliases.cover(target.buffer, target.form, done, chunk);
+      });
+      if (needed) elements += chunk;
+    }
+  };
+  for (size_t u = 0; u < layout.units.units.size(); ++u) {
+    const optimizer::Unit& unit = layout.units.units[u];
+    const Target weight{state.weight[u], core::form_of(layout.compute)}, master{state.master[u], core::Form::f32};
+    const int64_t weights = unit.extent(unit.held.weights), states = unit.extent(unit.held.states);
+    const bool apart = layout.has_master(unit) && unit.held.states != unit.held.weights;
+    layout.has_master(unit) && !apart ? read(weights, {weight, master}) : read(weights, {weight});
+    if (apart) read(states, {master});
+    const auto kinds = layout.optimizer->states(unit);
+    for (size_t k = 0; k < kinds.size() && unit.trained; ++k) {
+      read(kinds[k].held_of(unit), {{state.states[u][k], kinds[k].form}});
+    }
   }
   return static_cast<uint64_t>(elements) * value_bytes;
 }
 
-TierBytes placed_bytes(const ProgramSet& set) {
+TierBytes placed_bytes(const ProgramSet& set, const Aliases& aliases) {
   TierBytes bytes{};
   const Program& load = set.program("load");
   for (const Op& op : load.ops) {
@@ -45,7 +89,13 @@ TierBytes placed_bytes(const ProgramSet& set) {
       bytes[static_cast<size_t>(buffer.tier)] += buffer.bytes;
     }
   }
-  bytes[static_cast<size_t>(core::Tier::nvme)] = forecast_moved(set, load).written;
+  uint64_t written = forecast_moved(set, load).written;
+  for (BufferId b = 0; b < set.buffers.size(); ++b) {
+    const Alias* alias = aliases.find(b);
+    if (!alias) continue;
+    for (const offload::ExtentPart& part : alias->parts) written -= part.end - part.begin;
+  }
+  bytes[static_cast<size_t>(core::Tier::nvme)] = written;
   return bytes;
 }
 
@@ -84,15 +134,16 @@ DelinkSeconds seconds_on(const Cluster& cluster, int ranks, const DelinkTime& ti
 
 }  // namespace
 
-DelinkTime delink_time(const Plan& shared, const Plan& real) {
+DelinkTime delink_time(const Plan& shared, const Plan& real, const models::Sharing& sharing) {
   DelinkTime time;
   for (const StagePlan& stage : shared.stages) time.checkpoint_bytes += saved_bytes(stage.compiled.layout);
   double place = -1;
   uint64_t most = 0;
   for (const StagePlan& stage : real.stages) {
     const Layout& layout = stage.compiled.layout;
-    time.loaded_bytes = std::max(time.loaded_bytes, loaded_bytes(layout));
-    const TierBytes placed = placed_bytes(stage.compiled.set);
+    const Aliases aliases = aliases_of(stage, sharing);
+    time.loaded_bytes = std::max(time.loaded_bytes, loaded_bytes(stage, aliases));
+    const TierBytes placed = placed_bytes(stage.compiled.set, aliases);
     const double seconds = real.cluster ? place_seconds(placed, layout, *real.cluster) : 0;
     const uint64_t all = placed[0] + placed[1] + placed[2];
     if (seconds > place || (seconds == place && all > most)) time.placed_bytes = placed, place = seconds, most = all;

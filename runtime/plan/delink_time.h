@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "models/sharing.h"
 #include "runtime/plan/plan.h"
 
 namespace zrt::runtime {
@@ -23,8 +24,8 @@ struct DelinkTime {
   std::optional<DelinkSeconds> seconds;  // on a cluster
 };
 
-// `real` has the phase "load".
-DelinkTime delink_time(const Plan& shared, const Plan& real);
+// `real` has the phase "load". What layers share is read and written to NVMe once for all of them.
+DelinkTime delink_time(const Plan& shared, const Plan& real, const models::Sharing& sharing);
 
 nlohmann::ordered_json delink_json(const DelinkTime& time);
 std::string delink_text(const DelinkTime& time, const std::optional<Cluster>& cluster);

@@ -99,14 +99,15 @@ int plan_command(const Args& args) {
   } else if (values.count("json") && delinks) {
     nlohmann::ordered_json json = nlohmann::ordered_json::parse(runtime::to_json(plan));
     json["pseudo"] = nlohmann::ordered_json::parse(runtime::to_json(*shared));
-    json["delink"] = runtime::delink_json(runtime::delink_time(*shared, plan));
+    json["delink"] = runtime::delink_json(runtime::delink_time(*shared, plan, config.pseudo_to_real->sharing));
     std::cout << json.dump(1) << "\n";
   } else if (values.count("json")) {
     std::cout << runtime::to_json(plan) << "\n";
   } else if (delinks) {
     std::cout << "While layers share their parameters:\n\n"
               << runtime::plan_text(*shared) << "\n"
-              << runtime::delink_text(runtime::delink_time(*shared, plan), cluster) << "\nOnce they are delinked:\n\n"
+              << runtime::delink_text(runtime::delink_time(*shared, plan, config.pseudo_to_real->sharing), cluster)
+              << "\nOnce they are delinked:\n\n"
               << runtime::plan_text(plan);
   } else {
     std::cout << runtime::plan_text(plan);

@@ -31,17 +31,19 @@ Cluster plain_cluster(int ranks_per_host) {
 // Both lives of a run, as `zrt plan` makes them.
 struct Lives {
   std::unique_ptr<Plan> shared, real;
+  models::Sharing sharing;
   Lives(std::vector<std::string> sets, int ranks, const std::optional<Cluster>& cluster) {
     for (const char* set : {"pseudo_to_real.groups=1", "pseudo_to_real.delink.at_step=4", "run.out=nowhere"})
       sets.emplace_back(set);
     const Config config = parse_config(testing::plan_base, "plan.json", sets, ranks);
     const models::Model model = config.model.make();
+    sharing = config.pseudo_to_real->sharing;
     shared = std::make_unique<Plan>(make_plan(config, models::share(model, config.pseudo_to_real->sharing),
                                               training_phases(config, "init"), cluster));
     const Config later = after_delink(config);
     real = std::make_unique<Plan>(make_plan(later, model, training_phases(later, "load"), cluster));
   }
-  DelinkTime time() const { return delink_time(*shared, *real); }
+  DelinkTime time() const { return delink_time(*shared, *real, sharing); }
 };
 
 uint64_t parameters(const Plan& plan) {
