@@ -22,7 +22,7 @@ def sweep(layers):
     rows = [("resident, all states too", layers, "–", "–", []),
             ("resident", layers, "–", "–", ["memory.placement=host", f"memory.device_layers={layers}"]),
             ("block by block", "–", "–", "yes", ["memory.placement=host"])]
-    counts = sorted({1, 2, 3, layers // 3, layers // 2, layers - 2} & set(range(1, layers)))
+    counts = sorted({1, 2, layers // 2, layers - 2} & set(range(1, layers)))
     for count in counts:
         for moved in sorted({1, count // 2, count} - {0}):
             for ahead in (False, True):
