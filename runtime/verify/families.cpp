@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "runtime/verify/contents.h"
 #include "runtime/verify/fault.h"
 
 namespace zrt::runtime::verification {

@@ -132,11 +132,11 @@ const std::string& TensorSet::dtype(const std::string& tensor) const {
 
 void TensorSet::read(const std::string& tensor, int64_t begin, std::span<float> out) const {
   const Tensor& whole = find(tensor);
-  const int64_t count = elements(tensor);
-  if (begin < 0 || static_cast<int64_t>(out.size()) > count - begin) {
+  const int64_t all = elements(tensor);
+  if (begin < 0 || static_cast<int64_t>(out.size()) > all - begin) {
     refuse(folder_,
            fmt::format("tensor '{}' has {} elements; {} from {} on were asked for; it was made by another model",
-                       tensor, count, out.size(), begin));
+                       tensor, all, out.size(), begin));
   }
   for (const StoredRectangle& stored : whole.rectangles) {
     common_runs(whole.shape, stored.rectangle, begin, begin + static_cast<int64_t>(out.size()),
