@@ -239,20 +239,26 @@ void Session::run_on_ranks(std::string_view phase, const StepInputs& inputs, std
   });
 }
 
+bool Session::refreshes() const {
+  return std::any_of(stages_.begin(), stages_.end(), [](const Compiled& each) { return each.set.has("refresh"); });
+}
+
+void Session::finish_updates() {
+  if (!updates_wait_) return;
+  run_on_ranks("update", ranks_[0].executor->control().inputs);
+  updates_wait_ = false;
+  stale_ = refreshes();
+}
+
 void Session::run(std::string_view phase, StepInputs inputs) {
   const bool step = phase == "step", saves = phase == "save";  // a save copies shards only
   const bool makes = phase == "init" || phase == "load";
-  const bool refreshes =
-      std::any_of(stages_.begin(), stages_.end(), [](const Compiled& each) { return each.set.has("refresh"); });
-  if (updates_wait_ && !step && !makes) {
-    run_on_ranks("update", inputs);
-    stale_ = refreshes;
-  }
+  if (!step && !makes) finish_updates();
   if (stale_ && !step && !saves && !makes && phase != "refresh") {
     run_on_ranks("refresh", inputs);
   }
   updates_wait_ = step && stages_.front().layout.late_updates();
-  stale_ = step ? refreshes && !updates_wait_ : stale_ && saves;
+  stale_ = step ? refreshes() && !updates_wait_ : stale_ && saves;
   if (phase != "export") return run_on_ranks(phase, inputs);
   for (size_t s = 0; s < stages_.size(); ++s) run_on_ranks(phase, inputs, s);  // in the order of parameters
 }

@@ -59,6 +59,9 @@ class Session {
   // the CommError that holds another process's. A phase after a step finds whole weights up to date. The inputs are a
   // copy: every rank writes its control block, where a caller may have them from.
   void run(std::string_view phase, StepInputs inputs);
+  // Makes the updates that a step has left to the next one (Layout::late_updates()), for somebody who is to read the
+  // states that lie in the arenas and the file. run() does it by itself.
+  void finish_updates();
 
   // Runs "export" and calls `take` with each parameter, its logical fp32 weights, in the process where the first rank
   // of its stage lives. In canonical order, of a pipeline stage by stage; what stages share comes from the first of
@@ -105,6 +108,7 @@ class Session {
     std::unique_ptr<Executor> executor;
   };
   void make_ranks(const SessionOptions& options);
+  bool refreshes() const;
   void export_params(const std::function<void(const optimizer::UnitParam& param, const float* weights)>& take);
   void run_on_ranks(std::string_view phase, const StepInputs& inputs, std::optional<size_t> only = {});
 

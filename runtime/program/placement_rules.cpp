@@ -221,7 +221,8 @@ Placement make_placement(const MemoryConfig& memory, const Layout& layout) {
   Placement placement;
   placement.units.resize(layout.units.units.size());
   placement.activations.resize(layout.model->blocks.size(), core::Tier::device);
-  const bool slides = memory.sliding.layers > 0;
+  // While layers share parameters (pseudo_to_real) there is one of each group, and nothing to slide.
+  const bool slides = memory.sliding.layers > 0 && !layout.model->shares_layers;
   if (slides) begin_sliding(memory, layout, placement);
   for (const PlacementRule& rule : memory.rules) Application(rule, layout, placement).run();
   if (slides && all_at_once(memory, layout)) {

@@ -72,7 +72,11 @@ void Checkpointer::save(const checkpoint::Manifest& manifest) {
   flight.manifest = manifest;
   flight.outcome.step = manifest.step;
   flight.start = now_seconds();
-  if (options_.background) session_.run("save", session_.executor(0).control().inputs);
+  if (options_.background) {
+    session_.run("save", session_.executor(0).control().inputs);
+  } else {
+    session_.finish_updates();
+  }
   for (size_t local = 0; local < group_.size(); ++local) {
     flight.threads.start([this, local, &flight] { write(local, flight); });
   }

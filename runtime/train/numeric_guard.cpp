@@ -41,6 +41,7 @@ void NumericGuard::require_finite_saves() {
 
 void NumericGuard::over(int64_t step, bool saved) {
   require_finite_saves();
+  session_.finish_updates();
   if (!saved && find_not_finite(session_, LookAt::states)) fail(step, "end", "the weights at the end are not finite");
   if (skips_.in_row() == 0) {
     // A dynamic loss scale that never came down far enough.

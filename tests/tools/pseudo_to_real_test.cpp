@@ -72,6 +72,8 @@ TEST_CASE("a run delinks at its step without a change of the loss, and ends with
   }
   for (const char* other :
        {"--set zero_optimization.stage=0", "--set zero_optimization.stage=3 --set memory.placement=host",
+        "--set zero_optimization.stage=2 --set memory.placement=host --set memory.device_layers=2",
+        "--set zero_optimization.stage=3 --set memory.update_when=next_forward",
         "--set zero_optimization.stage=1 --set zero_optimization.overlap_comm=true"}) {
     const fs::path out = folder.path / "other";
     fs::remove_all(out);
