@@ -160,6 +160,10 @@ void FolderLock::take() {
   }
 }
 
+std::string_view FolderLock::file_name() {
+  return lock_name;
+}
+
 FolderLock::~FolderLock() {
   let_go();
 }

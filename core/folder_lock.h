@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace zrt::core {
@@ -22,7 +23,8 @@ class FolderLock {
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
 
-  bool held() const { return held_; }  // false: the file system knows no locks, and nothing is kept away
+  static std::string_view file_name();  // in the folder
+  bool held() const { return held_; }   // false: the file system knows no locks, and nothing is kept away
 
  private:
   void take();

@@ -55,13 +55,13 @@ class BlockFile {
   // written where they lie.
   void write_alias(uint64_t offset, const std::byte* from, uint64_t bytes, uint64_t of,
                    std::span<const ExtentPart> parts);
-  // Whether all space is taken, so that an alias can be written one day even if others fill the disk.
+  // True if all space is reserved, so that an alias can be written later although others fill the disk.
   bool space_taken() const;
   void read(uint64_t offset, std::byte* to, uint64_t bytes);
   // Bytes [skip, skip + count) of the extent of `bytes` at `offset`: whole pieces, of which the extent's last may be
   // shorter. What lies around them is not read.
   void read_part(uint64_t offset, uint64_t bytes, uint64_t skip, std::byte* to, uint64_t count);
-  // Whether bytes [skip, skip + count) of the extent of `bytes` at `offset` lie in other extents' places alone.
+  // True if bytes [skip, skip + count) of the extent of `bytes` at `offset` lie entirely in other extents' places.
   bool is_alias(uint64_t offset, uint64_t bytes, uint64_t skip, uint64_t count) const;
   uint64_t piece() const;  // bytes of one
 

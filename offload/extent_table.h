@@ -1,7 +1,7 @@
-// Where the pieces of a BlockFile's extents lie. Each piece has a place of its own in the file. A piece may instead be
-// an alias of another extent's piece with the same number: it has the same bytes, and its own place stays empty until
-// it is written. Where one is written that has aliases, it leaves its place to one of them and takes that one's empty
-// place. So nothing is copied and no room is needed, in whatever order pieces are written.
+// Maps the pieces of a BlockFile's extents to places in the file. Each piece has a place of its own in the file. A
+// piece may instead be an alias of another extent's piece with the same number: it has the same bytes, and its own
+// place stays empty until it is written. Where one is written that has aliases, it leaves its place to one of them and
+// takes that one's empty place. So nothing is copied and no room is needed, in whatever order pieces are written.
 #pragma once
 #include <cstddef>
 #include <cstdint>

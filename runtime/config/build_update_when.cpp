@@ -5,7 +5,7 @@ namespace zrt::runtime::configuration {
 
 void build_update_when(const Values& values, Config& config) {
   const Value& when = values.at("memory.update_when");
-  const std::string_view choice = values.choice(when.path);
+  const std::string choice = values.choice(when.path);
   config.memory.update_when = choice == "as_ready"       ? UpdateWhen::as_ready
                               : choice == "next_forward" ? UpdateWhen::next_forward
                                                          : UpdateWhen::after_norm;

@@ -1,4 +1,4 @@
-// When a step's updates happen (memory.update_when). Weights have the same bits with each of them.
+// Says when a step's updates happen (memory.update_when). Weights have the same bits with each choice.
 #pragma once
 #include <cstdint>
 

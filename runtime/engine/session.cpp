@@ -178,7 +178,7 @@ void Session::make_ranks(const SessionOptions& options) {
     };
     rank.load = hooks_.load;
     rank.loads_states = hooks_.loads_states;
-    // What is not written while layers are loaded is written once they change, when the disk must not be full.
+    // An alias is written only when it changes; its space must be reserved, or the disk may be full by then.
     if (hooks_.origin && member.file && member.file->space_taken() && programs.has("load")) {
       rank.aliases = std::make_shared<const Aliases>(programs, layout, mine.state, number, hooks_.origin,
                                                      hooks_.loads_states, member.file->piece());
@@ -245,7 +245,8 @@ bool Session::refreshes() const {
 
 void Session::finish_updates() {
   if (!updates_wait_) return;
-  run_on_ranks("update", ranks_[0].executor->control().inputs);
+  const StepInputs inputs = ranks_[0].executor->control().inputs;  // a copy: every rank writes its own
+  run_on_ranks("update", inputs);
   updates_wait_ = false;
   stale_ = refreshes();
 }

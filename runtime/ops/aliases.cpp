@@ -20,7 +20,7 @@ struct Tensor {
   std::string origin;
 };
 
-// What the `load` program fills a buffer with.
+// The values that `load` puts into a buffer.
 struct Contents {
   BufferId buffer;
   core::Form form;
@@ -29,7 +29,7 @@ struct Contents {
   std::vector<Tensor> tensors;
 };
 
-// Whether loading both is the same but for the names of tensors.
+// True if both are loaded alike except for the tensors' names.
 bool alike(const Contents& a, const Contents& b) {
   return a.form == b.form && a.first == b.first && a.count == b.count && a.padded == b.padded &&
          std::equal(a.tensors.begin(), a.tensors.end(), b.tensors.begin(), b.tensors.end(),

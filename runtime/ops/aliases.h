@@ -31,7 +31,7 @@ class Aliases {
           bool states, uint64_t piece);
 
   const Alias* find(BufferId resident) const;  // null where all of it is written
-  // Whether elements [first, first + count) of a buffer of this form are an alias: nobody needs their values.
+  // True if elements [first, first + count) of a buffer of this form are an alias: nobody needs their values.
   bool cover(BufferId resident, core::Form form, int64_t first, int64_t count) const;
   const StateBuffers& state() const { return state_; }
 

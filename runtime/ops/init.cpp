@@ -85,7 +85,7 @@ void state_values(const OpCall& call, const optimizer::Unit& unit, const optimiz
   }
 }
 
-// Whether an op fills a buffer of its unit in vain: the elements become an alias on the NVMe tier.
+// True if the elements become an alias on the NVMe tier, so that filling them is useless.
 bool is_alias(const OpCall& call, Role role, size_t nth, core::Form form, int64_t first, int64_t count) {
   const Aliases* aliases = call.rank.aliases.get();
   if (!aliases) return false;

@@ -257,7 +257,7 @@ void Offload::drop_after(const std::vector<Op>& ops, size_t position) {
   }
 }
 
-// What comes is what the ops behind need first of it.
+// Drops the copies of layers that leave and fetches those of layers that come, in the form that their first user needs.
 void Offload::slide(const std::vector<Op>& ops, const SlidingLayers::Move& move) {
   for (uint32_t layer : move.leave) {
     std::erase_if(copies_, [&](const Copy& copy) { return copy.slides && sliding_->layer_of(copy.resident) == layer; });

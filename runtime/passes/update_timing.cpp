@@ -39,7 +39,7 @@ class AfterNorm : public UpdateTiming {
   const StateBuffers& state_;
 };
 
-// Updates of some units between blocks.
+// Puts updates of units between blocks.
 class BetweenBlocks : public UpdateTiming {
  public:
   BetweenBlocks(ProgramSet& set, const Layout& layout, const StateBuffers& state)

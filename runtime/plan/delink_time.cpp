@@ -28,7 +28,7 @@ uint64_t saved_bytes(const Layout& layout) {
   return static_cast<uint64_t>(elements) * value_bytes;
 }
 
-// What a rank of a stage does not read and write, because another layer's is the same (runtime/ops/aliases.h).
+// Finds what a rank neither reads nor writes, because another layer's is equal (runtime/ops/aliases.h).
 Aliases aliases_of(const StagePlan& stage, const models::Sharing& sharing) {
   const Layout& layout = stage.compiled.layout;
   std::map<std::string, std::string> origins;  // of weights and states that share one
@@ -69,10 +69,14 @@ uint64_t loaded_bytes(const StagePlan& stage, const Aliases& aliases) {
     const Target weight{state.weight[u], core::form_of(layout.compute)}, master{state.master[u], core::Form::f32};
     const int64_t weights = unit.extent(unit.held.weights), states = unit.extent(unit.held.states);
     const bool apart = layout.has_master(unit) && unit.held.states != unit.held.weights;
-    layout.has_master(unit) && !apart ? read(weights, {weight, master}) : read(weights, {weight});
+    if (layout.has_master(unit) && !apart) {
+      read(weights, {weight, master});
+    } else {
+      read(weights, {weight});
+    }
     if (apart) read(states, {master});
     const auto kinds = layout.optimizer->states(unit);
-    for (size_t k = 0; k < kinds.size() && unit.trained; ++k) {
+    for (size_t k = 0; k < kinds.size(); ++k) {
       read(kinds[k].held_of(unit), {{state.states[u][k], kinds[k].form}});
     }
   }

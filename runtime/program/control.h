@@ -76,7 +76,7 @@ struct Control {
   double loss_scale = 1;                                  // of this step
   double grad_norm = 0;                                   // before clipping, without the loss scale
   optimizer::Decision decision[optimizer::most_members];  // by Optimizer::member_of
-  uint32_t updates_wait = 0;                              // what a step has decided is still to be done
+  uint32_t updates_wait = 0;                              // 1: the updates that a step decided have not been made
   Fault fault = Fault::none;
 
   Persistent persistent;

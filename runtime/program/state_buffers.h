@@ -14,8 +14,8 @@ struct StateBuffers {
   // weights of its shard, then each state kind. Empty without that program.
   std::vector<std::vector<BufferId>> snapshot;
   BufferId control = no_buffer, shares = no_buffer;
-  // Where updates do not follow the decision of their own step, a control block of which they read another: made ahead,
-  // or that of the step before. Norms and sums go on writing `control` meanwhile.
+  // The control block whose decision updates read, where that is not their own step's: made ahead, or the last step's.
+  // Norms go on writing `control` meanwhile.
   BufferId ahead = no_buffer;
 
   BufferId decided() const { return ahead != no_buffer ? ahead : control; }

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+#include <optional>
+
 #include "core/error.h"
 #include "core/file.h"
+#include "core/folder_lock.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/lives.h"
 
@@ -87,18 +91,32 @@ fs::path delink_checkpoint(const Reader& shared, const Delink& delink, const fs:
     if (!shared.weights().has(tensor)) delink_state(*shared.sharing(), delink.states, tensor, values);
   };
   hooks.progress = delink.progress;
-  const fs::path temporary = out.parent_path() / ("." + out.filename().string() + ".delink.tmp");  // nobody else's
-  fs::remove_all(temporary);
+  const fs::path temporary = out.parent_path() / ("." + out.filename().string() + ".delink.tmp");
+  std::optional<core::FolderLock> lock;  // none: another process may have the folder
+  const auto clear = [&] {
+    for (const fs::directory_entry& left : fs::directory_iterator(temporary)) {
+      if (left.path().filename() != core::FolderLock::file_name()) fs::remove_all(left.path());
+    }
+  };
   try {
-    core::make_folder(temporary);
+    lock.emplace(temporary);
+    require_delinkable(shared, folder);  // another process may have finished just now
+    clear();
     checkpoint::copy_checkpoint(shared, delinked_manifest(shared), temporary / "checkpoints", hooks);
     if (!delink.resolved.empty()) core::write_durably(temporary / "config.resolved.json", delink.resolved + "\n");
     core::rename_path(temporary, out);
     core::sync_folder(out.has_parent_path() ? out.parent_path() : ".");
   } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    try {
+      if (lock) clear();
+    } catch (const fs::filesystem_error&) {
+      // The error that came first is the one to tell.
+    }
+    lock.reset();
     std::error_code ignored;
-    fs::remove_all(temporary, ignored);
-    throw;
+    fs::remove(temporary, ignored);  // if it is empty
+    std::rethrow_exception(error);
   }
   return checkpoint::list_checkpoints(out / "checkpoints").front().folder;
 }

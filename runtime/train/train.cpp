@@ -24,6 +24,22 @@ void lock_folder(RunFolder& folder, const TrainHooks& hooks, const comm::Transpo
                   folder.path.string()));
 }
 
+// The second life's faults show before the first one is lived: its configuration, and whether the real model fits.
+void check_second_life(const Config& config, const models::Model& model, comm::Transport& transport) {
+  Config later;
+  try {
+    later = after_delink(config);
+  } catch (const core::ConfigError& error) {
+    const auto& batch = config.pseudo_to_real->batch_after;
+    throw core::ConfigError(fmt::format("once layers are delinked{}: {}",
+                                        batch ? fmt::format(", with pseudo_to_real.batch_after = {}", *batch) : "",
+                                        error.what()));
+  }
+  transport.require_device(later.run.device);
+  const RunPlace place = run_place(transport, later.run.device, later.run.share_gpu, session_options(later).timeout);
+  compile_within_budget(later, model, training_phases(later, "load"), place);
+}
+
 }  // namespace
 
 TrainResult train(const Config& config, const models::Model& model, const TrainHooks& hooks,
@@ -40,6 +56,9 @@ TrainResult train(const Config& config, const models::Model& model, const TrainH
   RunLife life = life_of(config, model, resumed.get());
   Summary so_far;
   if (life.sharing) {
+    const PseudoToReal& rules = *config.pseudo_to_real;
+    if (rules.plateau || (rules.at_step && *rules.at_step < config.run.steps))
+      check_second_life(config, model, transport);
     TrainResult result = Training(config, life, resolved, folder, hooks, transport).run(resumed.get());
     if (result.summary.exit_reason != delinked) return result;
     so_far.saves = result.summary.saves, so_far.failed_saves = result.summary.failed_saves;

@@ -213,7 +213,8 @@ void Training::step() {
   }
   if (hooks_.step) hooks_.step(result_.last);
   numbers_->stepped(result_.last);
-  delink_due_ = life_.sharing && (step_ == life_.until || (plateau_ && plateau_->reached(result_.last.loss)));
+  const bool flat = plateau_ && plateau_->reached(result_.last.loss);
+  delink_due_ = life_.sharing && (flat || config_.pseudo_to_real->at_step == step_);
   if (delink_due_) delink_.began = std::chrono::steady_clock::now();
 }
 

@@ -17,7 +17,7 @@ inline bool gathers(OpKind kind) {  // shards of units
   return kind == OpKind::gather || kind == OpKind::gather_grad || kind == OpKind::gather_state;
 }
 
-// What an update and what comes before it for its unit do depends on a step's decision.
+// True for ops whose work depends on a step's decision: the update of a unit and what precedes it.
 inline bool follows_decision(OpKind kind) {
   return kind == OpKind::update || kind == OpKind::propose || kind == OpKind::sum || kind == OpKind::fold;
 }

@@ -264,9 +264,9 @@ class StepChecker {
     if (count == 0) missing(what, layout_.units.units[unit].name, {&program_, {}, no_buffer, unit});
   }
   [[noreturn]] void missing(const char* what, const std::string& of, const FaultPlace& place) const {
-    throw Fault(place, fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of the "
-                                   "step",
-                                   what, of, program_.ops.front().name, program_.ops.back().name));
+    throw Fault(place, fmt::format("{} of '{}' does not happen between '{}' and '{}', the first and the last op of "
+                                   "the program '{}'",
+                                   what, of, program_.ops.front().name, program_.ops.back().name, program_.phase));
   }
 
   void check_microbatches() const {

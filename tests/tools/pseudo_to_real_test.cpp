@@ -161,6 +161,38 @@ TEST_CASE("a run that is resumed before, at or behind its delink ends with the b
   }
 }
 
+TEST_CASE("a run that ends before its delink goes on sharing when it is made longer") {
+  const Folder folder("pseudo_longer");
+  build_data(folder);
+  for (const char* delink : {"", "--set pseudo_to_real.delink.at_step=null "}) {
+    const fs::path whole = folder.path / "whole", out = folder.path / "longer";
+    for (const fs::path& run : {whole, out}) fs::remove_all(run);
+    REQUIRE(run_command(shared(folder, std::string(delink) + "--out " + whole.string())).code == 0);
+    REQUIRE(run_command(shared(folder, std::string(delink) + "--out " + out.string(), 3)).code == 0);
+    const Result longer = run_command(shared(folder, std::string(delink) + "--resume auto --out " + out.string()));
+    INFO(longer.text);
+    REQUIRE(longer.code == 0);
+    CHECK(state(out) == state(whole));
+    CHECK((longer.text.find("are delinked") != std::string::npos) == (*delink == 0));
+  }
+}
+
+TEST_CASE("a second life that cannot be is refused before the first") {
+  const Folder folder("pseudo_second");
+  build_data(folder);
+  for (const auto& [set, words] : {std::pair{"pseudo_to_real.batch_after=7", "pseudo_to_real.batch_after = 7"},
+                                   {"memory.device_layers=5", "the model has 4 layers"},
+                                   {"memory.device_budget_bytes=900000", "device_budget_bytes"}}) {
+    const fs::path out = folder.path / "out";
+    const Result result = run_command(shared(folder, std::string("--set ") + set + " --out " + out.string()));
+    INFO(result.text);
+    CHECK(result.code != 0);
+    CHECK(result.text.find(words) != std::string::npos);
+    CHECK(result.text.find("step 1/") == std::string::npos);
+    CHECK(!fs::exists(out / "checkpoints"));
+  }
+}
+
 TEST_CASE("a run delinks when its loss falls no more, and so does one that is resumed") {
   const Folder folder("pseudo_plateau");
   build_data(folder);
