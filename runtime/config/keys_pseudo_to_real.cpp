@@ -115,6 +115,10 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
   rules.at_step = values.optional_integer("pseudo_to_real.delink.at_step");
   if (const auto steps = values.optional_integer("pseudo_to_real.delink.plateau_steps")) {
     rules.plateau = PlateauRule{*steps, values.real("pseudo_to_real.delink.plateau_gain")};
+  } else if (values.given("pseudo_to_real.delink.plateau_gain")) {
+    values.warnings.push_back(
+        without_effect(values.at("pseudo_to_real.delink.plateau_gain"),
+                       "without pseudo_to_real.delink.plateau_steps nothing looks for a plateau"));
   }
   values.check([&] { rules.states = states_at_delink(values.choice("pseudo_to_real.optimizer")).value(); });
   rules.lr_scale = values.real("pseudo_to_real.lr_scale");

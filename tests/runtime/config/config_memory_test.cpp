@@ -391,4 +391,15 @@ TEST_CASE("a run's placement is re-created from its resolved file") {
   std::filesystem::remove(file);
 }
 
+TEST_CASE("keys of pseudo_to_real that nothing reads are pointed out") {
+  const auto warned = [](const std::string& section, const std::string& words) {
+    const Config config = parsed(R"("pseudo_to_real": )" + section + ",");
+    return std::any_of(config.warnings.begin(), config.warnings.end(),
+                       [&](const std::string& warning) { return warning.find(words) != std::string::npos; });
+  };
+  CHECK(warned(R"({"delink": {"at_step": 3}})", "without pseudo_to_real.groups no layers share parameters"));
+  CHECK(warned(R"({"groups": 1, "delink": {"plateau_gain": 0.1}})", "nothing looks for a plateau"));
+  CHECK(!warned(R"({"groups": 1, "delink": {"plateau_steps": 5, "plateau_gain": 0.1}})", "has no effect"));
+}
+
 }  // namespace zrt::config_memory_test
