@@ -36,7 +36,7 @@ struct Param {
   int64_t whole_elements() const;
 };
 
-// Whether they have the same shape, and ranks the same parts of it.
+// True if both have the same shape and ranks hold the same parts of it.
 bool alike(const Param& a, const Param& b);
 
 // Cuts a whole tensor; with one rank it stays as it is. `sections` divide the dimension.

@@ -25,7 +25,7 @@ struct Alias {
 
 class Aliases {
  public:
-  // Of a rank whose file has pieces of so many bytes. `states` says whether those of the optimizer are loaded too.
+  // Finds the aliases of a rank whose file has pieces of `piece` bytes. `states`: optimizer states are loaded, too.
   // `layout` and `state` must outlive it.
   Aliases(const ProgramSet& set, const Layout& layout, const StateBuffers& state, int rank, const Origin& origin,
           bool states, uint64_t piece);

@@ -44,9 +44,9 @@ ZRT_HD inline void average_shares(const ControlShare* shares, const DecideRules&
   control.mean_loss = tokens == 0 ? 0 : sum / static_cast<double>(tokens);
 }
 
-// What updates follow, of which `decided` holds the decision alone. With rules.late it is that of the step before,
-// unless its updates have been made already. Else they do not wait for the gradient's norm: it is the candidate, with
-// the factor that decide_step takes where it does not clip.
+// Writes the decision that updates follow; nothing else in `decided` has a meaning. With rules.late it is the last
+// step's, or a skip if that was carried out already. Otherwise updates do not wait for the gradient's norm: it is the
+// candidate, with the factor that decide_step takes where it does not clip.
 ZRT_HD inline void decide_for_updates(Control& control, const DecideRules& rules, Control& decided) {
   for (uint32_t m = 0; m < optimizer::most_members; ++m) {
     if (rules.late) {

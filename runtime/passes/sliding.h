@@ -1,8 +1,8 @@
-// Which layers have their weights on the device while a program runs, where those of a few slide over all of them
-// (Placement::sliding). A step goes up the layers in its forwards and down in its backwards. Of the layers that are
-// there, as many as move together leave once all of them are computed, and the next ones in that direction come; at a
-// turn nothing moves, as what was computed last is needed first. Where something may be brought ahead of its use, there
-// is room for those that come beside all others, so that they come while those that leave are still computed.
+// Decides which layers have their weights on the device while a program runs, where those of a few slide over all of
+// them (Placement::sliding). A step goes up the layers in its forwards and down in its backwards. Of the layers that
+// are there, as many as move together leave once all of them are computed, and the next ones in that direction come; at
+// a turn nothing moves, as what was computed last is needed first. Where something may be brought ahead of its use,
+// there is room for those that come beside all others, so that they come while those that leave are still computed.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace zrt::runtime {
 
-// So many layers have room on the device.
+// Returns the number of layers that have room on the device.
 uint32_t layers_at_once(const Layout& layout);
 
 class SlidingLayers {

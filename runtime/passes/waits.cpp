@@ -80,7 +80,7 @@ class Bounds {
     row.evicted.push_back({id, row.worked, elements(op, Use::read, layout_.compute), true});
   }
 
-  // What comes in the place of others finds them gone: written back, where a gather has changed them.
+  // A fixed fetch waits until the weights whose place it takes are written back, where a gather has changed them.
   void wait_for_weights(Op& op, const Row& row) const {
     for (const Sent& sent : row.evicted) {
       const BufferId from = program_.ops[sent.op].accesses.front().buffer;

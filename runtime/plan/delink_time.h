@@ -1,5 +1,5 @@
-// What the delink of shared layers moves (docs/pseudo_to_real.md), and how long it takes on a cluster: the run saves a
-// checkpoint of them, and loads layers of their own from it.
+// Predicts what the delink of shared layers moves (docs/pseudo_to_real.md), and how long it takes on a cluster: the run
+// saves a checkpoint of them, and loads layers of their own from it.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>

@@ -122,7 +122,7 @@ class Look {
     return bytes_.data();
   }
 
-  // Whether bytes of a buffer are an alias of another one's, which is looked at itself.
+  // True if the bytes are an alias; the buffer that owns them is looked at itself.
   bool is_alias(BufferId id, uint64_t skip, uint64_t count) const {
     const Buffer& buffer = stage_.set.buffers[id];
     return buffer.tier == core::Tier::nvme &&

@@ -32,7 +32,7 @@ AlignedBytes filled(uint32_t seed) {
   return bytes;
 }
 
-// Whether an extent holds these bytes.
+// True if an extent holds these bytes.
 bool reads_as(BlockFile& file, uint64_t extent, const AlignedBytes& bytes) {
   AlignedBytes back(size);
   file.read(extent * apart, back.get(), size);
@@ -187,7 +187,7 @@ TEST_CASE("an extent that shares its bytes keeps its bounds, and aliases are who
   }
   CHECK_THROWS_AS(alias(apart, size, 0, {{piece, 2 * piece}, {0, piece}}), ProgramError);
   for (uint64_t e = 0; e < extents; ++e) CHECK(reads_as(file, e, shared.bytes));
-  // Of itself, of nothing, and of an extent of another size.
+  // An alias of itself, of nothing, and of an extent of another size is refused.
   const TemporaryFolder folder;
   BlockFile other(options_of(folder));
   other.write(0, shared.bytes.get(), piece);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 using Files = std::vector<std::vector<Run>>;
 
-// What each file will hold. The runs read `set` when they are written.
+// Lists what each file will hold. The runs read `set` when they are written.
 Files files_of(const TensorSet* set) {
   constexpr int64_t most = int64_t{1} << 28;  // elements of a file, unless one tensor has more
   Files files;

@@ -1,5 +1,5 @@
-// What a reader has opened as a checkpoint of its own: every tensor under every name that it has, a part at a time,
-// whatever its size.
+// Writes what a reader has opened as a checkpoint of its own: every tensor under every name that it has, a part at a
+// time, whatever its size.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@ struct CopyHooks {
   std::function<void(uint64_t done, uint64_t bytes)> progress = nullptr;  // bytes: in all
 };
 
-// What a copy takes.
+// The memory and disk that a copy needs.
 struct CopyPlan {
   uint64_t host_bytes = 0;  // of host memory at any moment, at most, the tables of what is open included
   uint64_t disk_bytes = 0;  // of the checkpoint, rounded up

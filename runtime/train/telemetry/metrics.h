@@ -64,7 +64,7 @@ struct Evaluation {
 std::string to_json(const Evaluation& evaluation);
 std::string to_json_line(int64_t step, const Evaluation& evaluation);  // of evaluations.jsonl
 
-// How long a delink took: from the last step of shared layers until the first of delinked ones could be taken.
+// The duration of a delink, from the last step of shared layers until the first of delinked ones could be taken.
 struct MeasuredDelink {
   std::chrono::steady_clock::time_point began;
   double seconds = 0;
