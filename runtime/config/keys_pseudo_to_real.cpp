@@ -71,11 +71,11 @@ std::vector<int64_t> read_groups(const Values& values, int64_t layers) {
   return std::vector<int64_t>(static_cast<size_t>(count), layers / count);
 }
 
-std::vector<std::string> read_private(const Values& values) {
+void read_private(const Values& values, PseudoToReal& rules) {
   const Value& value = values.at("pseudo_to_real.private");
   static const std::map<std::string, std::vector<std::string>> words{{"norm", {"*ln_*", "*norm*", "*LayerNorm*"}},
                                                                      {"bias", {"*.bias"}}};
-  std::vector<std::string> patterns;
+  std::vector<std::string>& own = rules.sharing.own;
   const nlohmann::json list = value.value.is_array() ? value.value : nlohmann::json::array({value.value});
   for (const nlohmann::json& entry : list) {
     if (!entry.is_string() || entry.get<std::string>().empty()) {
@@ -83,12 +83,12 @@ std::vector<std::string> read_private(const Values& values) {
     }
     const auto word = words.find(entry.get<std::string>());
     if (word != words.end()) {
-      patterns.insert(patterns.end(), word->second.begin(), word->second.end());
+      own.insert(own.end(), word->second.begin(), word->second.end());
     } else {
-      patterns.push_back(entry.get<std::string>());
+      own.push_back(entry.get<std::string>());
+      rules.patterns.push_back(own.back());
     }
   }
-  return patterns;
 }
 
 }  // namespace
@@ -111,7 +111,7 @@ std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers)
   }
   PseudoToReal rules;
   values.check([&] { rules.sharing.groups = read_groups(values, layers); });
-  values.check([&] { rules.sharing.own = read_private(values); });
+  values.check([&] { read_private(values, rules); });
   rules.at_step = values.optional_integer("pseudo_to_real.delink.at_step");
   if (const auto steps = values.optional_integer("pseudo_to_real.delink.plateau_steps")) {
     rules.plateau = PlateauRule{*steps, values.real("pseudo_to_real.delink.plateau_gain")};

@@ -2,7 +2,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/sharing.h"
 
@@ -26,7 +28,8 @@ struct PlateauRule {
 
 struct PseudoToReal {
   models::Sharing sharing;
-  std::optional<int64_t> at_step;  // … of the run; neither: layers share to the end
+  std::vector<std::string> patterns;  // the entries of `private` that are patterns, each of which must name something
+  std::optional<int64_t> at_step;     // … of the run; neither: layers share to the end
   std::optional<PlateauRule> plateau;
   StatesAtDelink states = StatesAtDelink::copy;
   double lr_scale = 1;                 // of delinked layers and all others

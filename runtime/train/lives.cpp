@@ -1,6 +1,7 @@
 #include "runtime/train/lives.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 
 #include <algorithm>
 
@@ -29,6 +30,27 @@ Json Plateau::json() const {
   Json json{{"sum", sum_}, {"steps", steps_}};
   if (before_) json["before"] = *before_;
   return json;
+}
+
+models::Model with_shared_layers(const models::Model& model, const PseudoToReal& rules) {
+  models::Model shared = models::share(model, rules.sharing);
+  for (const std::string& pattern : rules.patterns) {
+    std::string example;
+    bool found = false;
+    for (const std::shared_ptr<const models::Block>& block : model.blocks) {
+      for (const models::Param& param : block->params()) {
+        if (models::layer_of(param.name) < 0) continue;
+        found = found || fnmatch(pattern.c_str(), param.name.c_str(), 0) == 0;
+        example = param.name;
+      }
+    }
+    if (found) continue;
+    throw core::ConfigError(
+        fmt::format("pseudo_to_real.private: '{}' names no parameter of a layer; legal are norm, bias and patterns of "
+                    "names such as '{}', in which * stands for any text",
+                    pattern, example));
+  }
+  return shared;
 }
 
 RunLife life_of(const Config& config, const models::Model& model, const checkpoint::Reader* resumed) {
@@ -63,7 +85,7 @@ RunLife life_of(const Config& config, const models::Model& model, const checkpoi
     real.delinked_at = step;
     return real;
   }
-  RunLife shared{models::share(model, rules.sharing), rules.sharing, config.run.steps, 0, {}};
+  RunLife shared{with_shared_layers(model, rules), rules.sharing, config.run.steps, 0, {}};
   if (rules.at_step && *rules.at_step < config.run.steps) {
     shared.until = *rules.at_step;
     shared.later_samples = (config.run.steps - *rules.at_step) * rules.batch_after.value_or(config.batch.train);

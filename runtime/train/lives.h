@@ -12,6 +12,10 @@
 
 namespace zrt::runtime {
 
+// The model of a first life. Throws ConfigError for groups that do not fit, and for a pattern of
+// pseudo_to_real.private that names no parameter of a layer.
+models::Model with_shared_layers(const models::Model& model, const PseudoToReal& rules);
+
 struct RunLife {
   models::Model model;
   std::optional<models::Sharing> sharing;  // of the first life

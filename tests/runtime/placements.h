@@ -26,7 +26,15 @@ inline runtime::Placement uniform(const runtime::Layout& layout, core::Tier weig
   return placement;
 }
 
-// The same, but what ranks exchange something for is updated on the device.
+// All states in one tier; gradients of states on NVMe wait on the host. Weights and activations stay on the device.
+inline Placing all_in(core::Tier tier, core::Tier update) {
+  return [=](const runtime::Layout& layout) {
+    using core::Tier;
+    return uniform(layout, Tier::device, tier == Tier::nvme ? Tier::host : tier, tier, tier, Tier::device, update);
+  };
+}
+
+// The same tiers, but what ranks exchange something for is updated on the device.
 inline Placing with_exchanges_on_the_device(const Placing& place) {
   return [place](const runtime::Layout& layout) {
     runtime::Placement placement = place(layout);

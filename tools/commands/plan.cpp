@@ -81,7 +81,7 @@ int plan_command(const Args& args) {
   const bool delinks = rules && (rules->at_step || rules->plateau);
   std::optional<runtime::Plan> shared;
   if (rules) {
-    shared.emplace(runtime::make_plan(config, models::share(model, rules->sharing),
+    shared.emplace(runtime::make_plan(config, runtime::with_shared_layers(model, *rules),
                                       runtime::training_phases(config, "init"), cluster));
   }
   const runtime::Config later = delinks ? runtime::after_delink(config) : config;

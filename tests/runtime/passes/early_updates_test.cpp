@@ -19,7 +19,6 @@ namespace zrt::early_updates_test {
 using namespace zrt;
 using namespace zrt::testing;
 using core::Tier;
-using runtime::MicrobatchOrder;
 using runtime::Op;
 using runtime::OpKind;
 
@@ -32,59 +31,7 @@ Setting early() {
   return s;
 }
 
-Setting setting(unsigned number, int ranks, int stage) {
-  Setting s = early();
-  s.ranks = ranks, s.stage = stage;
-  s.compute = number % 3 == 0 ? core::DType::f32 : core::DType::bf16;
-  s.accumulation = number % 4 == 1 ? 1 : 4;
-  s.reduce_every = number % 4 == 0 ? 2 : number % 4 == 2 ? 4 : 1;
-  s.unit_elements = number % 5 < 2 ? 100 : 100000;
-  s.bucket = 2 * s.unit_elements;
-  s.overlap = number % 2;
-  s.order = number % 5 == 3 ? MicrobatchOrder::layer_major : MicrobatchOrder::automatic;
-  if (number % 7 == 2) s.recompute = {runtime::Recompute::full};
-  s.steps = 3;
-  s.eval = number % 3 == 1;
-  return s;
-}
-
-// Everything is resident in one tier, save activations and what the ranks gather.
-Placing all_in(Tier tier, Tier update) {
-  return [=](const runtime::Layout& layout) {
-    return uniform(layout, Tier::device, tier == Tier::nvme ? Tier::host : tier, tier, tier, Tier::device, update);
-  };
-}
-
 }  // namespace
-
-TEST_CASE("updates as soon as gradients are there leave the bits of updates behind the norm, and the planned memory") {
-  std::vector<NamedPlacing> placings = testing::placings();
-  placings.push_back({"all on the device", nullptr});
-  unsigned number = 0;
-  for (const NamedPlacing& placing : placings) {
-    for (int ranks : {1, 2, 3}) {
-      for (int stage = 0; stage < 4; ++stage, ++number) {
-        if (!full_tests() && ranks + stage > 3 && (number + static_cast<unsigned>(ranks)) % 3 != 0) continue;
-        const models::Model model = make_toy(4, 12, 17, 5, number % 2 == 1, false);
-        Setting s = setting(number, ranks, stage);
-        INFO(placing.name << ", ranks " << ranks << ", stage " << stage << ", number " << number);
-        s.early_updates = false;
-        const Outcome reference = run(model, s);
-        s.early_updates = true;
-        s.placement = placing.place;
-        s.serialize = number % 4 == 3;
-        const Outcome outcome = run(model, s);
-        CHECK(outcome.state == reference.state);
-        CHECK(outcome.losses == reference.losses);
-        CHECK(outcome.norms == reference.norms);
-        CHECK(outcome.eval_loss == reference.eval_loss);
-        CHECK(outcome.measured == outcome.planned);
-        CHECK(outcome.measured_behind == outcome.planned_behind);
-        CHECK(outcome.moved == outcome.moved_forecast);
-      }
-    }
-  }
-}
 
 TEST_CASE("optimizers without sums over ranks, a static loss scale and shared units keep their bits") {
   const std::vector<optimizer::OptimizerPtr> optimizers{make_optimizer(optimizer::AdamParams{}),
