@@ -137,10 +137,11 @@ constexpr Key memory_keys[] = {
         "Where states live: one place for all, a list of rules, or auto: the device, save what offload keys and "
         "budgets move."),
     key("device_layers", t_int | t_null, "null", between(1, 2048), Effect::cost,
-        "So many layers have their weights on the device at a time, those next to be computed; the others' wait on the "
-        "host, or where memory.placement has them; null: each layer's weights are where they are resident."),
+        "The number of layers whose weights are on the device at a time: those that are computed next. The others' "
+        "wait "
+        "on the host, or where memory.placement has them. null: each layer's weights are where they are resident."),
     key("moved_layers", t_int, "1", between(1, 2048), Effect::cost,
-        "Of memory.device_layers so many leave together, once all of them are computed, and as many come."),
+        "The number of memory.device_layers that leave together, once all of them are computed; as many come."),
     key("update", t_text, R"("auto")", one_of("auto device host"), Effect::cost,
         "Where weights are updated whose states live on the host; auto: there."),
     key("update_when", t_text, R"("after_norm")", one_of("after_norm as_ready next_forward"), Effect::results,

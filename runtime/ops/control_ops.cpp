@@ -31,7 +31,7 @@ void throw_fault(const Rank& rank, const Control& control) {
       "the loss ({}) or the gradient (its norm is {}) is not finite, and with memory.update_when = \"as_ready\" "
       "weights "
       "had been updated before that was known: they are damaged, and nothing of them is saved. "
-      "memory.update_when = \"after_norm\" skips such steps",
+      "memory.update_when = \"after_norm\" and \"next_forward\" skip such steps",
       control.mean_loss, control.grad_norm));
 }
 
