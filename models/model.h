@@ -9,6 +9,7 @@
 
 #include "models/block.h"
 #include "models/degrees.h"
+#include "models/rope_scaling.h"
 #include "models/sparse_layers.h"
 
 namespace zrt::models {
@@ -21,15 +22,6 @@ struct Gpt2Config {
   SparseLayers sparse = {};
 };
 
-// Stretches rotary positions for contexts longer than the ones a model was first trained on, by the rule of Llama 3.1
-// ("llama3" in Hugging Face's rope_type): pairs that turn less than low_freq_factor times within original_positions
-// turn `factor` times slower, pairs that turn more than high_freq_factor times stay, between them it is a blend.
-struct RopeScaling {
-  double factor = 1;  // 1: none
-  double low_freq_factor = 1, high_freq_factor = 4;
-  int64_t original_positions = 8192;
-};
-
 struct LlamaConfig {
   int64_t layers = 12, hidden = 768, heads = 12;
   int64_t kv_heads = 0, head_dim = 0, ffn = 0;  // 0: heads; hidden / heads; llama_ffn(hidden)
@@ -39,6 +31,7 @@ struct LlamaConfig {
   float rms_norm_eps = 1e-5f;
   bool tied = false;
   bool head_norms = false;  // of each head's queries and keys, in front of their rotation (Qwen3)
+  bool qkv_biases = false;  // of the products that make queries, keys and values (Qwen2)
   Degrees degrees = {};
   SparseLayers sparse = {};
 };

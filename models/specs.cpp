@@ -7,6 +7,7 @@ namespace zrt::models {
 #define ZRT_MODELS(X) \
   X(gpt2) \
   X(llama) \
+  X(qwen2) \
   X(qwen3) \
   X(bert) \
   X(megatron_bert)

@@ -21,6 +21,7 @@ struct HeadTurning {
   };
 
   std::vector<double> frequencies;  // of the rotary pairs, radians per position
+  float scale = 1;                  // of their cosines and sines
   std::optional<Norms> norms = {};
 
   Statistics statistics_in(BumpAllocator& layout, const Shape& shape, const AttentionShape& heads) const;

@@ -86,9 +86,10 @@ ZRT_KERNEL(swiglu_backward, void(DType type, const void* gate, const void* up, v
 // Rotary positions (Su et al., "RoFormer", 2021), in place: in each row of x (rows, stride) the first `heads` vectors
 // of `width` elements are turned by the row's position, which is (row mod T) + `position`; element i of a vector's
 // first half pairs with element i of its second half and turns by frequencies[i] (width / 2) radians per position.
-// backward turns the other way, which is the gradient.
+// backward turns the other way, which is the gradient. Either way what comes out is `scale` times as long.
 struct RotaryShape {
   int64_t rows = 1, T = 1, heads = 1, width = 2, stride = 2;
+  float scale = 1;
 };
 ZRT_KERNEL(rotary, void(DType type, const RotaryShape& shape, const double* frequencies, int64_t position,
                         bool backward, void* x));

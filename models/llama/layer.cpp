@@ -20,14 +20,14 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   LayerForm form{.sizes = {C, config.sequence, config.vocab, 0, config.degrees},
                  .name = name,
                  .norm = {NormKind::rms, C, config.rms_norm_eps}};
-  const auto add = [&](const char* suffix, int64_t in, int64_t out, float deviation, bool shares) {
-    return form.add_product(prefix + suffix, {.in = in, .out = out, .shared = shares}, deviation);
+  const auto add = [&](const char* suffix, int64_t in, int64_t out, float deviation, bool shares, bool bias = false) {
+    return form.add_product(prefix + suffix, {.in = in, .out = out, .bias = bias, .shared = shares}, deviation);
   };
   form.attention = Attention(form.sizes, config.heads, config.kv_heads, width, config.sparse.of(index));
   form.first_norm_weight = form.add_norm(prefix + "input_layernorm");
-  const Product queries = add("self_attn.q_proj", C, heads, 0.02f, !shared);
-  const Product keys = add("self_attn.k_proj", C, kv_heads, 0.02f, !shared);
-  const Product values = add("self_attn.v_proj", C, kv_heads, 0.02f, !shared);
+  const Product queries = add("self_attn.q_proj", C, heads, 0.02f, !shared, config.qkv_biases);
+  const Product keys = add("self_attn.k_proj", C, kv_heads, 0.02f, !shared, config.qkv_biases);
+  const Product values = add("self_attn.v_proj", C, kv_heads, 0.02f, !shared, config.qkv_biases);
   form.attention.strips = side_by_side({queries, keys, values});
   form.attention.output = add("self_attn.o_proj", heads, C, small, shared);
   form.second_norm_weight = form.add_norm(prefix + "post_attention_layernorm");
@@ -35,7 +35,8 @@ std::unique_ptr<Block> make_llama_layer(const LlamaConfig& config, int64_t index
   const Product up = add("mlp.up_proj", C, F, 0.02f, !shared);
   const Product down = add("mlp.down_proj", F, C, small, shared);
   form.mlp = std::make_unique<GatedMlp>(gate, up, down);
-  HeadTurning turning{.frequencies = rotary_frequencies(width, config.rope_theta, config.rope_scaling)};
+  HeadTurning turning{.frequencies = rotary_frequencies(width, config.rope_theta, config.rope_scaling, config.sequence),
+                      .scale = static_cast<float>(rotary_scale(config.rope_scaling))};
   if (config.head_norms) {
     turning.norms = {form.params.size(), form.params.size() + 1, config.rms_norm_eps};
     // All heads have them alike; each rank has the gradients of its own heads.

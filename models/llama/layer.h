@@ -1,7 +1,8 @@
 // A Llama layer (Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023): RMS norm before
 // attention and before the MLP, rotary positions, heads of queries sharing heads of keys and values, SwiGLU, no biases,
 // no dropout. Parameter names and shapes are Hugging Face's; linear weights are stored (out, in). With
-// LlamaConfig::head_norms each head's queries and keys have an RMS norm in front of the rotation.
+// LlamaConfig::head_norms each head's queries and keys have an RMS norm in front of the rotation; with qkv_biases
+// queries, keys and values have biases.
 #pragma once
 #include <memory>
 

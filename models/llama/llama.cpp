@@ -6,10 +6,28 @@
 #include "models/common/embedding.h"
 #include "models/common/head.h"
 #include "models/llama/layer.h"
+#include "models/llama/rotary_frequencies.h"
 #include "models/model.h"
 
 namespace zrt::models {
 namespace {
+
+// Of the keys that the rule reads; the others have their defaults, which are legal.
+void check_rope_scaling(const RopeScaling& scaling) {
+  const bool legal = scaling.factor >= 1 && scaling.low_freq_factor > 0 &&
+                     scaling.high_freq_factor > scaling.low_freq_factor && scaling.original_positions >= 1 &&
+                     scaling.beta_slow > 0 && scaling.beta_fast >= scaling.beta_slow && rotary_scale(scaling) > 0 &&
+                     std::isfinite(rotary_scale(scaling));
+  if (legal) return;
+  throw core::ConfigError(fmt::format(
+      "model.rope_scaling has factor {}, low_freq_factor {}, high_freq_factor {}, original_max_position_embeddings {}, "
+      "beta_fast {}, beta_slow {} and an attention_factor of {}; legal: a factor of at least 1, a low_freq_factor "
+      "above "
+      "0, a larger high_freq_factor, at least 1 position, a beta_slow above 0, a beta_fast of no less, and an "
+      "attention_factor above 0. Llama 3.1 has 8, 1, 4 and 8192.",
+      scaling.factor, scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_positions, scaling.beta_fast,
+      scaling.beta_slow, rotary_scale(scaling)));
+}
 
 void check_llama(const LlamaConfig& config) {
   check_positive("layers", config.layers);
@@ -36,16 +54,7 @@ void check_llama(const LlamaConfig& config) {
     throw core::ConfigError(
         fmt::format("model.rope_theta is {}, but must be above 1. 10000 is usual.", config.rope_theta));
   }
-  const RopeScaling& scaling = config.rope_scaling;
-  if (!(scaling.factor >= 1) || !(scaling.low_freq_factor > 0) ||
-      !(scaling.high_freq_factor > scaling.low_freq_factor) || scaling.original_positions < 1) {
-    throw core::ConfigError(fmt::format(
-        "model.rope_scaling has factor {}, low_freq_factor {}, high_freq_factor {} and "
-        "original_max_position_embeddings "
-        "{}; legal: a factor of at least 1, a low_freq_factor above 0, a larger high_freq_factor, and at least 1 "
-        "position. Llama 3.1 has 8, 1, 4 and 8192.",
-        scaling.factor, scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_positions));
-  }
+  check_rope_scaling(config.rope_scaling);
   if (!(config.rms_norm_eps > 0 && config.rms_norm_eps < 1)) {
     throw core::ConfigError(
         fmt::format("model.rms_norm_eps is {}, but must lie between 0 and 1. 1e-5 is usual.", config.rms_norm_eps));

@@ -1,7 +1,7 @@
 // Qwen3, dense (Qwen team, "Qwen3 Technical Report", 2025): Llama's layers with a norm of each head's queries and keys,
 // heads of 128 elements whatever the hidden size, and slow rotary positions.
-#include "models/hugging_face.h"
 #include "models/llama/hugging_face.h"
+#include "models/llama/rope_scaling.h"
 #include "models/llama/sizes.h"
 
 namespace zrt::models {
@@ -10,6 +10,7 @@ namespace {
 MakeModel read_qwen3(core::keys::Values& values, const ModelSizes& sizes) {
   LlamaConfig config = read_llama_sizes(values, sizes, {.head_dim = 128, .rope_theta = 1e6, .rms_norm_eps = 1e-6});
   config.head_norms = true;
+  values.check([&] { config.rope_scaling = read_rope_scaling(values, sizes.sequence); });
   return [config] {
     Model model = make_llama(config);
     model.type = "qwen3";
@@ -75,16 +76,13 @@ void write_qwen3(const OrderedJson& model, OrderedJson& config) {
   config["use_sliding_window"] = false;
 }
 
-void parse_qwen3(const OrderedJson& config, const std::string& name, OrderedJson& model) {
-  const Rope rope = read_llama_keys(config, name, model);
-  if (rope.type != "default") refuse_rope_type(rope, "default", name);
-}
-
 }  // namespace
 
 const ModelSpec& qwen3_spec() {
   static const core::keys::Section sections[] = {
       {"model", "", core::keys::Parser::own, nullptr, llama_size_keys()},
+      {"model", "", core::keys::Parser::own, nullptr, rope_section_key()},
+      {"model.rope_scaling", "", core::keys::Parser::own, nullptr, rope_scaling_keys()},
   };
   static const ModelSpec spec{
       .type = "qwen3",
@@ -92,7 +90,7 @@ const ModelSpec& qwen3_spec() {
       .tied = false,
       .presets = qwen3_presets(),
       .read = read_qwen3,
-      .hugging_face = llama_form({"Qwen3ForCausalLM"}, qwen3_hf_sizes, qwen3_hf_keys, write_qwen3, parse_qwen3)};
+      .hugging_face = llama_form({"Qwen3ForCausalLM"}, qwen3_hf_sizes, qwen3_hf_keys, write_qwen3, read_llama_keys)};
   return spec;
 }
 

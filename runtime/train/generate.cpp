@@ -54,10 +54,10 @@ std::vector<int32_t> generate(const Config& config, const std::filesystem::path&
   const Config one = weights_alone(config);
   const models::Model model = one.model.make();
   if (model.masking) {
-    throw core::ConfigError(
-        fmt::format("model.type is \"{}\": a model that names hidden tokens from both sides cannot make text token by "
-                    "token. Generate with a gpt2, llama or qwen3 model; `zrt eval` says how well this one names them.",
-                    model.type));
+    throw core::ConfigError(fmt::format(
+        "model.type is \"{}\": a model that names hidden tokens from both sides cannot make text token by "
+        "token. Generate with a model of another type, as gpt2; `zrt eval` says how well this one names them.",
+        model.type));
   }
   std::vector<Compiled> compiled = compile_within_budget(one, model, {"load", "decode"});
   const checkpoint::Reader file(checkpoint_folder, false);

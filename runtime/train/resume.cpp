@@ -71,7 +71,9 @@ void require_same_model(const Config& config, const Reader& reader) {
   for (const auto& [key, value] : found.items()) {
     if (trains_only(key) || key == "sparse_attention" || !wanted.contains(key) || wanted[key] == value) continue;
     // Hugging Face names the longest sequence that the weights are good for; where they depend on it, shapes differ.
-    if (reader.plain() && key == "sequence" && wanted[key] < value) continue;
+    // Positions of the rule "dynamic" stretch with sequences beyond it.
+    const bool stretches = found.value("rope_scaling.rope_type", Json()) == "dynamic";
+    if (reader.plain() && key == "sequence" && (wanted[key] < value || stretches)) continue;
     differences.push_back(fmt::format("model.{} is {} but {} has {}", key, wanted[key].dump(),
                                       reader.plain() ? "its config.json" : "it", value.dump()));
   }

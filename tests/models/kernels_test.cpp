@@ -173,7 +173,8 @@ TEST_CASE("rotary positions turn the pairs of every head by fp64's angles, and b
   const int64_t width = GENERATE(2, 10, 64, 600), position = GENERATE(0, 100000);
   zrt::core::set_threads(GENERATE(1, 2));
   const int64_t T = 7, heads = 3, stride = heads * width + 5, rows = 2 * T;
-  const RotaryShape shape{rows, T, heads, width, stride};
+  const float scale = GENERATE(1.0f, 1.375f);
+  const RotaryShape shape{rows, T, heads, width, stride, scale};
   std::vector<double> frequencies;
   for (int64_t i = 0; i < width / 2; ++i) {
     frequencies.push_back(std::pow(500.0, -2.0 * static_cast<double>(i) / static_cast<double>(width)));
@@ -185,8 +186,8 @@ TEST_CASE("rotary positions turn the pairs of every head by fp64's angles, and b
       for (int64_t i = 0; i < width / 2; ++i) {
         const int64_t a = r * stride + h * width + i, b = a + width / 2;
         const double angle = static_cast<double>(position + r % T) * frequencies[index(i)];
-        expected[index(a)] = x.at(a) * std::cos(angle) - x.at(b) * std::sin(angle);
-        expected[index(b)] = x.at(b) * std::cos(angle) + x.at(a) * std::sin(angle);
+        expected[index(a)] = static_cast<double>(scale) * (x.at(a) * std::cos(angle) - x.at(b) * std::sin(angle));
+        expected[index(b)] = static_cast<double>(scale) * (x.at(b) * std::cos(angle) + x.at(a) * std::sin(angle));
       }
     }
   }
@@ -197,7 +198,11 @@ TEST_CASE("rotary positions turn the pairs of every head by fp64's angles, and b
     for (int64_t i = heads * width; i < stride; ++i) CHECK(turned.at(r * stride + i) == x.at(r * stride + i));
   }
   rotary(type, shape, frequencies.data(), position, true, turned.data());
-  CHECK(error_of(turned, doubles(x)) < 2 * tolerance(type));
+  Doubles longer = doubles(x);  // each time `scale` times as long
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t i = 0; i < heads * width; ++i) longer[index(r * stride + i)] *= static_cast<double>(scale * scale);
+  }
+  CHECK(error_of(turned, longer) < 2 * tolerance(type));
   zrt::core::set_threads(1);
 }
 

@@ -45,17 +45,19 @@ Vec rms_norm_backward(const Vec& dy, const RmsNorm& n, const Vec& gain, int64_t 
   return dx;
 }
 
-// Turns the queries and keys of every row by their position; sign -1 turns back.
-void rotate(Vec& qkv, const Sizes& s, double theta, double sign) {
+// Turns the queries and keys of every row by their position; sign -1 turns back. Stretched positions of the tests leave
+// all frequencies as they are, and have a factor of attention.
+void rotate(Vec& qkv, const Sizes& s, const models::LlamaConfig& config, double sign) {
   const int64_t half = s.D / 2;
+  const double theta = config.rope_theta, scale = config.rope_scaling.attention_factor.value_or(1);
   for (int64_t r = 0; r < s.rows; ++r)
     for (int64_t h = 0; h < s.heads + s.kv_heads; ++h)
       for (int64_t i = 0; i < half; ++i) {
         const double frequency = std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.D));
         const double angle = sign * static_cast<double>(r % s.T) * frequency;
         double &a = qkv[r * s.row() + h * s.D + i], &b = qkv[r * s.row() + h * s.D + half + i];
-        const double first = a * std::cos(angle) - b * std::sin(angle);
-        b = b * std::cos(angle) + a * std::sin(angle);
+        const double first = scale * (a * std::cos(angle) - b * std::sin(angle));
+        b = scale * (b * std::cos(angle) + a * std::sin(angle));
         a = first;
       }
 }
@@ -76,14 +78,22 @@ struct LlamaReferenceLayer {
   std::string key(const char* name) const { return "model.layers." + std::to_string(number) + "." + name; }
   const Vec& at(const char* name) const { return w.at(key(name)); }
 
+  // The name of a product's bias; "": it has none.
+  std::string bias_of(const std::string& weight) const {
+    const bool has = config.qkv_biases && weight.starts_with("self_attn.") && !weight.starts_with("self_attn.o_proj");
+    return has ? key(weight.substr(0, weight.rfind('.')).c_str()) + ".bias" : "";
+  }
   // The weights (out, in) and a buffer for their gradient are turned to what linear() takes.
   Vec project(const Vec& x, const char* name, int64_t in, int64_t out) const {
-    return linear(x, turned(at(name), out, in), {}, s.rows, in, out);
+    const std::string bias = bias_of(name);
+    return linear(x, turned(at(name), out, in), bias.empty() ? Vec() : w.at(bias), s.rows, in, out);
   }
   Vec project_backward(const Vec& dy, const Vec& x, const char* name, int64_t in, int64_t out, Tensors& g) const {
-    Vec dw(in * out), none;
-    Vec dx = linear_backward(dy, x, turned(at(name), out, in), s.rows, in, out, dw, none);
+    const std::string bias = bias_of(name);
+    Vec dw(in * out), db(bias.empty() ? 0 : out);
+    Vec dx = linear_backward(dy, x, turned(at(name), out, in), s.rows, in, out, dw, db);
     add(g.at(key(name)), turned(dw, in, out));
+    if (!bias.empty()) add(g.at(bias), db);
     return dx;
   }
   // Columns of qkv from `begin` on.
@@ -111,7 +121,7 @@ struct LlamaReferenceLayer {
       qkv.insert(qkv.end(), k.begin() + r * kv, k.begin() + (r + 1) * kv);
       qkv.insert(qkv.end(), v.begin() + r * kv, v.begin() + (r + 1) * kv);
     }
-    rotate(qkv, s, config.rope_theta, 1);
+    rotate(qkv, s, config, 1);
     probs = Attention{s, config.sparse.of(number)}.probabilities(qkv);
     attended = Attention{s, config.sparse.of(number)}.forward(qkv, probs);
     add(x, project(attended, "self_attn.o_proj.weight", A, s.C));
@@ -139,7 +149,7 @@ struct LlamaReferenceLayer {
     d = project_backward(dx, attended, "self_attn.o_proj.weight", A, s.C, g);
     Vec d_qkv =
         Attention{s, config.sparse.of(number)}.backward(d, qkv, probs, probs, {}, {DropoutSite::attention, number});
-    rotate(d_qkv, s, config.rope_theta, -1);
+    rotate(d_qkv, s, config, -1);
     Vec d_q = columns(d_qkv, 0, A), d_k = columns(d_qkv, A, kv);
     if (config.head_norms) {
       const char *q_gain = "self_attn.q_norm.weight", *k_gain = "self_attn.k_norm.weight";
@@ -167,9 +177,10 @@ std::vector<TensorShape> tensors_of(const models::LlamaConfig& config) {
   for (int64_t l = 0; l < config.layers; ++l) {
     const std::string layer = "model.layers." + std::to_string(l) + ".";
     list.push_back({layer + "input_layernorm.weight", {C}});
-    list.push_back({layer + "self_attn.q_proj.weight", {A, C}});
-    list.push_back({layer + "self_attn.k_proj.weight", {kv, C}});
-    list.push_back({layer + "self_attn.v_proj.weight", {kv, C}});
+    for (const auto& [product, rows] : {std::pair{"q_proj", A}, {"k_proj", kv}, {"v_proj", kv}}) {
+      list.push_back({layer + "self_attn." + product + ".weight", {rows, C}});
+      if (config.qkv_biases) list.push_back({layer + "self_attn." + product + ".bias", {rows}});
+    }
     list.push_back({layer + "self_attn.o_proj.weight", {C, A}});
     list.push_back({layer + "post_attention_layernorm.weight", {C}});
     list.push_back({layer + "mlp.gate_proj.weight", {F, C}});

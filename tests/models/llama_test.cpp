@@ -58,17 +58,43 @@ TEST_CASE("heads of any width: the parameters of Qwen3 0.6B's matrices, and FLOP
   CHECK(3 * flops / 4096 == Approx(model.flops_per_token()).epsilon(1e-3));
 }
 
-TEST_CASE("rotary frequencies stretched by Llama 3's rule are those of transformers") {
+TEST_CASE("rotary frequencies and their scale are transformers', by every rule that stretches them") {
   std::ifstream file(zrt::test::data_folder() + "/llama_goldens.json");
-  const nlohmann::json golden = nlohmann::json::parse(file).at("rope_scaling"), &scaling = golden.at("scaling");
-  const std::vector<double> got =
-      rotary_frequencies(golden.at("width"), golden.at("theta"),
-                         {scaling.at("factor"), scaling.at("low_freq_factor"), scaling.at("high_freq_factor"),
-                          scaling.at("original_max_position_embeddings")});
-  const auto expected = golden.at("frequencies").get<std::vector<double>>();
-  REQUIRE(got.size() == expected.size());
-  for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]).epsilon(1e-5));
-  CHECK(rotary_frequencies(4, 100, {}) == std::vector<double>{1, std::pow(100.0, -0.5)});
+  const nlohmann::json first = nlohmann::json::parse(file).at("rope_scaling"), &scaling = first.at("scaling");
+  const RopeScaling llama3{.rule = RopeScaling::Rule::llama3,
+                           .factor = scaling.at("factor"),
+                           .low_freq_factor = scaling.at("low_freq_factor"),
+                           .high_freq_factor = scaling.at("high_freq_factor"),
+                           .original_positions = scaling.at("original_max_position_embeddings")};
+  const auto compare = [](const std::vector<double>& got, const nlohmann::json& expected) {
+    REQUIRE(got.size() == expected.size());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i].get<double>()).epsilon(1e-5));
+  };
+  compare(rotary_frequencies(first.at("width"), first.at("theta"), llama3, 131072), first.at("frequencies"));
+  CHECK(rotary_frequencies(4, 100, {}, 8) == std::vector<double>{1, std::pow(100.0, -0.5)});
+  CHECK(rotary_scale(llama3) == 1);
+
+  std::ifstream more(zrt::test::data_folder() + "/rope_goldens.json");
+  const nlohmann::json cases = nlohmann::json::parse(more);
+  for (const nlohmann::json& each : cases) {
+    INFO(each.at("given").dump());
+    const nlohmann::json& given = each.at("given");
+    const std::string type = given.at("rope_type");
+    RopeScaling rule{.rule = type == "yarn"     ? RopeScaling::Rule::yarn
+                             : type == "linear" ? RopeScaling::Rule::linear
+                                                : RopeScaling::Rule::dynamic,
+                     .factor = given.at("factor")};
+    rule.original_positions = given.value("original_max_position_embeddings", each.at("positions").get<int64_t>());
+    rule.beta_fast = given.value("beta_fast", rule.beta_fast),
+    rule.beta_slow = given.value("beta_slow", rule.beta_slow);
+    rule.truncate = given.value("truncate", rule.truncate);
+    rule.mscale = given.value("mscale", 0.0), rule.mscale_all_dim = given.value("mscale_all_dim", 0.0);
+    if (given.contains("attention_factor")) rule.attention_factor = given.at("attention_factor").get<double>();
+    compare(rotary_frequencies(each.at("width"), given.at("rope_theta"), rule, each.at("sequence")),
+            each.at("frequencies"));
+    CHECK(rotary_scale(rule) == Approx(each.at("scale").get<double>()).epsilon(1e-6));
+  }
+  CHECK(cases.size() == 14);
 }
 
 TEST_CASE("contradictory sizes of a Llama are refused by the name of their key") {

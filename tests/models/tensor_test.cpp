@@ -38,6 +38,7 @@ LlamaConfig llama(int tensor, bool head_norms) {
           .rope_theta = 3000,
           .rms_norm_eps = 1e-4f,
           .head_norms = head_norms,
+          .qkv_biases = !head_norms,
           .degrees = {tensor}};
 }
 

@@ -39,6 +39,7 @@ models::Model make_small(ModelType type, const SmallModel& small) {
                              .vocab = small.vocab,
                              .tied = small.tied,
                              .head_norms = type == ModelType::qwen3,
+                             .qkv_biases = type == ModelType::qwen2,
                              .degrees = small.degrees});
 }
 

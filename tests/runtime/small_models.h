@@ -5,9 +5,9 @@
 
 namespace zrt::testing {
 
-enum class ModelType { gpt2, llama, qwen3, bert, megatron_bert };
-inline constexpr ModelType model_types[] = {ModelType::gpt2, ModelType::llama, ModelType::qwen3, ModelType::bert,
-                                            ModelType::megatron_bert};
+enum class ModelType { gpt2, llama, qwen3, bert, megatron_bert, qwen2 };
+inline constexpr ModelType model_types[] = {ModelType::gpt2, ModelType::llama,         ModelType::qwen3,
+                                            ModelType::bert, ModelType::megatron_bert, ModelType::qwen2};
 
 struct SmallModel {
   int64_t layers = 2, hidden = 48, heads = 12, sequence = 12, vocab = 61;

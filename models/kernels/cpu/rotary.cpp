@@ -23,7 +23,8 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
           const int64_t n = std::min(piece, half - at);
           for (int64_t i = 0; i < n; ++i) {
             const double angle = turns * frequencies[at + i];
-            cosine[i] = static_cast<float>(std::cos(angle)), sine[i] = static_cast<float>(std::sin(angle));
+            cosine[i] = shape.scale * static_cast<float>(std::cos(angle));
+            sine[i] = shape.scale * static_cast<float>(std::sin(angle));
           }
           for (int64_t head = 0; head < shape.heads; ++head) {
             typed_kernels<T>().rotate(vectors + head * shape.width + at, cosine, sine, n, half);

@@ -17,6 +17,7 @@ struct Args {
   int64_t rows, places, heads, width, stride, position;
   int begin, angles;  // the part of a vector's first half that this launch turns
   bool backward;
+  float scale;
   double frequencies[most_angles];
 };
 
@@ -29,7 +30,7 @@ __global__ void __launch_bounds__(256) turn(const __grid_constant__ Args<T> args
   for (int i = threadIdx.x; i < args.angles; i += blockDim.x) {
     double sine, cosine;
     sincos(turns * args.frequencies[i], &sine, &cosine);
-    cosines[i] = static_cast<float>(cosine), sines[i] = static_cast<float>(sine);
+    cosines[i] = args.scale * static_cast<float>(cosine), sines[i] = args.scale * static_cast<float>(sine);
   }
   __syncthreads();
   const int half = static_cast<int>(args.width / 2), groups = (args.angles + group - 1) / group;
@@ -63,7 +64,7 @@ void rotary(DType type, const RotaryShape& shape, const double* frequencies, int
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     Args<T> args{static_cast<T*>(x), shape.rows, shape.T, shape.heads, shape.width, shape.stride,
-                 position,           0,          0,       backward,    {}};
+                 position,           0,          0,       backward,    shape.scale, {}};
     for (int64_t begin = 0; begin < half; begin += most_angles) {
       args.begin = static_cast<int>(begin),
       args.angles = static_cast<int>(std::min<int64_t>(most_angles, half - begin));

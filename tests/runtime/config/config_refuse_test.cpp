@@ -180,16 +180,28 @@ TEST_CASE("model sizes that contradict are refused") {
   CHECK(has(llama(R"("dropout": 0.1,)"), "has no dropout"));
   CHECK(has(llama(R"("rope_theta": 1,)"), "model.rope_theta = 1"));
   CHECK(has(llama(R"("rms_norm_eps": 0,)"), "model.rms_norm_eps = 0"));
-  CHECK(has(llama(R"("rope_scaling": {"rope_type": "yarn"},)"), "\"llama3\""));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "longrope"},)"), "\"llama3\""));
   CHECK(has(llama(R"("rope_scaling": {"factor": 8},)"), "model.rope_scaling.factor = 8"));
   CHECK(has(llama(R"("rope_scaling": {"rope_type": "llama3", "low_freq_factor": 4},)"), "high_freq_factor"));
+  const auto yarn = [&](const std::string& more) {
+    return llama(R"("rope_scaling": {"rope_type": "yarn", )" + more + "},");
+  };
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "linear", "beta_fast": 2},)"), "rope_type = \"yarn\". Set it"));
+  CHECK(has(llama(R"("rope_scaling": {"rope_type": "linear", "original_max_position_embeddings": 2},)"),
+            "rope_type = \"llama3\" or \"dynamic\" or \"yarn\""));
+  CHECK(has(yarn(R"("beta_fast": 0.5)"), "beta_fast = 0.5 (ds.json:1) must not be below beta_slow = 1"));
+  CHECK(has(yarn(R"("mscale": 2)"), "mscale = 2 (ds.json:1) has no effect without model.rope_scaling.mscale_all_dim"));
+  CHECK(has(yarn(R"("mscale_all_dim": 2)"), "has no effect without model.rope_scaling.mscale"));
+  CHECK(has(yarn(R"("mscale": 2, "mscale_all_dim": 1, "attention_factor": 1)"), "attention_factor"));
+  CHECK(has(yarn(R"("attention_factor": 0)"), "attention_factor = 0"));
   CHECK(has(model_error(sizes(64, 64, 8, 9, R"("type": "llama",)")), "heads of 1 elements"));
   for (const char* key : {R"("kv_heads": 2)", R"("head_dim": 8)", R"("ffn": 9)", R"("rope_theta": 1e4)",
                           R"("rms_norm_eps": 1e-5)", R"("rope_scaling": {"rope_type": "default"})"}) {
     CHECK(has(model_error(sizes(64, 4, 8, 9, std::string(key) + ",")), "belongs to model.type = \"llama\""));
   }
   // Of several types all are named.
-  CHECK(has(model_error(sizes(64, 4, 8, 9, R"("kv_heads": 2,)")), R"(model.type = "llama" or "qwen3", but)"));
+  CHECK(has(model_error(sizes(64, 4, 8, 9, R"("kv_heads": 2,)")),
+            R"(model.type = "llama" or "qwen2" or "qwen3" or "phi3", but)"));
   CHECK(has(model_error(R"({"preset": "llama-tiny", "type": "gpt2"})"), "contradicts model.preset = \"llama-tiny\""));
 }
 

@@ -45,7 +45,15 @@ json base(const Section& section, const Key& key) {
   }
   if (path.starts_with("pseudo_to_real") && name != "groups") text["pseudo_to_real"]["groups"] = 1;
   if (name == "plateau_gain") text["pseudo_to_real"]["delink"]["plateau_steps"] = 10;
-  if (path == "model.rope_scaling") text["model"]["rope_scaling"]["rope_type"] = "llama3";
+  if (path == "model.rope_scaling") {
+    json& scaling = text["model"]["rope_scaling"];
+    const bool llama3 = name == "low_freq_factor" || name == "high_freq_factor";
+    scaling["rope_type"] = llama3 ? "llama3" : "yarn";
+    if (name == "mscale") scaling["mscale_all_dim"] = 1.0;
+    if (name == "mscale_all_dim") scaling["mscale"] = 1.0;
+    if (name == "beta_fast") scaling["beta_slow"] = 1e-6;
+    if (name == "beta_slow") scaling["beta_fast"] = 1e6;
+  }
   return text;
 }
 
@@ -161,7 +169,7 @@ TEST_CASE("a key is found by its path and its other name, and what is misspelt b
   CHECK(find_key_docs("steps").empty());
   CHECK(has(suggest_path("steps"), "run.steps"));
   CHECK(has(suggest_path("run.stesp"), "run.steps"));
-  CHECK(find_key_docs("model.kv_heads").at(0).of.starts_with("model.type llama, qwen3"));
+  CHECK(find_key_docs("model.kv_heads").at(0).of.starts_with("model.type llama, qwen2, qwen3, phi3"));
   CHECK(find_key_docs("model.layers").at(0).of.empty());
 }
 

@@ -23,7 +23,7 @@ models::Model tiny(const EqualRuns& group) {
   config.layers = 2, config.hidden = 48, config.heads = 4, config.kv_heads = 2, config.ffn = 80;
   config.sequence = 24, config.vocab = 61, config.tied = group.tied;
   config.head_dim = group.tied ? 16 : 0;  // more than hidden in all
-  config.head_norms = group.tied;
+  config.head_norms = group.tied, config.qkv_biases = !group.tied;
   return models::make_llama(config);
 }
 

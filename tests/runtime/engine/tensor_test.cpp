@@ -16,7 +16,7 @@ using runtime::ScheduleKind;
 
 namespace {
 
-enum Which : int { gpt2, llama, qwen3, bert, megatron_bert };
+enum Which : int { gpt2, llama, qwen3, bert, megatron_bert, qwen2 };
 
 models::Model model_of(int which, const Setting& s, float dropout = 0.1f, bool tied = true, int64_t layers = 3) {
   return make_small(model_types[which],
@@ -59,7 +59,7 @@ std::vector<float> without_key_bias(const Outcome& outcome) {
 }  // namespace
 
 TEST_CASE("ranks that share blocks train as one rank does, to rounding", "[long]") {
-  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert}) {
+  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2}) {
     Setting s = setting_of(1);
     s.steps = 20, s.eval = true, s.optimizer = sgd, s.rate = 0.1;
     const Outcome one = run(model_of(which, s), s);
@@ -148,7 +148,7 @@ TEST_CASE("ranks that share a tied embedding of two stages train as those of one
 
 TEST_CASE("ranks that share blocks keep states and activations on the host and on NVMe with the same bits") {
   for (const auto& [which, rows] :
-       {std::pair{gpt2, false}, {llama, true}, {qwen3, false}, {gpt2, true}, {bert, true}}) {
+       {std::pair{gpt2, false}, {llama, true}, {qwen3, false}, {gpt2, true}, {bert, true}, {qwen2, true}}) {
     Setting s = setting_of(which == llama ? 3 : 2, rows);
     s.micro_batch = 1, s.ranks = 2;
     const models::Model model = model_of(which, s);
@@ -178,7 +178,7 @@ TEST_CASE("ranks that share blocks keep states and activations on the host and o
 // Three stages, so that other microbatches' forwards come between a backward and its gradients of weights.
 TEST_CASE("ranks that share blocks whose gradients of weights come later have the bits of one stage") {
   for (const auto& [which, rows] :
-       {std::pair{gpt2, false}, {llama, true}, {qwen3, true}, {bert, true}, {megatron_bert, false}}) {
+       {std::pair{gpt2, false}, {llama, true}, {qwen3, true}, {bert, true}, {megatron_bert, false}, {qwen2, false}}) {
     for (const uint32_t reduce_every : {2u, 12u}) {
       Setting s = setting_of(2, rows);
       s.accumulation = 12, s.reduce_every = reduce_every, s.micro_batch = 1, s.steps = 2, s.overlap = true;
@@ -227,7 +227,7 @@ TEST_CASE("at one tensor degree nothing else changes a bit", "[long]") {
   constexpr std::array types{core::DType::f32, core::DType::bf16, core::DType::f16};
   std::map<std::tuple<int, int, bool, int, int, uint32_t>, Outcome> references;
   unsigned number = 0;
-  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert}) {
+  for (const int which : {gpt2, llama, qwen3, bert, megatron_bert, qwen2}) {
     for (const auto& [tensor, rows] : degrees) {
       for (int type = 0; type < 3; ++type) {
         for (const int data : {1, 2}) {

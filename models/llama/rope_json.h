@@ -1,0 +1,16 @@
+// Rotary positions in Hugging Face's config.json: the base of their frequencies, and how they are stretched.
+#pragma once
+#include <string>
+
+#include "models/hugging_face_form.h"
+
+namespace zrt::models {
+
+// Of a section `model` with the keys rope_theta and, perhaps, rope_scaling.….
+void write_rope(const OrderedJson& model, OrderedJson& config);
+// `model` has its sequence. Throws DataError for what zrt does not compute, and for two places that differ. `legal`
+// lists the rope_types that the type has.
+void read_rope(const OrderedJson& config, const std::string& name, OrderedJson& model,
+               const std::vector<std::string_view>& legal = {"default", "llama3", "linear", "dynamic", "yarn"});
+
+}  // namespace zrt::models
