@@ -119,6 +119,11 @@ std::optional<std::string> parameter_name(const OrderedJson& model, const std::s
   return spec_of(model.at("type")).hugging_face.parameter_name(model, tensor);
 }
 
+std::vector<FusedPart> fused_parts(const OrderedJson& model, const std::string& tensor) {
+  const HuggingFaceForm& form = spec_of(model.at("type")).hugging_face;
+  return form.fused == nullptr ? std::vector<FusedPart>() : form.fused(model, tensor);
+}
+
 std::vector<SecondName> second_names(const OrderedJson& model) {
   std::vector<SecondName> names;
   for (const SecondName& name : spec_of(model.at("type")).hugging_face.second_names) {

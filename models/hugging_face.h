@@ -23,6 +23,8 @@ OrderedJson from_hugging_face(const OrderedJson& config, const std::string& name
 std::string hugging_face_name(const std::string& type, const std::string& parameter);
 // Our name of a file's tensor; nothing for what the model with this section does not compute with.
 std::optional<std::string> parameter_name(const OrderedJson& model, const std::string& tensor);
+// The parameters that a file's tensor holds one behind the other; empty: it is one parameter, or none.
+std::vector<FusedPart> fused_parts(const OrderedJson& model, const std::string& tensor);
 // The other names, as parameter_name gives them, under which files of this model may hold parameters.
 std::vector<SecondName> second_names(const OrderedJson& model);
 

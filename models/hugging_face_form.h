@@ -34,6 +34,11 @@ struct SecondName {
   const char *name, *parameter;
   bool tied;
 };
+// A parameter that a file's tensor holds with others: so many of its rows.
+struct FusedPart {
+  std::string parameter;
+  int64_t rows;
+};
 
 // The type's names at Hugging Face. A type that it does not have leaves all empty.
 struct HuggingFaceForm {
@@ -47,6 +52,9 @@ struct HuggingFaceForm {
   // for an option that the type does not have, naming the key and what is legal.
   void (*read)(const OrderedJson& config, const std::string& name, OrderedJson& model) = nullptr;
   std::string (*tensor_name)(const std::string& parameter) = nullptr;
+  // The parameters of the model with this section that a file's tensor holds one behind the other, which tensor_name
+  // gives all that tensor's name. Empty, as without the function: the tensor is one parameter.
+  std::vector<FusedPart> (*fused)(const OrderedJson& model, const std::string& tensor) = nullptr;
   // Nothing for what the model with this section does not compute with: causal masks, rotary frequencies, a pooler.
   std::optional<std::string> (*parameter_name)(const OrderedJson& model, const std::string& tensor) = nullptr;
 };

@@ -9,6 +9,7 @@ namespace zrt::models {
   X(llama) \
   X(qwen2) \
   X(qwen3) \
+  X(phi3) \
   X(bert) \
   X(megatron_bert)
 

@@ -10,7 +10,7 @@ import json
 import pathlib
 
 import transformers
-from transformers import BertConfig, GPT2Config, LlamaConfig, MegatronBertConfig, Qwen3Config
+from transformers import BertConfig, GPT2Config, LlamaConfig, MegatronBertConfig, Phi3Config, Qwen2Config, Qwen3Config
 
 path = pathlib.Path(__file__).parent / "hugging_face_defaults.json"
 version = transformers.__version__
@@ -29,6 +29,16 @@ given = [
     (LlamaConfig, {**small, "num_attention_heads": 6, "rope_theta": 500000.0}),
     (LlamaConfig, {**small, "num_attention_heads": 6, "rope_theta": 300.0,
                    "rope_scaling": {**llama3, "original_max_position_embeddings": 8}}),
+    (LlamaConfig, {**small, "num_attention_heads": 6, "rope_scaling": {"type": "linear", "factor": 4.0}}),
+    (LlamaConfig, {**small, "num_attention_heads": 6, "rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}),
+    (Qwen2Config, {}),
+    (Qwen2Config, {**small, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2}),
+    (Qwen2Config, {**small, "num_attention_heads": 4, "num_key_value_heads": None}),
+    (Qwen2Config, {**small, "num_attention_heads": 4, "num_key_value_heads": 2, "rope_theta": 1000000.0,
+                   "rope_scaling": {"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 8}}),
+    (Phi3Config, {}),
+    (Phi3Config, {**small, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2}),
+    (Phi3Config, {**small, "num_attention_heads": 4, "rope_theta": 250000.0}),
     (Qwen3Config, {}),
     (Qwen3Config, {**small, "intermediate_size": 40, "num_attention_heads": 4, "num_key_value_heads": 2}),
     (Qwen3Config, {**small, "num_attention_heads": 4, "num_key_value_heads": None}),
@@ -49,6 +59,9 @@ if int(version.split(".")[0]) >= 5:
         (LlamaConfig, {"rope_parameters": {**llama3, "rope_theta": 500000.0}}),
         (Qwen3Config, {**small, "num_attention_heads": 4, "num_key_value_heads": 2,
                        "rope_parameters": {"rope_theta": 1000000.0}}),
+        (Qwen3Config, {**small, "num_attention_heads": 4, "num_key_value_heads": 2,
+                       "rope_parameters": {"rope_type": "yarn", "factor": 2.0}}),
+        (Phi3Config, {**small, "num_attention_heads": 4, "rope_parameters": {"rope_theta": 300.0}}),
     ]
 
 goldens = json.loads(path.read_text()) if path.exists() else {}

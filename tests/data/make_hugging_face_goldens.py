@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Tiny GPT-2, Llama, Qwen3 and BERT directories as transformers writes them, and their logits. Needs torch and transformers.
+"""Tiny GPT-2, Llama, Qwen2, Qwen3, Phi-3 and BERT directories as transformers writes them, and their logits. Needs torch and transformers.
 
-Usage: make_hugging_face_goldens.py [first|qwen3|bert]   (writes hugging_face/ beside this file; without a word, all)
+Usage: make_hugging_face_goldens.py [first|qwen3|bert|qwen2|phi3|rope]   (writes hugging_face/ beside this file; without a word, all)
 """
 import json
 import pathlib
@@ -10,7 +10,7 @@ import sys
 import torch
 from transformers import (BertConfig, BertForMaskedLM, BertForPreTraining, GPT2Config, GPT2LMHeadModel, LlamaConfig,
                           LlamaForCausalLM, MegatronBertConfig, MegatronBertForMaskedLM, MegatronBertForPreTraining,
-                          Qwen3Config, Qwen3ForCausalLM)
+                          Phi3Config, Phi3ForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM)
 
 here = pathlib.Path(__file__).parent / "hugging_face"
 sets = {}
@@ -61,28 +61,79 @@ sets["bert"] = lambda: {
     "megatron_bert_order": bert(12, MegatronBertForPreTraining, MegatronBertConfig),
 }
 
+
+
+def tiny(seed, model, config, positions=16, **more):
+    torch.manual_seed(seed)
+    return model(config(vocab_size=61, hidden_size=24, intermediate_size=40, max_position_embeddings=positions,
+                        pad_token_id=None, **more))
+
+
+sets["qwen2"] = lambda: {
+    "qwen2": tiny(20, Qwen2ForCausalLM, Qwen2Config, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+                  rope_parameters={"rope_type": "default", "rope_theta": 1e6}, tie_word_embeddings=True),
+    "qwen2_untied": tiny(21, Qwen2ForCausalLM, Qwen2Config, num_hidden_layers=1, num_attention_heads=4,
+                         num_key_value_heads=4, rms_norm_eps=1e-5, tie_word_embeddings=False,
+                         rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+}
+sets["phi3"] = lambda: {
+    "phi3": tiny(22, Phi3ForCausalLM, Phi3Config, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2),
+    "phi3_tied": tiny(23, Phi3ForCausalLM, Phi3Config, num_hidden_layers=1, num_attention_heads=4,
+                      tie_word_embeddings=True, sliding_window=16,
+                      rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+}
+# Stretched positions. Those of "dynamic" are stretched by a sequence that is longer than the model's.
+rope = {"rope_theta": 500.0, "factor": 4.0}
+yarn = {**rope, "rope_type": "yarn", "original_max_position_embeddings": 64}
+few = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": True}
+sets["rope"] = lambda: {
+    "llama_linear": tiny(24, LlamaForCausalLM, LlamaConfig, **few, rope_parameters={**rope, "rope_type": "linear"}),
+    "llama_dynamic": tiny(25, LlamaForCausalLM, LlamaConfig, 6, **few,
+                          rope_parameters={**rope, "rope_type": "dynamic"}),
+    "llama_yarn": tiny(26, LlamaForCausalLM, LlamaConfig, head_dim=20, **few, rope_parameters={
+        **yarn, "beta_fast": 2.5, "beta_slow": 0.25, "mscale": 1.5, "mscale_all_dim": 0.75, "truncate": False}),
+    "qwen2_yarn": tiny(27, Qwen2ForCausalLM, Qwen2Config, **few, rope_parameters=yarn),
+    "qwen2_linear": tiny(28, Qwen2ForCausalLM, Qwen2Config, **few, rope_parameters={**rope, "rope_type": "linear"}),
+    "qwen3_yarn": tiny(29, Qwen3ForCausalLM, Qwen3Config, head_dim=16, **few,
+                       rope_parameters={**yarn, "attention_factor": 1.25, "beta_fast": 4.0}),
+    "qwen3_dynamic": tiny(30, Qwen3ForCausalLM, Qwen3Config, 6, head_dim=10, **few,
+                          rope_parameters={**rope, "rope_type": "dynamic"}),
+    # SmolLM has Llama's layers, three heads of queries to one of keys, and tied embeddings.
+    "smollm": tiny(31, LlamaForCausalLM, LlamaConfig, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
+                   rms_norm_eps=1e-5, tie_word_embeddings=True,
+                   rope_parameters={"rope_type": "default", "rope_theta": 1e5}),
+}
+
 tokens = [(7 * i * i + 3 * i + 1) % 61 for i in range(16)]
+
+
+def file_of(of_set):
+    """Where the logits of a set's models lie: later sets have files of their own."""
+    return here / ("logits.json" if of_set in ("first", "qwen3", "bert") else f"logits_{of_set}.json")
+
+
 wanted = sys.argv[1:] or list(sets)
-goldens = {"tokens": tokens, "logits": {}}
-if (here / "logits.json").exists():
-    goldens = json.loads((here / "logits.json").read_text())
-for name, model in (pair for each in wanted for pair in sets[each]().items()):  # a set is made and used, then the next
-    model = model.eval()
-    # Weights away from their initial values: small ones would hide a missing transpose or norm.
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.2)
-    # Several files with an index for one, one file for the others.
-    model.save_pretrained(here / name, max_shard_size="20KB" if name == "llama" else "5GB")
-    more = {}
-    if "bert" in name:  # behind the first separator tokens are of the second type
-        first = tokens.index(model.config.sep_token_id)
-        more["token_type_ids"] = torch.tensor([[int(i > first) for i in range(len(tokens))]])
-    with torch.no_grad():
-        out = model.double()(torch.tensor([tokens]), **more)
-    logits = out.prediction_logits[0] if "order" in name else out.logits[0]
-    if "order" in name:
-        goldens.setdefault("order", {})[name] = [round(x, 9) for x in out.seq_relationship_logits[0].tolist()]
-    goldens["logits"][name] = [[round(x, 9) for x in row] for row in logits.tolist()]
-    (here / name / "generation_config.json").unlink(missing_ok=True)
-(here / "logits.json").write_text(json.dumps(goldens, separators=(",", ":")) + "\n")
+for each in wanted:  # a set is made and used, then the next
+    goldens = {"tokens": tokens, "logits": {}}
+    if file_of(each).exists():
+        goldens = json.loads(file_of(each).read_text())
+    for name, model in sets[each]().items():
+        model = model.eval()
+        # Weights away from their initial values: small ones would hide a missing transpose or norm.
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+        # Several files with an index for one, one file for the others.
+        model.save_pretrained(here / name, max_shard_size="20KB" if name == "llama" else "5GB")
+        more = {}
+        if "bert" in name:  # behind the first separator tokens are of the second type
+            first = tokens.index(model.config.sep_token_id)
+            more["token_type_ids"] = torch.tensor([[int(i > first) for i in range(len(tokens))]])
+        with torch.no_grad():
+            out = model.double()(torch.tensor([tokens]), **more)
+        logits = out.prediction_logits[0] if "order" in name else out.logits[0]
+        if "order" in name:
+            goldens.setdefault("order", {})[name] = [round(x, 9) for x in out.seq_relationship_logits[0].tolist()]
+        goldens["logits"][name] = [[round(x, 9) for x in row] for row in logits.tolist()]
+        (here / name / "generation_config.json").unlink(missing_ok=True)
+    file_of(each).write_text(json.dumps(goldens, separators=(",", ":")) + "\n")

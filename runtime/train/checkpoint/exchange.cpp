@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -17,6 +18,23 @@ namespace fs = std::filesystem;
 
 constexpr size_t chunk = 1 << 18;  // elements on their way
 
+// The parameters that the file's tensor holds one behind the other.
+std::vector<std::string> parameters_of(const Reader& reader, const std::string& tensor) {
+  std::vector<std::string> names;
+  for (const models::FusedPart& part : models::fused_parts(reader.manifest().model, tensor))
+    names.push_back(part.parameter);
+  if (names.empty()) names.push_back(*models::parameter_name(reader.manifest().model, tensor));
+  return names;
+}
+
+// Their shape together.
+std::vector<int64_t> shape_of(const Reader& reader, const std::string& tensor) {
+  const std::vector<std::string> names = parameters_of(reader, tensor);
+  std::vector<int64_t> shape = reader.weights().shape(names.front());
+  for (size_t i = 1; i < names.size(); ++i) shape.front() += reader.weights().shape(names[i]).front();
+  return shape;
+}
+
 // One file of an export, tensor by tensor.
 void write_file(const fs::path& path, SafetensorsHeader header, const Reader& reader, core::DType to) {
   core::NewFile file(path);
@@ -24,11 +42,15 @@ void write_file(const fs::path& path, SafetensorsHeader header, const Reader& re
   file.write(head.data(), head.size());
   std::vector<float> values;
   std::vector<uint16_t> rounded;
+  std::vector<std::string> parameters;  // of all tensors, one behind the other
   for (const TensorEntry& tensor : header.tensors) {
-    const int64_t count = tensor.elements();
+    for (const std::string& name : parameters_of(reader, tensor.name)) parameters.push_back(name);
+  }
+  for (const std::string& name : parameters) {
+    const int64_t count = reader.weights().elements(name);
     for (int64_t done = 0; done < count; done += static_cast<int64_t>(values.size())) {
       values.resize(std::min<size_t>(chunk, static_cast<size_t>(count - done)));
-      reader.weights().read_finite(*models::parameter_name(reader.manifest().model, tensor.name), done, values, to);
+      reader.weights().read_finite(name, done, values, to);
       if (to == core::DType::f32) {
         file.write(values.data(), values.size() * sizeof(float));
         continue;
@@ -63,10 +85,14 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
 
   std::vector<SafetensorsHeader> files;
   uint64_t total = 0, held = 0;
+  std::set<std::string> known;
   for (const std::string& name : reader.weights().names()) {
-    const uint64_t bytes = static_cast<uint64_t>(reader.weights().elements(name)) * core::dtype_size(options.type);
+    TensorEntry tensor{models::hugging_face_name(type, name), dtype, {}, 0, 0};
+    if (!known.insert(tensor.name).second) continue;  // a part of one that is there already
+    tensor.shape = shape_of(reader, tensor.name);
+    const uint64_t bytes = static_cast<uint64_t>(tensor.elements()) * core::dtype_size(options.type);
     if (files.empty() || held + bytes > options.shard_bytes) files.emplace_back(), held = 0;
-    files.back().tensors.push_back({models::hugging_face_name(type, name), dtype, reader.weights().shape(name), 0, 0});
+    files.back().tensors.push_back(std::move(tensor));
     held += bytes;
     total += bytes;
   }

@@ -148,6 +148,11 @@ Reader open_hugging_face(const fs::path& folder, const std::function<void(const 
                               "version: download them all again",
                               name, index_name));
   }
+  for (const std::string& name : tensors.names()) {
+    std::vector<TensorSet::Part> parts;
+    for (const models::FusedPart& part : models::fused_parts(model, name)) parts.push_back({part.parameter, part.rows});
+    if (!parts.empty()) tensors.split(name, parts);
+  }
   tensors.rename([&](const std::string& name) { return models::parameter_name(model, name); });
   for (const std::string& name : tensors.names()) {
     if (is_weight_type(tensors.dtype(name))) continue;

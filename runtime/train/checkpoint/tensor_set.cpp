@@ -82,6 +82,40 @@ void TensorSet::rename(const std::function<std::optional<std::string>(const std:
   tensors_ = std::move(renamed);
 }
 
+void TensorSet::split(const std::string& tensor, const std::vector<Part>& parts) {
+  const Tensor whole = find(tensor);
+  const StoredRectangle& stored = whole.rectangles.front();
+  int64_t rows = 0;
+  for (const Part& part : parts) rows += part.rows;
+  const bool one_piece = whole.rectangles.size() == 1 && !whole.shape.empty();
+  if (!one_piece || whole.shape.front() != rows) {
+    std::vector<std::string> named;
+    for (const Part& part : parts) named.push_back(fmt::format("{} of '{}'", part.rows, part.name));
+    refuse(folder_,
+           fmt::format("tensor '{}' is [{}], but the model makes {} rows of it: {}; it is of another model, or "
+                       "a size in config.json is wrong",
+                       tensor, fmt::join(whole.shape, ", "), rows, fmt::join(named, ", ")));
+  }
+  tensors_.erase(tensor);
+  const uint64_t row_bytes =
+      (stored.entry.end - stored.entry.begin) / static_cast<uint64_t>(std::max<int64_t>(rows, 1));
+  int64_t row = 0;
+  for (const Part& part : parts) {
+    StoredRectangle piece = stored;
+    piece.entry.shape.front() = part.rows;
+    piece.entry.begin += static_cast<uint64_t>(row) * row_bytes;
+    piece.entry.end = piece.entry.begin + static_cast<uint64_t>(part.rows) * row_bytes;
+    piece.rectangle.shape = piece.entry.shape;
+    Tensor made{piece.entry.shape, {piece}};
+    if (has(part.name)) {
+      refuse(folder_, fmt::format("holds '{}', which has the rows of '{}', and that tensor by itself, too; remove one",
+                                  tensor, part.name));
+    }
+    tensors_.emplace(part.name, std::move(made));
+    row += part.rows;
+  }
+}
+
 void TensorSet::alias(const std::string& tensor, const std::string& name) {
   find(tensor);
   if (has(name)) refuse(folder_, fmt::format("'{}' stands for '{}', and is a tensor of its own, too", name, tensor));

@@ -26,6 +26,14 @@ class TensorSet {
   // the same.
   void rename(const std::function<std::optional<std::string>(const std::string&)>& to);
 
+  // Makes tensors of so many rows each of one that a file holds in one piece. Throws DataError where the rows do not
+  // add up, or where there is a tensor of a part's name already.
+  struct Part {
+    std::string name;
+    int64_t rows;
+  };
+  void split(const std::string& tensor, const std::vector<Part>& parts);
+
   bool has(const std::string& tensor) const { return tensors_.contains(tensor) || aliases_.contains(tensor); }
   std::vector<std::string> names() const;  // sorted
   const std::vector<int64_t>& shape(const std::string& tensor) const;

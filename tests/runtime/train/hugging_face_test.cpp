@@ -19,46 +19,18 @@
 #include "runtime/train/run_manifest.h"
 #include "temporary_folder.h"
 #include "tests/data_folder.h"
+#include "tests/runtime/train/hugging_face_logits.h"
 
 namespace zrt::hugging_face_test {
 
 using namespace zrt;
 using namespace zrt::runtime::checkpoint;
+using namespace zrt::hugging_face_logits;
 namespace fs = std::filesystem;
 
 namespace {
 
 const fs::path goldens = fs::path(zrt::test::data_folder()) / "hugging_face";
-
-runtime::Config config_of(const Reader& folder) {
-  return runtime::hugging_face_config(folder, {});
-}
-
-// Logits of every position, token by token through the key/value cache.
-std::vector<std::vector<float>> logits_of(const runtime::Config& config, const Reader& reader,
-                                          const std::vector<int32_t>& tokens) {
-  const models::Model model = config.model.make();
-  runtime::Layout layout = runtime::make_layouts(config, model).front();
-  layout.device = zrt::test::test_device();
-  runtime::require_tensors(reader, layout, false);
-  int32_t token = 0;
-  runtime::Session session(
-      runtime::compile(layout, {"load", "decode"}), runtime::session_options(config),
-      {[&](int, uint32_t, int32_t* out, int32_t*) { out[0] = token; },
-       [&](const std::string& name, int64_t begin, std::span<float> out) { reader.read(name, begin, out); }});
-  session.run("load", {});
-  std::vector<std::vector<float>> result;
-  for (size_t position = 0; position < tokens.size(); ++position) {
-    token = tokens[position];
-    runtime::StepInputs inputs;
-    inputs.position = static_cast<int64_t>(position);
-    session.run("decode", inputs);
-    const std::vector<std::byte> output = session.executor(0).read("decode output of " + model.blocks.back()->name());
-    std::vector<float>& logits = result.emplace_back(config.model.vocab);
-    std::memcpy(logits.data(), output.data(), logits.size() * sizeof(float));
-  }
-  return result;
-}
 
 // Log-probabilities of every token at every position, of a model that sees both sides and so has no logits token by
 // token: each is the loss of a batch whose only target it is.
@@ -278,13 +250,13 @@ TEST_CASE("A directory that zrt's models cannot be is refused with the key and w
   refuse("num_hidden_layers", 0);
   refuse("num_key_value_heads", 0);
   refuse("hidden_size", "many");
-  refuse("rope_scaling", Json{{"rope_type", "yarn"}, {"factor", 2}});
+  refuse("rope_scaling", Json{{"rope_type", "longrope"}, {"factor", 2}});
   std::ifstream in_qwen(goldens / "qwen3/config.json");
   const Json qwen = Json::parse(in_qwen);
   CHECK(message([&] { models::from_hugging_face(qwen, "c"); }).empty());
   for (const auto& [key, value] : std::map<std::string, Json>{{"use_sliding_window", true},
                                                               {"layer_types", {"sliding_attention"}},
-                                                              {"rope_scaling", {{"rope_type", "yarn"}, {"factor", 4}}},
+                                                              {"rope_scaling", {{"rope_type", "ntk"}, {"factor", 4}}},
                                                               {"attention_bias", true}}) {
     Json bad = qwen;
     bad[key] = value;
