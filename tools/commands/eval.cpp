@@ -8,11 +8,11 @@
 #include "core/error.h"
 #include "runtime/data/dataset_tokenizer.h"
 #include "runtime/engine/session_options.h"
-#include "runtime/plan/setup.h"
 #include "runtime/train/data_identity.h"
-#include "runtime/train/numeric_guard.h"
 #include "runtime/train/resume.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/eval_session.h"
+#include "tools/commands/eval_tasks.h"
 #include "tools/commands/ranks.h"
 #include "tools/commands/reporter.h"
 
@@ -27,6 +27,7 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
         "are data-parallel",
         config.mesh.world(), transport.world(), transport.world() == 1 ? "" : "es"));
   }
+  if (values.count("tasks")) return eval_tasks(values, transport, run, config);
   std::vector<runtime::DataSource> sources = config.data.validation;
   if (values.count("data")) {
     sources.clear();
@@ -52,25 +53,11 @@ int eval_ranks(const po::variables_map& values, comm::Transport& transport, cons
 
   const models::Model model = config.model.make();
   const runtime::EvalData data = runtime::open_eval_data(sources, model);
-  const runtime::SessionOptions options = runtime::session_options(config);
-  runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}}, options.timeout);
-  runtime::require_weights(weights, model);
+  runtime::require_same_data(transport, {{"data", runtime::validation_json(data)}},
+                             runtime::session_options(config).timeout);
   runtime::BatchFiller filler;
-  const runtime::RunPlace place =
-      runtime::run_place(transport, config.run.device, config.run.share_gpu, options.timeout);
-  if (transport.leads() && transport.world() > 1) {
-    for (const std::string& line : place.lines) std::cerr << line << '\n';
-  }
-  runtime::Session session(
-      runtime::compile_within_budget(config, model, {"load", "eval"}, place), options,
-      {[&](int rank, uint32_t microbatch, int32_t* tokens, int32_t* targets) {
-         filler(rank, microbatch, tokens, targets);
-       },
-       [&](const std::string& tensor, int64_t begin, std::span<float> out) { weights.read(tensor, begin, out); }},
-      transport);
-  session.run("load", {});
-  runtime::require_finite_weights(session, run.checkpoint);
-  const runtime::Evaluation e = runtime::evaluate(session, data, filler);
+  const auto session = open_eval_session(run, config, model, weights, filler, transport);
+  const runtime::Evaluation e = runtime::evaluate(*session, data, filler);
   if (!transport.leads()) return 0;
   if (!std::isfinite(e.loss)) {
     throw core::DataError(fmt::format(
@@ -91,9 +78,12 @@ int eval_command(const Args& args) {
       "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key of the run")(
       "ranks", po::value<int>(), "so many data-parallel ranks; default: the mesh of the run")(
       "transport", po::value<std::string>()->default_value(""), "as of train")("json", "print the result as JSON");
+  add_task_options(options);
   add_device_option(options);
   po::variables_map values;
-  if (!parse(args, "zrt eval RUN [--data PREFIX]… [--ranks N]", options, {"RUN"}, values)) return 0;
+  if (!parse(args, "zrt eval RUN [--data PREFIX]… [--tasks FILE.jsonl] [--ranks N]", options, {"RUN"}, values))
+    return 0;
+  check_task_options(values);
   const runtime::RunPaths run = runtime::find_run(values["RUN"].as<std::string>());
   const runtime::Config of_run = runtime::load_resolved(run.config, config_settings(values));
   std::optional<int> ranks;

@@ -14,6 +14,7 @@
 #include "runtime/train/resume.h"
 #include "runtime/train/trainer.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/run_tokenizer.h"
 #include "tools/commands/text_output.h"
 
 namespace zrt::tools {
@@ -60,6 +61,8 @@ std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, c
   return tokenizer;
 }
 
+}  // namespace
+
 std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config, const std::string& given,
                                                   const std::string& learned) {
   auto tokenizer = find_tokenizer(config, given, learned);
@@ -72,8 +75,6 @@ std::unique_ptr<data::Tokenizer> choose_tokenizer(const runtime::Config& config,
   }
   return tokenizer;
 }
-
-}  // namespace
 
 int generate_command(const Args& args) {
   po::options_description options("options");

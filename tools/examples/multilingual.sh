@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Twelve languages, one tokenizer, one small GPT, and bits per byte of each language on held-out text.
+# Twelve languages, one tokenizer, one small GPT, bits per byte of each language on held-out text, and multiple choice.
 # Leaves the data in corpus/multilingual and the run in runs/multilingual. Arguments are passed on to `zrt train`: for a
 # run of seconds, `tools/examples/multilingual.sh --set run.steps=20`.
 set -euo pipefail
@@ -39,3 +39,8 @@ echo "== samples =="
 for prompt in "The Debian " "Das Paket " "El sistema " "パッケージ" "软件包"; do
   "$zrt" generate runs/multilingual --prompt "$prompt" --tokens 40
 done
+
+echo
+echo "== tasks in twelve languages, two shots each =="
+python3 tools/examples/multilingual_tasks.py "$corpus"
+"$zrt" eval runs/multilingual --tasks "$corpus/tasks.jsonl" --shots "$corpus/shots.jsonl" --number 2
