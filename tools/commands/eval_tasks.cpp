@@ -153,8 +153,10 @@ int eval_tasks(const po::variables_map& values, comm::Transport& transport, cons
   const std::vector<runtime::TaskResult> results = runtime::task_results(items, choices, scores, unnamed);
   if (values.count("scores")) {
     std::string lines;
-    for (size_t i = 0; i < items.size(); ++i)
-      lines += (i > 0 ? "\n" : "") + runtime::to_json_line(items[i], scores[i], unnamed);
+    for (size_t i = 0; i < items.size(); ++i) {
+      if (i > 0) lines += '\n';
+      lines += runtime::to_json_line(items[i], scores[i], unnamed);
+    }
     runtime::write_file(values["scores"].as<std::string>(), lines);
   }
   if (results.back().cut > 0) {
