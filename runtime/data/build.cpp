@@ -49,6 +49,7 @@ class PartWriter {
     meta.tokenizer = tokenizer_.name();
     meta.tokenizer_xxh3 = tokenizer_.xxh3();
     if (!tokenizer_.model().empty()) meta.tokenizer_file = std::filesystem::path(tokenizer_file).filename().string();
+    meta.tokenizer_eod = tokenizer_.eod_text();
     meta.language = language;
     meta.vocabulary = tokenizer_.vocab_size();
     meta.documents = writer_.documents();
@@ -179,6 +180,14 @@ bool holds(const std::string& path, std::string_view model) {
   return !failed && bytes == model.size() && core::read_text(path, bytes) == model;
 }
 
+// Beside the dataset, where the model of its tokenizer is kept; of one that is trained without `tokenizer`.
+std::string path_of_model(const BuildOptions& options, const Tokenizer* tokenizer) {
+  const bool json = tokenizer != nullptr && tokenizer->name() == tokenizer_json_name;
+  if (options.validation > 0)
+    return (std::filesystem::path(options.out) / (json ? "tokenizer.json" : "tokenizer.model")).string();
+  return options.out + (json ? ".tokenizer.json" : ".model");
+}
+
 void write_model(OutputFile& file, const Tokenizer& tokenizer) {
   file.write(tokenizer.model().data(), tokenizer.model().size());
   file.seal();
@@ -195,11 +204,14 @@ BuildResult build_dataset(const BuildOptions& options) {
   require_name(options);
   const bool train_it = options.tokenizer == "train";
   std::unique_ptr<Tokenizer> tokenizer;
-  if (!train_it) tokenizer = make_tokenizer(options.tokenizer);
+  if (!train_it) tokenizer = make_tokenizer(options.tokenizer, options.eod);
+  if (train_it && !options.eod.empty())
+    throw core::ConfigError(
+        fmt::format("eod is '{}', but a tokenizer that is trained has an end of documents of its own.", options.eod));
   const std::filesystem::path out(options.out);
   const std::string train_prefix = fraction > 0 ? (out / "train").string() : options.out;
   const std::string validation_prefix = (out / "validation").string();
-  const std::string model_path = fraction > 0 ? (out / "tokenizer.model").string() : options.out + ".model";
+  const std::string model_path = path_of_model(options, tokenizer.get());
   const bool writes_model = train_it || !tokenizer->model().empty();
   if (!options.force) {
     require_absent_dataset(train_prefix);

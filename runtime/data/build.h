@@ -22,6 +22,7 @@ struct BuildOptions {
   std::vector<std::string> inputs;  // text files, .gz files, folders (find_input_files)
   std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
   std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
+  std::string eod;                  // of a tokenizer.json: the token that ends documents (make_tokenizer)
   int64_t vocabulary = 8192;
   std::string language;  // for the description
   bool dedup = false;    // leave out documents that occurred before (duplicates.h)
@@ -47,10 +48,11 @@ struct BuildResult {
 };
 
 // Every document ends with the tokenizer's end-of-document id. A tokenizer's model is copied to PREFIX.model, or with
-// validation to OUT/tokenizer.model, so that the dataset can be decoded wherever it goes. With `force` old datasets of
-// the same name are replaced, and only when everything new is on disk. A build that fails leaves nothing. Throws
-// DataError naming the file that is unreadable, corrupt, no text, empty or too small, ConfigError for a bad option and
-// where something would be replaced without `force`.
+// validation to OUT/tokenizer.model (a tokenizer.json to PREFIX.tokenizer.json or OUT/tokenizer.json), so that the
+// dataset can be decoded wherever it goes. With `force` old datasets of the same name are replaced, and only when
+// everything new is on disk. A build that fails leaves nothing. Throws DataError naming the file that is unreadable,
+// corrupt, no text, empty or too small, ConfigError for a bad option and where something would be replaced without
+// `force`.
 BuildResult build_dataset(const BuildOptions& options);
 
 struct TokenizerOptions {

@@ -57,6 +57,7 @@ std::string to_json(const DatasetMeta& meta) {
   Json object = {{"tokenizer", meta.tokenizer}, {"vocabulary", meta.vocabulary}};
   if (!meta.tokenizer_file.empty()) object["tokenizer_file"] = meta.tokenizer_file;
   if (!meta.tokenizer_xxh3.empty()) object["tokenizer_xxh3"] = meta.tokenizer_xxh3;
+  if (!meta.tokenizer_eod.empty()) object["tokenizer_eod"] = meta.tokenizer_eod;
   if (!meta.language.empty()) object["language"] = meta.language;
   object["documents"] = meta.documents;
   object["tokens"] = meta.tokens;
@@ -84,6 +85,7 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
   meta.tokenizer = text_of(object, "tokenizer", path);
   meta.tokenizer_file = file_name(object, "tokenizer_file", path);
   meta.tokenizer_xxh3 = optional_text(object, "tokenizer_xxh3", path);
+  meta.tokenizer_eod = optional_text(object, "tokenizer_eod", path);
   meta.language = optional_text(object, "language", path);
   meta.vocabulary = count_of(object, "vocabulary", path);
   meta.documents = count_of(object, "documents", path);

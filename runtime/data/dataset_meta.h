@@ -15,6 +15,7 @@ struct DatasetMeta {
   double unigram_entropy = 0;       // of the text's bytes, bits per byte
   std::string tokenizer_file = {};  // its model, a file beside this one; "" when it has none
   std::string tokenizer_xxh3 = {};  // Tokenizer::xxh3()
+  std::string tokenizer_eod = {};   // Tokenizer::eod_text()
   std::string language = {};        // "" when not given
 };
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "runtime/data/dataset_meta.h"
 #include "runtime/data/sentencepiece_tokenizer.h"
+#include "runtime/data/tokenizer_json/tokenizer_json.h"
 
 namespace zrt::runtime::data {
 
@@ -25,6 +26,7 @@ std::optional<DatasetTokenizer> common_tokenizer(const std::vector<std::string>&
                 meta->tokenizer_xxh3,
                 meta->vocabulary,
                 prefix,
+                meta->tokenizer_eod,
                 meta->tokenizer_file.empty() ? std::string() : (folder / meta->tokenizer_file).string(),
                 ""};
       common_text = tokenizer_text(*meta);
@@ -53,7 +55,11 @@ std::string tokenizer_text(const Tokenizer& tokenizer) {
 
 std::unique_ptr<Tokenizer> open_tokenizer(const DatasetTokenizer& tokenizer) {
   if (tokenizer.file.empty()) return make_tokenizer(tokenizer.name);
-  auto opened = SentencePieceTokenizer::open(tokenizer.file);
+  std::unique_ptr<Tokenizer> opened;
+  if (tokenizer.name == tokenizer_json_name)
+    opened = tokenizer_json::JsonTokenizer::open(tokenizer.file, tokenizer.eod);
+  else
+    opened = SentencePieceTokenizer::open(tokenizer.file);
   if (opened->xxh3() != tokenizer.xxh3)
     throw core::DataError(
         fmt::format("{}: its XXH3 is {} but dataset {} was made with the tokenizer {}. Copy that model back, or build "

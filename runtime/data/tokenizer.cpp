@@ -2,15 +2,31 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "core/error.h"
 #include "runtime/data/sentencepiece_tokenizer.h"
 #include "runtime/data/text_reader.h"
+#include "runtime/data/tokenizer_json/tokenizer_json.h"
 
 namespace zrt::runtime::data {
 
 const std::string& Tokenizer::xxh3() const {
   static const std::string none;
   return none;
+}
+
+namespace {
+
+const std::vector<int32_t> no_ids;
+
+}  // namespace
+
+const std::vector<int32_t>& Tokenizer::before_text() const {
+  return no_ids;
+}
+const std::vector<int32_t>& Tokenizer::after_text() const {
+  return no_ids;
 }
 
 WordPart word_part_of(std::string_view text) {
@@ -46,12 +62,24 @@ std::string ByteTokenizer::decode(std::span<const int32_t> tokens) const {
   return text;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name) {
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::string& eod) {
+  const auto in_folder = std::filesystem::path(name) / "tokenizer.json";
+  std::error_code failed;
+  if (std::filesystem::is_regular_file(in_folder, failed))
+    return tokenizer_json::JsonTokenizer::open(in_folder.string(), eod);
+  if (has_suffix(name, ".json")) return tokenizer_json::JsonTokenizer::open(name, eod);
+  if (!eod.empty())
+    throw core::ConfigError(fmt::format(
+        "--eod is '{}' but the tokenizer is '{}', whose end of documents is known; only a tokenizer.json has "
+        "one to choose. Leave it out.",
+        eod, name));
   if (name == ByteTokenizer().name()) return std::make_unique<ByteTokenizer>();
   if (has_suffix(name, ".model")) return SentencePieceTokenizer::open(name);
-  throw core::ConfigError(fmt::format(
-      "tokenizer '{}' is not known; legal are: bytes, and the path of a SentencePiece model, which ends in .model.",
-      name));
+  throw core::ConfigError(
+      fmt::format("tokenizer '{}' is not known; legal are: bytes, the path of a SentencePiece model, which ends in "
+                  ".model, that of a "
+                  "tokenizer.json of Hugging Face, which ends in .json, and a folder with one.",
+                  name));
 }
 
 }  // namespace zrt::runtime::data

@@ -19,6 +19,12 @@ class Tokenizer {
   virtual const std::string& name() const = 0;  // its kind, as in PREFIX.meta.json
   virtual int64_t vocab_size() const = 0;
   virtual int32_t eod() const = 0;  // end of document
+  // The text of eod() where a caller chose it (make_tokenizer()), else "".
+  virtual std::string eod_text() const { return {}; }
+  // Ids that stand before and behind a text for a model that was trained so, such as [CLS] and [SEP]; encode() leaves
+  // them out.
+  virtual const std::vector<int32_t>& before_text() const;
+  virtual const std::vector<int32_t>& after_text() const;
 
   // The bytes of its model file, and their XXH3-64 in hex, which tells two tokenizers apart; empty without a file.
   virtual std::string_view model() const { return {}; }
@@ -36,6 +42,8 @@ class Tokenizer {
   virtual std::string decode(std::span<const int32_t> tokens) const = 0;
 };
 
+inline constexpr const char* tokenizer_json_name = "tokenizer.json";  // of Hugging Face's
+
 // An id is a byte; 256 ends a document.
 class ByteTokenizer : public Tokenizer {
  public:
@@ -48,8 +56,9 @@ class ByteTokenizer : public Tokenizer {
   std::string decode(std::span<const int32_t> tokens) const override;
 };
 
-// "bytes", or the path of a SentencePiece model, which ends in .model. Throws ConfigError that lists what is legal,
-// DataError for a bad model.
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name);
+// "bytes", or the path of a SentencePiece model, which ends in .model, or of a tokenizer.json, which ends in .json, or
+// of a folder with one. `eod` is the token of a tokenizer.json that ends documents; "": the one that it or its folder
+// names. Throws ConfigError that lists what is legal, DataError for a bad model.
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& name, const std::string& eod = "");
 
 }  // namespace zrt::runtime::data

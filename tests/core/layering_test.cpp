@@ -58,7 +58,7 @@ bool in_back_end(const std::string& path) {
 constexpr const char* marks_functions = "core/host_device.h";
 
 const std::regex vendor_header(
-    R"((^|(?!.*/cuda/).*/)(dnnl|mpi|nccl|cuda_|cublas|cudnn|liburing|sentencepiece_processor|sentencepiece_trainer)[^/]*\.(h|hpp))");
+    R"((^|(?!.*/cuda/).*/)(dnnl|mpi|nccl|cuda_|cublas|cudnn|liburing|sentencepiece_processor|sentencepiece_trainer|pcre2|unicode/)[^/]*\.(h|hpp))");
 
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex include(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");

@@ -79,8 +79,12 @@ int build_command(const Args& args) {
   po::options_description options("options");
   options.add_options()("out", po::value<std::string>(), "PREFIX of the .bin/.idx pair; with --validation a folder")(
       "tokenizer", po::value<std::string>()->default_value("bytes"),
-      "bytes: 256 byte values and an end-of-document id; FILE.model: a SentencePiece model; train: one trained on the "
-      "training text")("vocab", po::value<int64_t>()->default_value(8192), "pieces of a tokenizer that is trained")(
+      "bytes: 256 byte values and an end-of-document id; FILE.model: a SentencePiece model; FILE.json: a "
+      "tokenizer.json of Hugging Face, or a folder with one; train: one trained on the training text")(
+      "eod", po::value<std::string>()->default_value(""),
+      "the token of a tokenizer.json that ends documents, such as '<|endoftext|>'; else the eos_token of a "
+      "tokenizer_config.json beside it, or one known by its name")("vocab", po::value<int64_t>()->default_value(8192),
+                                                                   "pieces of a tokenizer that is trained")(
       "documents", po::value<std::string>()->default_value("file"),
       "file: each file is a document; paragraph: each paragraph")("validation", po::value<double>()->default_value(0),
                                                                   "fraction of the text held out")(
@@ -94,6 +98,7 @@ int build_command(const Args& args) {
   build.inputs = values["FILE"].as<std::vector<std::string>>();
   build.out = values["out"].as<std::string>();
   build.tokenizer = values["tokenizer"].as<std::string>();
+  build.eod = values["eod"].as<std::string>();
   build.vocabulary = values["vocab"].as<int64_t>();
   if (!values["vocab"].defaulted() && build.tokenizer != "train") {
     throw core::UsageError(fmt::format(

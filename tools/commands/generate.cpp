@@ -44,7 +44,8 @@ std::unique_ptr<data::Tokenizer> find_tokenizer(const runtime::Config& config, c
             ? "the run has no data.train"
             : fmt::format("there is no {}", data::meta_path(trained ? trained->unnamed : prefixes.front())),
         learned.empty()
-            ? "Name it yourself: --tokenizer bytes, or --tokenizer FILE.model of SentencePiece"
+            ? "Name it yourself: --tokenizer bytes, or --tokenizer FILE.model of SentencePiece or FILE.json of Hugging "
+              "Face"
             : fmt::format("The checkpoint was trained with {}; name that with --tokenizer FILE.model", learned)));
   }
   auto tokenizer = data::make_tokenizer(given);
@@ -84,7 +85,7 @@ int generate_command(const Args& args) {
       "top-k", po::value<int64_t>()->default_value(40), "choose among the k likeliest; 0: all")(
       "seed", po::value<int64_t>()->default_value(1), "of the choices")("json", "print prompt and text as JSON")(
       "tokenizer", po::value<std::string>()->default_value("", "that of the run's data"),
-      "bytes, or a SentencePiece FILE.model, where the data does not say");
+      "bytes, a SentencePiece FILE.model, or a tokenizer.json of Hugging Face, where the data does not say");
   add_device_option(options);
   po::variables_map values;
   if (!parse(args, "zrt generate RUN [--prompt TEXT] [--tokens N]", options, {"RUN"}, values)) return 0;
