@@ -6,9 +6,8 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache pkg-config
   ocl-icd-opencl-dev opencl-c-headers  # asked for by the CMake package of libdnnl-dev
-  libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev liburing-dev
-  libopenmpi-dev openmpi-bin libsentencepiece-dev
-  libpcre2-dev libicu-dev
+  libboost-program-options-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libdnnl-dev libxxhash-dev zlib1g-dev libzstd-dev
+  liburing-dev libopenmpi-dev openmpi-bin libsentencepiece-dev libpcre2-dev libicu-dev
 )
 # Tests need these: chromium looks at the pages that zrt writes, a Slurm of one node runs srun.
 [ "${1:-}" = "--tests" ] && packages+=(catch2 python3 chromium slurm-wlm munge)

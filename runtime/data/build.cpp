@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <filesystem>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/file.h"
+#include "runtime/data/build_outputs.h"
 #include "runtime/data/duplicates.h"
+#include "runtime/data/encoder.h"
 #include "runtime/data/indexed_dataset_writer.h"
+#include "runtime/data/json_lines.h"
 #include "runtime/data/made_folders.h"
 #include "runtime/data/output_file.h"
 #include "runtime/data/sentencepiece_tokenizer.h"
@@ -22,73 +22,21 @@ namespace zrt::runtime::data {
 
 namespace {
 
-// One dataset being written, with the statistics of its text.
-class PartWriter {
- public:
-  PartWriter(std::string prefix, const Tokenizer& tokenizer)
-      : prefix_(std::move(prefix)), tokenizer_(tokenizer), writer_(prefix_, tokenizer.vocab_size()) {}
-
-  void add(std::string_view document) {
-    if (document.empty()) return;
-    for (const char c : document) ++histogram_[static_cast<unsigned char>(c)];
-    bytes_ += static_cast<int64_t>(document.size());
-    // Ids take four times the text; where the tokenizer allows it only a piece of them exists at a time.
-    const size_t piece = tokenizer_.bytewise() ? size_t{1} << 18 : document.size();
-    for (size_t at = 0; at < document.size(); at += piece) {
-      ids_.clear();
-      tokenizer_.encode(document.substr(at, piece), ids_);
-      writer_.append(ids_);
-    }
-    const int32_t eod = tokenizer_.eod();
-    writer_.append(std::span(&eod, 1));
-    writer_.end_document();
-  }
-
-  BuiltPart seal(const std::string& language, const std::string& tokenizer_file) {
-    DatasetMeta meta;
-    meta.tokenizer = tokenizer_.name();
-    meta.tokenizer_xxh3 = tokenizer_.xxh3();
-    if (!tokenizer_.model().empty()) meta.tokenizer_file = std::filesystem::path(tokenizer_file).filename().string();
-    meta.tokenizer_eod = tokenizer_.eod_text();
-    meta.language = language;
-    meta.vocabulary = tokenizer_.vocab_size();
-    meta.documents = writer_.documents();
-    meta.tokens = writer_.tokens();
-    meta.bytes = bytes_;
-    meta.unigram_entropy = entropy();
-    writer_.seal(meta);
-    return {prefix_, meta};
-  }
-  void publish() { writer_.publish(); }
-
- private:
-  double entropy() const {
-    double bits = 0;
-    for (const int64_t count : histogram_) {
-      const double p = static_cast<double>(count) / static_cast<double>(std::max<int64_t>(bytes_, 1));
-      if (count > 0) bits -= p * std::log2(p);
-    }
-    return std::max(bits, 0.0);  // not -0
-  }
-
-  std::string prefix_;
-  const Tokenizer& tokenizer_;
-  IndexedDatasetWriter writer_;
-  std::array<int64_t, 256> histogram_{};
-  int64_t bytes_ = 0;
-  std::vector<int32_t> ids_;
-};
-
 // The documents of the inputs, without duplicates if they are not wanted. Every pass over them gives the same ones.
 class Source {
  public:
-  Source(const InputFiles& inputs, const BuildOptions& options, bool scanning)
-      : stream_(inputs.files, options.documents, on_read(options, scanning)) {
+  // `tokens` counts those that were written so far; empty while scanning.
+  Source(const InputFiles& inputs, const BuildOptions& options, std::function<int64_t()> tokens = {})
+      : tokens_(std::move(tokens)),
+        stream_(inputs.files, options.documents, {options.field.value_or("text"), options.skip_bad}, on_read(options)) {
     if (options.dedup) finder_.emplace();
   }
+  Source(const Source&) = delete;
+  Source& operator=(const Source&) = delete;
+
   bool next(std::string& document) {
     while (stream_.next(document)) {
-      if (!finder_ || !finder_->seen(document)) return true;
+      if (!finder_ || !finder_->seen(document)) return ++documents_, true;
       ++duplicates_;
     }
     return false;
@@ -97,17 +45,20 @@ class Source {
   int64_t duplicates() const { return duplicates_; }
 
  private:
-  static DocumentStream::OnRead on_read(const BuildOptions& options, bool scanning) {
+  DocumentStream::OnRead on_read(const BuildOptions& options) {
     if (!options.progress) return {};
-    return [&options, scanning](const std::string& path, int64_t bytes) { options.progress({scanning, path, bytes}); };
+    return [this, &options](const std::string& path, int64_t bytes) {
+      options.progress({!tokens_, path, bytes, documents_, tokens_ ? tokens_() : 0});
+    };
   }
+  std::function<int64_t()> tokens_;
+  int64_t documents_ = 0, duplicates_ = 0;
   DocumentStream stream_;
   std::optional<DuplicateFinder> finder_;
-  int64_t duplicates_ = 0;
 };
 
 std::vector<int64_t> measure(const InputFiles& inputs, const BuildOptions& options) {
-  Source source(inputs, options, true);
+  Source source(inputs, options);
   std::vector<int64_t> sizes;
   for (std::string document; source.next(document);) sizes.push_back(static_cast<int64_t>(document.size()));
   return sizes;
@@ -137,60 +88,18 @@ void distribute(Source& source, const std::vector<int64_t>& sizes, const Validat
   }
 }
 
-// A prefix without a name of its own would make hidden files. Throws ConfigError.
-void require_name(const BuildOptions& options) {
-  const std::string name = std::filesystem::path(options.out).filename().string();
-  if (options.validation > 0 || (!name.empty() && name != "." && name != "..")) return;
-  throw core::ConfigError(
-      fmt::format("out is '{}', a folder; it must be the prefix of the files to write, such as '{}'.", options.out,
-                  (std::filesystem::path(options.out) / "corpus").string()));
-}
-
-// Throws ConfigError when a file is there that would be replaced.
-void require_absent(const std::string& path) {
-  std::error_code failed;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(path, failed))) return;
-  throw core::ConfigError(
-      fmt::format("{}: this file is there already. Choose another --out, or add --force to replace it.", path));
-}
-
-void require_absent_dataset(const std::string& prefix) {
-  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)}) require_absent(path);
-}
-
-// Throws ConfigError when a file that is to be written is one of those that are read: --force would lose the text.
-void require_no_input(const InputFiles& inputs, const std::string& path) {
-  for (const InputFile& input : inputs.files) {
-    std::error_code failed;
-    if (!std::filesystem::equivalent(input.path, path, failed)) continue;
+// Throws ConfigError for an option that none of the inputs has a use for.
+void require_use(const InputFiles& inputs, const BuildOptions& options) {
+  const auto json = std::count_if(inputs.files.begin(), inputs.files.end(),
+                                  [](const InputFile& file) { return !json_ending(file.path).empty(); });
+  constexpr const char* none =
+      "no input is one of JSON lines: their names end in .jsonl, .ndjson or .json, or .gz or .zst of "
+      "these. Leave it out, or rename the file.";
+  if (json == 0 && options.field) throw core::ConfigError(fmt::format("field is '{}', but {}", *options.field, none));
+  if (json == 0 && options.skip_bad) throw core::ConfigError(fmt::format("bad lines are to be skipped, but {}", none));
+  if (static_cast<size_t>(json) == inputs.files.size() && options.documents == Documents::paragraph)
     throw core::ConfigError(
-        fmt::format("{}: --out would replace this file, which is one of the inputs. Choose another --out.", path));
-  }
-}
-
-void require_no_input_dataset(const InputFiles& inputs, const std::string& prefix) {
-  for (const std::string& path : {idx_path(prefix), bin_path(prefix), meta_path(prefix)})
-    require_no_input(inputs, path);
-}
-
-// A model that is there already may be the very one that is to be copied there.
-bool holds(const std::string& path, std::string_view model) {
-  std::error_code failed;
-  const auto bytes = std::filesystem::file_size(path, failed);
-  return !failed && bytes == model.size() && core::read_text(path, bytes) == model;
-}
-
-// Beside the dataset, where the model of its tokenizer is kept; of one that is trained without `tokenizer`.
-std::string path_of_model(const BuildOptions& options, const Tokenizer* tokenizer) {
-  const bool json = tokenizer != nullptr && tokenizer->name() == tokenizer_json_name;
-  if (options.validation > 0)
-    return (std::filesystem::path(options.out) / (json ? "tokenizer.json" : "tokenizer.model")).string();
-  return options.out + (json ? ".tokenizer.json" : ".model");
-}
-
-void write_model(OutputFile& file, const Tokenizer& tokenizer) {
-  file.write(tokenizer.model().data(), tokenizer.model().size());
-  file.seal();
+        "documents is 'paragraph', but all inputs are JSON lines, in which each line is a document. Leave it out.");
 }
 
 }  // namespace
@@ -200,8 +109,8 @@ BuildResult build_dataset(const BuildOptions& options) {
   if (!(fraction >= 0 && fraction < 1))
     throw core::ConfigError(
         fmt::format("validation is {}; it must be a fraction of the text, 0 or more and below 1.", fraction));
-  if (options.out.empty()) throw core::ConfigError("out is empty; it must be the prefix of the files to write.");
-  require_name(options);
+  require_out(options.out);
+  if (fraction == 0) require_prefix(options.out);
   const bool train_it = options.tokenizer == "train";
   std::unique_ptr<Tokenizer> tokenizer;
   if (!train_it) tokenizer = make_tokenizer(options.tokenizer, options.eod);
@@ -211,7 +120,8 @@ BuildResult build_dataset(const BuildOptions& options) {
   const std::filesystem::path out(options.out);
   const std::string train_prefix = fraction > 0 ? (out / "train").string() : options.out;
   const std::string validation_prefix = (out / "validation").string();
-  const std::string model_path = path_of_model(options, tokenizer.get());
+  const std::string model_path =
+      fraction > 0 ? (out / model_name(tokenizer.get())).string() : tokenizer_copy(options.out, tokenizer.get());
   const bool writes_model = train_it || !tokenizer->model().empty();
   if (!options.force) {
     require_absent_dataset(train_prefix);
@@ -219,6 +129,7 @@ BuildResult build_dataset(const BuildOptions& options) {
     if (writes_model && (train_it || !holds(model_path, tokenizer->model()))) require_absent(model_path);
   }
   const InputFiles inputs = find_input_files(options.inputs);
+  require_use(inputs, options);
   require_no_input_dataset(inputs, train_prefix);
   if (fraction > 0) require_no_input_dataset(inputs, validation_prefix);
   if (writes_model) require_no_input(inputs, model_path);
@@ -234,7 +145,7 @@ BuildResult build_dataset(const BuildOptions& options) {
 
   if (train_it) {  // held-out text must not show in the pieces
     SentencePieceTraining training(options.vocabulary, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
-    Source source(inputs, options, true);
+    Source source(inputs, options);
     distribute(
         source, sizes, split, fraction, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
     tokenizer = std::make_unique<SentencePieceTokenizer>(training.train(), model_path);
@@ -243,14 +154,18 @@ BuildResult build_dataset(const BuildOptions& options) {
   PartWriter train(train_prefix, *tokenizer);
   std::optional<PartWriter> validation;
   if (fraction > 0) validation.emplace(validation_prefix, *tokenizer);
-  Source source(inputs, options, false);
+  Encoder encoder(*tokenizer, options.threads,
+                  [&](const Encoded& batch) { (batch.part == 0 ? train : *validation).add(batch); });
+  Source source(inputs, options, [&] { return train.tokens() + (validation ? validation->tokens() : 0); });
   distribute(
-      source, sizes, split, fraction, [&](std::string_view text) { train.add(text); },
-      [&](std::string_view text) { validation->add(text); });
+      source, sizes, split, fraction, [&](std::string_view text) { encoder.add(text, 0); },
+      [&](std::string_view text) { encoder.add(text, 1); });
+  encoder.finish();
   const auto& skipped = source.stream().skipped();
   result.skipped.insert(result.skipped.end(), skipped.begin(), skipped.end());
   result.files = static_cast<int64_t>(inputs.files.size() - skipped.size());
   result.damaged = source.stream().damaged();
+  result.bad_lines = source.stream().bad_lines();
   result.duplicates = source.duplicates();
 
   result.train = train.seal(options.language, model_path);
@@ -282,13 +197,15 @@ TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   if (!options.force) require_absent(options.out);
   BuildOptions build;
   build.progress = options.progress;
+  build.field = options.field, build.skip_bad = options.skip_bad;
   const InputFiles inputs = find_input_files(options.inputs);
+  require_use(inputs, build);
   require_no_input(inputs, options.out);
   const std::vector<int64_t> sizes = measure(inputs, build);
   TrainedTokenizer result;
   result.bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   SentencePieceTraining training(options.vocabulary, result.bytes);
-  Source source(inputs, build, true);
+  Source source(inputs, build);
   distribute(
       source, sizes, {}, 0, [&](std::string_view text) { training.add(text); }, [](std::string_view) {});
   const SentencePieceTokenizer tokenizer(training.train(), options.out);
@@ -303,6 +220,7 @@ TrainedTokenizer train_tokenizer(const TokenizerOptions& options) {
   result.skipped = inputs.skipped;
   result.skipped.insert(result.skipped.end(), source.stream().skipped().begin(), source.stream().skipped().end());
   result.damaged = source.stream().damaged();
+  result.bad_lines = source.stream().bad_lines();
   return result;
 }
 

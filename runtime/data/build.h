@@ -1,4 +1,5 @@
-// Tokenizes text files into indexed datasets: what `zrt data build` does; and trains tokenizers on them.
+// Tokenizes files of text or of JSON lines into indexed datasets: what `zrt data build` does; and trains tokenizers on
+// them.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -9,17 +10,19 @@
 #include "runtime/data/dataset_meta.h"
 #include "runtime/data/document_stream.h"
 #include "runtime/data/input_files.h"
+#include "runtime/data/part_writer.h"
 
 namespace zrt::runtime::data {
 
 struct BuildProgress {
-  bool scanning = false;  // measuring documents or training a tokenizer, before anything is written
-  std::string file;       // being read
-  int64_t bytes = 0;      // of text read in this pass
+  bool scanning = false;              // measuring documents or training a tokenizer, before anything is written
+  std::string file;                   // being read
+  int64_t bytes = 0;                  // of text read in this pass
+  int64_t documents = 0, tokens = 0;  // of this pass; tokens are those that were written
 };
 
 struct BuildOptions {
-  std::vector<std::string> inputs;  // text files, .gz files, folders (find_input_files)
+  std::vector<std::string> inputs;  // files of text and of JSON lines, folders (find_input_files)
   std::string out;                  // PREFIX; with validation a folder that gets train.* and validation.*
   std::string tokenizer = "bytes";  // make_tokenizer(), or "train": one of `vocabulary` pieces on the training text
   std::string eod;                  // of a tokenizer.json: the token that ends documents (make_tokenizer)
@@ -27,21 +30,20 @@ struct BuildOptions {
   std::string language;  // for the description
   bool dedup = false;    // leave out documents that occurred before (duplicates.h)
   Documents documents = Documents::file;
-  double validation = 0;  // fraction of the text, 0 for none
-  bool force = false;     // replace datasets and a tokenizer's model that are there
+  std::optional<std::string> field;  // of JSON lines, whose text is a document; nothing: "text"
+  bool skip_bad = false;             // leave bad lines out, and count them
+  int threads = 1;                   // that tokenize; they change nothing of the result
+  double validation = 0;             // fraction of the text, 0 for none
+  bool force = false;                // replace datasets and a tokenizer's model that are there
   std::function<void(const BuildProgress&)> progress;
-};
-
-struct BuiltPart {
-  std::string prefix;
-  DatasetMeta meta;  // documents, tokens, bytes, entropy; also written as PREFIX.meta.json
 };
 
 struct BuildResult {
   int64_t files = 0;
   std::vector<SkippedInput> skipped;
   std::vector<DamagedText> damaged;
-  int64_t duplicates = 0;  // documents left out by dedup
+  std::vector<BadLines> bad_lines;  // skipped
+  int64_t duplicates = 0;           // documents left out by dedup
   BuiltPart train;
   std::optional<BuiltPart> validation;
   bool split_by_document = false;  // else, with validation, the end of every document was cut off (validation_split.h)
@@ -51,13 +53,15 @@ struct BuildResult {
 // validation to OUT/tokenizer.model (a tokenizer.json to PREFIX.tokenizer.json or OUT/tokenizer.json), so that the
 // dataset can be decoded wherever it goes. With `force` old datasets of the same name are replaced, and only when
 // everything new is on disk. A build that fails leaves nothing. Throws DataError naming the file that is unreadable,
-// corrupt, no text, empty or too small, ConfigError for a bad option and where something would be replaced without
-// `force`.
+// corrupt, no text, empty or too small, ConfigError for a bad option, one that no input has a use for, and where
+// something would be replaced without `force`.
 BuildResult build_dataset(const BuildOptions& options);
 
 struct TokenizerOptions {
   std::vector<std::string> inputs;
-  std::string out;  // FILE.model
+  std::string out;                   // FILE.model
+  std::optional<std::string> field;  // as of a build, like skip_bad
+  bool skip_bad = false;
   int64_t vocabulary = 8192;
   bool force = false;  // replace the file
   std::function<void(const BuildProgress&)> progress;
@@ -69,6 +73,7 @@ struct TrainedTokenizer {
   std::string xxh3;
   std::vector<SkippedInput> skipped;
   std::vector<DamagedText> damaged;
+  std::vector<BadLines> bad_lines;  // skipped
 };
 
 // Trains one tokenizer on all inputs (sentencepiece_training.h). Throws as build_dataset().

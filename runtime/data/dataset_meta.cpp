@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "runtime/data/indexed_format.h"
+#include "runtime/data/llmc_dataset.h"
 
 namespace zrt::runtime::data {
 
@@ -102,10 +103,10 @@ std::optional<DatasetMeta> read_meta(const std::string& prefix) {
 void check_meta(const DatasetMeta& meta, const std::string& prefix, int64_t documents, int64_t tokens) {
   const auto check = [&](const char* key, int64_t said, int64_t found) {
     if (said != found)
-      throw core::DataError(
-          fmt::format("{}: key '{}' is {} but {} has {}: it describes another dataset. Build the dataset again, or "
-                      "remove the file to do without bits per byte.",
-                      meta_path(prefix), key, said, idx_path(prefix), found));
+      throw core::DataError(fmt::format(
+          "{}: key '{}' is {} but {} has {}: it describes another dataset. Build the dataset again, have it "
+          "described by `zrt data describe`, or remove the file to do without bits per byte.",
+          meta_path(prefix), key, said, is_llmc_name(prefix) ? prefix : idx_path(prefix), found));
   };
   check("documents", meta.documents, documents);
   check("tokens", meta.tokens, tokens);

@@ -1,4 +1,5 @@
-// PREFIX.meta.json: what a .bin/.idx pair was made from. Plain Megatron pairs have none.
+// PREFIX.meta.json: what a dataset was made from. One that was made elsewhere has none until describe_dataset() writes
+// it.
 #pragma once
 #include <cstdint>
 #include <optional>

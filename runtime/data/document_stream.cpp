@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "runtime/data/json_lines.h"
 
 namespace zrt::runtime::data {
 
@@ -16,6 +17,7 @@ namespace {
 constexpr size_t chunk_bytes = size_t{1} << 20;
 // A document and its end-of-document id must be countable in 31 bits.
 constexpr size_t largest_document = std::numeric_limits<int32_t>::max() - 1;
+constexpr size_t largest_line = size_t{1} << 32;
 
 bool is_blank(const char* line, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i)
@@ -54,8 +56,13 @@ Documents parse_documents(const std::string& name) {
   throw core::ConfigError(fmt::format("documents is '{}'; legal are file and paragraph.", name));
 }
 
-DocumentStream::DocumentStream(const std::vector<InputFile>& files, Documents documents, OnRead on_read)
-    : files_(files), documents_(documents), on_read_(std::move(on_read)) {}
+DocumentStream::DocumentStream(const std::vector<InputFile>& files, Documents documents, const LineOptions& lines,
+                               OnRead on_read)
+    : files_(files),
+      documents_(documents),
+      field_(lines.field),
+      skip_bad_(lines.skip_bad),
+      on_read_(std::move(on_read)) {}
 
 bool DocumentStream::next(std::string& document) {
   for (; file_ < files_.size(); ++file_) {
@@ -66,15 +73,23 @@ bool DocumentStream::next(std::string& document) {
       return true;
     }
     reader_.reset();
-    check_->end();
-    if (check_->invalid() > 0) damaged_.push_back({files_[file_].path, check_->invalid(), check_->first_invalid()});
-    if (documents_of_file_ > 0) continue;
-    if (files_[file_].named)
-      throw core::DataError(fmt::format("{}: the file holds no text: it is empty or white space alone. Leave it out.",
-                                        files_[file_].path));
-    skipped_.push_back({files_[file_].path, "no text"});
+    end_file();
   }
   return false;
+}
+
+void DocumentStream::end_file() {
+  const InputFile& file = files_[file_];
+  if (!json_) check_->end();
+  if (check_->invalid() > 0) damaged_.push_back({file.path, check_->invalid(), check_->first_invalid()});
+  if (bad_here_.count > 0) bad_.push_back(bad_here_);
+  if (documents_of_file_ > 0) return;
+  if (!file.named) return skipped_.push_back({file.path, "no text"});
+  if (bad_here_.count > 0)
+    throw core::DataError(fmt::format("{}: none of its lines can be read; line {}, the first of {}: {}.", file.path,
+                                      bad_here_.first, bad_here_.count, bad_here_.reason));
+  throw core::DataError(
+      fmt::format("{}: the file holds no text: it is empty or white space alone. Leave it out.", file.path));
 }
 
 void DocumentStream::open_next() {
@@ -82,6 +97,9 @@ void DocumentStream::open_next() {
   check_.emplace(files_[file_].path);
   begun_ = false;
   documents_of_file_ = 0;
+  json_ = !json_ending(files_[file_].path).empty();
+  bad_here_ = {files_[file_].path, 0, 0, ""};
+  line_ = 0;
   buffer_.clear();
   at_ = 0;
 }
@@ -95,9 +113,10 @@ bool DocumentStream::fill() {
   const size_t count = reader_->read(buffer_.data() + had, chunk_bytes);
   buffer_.resize(had + count);
   const std::string_view piece(buffer_.data() + had, count);
-  const size_t mark = count > 0 && !begun_ ? check_->begin(piece) : 0;
+  size_t mark = 0;
+  if (count > 0 && !begun_) mark = json_ ? check_->begin_any(piece) : check_->begin(piece);
   begun_ = true;
-  check_->add(piece);
+  if (!json_) check_->add(piece);
   buffer_.erase(had, mark);
   bytes_ += static_cast<int64_t>(count);
   if (on_read_ && count > 0) on_read_(files_[file_].path, bytes_);
@@ -114,6 +133,7 @@ void DocumentStream::append(std::string& document, const char* text, size_t byte
 
 bool DocumentStream::next_in_file(std::string& document) {
   document.clear();
+  if (json_) return next_object(document);
   if (documents_ == Documents::paragraph) return next_paragraph(document);
   while (fill()) {
     append(document, buffer_.data(), buffer_.size());
@@ -142,6 +162,51 @@ bool DocumentStream::next_paragraph(std::string& document) {
     if (blank && !document.empty()) return true;
   }
   return !document.empty();
+}
+
+bool DocumentStream::next_object(std::string& document) {
+  for (std::string_view line; next_line(line);) {
+    ++line_;
+    if (is_blank(line.data(), line.size())) continue;
+    const std::string problem = field_.read(line, document);
+    if (problem.empty()) {
+      if (document.size() > largest_document) append(document, document.data(), 0);  // throws
+      return true;
+    }
+    check_->refuse_other();
+    take_bad_line(problem);
+  }
+  document.clear();
+  return false;
+}
+
+// Without its newline, and valid until the next call.
+bool DocumentStream::next_line(std::string_view& line) {
+  size_t searched = at_;
+  while (true) {
+    const size_t end = buffer_.find('\n', searched);
+    if (end != std::string::npos) {
+      line = std::string_view(buffer_).substr(at_, end - at_);
+      at_ = end + 1;
+      return true;
+    }
+    searched = buffer_.size() - at_;
+    if (searched > largest_line)
+      throw core::DataError(fmt::format(
+          "{}: line {} has more than {} bytes, the most that is read. Are its objects on lines of their own?",
+          files_[file_].path, line_ + 1, largest_line));
+    if (fill()) continue;
+    line = buffer_;  // the last line has no newline
+    at_ = buffer_.size();
+    return !line.empty();
+  }
+}
+
+void DocumentStream::take_bad_line(const std::string& reason) {
+  if (!skip_bad_)
+    throw core::DataError(fmt::format("{}: line {}: {}. --skip-bad leaves such lines out, and says how many.",
+                                      files_[file_].path, line_, reason));
+  if (bad_here_.count++ == 0) bad_here_.first = line_, bad_here_.reason = reason;
 }
 
 }  // namespace zrt::runtime::data

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "core/error.h"
+#include "runtime/data/binary_kinds.h"
+#include "runtime/data/json_lines.h"
 #include "runtime/data/text_reader.h"
 
 namespace zrt::runtime::data {
@@ -16,9 +18,20 @@ using core::DataError;
 
 namespace {
 
-bool is_text_name(std::string name) {
-  if (has_suffix(name, ".gz")) name.resize(name.size() - 3);
+constexpr const char* text_endings = ".txt, .md, .text, .jsonl, .ndjson, or .gz or .zst of them";
+
+bool is_text_name(const std::string& path) {
+  const std::string name = uncompressed_name(path), json = json_ending(name);
+  if (!json.empty()) return json.size() > std::string_view(".json").size();
   return has_suffix(name, ".txt") || has_suffix(name, ".md") || has_suffix(name, ".text");
+}
+
+// Says why a file of another name is left out. Many a .json is no data: it is read when it is named itself.
+std::string other_name(const std::string& path) {
+  if (!json_ending(path).empty()) return "its name may be that of settings; it is read when it is named itself";
+  if (const auto kind = kind_of_file(path); kind && kind->advice.find(':') != std::string::npos)
+    return fmt::format("it is {}. {}", kind->name, kind->advice);
+  return fmt::format("not {}", text_endings);
 }
 
 std::vector<std::string> entries_below(const std::string& folder) {
@@ -31,7 +44,7 @@ std::vector<std::string> entries_below(const std::string& folder) {
     entry.increment(failed);
   }
   if (failed) throw DataError(fmt::format("{}: cannot read this folder: {}.", folder, failed.message()));
-  std::sort(paths.begin(), paths.end());
+  std::sort(paths.begin(), paths.end());  // by bytes, on every machine alike
   return paths;
 }
 
@@ -54,7 +67,7 @@ class Collector {
       else if (!fs::is_regular_file(status))
         skip(path, "not a regular file");
       else if (!is_text_name(path))
-        skip(path, "not .txt, .md, .text or .gz of them");
+        skip(path, other_name(path));
       else
         add(path, false);
     }
@@ -63,7 +76,7 @@ class Collector {
   InputFiles take() { return std::move(found_); }
 
  private:
-  void skip(const std::string& path, const char* reason) { found_.skipped.push_back({path, reason}); }
+  void skip(const std::string& path, const std::string& reason) { found_.skipped.push_back({path, reason}); }
 
   InputFiles found_;
   std::set<std::string> seen_;
@@ -72,7 +85,7 @@ class Collector {
 }  // namespace
 
 InputFiles find_input_files(const std::vector<std::string>& inputs) {
-  if (inputs.empty()) throw DataError("no input was named; name text files, .gz files or folders of them.");
+  if (inputs.empty()) throw DataError("no input was named; name files of text or of JSON lines, or folders of them.");
   Collector collector;
   for (const std::string& input : inputs) {
     std::error_code failed;
@@ -85,11 +98,14 @@ InputFiles find_input_files(const std::vector<std::string>& inputs) {
       collector.add(input, true);
   }
   InputFiles found = collector.take();
-  if (found.files.empty())
-    throw DataError(
-        fmt::format("{}: no text was found; files must end in .txt, .md, .text or .gz of these ({} others "
-                    "were skipped). A file of another name is read when it is named itself.",
-                    fmt::join(inputs, ", "), found.skipped.size()));
+  if (found.files.empty()) {
+    const std::string one =
+        found.skipped.empty() ? "" : fmt::format("; {}: {}", found.skipped.front().path, found.skipped.front().reason);
+    throw DataError(fmt::format(
+        "{}: no text was found; files of a folder must end in {} ({} others were skipped{}). A file of another name is "
+        "read when it is named itself.",
+        fmt::join(inputs, ", "), text_endings, found.skipped.size(), one));
+  }
   return found;
 }
 

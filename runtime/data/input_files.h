@@ -19,9 +19,9 @@ struct InputFiles {
   std::vector<SkippedInput> skipped;
 };
 
-// Folders are searched recursively for .txt, .md and .text files and .gz of them; files that are named are taken
-// whatever their ending. A file that occurs twice is read once. Links to folders are not followed. Throws DataError
-// when an input does not exist, a folder cannot be read, or nothing is left.
+// Folders are searched recursively for .txt, .md, .text, .jsonl and .ndjson files and .gz and .zst of them; files that
+// are named are taken whatever their ending. A file that occurs twice is read once. Links to folders are not followed.
+// Throws DataError when an input does not exist, a folder cannot be read, or nothing is left.
 InputFiles find_input_files(const std::vector<std::string>& inputs);
 
 }  // namespace zrt::runtime::data

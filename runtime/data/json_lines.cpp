@@ -84,7 +84,7 @@ bool begins_value(std::string_view line) {
 }  // namespace
 
 std::string json_ending(std::string name) {
-  if (has_suffix(name, ".gz")) name.resize(name.size() - 3);
+  name = uncompressed_name(name);
   const size_t dot = std::min(name.rfind('.'), name.size());
   std::string lower = name.substr(dot);
   std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -6,7 +6,8 @@
 
 namespace zrt::runtime::data {
 
-// The ending that says JSON: .jsonl, .ndjson or .json in letters of either case, also of a .gz; "" for none.
+// The ending that says JSON: .jsonl, .ndjson or .json in letters of either case, also of a .gz or .zst; "" for
+// none.
 std::string json_ending(std::string name);
 
 // By the begin of a file, whose last line may be cut: each line is an object, alone or as one of a list's.

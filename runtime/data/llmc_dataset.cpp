@@ -68,7 +68,8 @@ struct Header {
 Header header_of(const core::InputFile& file) {
   if (file.bytes() < llmc_header_bytes)
     throw DataError(
-        fmt::format("{}: the file is truncated: it has {} bytes and the header of a token file alone has {}.",
+        fmt::format("{}: the file is truncated: it has {} bytes and the header of a token file alone has {}. Of ids "
+                    "without a header `zrt data import` makes a dataset.",
                     file.path().string(), file.bytes(), llmc_header_bytes));
   Header header{};
   file.read(0, &header, sizeof header);
@@ -85,7 +86,7 @@ const Kind& kind_of(const Header& header, const std::string& path) {
   }
   throw DataError(fmt::format(
       "{}: this is not an llm.c token file: it starts with {}; legal are {} (GPT-2) and {} (Llama 3). For a Megatron "
-      "pair name the prefix, without .bin.",
+      "pair name the prefix, without .bin; of ids without a header, such as nanoGPT's, `zrt data import` makes one.",
       path, magic, kinds[0].magic, kinds[1].magic));
 }
 
@@ -93,6 +94,10 @@ const Kind& kind_of(const Header& header, const std::string& path) {
 
 bool is_llmc_name(const std::string& name) {
   return has_suffix(name, ".bin");
+}
+
+bool is_llmc_magic(int32_t number) {
+  return std::any_of(std::begin(kinds), std::end(kinds), [&](const Kind& kind) { return kind.magic == number; });
 }
 
 LlmcDataset::LlmcDataset(const std::string& pattern) : pattern_(pattern) {

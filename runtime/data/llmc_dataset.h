@@ -45,5 +45,7 @@ class LlmcDataset : public TokenDocuments {
 
 // Whether `name` is for this reader: it ends in .bin.
 bool is_llmc_name(const std::string& name);
+// Whether a file that begins with this number, little-endian, is one of llm.c's.
+bool is_llmc_magic(int32_t number);
 
 }  // namespace zrt::runtime::data

@@ -10,55 +10,19 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "runtime/data/binary_kinds.h"
 #include "runtime/data/text_reader.h"
 
 namespace zrt::runtime::data {
 
 namespace {
 
-constexpr size_t head_bytes = 4096;
-
-struct Signature {
-  std::string_view bytes;
-  const char* kind;
-};
-using namespace std::string_view_literals;
-// Text may begin with the letters of some; then only what follows tells.
-constexpr Signature binary_files[] = {
-    {"\x7f"
-     "ELF"sv,
-     "an ELF program"},
-    {"PK\x03\x04"sv, "a zip archive (or a document that is one)"},
-    {"\x1f\x8b"sv, "gzip data inside"},
-    {"\xfd"
-     "7zXZ\0"sv,
-     "xz data"},
-    {"\x28\xb5\x2f\xfd"sv, "zstd data"},
-    {"\x89PNG"sv, "a PNG picture"},
-    {"\xff\xd8\xff"sv, "a JPEG picture"},
-    {"SQLite format 3\0"sv, "a SQLite database"},
-    {"MMIDIDX\0"sv, "the index of a dataset"},
-    {"%PDF-1"sv, "a PDF"},
-    {"%PDF-2"sv, "a PDF"},
-    {"version https://git-lfs.github.com/spec/"sv, "a pointer of Git LFS, whose file `git lfs pull` brings"}};
-constexpr Signature lettered_files[] = {{"PAR1"sv, "a parquet file"},  {"BZh"sv, "bzip2 data"},
-                                        {"ARROW1"sv, "an Arrow file"}, {"Obj\x01"sv, "an Avro file"},
-                                        {"GIF8"sv, "a GIF picture"},   {"RIFF"sv, "a RIFF file"}};
-constexpr Signature marked[] = {{"\xff\xfe\0\0"sv, "UTF-32LE"},
-                                {"\0\0\xfe\xff"sv, "UTF-32BE"},
-                                {"\xff\xfe"sv, "UTF-16LE"},
-                                {"\xfe\xff"sv, "UTF-16BE"}};
 constexpr std::string_view utf8_mark = "\xef\xbb\xbf";
 
+// JSON that no reader of lines takes.
 constexpr const char* unpacked =
-    "into text first: the field that holds the text of each object, as a file of its own, or as a paragraph "
-    "for --documents paragraph.";
-
-const char* kind_of(std::string_view head, const Signature* first, const Signature* last) {
-  const auto* found =
-      std::find_if(first, last, [&](const Signature& signature) { return head.starts_with(signature.bytes); });
-  return found == last ? nullptr : found->kind;
-}
+    "Give lines of one object each a name that ends in .jsonl, and --field NAME says which of its texts is read; "
+    "`jq -c .` makes such lines of objects, and `jq -c \".[]\"` of a list.";
 
 // The encoding of a text of Latin letters in units of two or four bytes: all but one byte of a unit are 0 throughout.
 std::optional<std::string> wide_encoding(std::string_view head) {
@@ -77,8 +41,8 @@ std::optional<std::string> wide_encoding(std::string_view head) {
 }
 
 std::string convert(const std::string& path, const std::string& encoding) {
-  const char* read = has_suffix(path, ".gz") ? "zcat" : "cat";
-  return fmt::format("Convert it first: {} {} | iconv -f {} -t UTF-8 > FILE.txt", read, path, encoding);
+  return fmt::format("Convert it first: {} {} | iconv -f {} -t UTF-8 > FILE.txt", printing_program(path), path,
+                     encoding);
 }
 
 // Bytes from `at` that are ASCII and not 0, eight at a time.
@@ -98,35 +62,46 @@ TextCheck::TextCheck(std::string path) : path_(std::move(path)) {}
 
 void TextCheck::refuse(int64_t offset, const std::string& what) const {
   throw core::DataError(fmt::format("{}: byte {}{}: {}", path_, offset,
-                                    has_suffix(path_, ".gz") ? " of the decompressed text" : "", what));
+                                    compression_ending(path_).empty() ? "" : " of the decompressed text", what));
 }
 
 void TextCheck::refuse_zero(int64_t offset) const {
   if (const auto encoding = wide_encoding(head_))
     refuse(offset, fmt::format("the bytes that are 0 say {}. {}.", *encoding, convert(path_, *encoding)));
-  const char* kind = kind_of(head_, std::begin(lettered_files), std::end(lettered_files));
-  refuse(offset, kind != nullptr
-                     ? fmt::format("it is {}, not text. Turn it into text first.", kind)
-                     : "it is 0, which no text has: the file is binary, or in another encoding than UTF-8. Turn it "
-                       "into text first; `tr -d '\\000'` removes zeros that are there by mistake.");
+  const auto kind = lettered_kind(head_, path_);
+  refuse(offset, kind ? fmt::format("it is {}, not text. {}", kind->name, kind->advice)
+                      : "it is 0, which no text has: the file is binary, or in another encoding than UTF-8. Turn it "
+                        "into text first; `tr -d '\\000'` removes zeros that are there by mistake.");
 }
 
 size_t TextCheck::begin(std::string_view first) {
-  head_ = first.substr(0, head_bytes);
-  if (const char* encoding = kind_of(first, std::begin(marked), std::end(marked)))
-    refuse(0, fmt::format("the byte order mark says {}. {}.", encoding, convert(path_, encoding)));
-  if (const char* kind = kind_of(first, std::begin(binary_files), std::end(binary_files)))
-    refuse(0, fmt::format("it is {}, not text. Turn it into text first.", kind));
-  const size_t mark = first.starts_with(utf8_mark) ? utf8_mark.size() : 0;
+  const size_t mark = begin_any(first);
   if (are_json_lines(first.substr(mark)))
     refuse(static_cast<int64_t>(mark),
-           fmt::format("it is JSON, whose braces and keys a model would learn. Turn it {}", unpacked));
-  if (const std::string ending = json_ending(path_); !ending.empty())
-    throw core::DataError(fmt::format(
-        "{}: its name ends in {}, which says JSON, but its first lines are no JSON objects. Give plain text a "
-        "name that ends in .txt{}; turn JSON of another layout {}",
-        path_, ending, has_suffix(path_, ".gz") ? ".gz" : "", unpacked));
+           fmt::format("it is JSON, whose braces and keys a model would learn. {}", unpacked));
   return mark;
+}
+
+size_t TextCheck::begin_any(std::string_view first) {
+  head_ = first.substr(0, binary_head_bytes);
+  if (const std::string encoding = marked_encoding(first); !encoding.empty())
+    refuse(0, fmt::format("the byte order mark says {}. {}.", encoding, convert(path_, encoding)));
+  if (const auto kind = binary_kind(first, path_))
+    refuse(0, fmt::format("it is {}, not text. {}", kind->name, kind->advice));
+  return first.starts_with(utf8_mark) ? utf8_mark.size() : 0;
+}
+
+void TextCheck::refuse_other() const {
+  if (const size_t zero = head_.find('\0'); zero != head_.npos) refuse_zero(static_cast<int64_t>(zero));
+  if (const auto kind = lettered_kind(head_, path_))
+    refuse(0, fmt::format("it is {}, not text. {}", kind->name, kind->advice));
+  const size_t first = head_.find_first_not_of(std::string(utf8_mark) + " \t\r\n");
+  if (first == head_.npos || head_[first] != '[') return;
+  refuse(
+      static_cast<int64_t>(first),
+      fmt::format("here begins a list, and JSON is read by lines, an object on each. Convert it first: {} {} | jq -c "
+                  "\".[]\" > FILE.jsonl",
+                  printing_program(path_), path_));
 }
 
 // Terminals' escapes and the white space of ASCII stand in texts.
@@ -178,11 +153,11 @@ void TextCheck::end() {
   if (json_.mostly_json())
     refuse(json_.first(),
            fmt::format("here begins the first of {} lines that are JSON, of {} that hold more than brackets; a "
-                       "model would learn braces and keys. Turn it {}",
+                       "model would learn braces and keys. {}",
                        json_.json(), json_.lines(), unpacked));
   if (invalid_ * tolerated <= offset_) return refuse_controls();
-  const char* kind = kind_of(head_, std::begin(lettered_files), std::end(lettered_files));
-  if (kind != nullptr) refuse(first_invalid_, fmt::format("it is {}, not text. Turn it into text first.", kind));
+  if (const auto kind = lettered_kind(head_, path_))
+    refuse(first_invalid_, fmt::format("it is {}, not text. {}", kind->name, kind->advice));
   refuse(first_invalid_,
          fmt::format("it is not UTF-8, nor are {} of the file's {} bytes; more than one in {} is no text. {}, if its "
                      "encoding is Latin-1 (`file` guesses it).",

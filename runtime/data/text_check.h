@@ -19,8 +19,12 @@ class TextCheck {
 
   // Bytes of a mark that says UTF-8 (byte order mark) at the begin of the first piece, which is no text. Throws
   // DataError naming the file, the offset and what to do where the file is binary, UTF-16, UTF-32 or, from its first to
-  // its last line, JSON, and where its name says JSON. The first piece has 64 bytes or more, or the whole file.
+  // its last line, JSON. The first piece has 512 bytes or more, or the whole file.
   size_t begin(std::string_view first);
+  // The same of a file that is read as JSON, which add() and end() do not look at.
+  size_t begin_any(std::string_view first);
+  // Of such a file, a line of which is no JSON. Throws DataError where it is binary, in UTF-16 or UTF-32, or a list.
+  void refuse_other() const;
   // Every piece, also the first, with its mark. Throws DataError as begin().
   void add(std::string_view piece);
   // At the end of the file. Throws DataError when too much of it is not UTF-8 or control characters, or most of its

@@ -7,8 +7,13 @@ namespace zrt::replay_test {
 
 using namespace zrt::fuzz;
 
+namespace {
+const std::vector<const Target*> all_targets{&config,  &dataset,     &dataset_meta,  &llmc,     &manifest,
+                                             &raw_ids, &safetensors, &sentencepiece, &documents};
+}  // namespace
+
 TEST_CASE("readers accept what our writers write") {
-  for (const Target* target : {&config, &dataset, &dataset_meta, &llmc, &manifest, &safetensors, &sentencepiece}) {
+  for (const Target* target : all_targets) {
     for (const auto& [name, bytes] : target->seeds()) {
       INFO(target->name << " " << name);
       CHECK(target->accepts(bytes));
@@ -17,7 +22,7 @@ TEST_CASE("readers accept what our writers write") {
 }
 
 TEST_CASE("readers survive the inputs that fuzzers found, and every seed cut short or with a byte changed") {
-  for (const Target* target : {&config, &dataset, &dataset_meta, &llmc, &manifest, &safetensors, &sentencepiece}) {
+  for (const Target* target : all_targets) {
     INFO(target->name);
     const std::filesystem::path found = std::filesystem::path(zrt::test::data_folder()) / "fuzz" / target->name;
     if (std::filesystem::exists(found)) {

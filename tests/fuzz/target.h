@@ -28,7 +28,7 @@ struct Target {
   std::string (*mutate)(std::string_view input, uint32_t random, const Change& change) = nullptr;
 };
 
-extern const Target config, dataset, dataset_meta, llmc, manifest, safetensors, sentencepiece;
+extern const Target config, dataset, dataset_meta, llmc, manifest, raw_ids, safetensors, sentencepiece, documents;
 
 inline void require(bool holds, const char* invariant) {
   if (holds) return;

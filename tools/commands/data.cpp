@@ -1,33 +1,25 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
 
 #include "core/error.h"
 #include "core/log.h"
 #include "core/printable.h"
 #include "runtime/data/build.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/data_foreign.h"
 
 namespace zrt::tools {
 namespace {
 
 namespace data = runtime::data;
-
-std::string part_text(const data::BuiltPart& part) {
-  return fmt::format("{}.bin/.idx: {} documents, {} tokens of {} bytes, unigram entropy {:.4f} bits per byte\n",
-                     core::printable(part.prefix), part.meta.documents, part.meta.tokens, part.meta.bytes,
-                     part.meta.unigram_entropy);
-}
-
-nlohmann::ordered_json part_json(const data::BuiltPart& part) {
-  auto json = nlohmann::ordered_json::parse(data::to_json(part.meta));
-  json["prefix"] = part.prefix;
-  return json;
-}
 
 // A live line on a terminal while text is read, cleared at the end.
 class ProgressLine {
@@ -42,15 +34,20 @@ class ProgressLine {
       if (now - last_ < std::chrono::milliseconds(200)) return;
       last_ = now;
       shown_ = true;
-      std::cerr << fmt::format("\r\033[K{} {}  {} MB", progress.scanning ? "reading" : "writing",
-                               core::printable(progress.file), progress.bytes / 1000000)
+      if (progress.scanning != scanning_) begun_ = now, scanning_ = progress.scanning;
+      const double seconds = std::max(1e-3, std::chrono::duration<double>(now - begun_).count());
+      const std::string tokens = progress.scanning ? "" : fmt::format(", {} tokens", progress.tokens);
+      std::cerr << fmt::format("\r\033[K{} {}  {} documents{}, {} MB, {:.1f} MB/s",
+                               progress.scanning ? "reading" : "writing", core::printable(progress.file),
+                               progress.documents, tokens, progress.bytes / 1000000,
+                               1e-6 * static_cast<double>(progress.bytes) / seconds)
                 << std::flush;
     };
   }
 
  private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  bool shown_ = false;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now(), begun_ = last_;  // of the pass
+  bool scanning_ = true, shown_ = false;
 };
 
 void report_skipped(const std::vector<data::SkippedInput>& inputs) {
@@ -61,6 +58,29 @@ void report_damaged(const std::vector<data::DamagedText>& texts) {
   for (const auto& text : texts)
     spdlog::warn("{}: {} byte(s) are not UTF-8, the first at byte {}; they are in the data as they are", text.path,
                  text.bytes, text.first);
+}
+
+void report_bad_lines(const std::vector<data::BadLines>& files) {
+  for (const auto& bad : files)
+    spdlog::warn("{}: {} bad line(s) skipped, the first is line {}: {}", bad.path, bad.count, bad.first, bad.reason);
+}
+
+int64_t count_of(const std::vector<data::BadLines>& files) {
+  int64_t count = 0;
+  for (const auto& bad : files) count += bad.count;
+  return count;
+}
+
+// Options of every command that reads text.
+void add_line_options(po::options_description& options) {
+  options.add_options()("field", po::value<std::string>(),
+                        "of JSON lines (.jsonl, .ndjson, .json): the field whose text is a document; default: text")(
+      "skip-bad", "leave out lines that are no JSON or lack the text, and say how many");
+}
+
+std::optional<std::string> field_of(const po::variables_map& values) {
+  if (!values.count("field")) return std::nullopt;
+  return values["field"].as<std::string>();
 }
 
 // Training takes fewer pieces than asked for from a short text, without a word.
@@ -90,7 +110,9 @@ int build_command(const Args& args) {
                                                                   "fraction of the text held out")(
       "dedup", "leave out documents that occurred before, but for blanks at line ends and blank lines around them")(
       "language", po::value<std::string>()->default_value(""), "of the text, such as pt-br: evaluations name it")(
+      "threads", po::value<int>(), "that tokenize; default: as many as there are cores. The result is the same")(
       "force", "replace a dataset and a tokenizer's model that are there already")("json", "print the result as JSON");
+  add_line_options(options);
   po::variables_map values;
   if (!parse(args, build_usage, options, {"FILE"}, values, true)) return 0;
   if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", build_usage));
@@ -108,6 +130,12 @@ int build_command(const Args& args) {
   }
   build.language = values["language"].as<std::string>();
   build.dedup = values.count("dedup") > 0;
+  build.field = field_of(values);
+  build.skip_bad = values.count("skip-bad") > 0;
+  build.threads = values.count("threads") ? values["threads"].as<int>()
+                                          : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 1024);
+  if (build.threads < 1 || build.threads > 1024)
+    throw core::UsageError(fmt::format("--threads is {}; legal are 1 to 1024", build.threads));
   build.force = values.count("force") > 0;
   const std::string documents = values["documents"].as<std::string>();
   if (documents != "file" && documents != "paragraph") {
@@ -123,10 +151,12 @@ int build_command(const Args& args) {
   }
   report_skipped(result.skipped);
   report_damaged(result.damaged);
+  report_bad_lines(result.bad_lines);
   if (build.tokenizer == "train") report_vocabulary(result.train.meta.vocabulary, build.vocabulary);
   if (values.count("json")) {
     nlohmann::ordered_json json{{"files", result.files}, {"train", part_json(result.train)}};
     if (build.dedup) json["duplicates"] = result.duplicates;
+    if (build.skip_bad) json["bad_lines"] = count_of(result.bad_lines);
     if (result.validation) json["validation"] = part_json(*result.validation);
     std::cout << json.dump(1) << "\n";
     return 0;
@@ -143,6 +173,7 @@ int tokenizer_command(const Args& args) {
       "vocab", po::value<int64_t>()->default_value(8192),
       "pieces: 256 bytes, the newline, two signs, and learned ones")("force", "replace a file that is there already")(
       "json", "print the result as JSON");
+  add_line_options(options);
   po::variables_map values;
   if (!parse(args, tokenizer_usage, options, {"FILE"}, values, true)) return 0;
   if (!values.count("out")) throw core::UsageError(fmt::format("--out is missing; usage: {}", tokenizer_usage));
@@ -151,6 +182,8 @@ int tokenizer_command(const Args& args) {
   train.out = values["out"].as<std::string>();
   train.vocabulary = values["vocab"].as<int64_t>();
   train.force = values.count("force") > 0;
+  train.field = field_of(values);
+  train.skip_bad = values.count("skip-bad") > 0;
   data::TrainedTokenizer result;
   {
     ProgressLine line;
@@ -159,6 +192,7 @@ int tokenizer_command(const Args& args) {
   }
   report_skipped(result.skipped);
   report_damaged(result.damaged);
+  report_bad_lines(result.bad_lines);
   report_vocabulary(result.vocabulary, train.vocabulary);
   if (values.count("json")) {
     std::cout << nlohmann::ordered_json{{"file", train.out},
@@ -181,11 +215,15 @@ int data_command(const Args& args) {
   const Args rest(args.begin() + (args.empty() ? 0 : 1), args.end());
   if (what == "build") return build_command(rest);
   if (what == "tokenizer") return tokenizer_command(rest);
+  if (what == "describe") return describe_command(rest);
+  if (what == "import") return import_command(rest);
   if (what == "--help" || what == "-h") {
-    std::cout << "usage: " << build_usage << "\n       " << tokenizer_usage << "\neach takes --help and --json\n";
+    std::cout << "usage: " << build_usage << "\n       " << tokenizer_usage << "\n       " << describe_usage
+              << "\n       " << import_usage << "\neach takes --help and --json\n";
     return 0;
   }
-  throw core::UsageError(fmt::format("zrt data '{}': legal are build and tokenizer; usage: {}", what, build_usage));
+  throw core::UsageError(
+      fmt::format("zrt data '{}': legal are build, tokenizer, describe and import; usage: {}", what, build_usage));
 }
 
 }  // namespace zrt::tools

@@ -97,8 +97,10 @@ TEST_CASE("folders are read recursively in order and say what they leave out", "
   for (const SkippedInput& skip : result.skipped) skipped.push_back(skip.path.substr(in.size()) + ": " + skip.reason);
   std::sort(skipped.begin(), skipped.end());
   CHECK(skipped == Texts{"/c/empty.txt.gz: no text", "/c/empty.txt: no text", "/dangling.txt: not a regular file",
-                         "/loop: a link to a folder", "/picture.png: not .txt, .md, .text or .gz of them",
-                         "/same.txt: named twice", "/txt: not .txt, .md, .text or .gz of them"});
+                         "/loop: a link to a folder",
+                         "/picture.png: not .txt, .md, .text, .jsonl, .ndjson, or .gz or .zst of them",
+                         "/same.txt: named twice",
+                         "/txt: not .txt, .md, .text, .jsonl, .ndjson, or .gz or .zst of them"});
 }
 
 TEST_CASE("counts and entropy describe the text", "[data]") {
@@ -350,9 +352,12 @@ TEST_CASE("progress counts all text of both passes", "[data]") {
   write_file(folder / "b.txt", "end\n");
   const auto size = static_cast<int64_t>(lines(300000).size() + 4);
   BuildOptions options = options_for({folder / "a.txt", folder / "b.txt"}, folder / "corpus", 0.1);
-  int64_t scanned = 0, written = 0, calls = 0;
+  int64_t scanned = 0, written = 0, calls = 0, documents = 0, tokens = 0;
   options.progress = [&](const BuildProgress& progress) {
     int64_t& bytes = progress.scanning ? scanned : written;
+    CHECK((progress.documents >= documents || bytes == 0));
+    CHECK((!progress.scanning || progress.tokens == 0));
+    documents = progress.documents, tokens = progress.tokens;
     CHECK(progress.bytes > bytes);
     bytes = progress.bytes;
     ++calls;
@@ -362,6 +367,8 @@ TEST_CASE("progress counts all text of both passes", "[data]") {
   CHECK(scanned == size);
   CHECK(written == size);
   CHECK(calls > 4);
+  CHECK(documents == 1);  // the last file was not read to its end then
+  CHECK(tokens > 0);
 }
 
 }  // namespace zrt::data_build_test

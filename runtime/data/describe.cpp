@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "runtime/data/build_outputs.h"
+#include "runtime/data/foreign.h"
+#include "runtime/data/text_measure.h"
+#include "runtime/data/token_documents.h"
+
+namespace zrt::runtime::data {
+
+namespace {
+
+void require_legal(const TokenDocuments& documents, int64_t sequence, std::span<const int32_t> ids,
+                   const Tokenizer& tokenizer, const std::string& named) {
+  const size_t place = first_illegal(ids, tokenizer.vocab_size());
+  if (place == ids.size()) return;
+  throw core::DataError(
+      fmt::format("{}: token {} of sequence {} is {}, but tokenizer {} has ids 0 to {}: another one made this dataset.",
+                  documents.source(), place, sequence, ids[place], named, tokenizer.vocab_size() - 1));
+}
+
+}  // namespace
+
+BuiltPart describe_dataset(const DescribeOptions& options) {
+  const auto tokenizer = make_tokenizer(options.tokenizer, options.eod);
+  const std::string description = meta_path(options.prefix), copy = tokenizer_copy(options.prefix, tokenizer.get());
+  const bool copies = !tokenizer->model().empty() && !holds(copy, tokenizer->model());
+  if (!options.force) {
+    require_absent(description);
+    if (copies) require_absent(copy);
+  } else {
+    std::error_code failed;  // the old one may be of another dataset, which is no reason to refuse this one
+    if (std::filesystem::is_regular_file(description, failed)) std::filesystem::remove(description, failed);
+  }
+  const auto documents = open_documents(options.prefix);
+  TextMeasure measure(*tokenizer);
+  std::vector<int32_t> ids;
+  int64_t read = 0;
+  for (int64_t i = 0; i < documents->sequences(); ++i) {
+    ids.resize(static_cast<size_t>(documents->length(i)));
+    documents->read(i, 0, documents->length(i), int64_t{1} << 31, ids.data());
+    require_legal(*documents, i, ids, *tokenizer, options.tokenizer);
+    measure.add(ids);
+    read += documents->length(i);
+    if (options.progress) options.progress(read, documents->tokens());
+  }
+  const DatasetMeta meta = measure.meta(options.language, copy, documents->sequences(), documents->tokens());
+  check_meta(meta, options.prefix, documents->sequences(), documents->tokens());
+  if (copies) {
+    OutputFile model(copy);
+    write_model(model, *tokenizer);
+    model.publish();
+  }
+  core::write_durably(description, to_json(meta));
+  return {options.prefix, meta};
+}
+
+}  // namespace zrt::runtime::data

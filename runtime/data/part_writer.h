@@ -1,0 +1,41 @@
+// One dataset of a build while it is written, with the statistics of its text.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "runtime/data/encoder.h"
+#include "runtime/data/indexed_dataset_writer.h"
+#include "runtime/data/tokenizer.h"
+
+namespace zrt::runtime::data {
+
+struct BuiltPart {
+  std::string prefix;
+  DatasetMeta meta;  // documents, tokens, bytes, entropy; also written as PREFIX.meta.json
+};
+
+// Of text whose bytes were counted, in bits per byte.
+double unigram_entropy(const ByteCounts& counts);
+
+class PartWriter {
+ public:
+  PartWriter(std::string prefix, const Tokenizer& tokenizer);
+
+  // Documents that the tokenizer encoded; each gets its end-of-document id.
+  void add(const Encoded& batch);
+  int64_t documents() const { return writer_.documents(); }
+  int64_t tokens() const { return writer_.tokens(); }
+
+  // Completes the files that publish() makes visible (indexed_dataset_writer.h).
+  BuiltPart seal(const std::string& language, const std::string& tokenizer_file);
+  void publish() { writer_.publish(); }
+
+ private:
+  std::string prefix_;
+  const Tokenizer& tokenizer_;
+  IndexedDatasetWriter writer_;
+  ByteCounts counts_{};
+  int64_t bytes_ = 0;
+};
+
+}  // namespace zrt::runtime::data
