@@ -3,25 +3,42 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <string>
+#include <memory>
 #include <vector>
 
 #include "runtime/config/config.h"
+#include "runtime/train/sampling.h"
 
 namespace zrt::runtime {
 
 struct GenerateOptions {
-  std::vector<int32_t> prompt;  // at least one token
-  int64_t tokens = 200;         // new ones, at most; prompt and new tokens together fit model.sequence
-  double temperature = 0.8;     // 0 takes the likeliest token
-  int64_t top_k = 40;           // 0 for all
-  uint64_t seed = 1;
-  int32_t stop_token = -1;                  // ends the text
-  std::function<void(int32_t token)> emit;  // called with each new token
+  std::vector<int32_t> prompt{};  // at least one token
+  int64_t tokens = 200;           // new ones, at most; prompt and new tokens together fit model.sequence
+  Sampling sampling{};
+  uint32_t sample = 0;                        // its number: each has random numbers of its own
+  std::vector<int32_t> stop_tokens{};         // each ends the text and is no part of it
+  std::function<bool(int32_t token)> emit{};  // called with each new token, if set; false ends the text behind it
+};
+
+// Why a text ended.
+enum class TextEnd : uint8_t { tokens, sequence, stop_token, caller };
+
+struct GeneratedTokens {
+  std::vector<int32_t> tokens;
+  TextEnd end = TextEnd::tokens;
 };
 
 // Runs the `decode` program of one rank over the weights of a checkpoint.
-std::vector<int32_t> generate(const Config& config, const std::filesystem::path& checkpoint,
-                              const GenerateOptions& options);
+class Generator {
+ public:
+  Generator(const Config& config, const std::filesystem::path& checkpoint);
+  ~Generator();
+  // A prompt that was the last one's, too, is not computed again.
+  GeneratedTokens generate(const GenerateOptions& options);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace zrt::runtime

@@ -153,13 +153,15 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
   const RunPaths run = find_run(folder / "run");
   const Config config = load_resolved(run.config);
   const int64_t sequence = config.model.sequence;
+  Generator generator(config, run.checkpoint);
   const auto text = [&](std::vector<int32_t> prompt, int64_t tokens, int64_t top_k = 40, double temperature = 0,
                         uint64_t seed = 1) {
     int64_t emitted = 0;
-    GenerateOptions options{std::move(prompt), tokens, temperature, top_k, seed, -1, [&](int32_t) { ++emitted; }};
-    const std::vector<int32_t> made = generate(config, run.checkpoint, options);
-    CHECK(emitted == static_cast<int64_t>(made.size()));
-    return made;
+    GenerateOptions options{.prompt = std::move(prompt), .tokens = tokens, .sampling = {temperature, top_k, 1, seed}};
+    options.emit = [&](int32_t) { return ++emitted > 0; };
+    const GeneratedTokens made = generator.generate(options);
+    CHECK(emitted == static_cast<int64_t>(made.tokens.size()));
+    return made.tokens;
   };
   const auto prompt_of = [](int64_t length) {
     std::vector<int32_t> prompt;
@@ -185,8 +187,15 @@ TEST_CASE("text fills the sequence of its model to the last position, and each t
     const int32_t stop = whole[3];
     const auto first = std::find(whole.begin(), whole.end(), stop);
     std::vector<int32_t> emitted;
-    GenerateOptions options{prompt_of(5), 12, 0, 40, 1, stop, [&](int32_t token) { emitted.push_back(token); }};
-    CHECK(generate(config, run.checkpoint, options) == std::vector<int32_t>(whole.begin(), first));
+    GenerateOptions options{.prompt = prompt_of(5), .tokens = 12, .sampling = {.temperature = 0}};
+    options.stop_tokens = {0, stop};
+    options.emit = [&](int32_t token) {
+      emitted.push_back(token);
+      return true;
+    };
+    const GeneratedTokens made = generator.generate(options);
+    CHECK(made.tokens == std::vector<int32_t>(whole.begin(), first));
+    CHECK(made.end == TextEnd::stop_token);
     CHECK(emitted == std::vector<int32_t>(whole.begin(), first));
   }
   CHECK_THROWS_AS(text(prompt_of(sequence + 1), 1), core::ConfigError);
@@ -227,10 +236,13 @@ TEST_CASE("an empty prompt begins a document: text follows the id that ends one,
     require("train " + (folder / "run.json") + " --set model.vocab=" + std::to_string(known->vocabulary));
     const RunPaths run = find_run(folder / "run");
     const Config config = load_resolved(run.config);
+    Generator generator(config, run.checkpoint);
     int as_another = 0;
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       const auto behind = [&](int32_t token) {
-        return json(generate(config, run.checkpoint, {{token}, 12, 1.5, 0, seed, end, nullptr}));
+        GenerateOptions options{.prompt = {token}, .tokens = 12, .sampling = {1.5, 0, 1, seed}};
+        options.stop_tokens = {end};
+        return json(generator.generate(options).tokens);
       };
       const std::string how = " --prompt '' --tokens 12 --temperature 1.5 --top-k 0 --json --seed ";
       const json text = json::parse(require("generate " + (folder / "run") + how + std::to_string(seed)).text);

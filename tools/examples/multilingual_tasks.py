@@ -19,7 +19,7 @@ import sys
 
 REFERENCE = "/usr/share/debian-reference/debian-reference.{}.txt.gz"
 FAQ = "/usr/share/doc/debian/FAQ/debian-faq.ru.txt.gz"
-# What asks, yes and no.
+# The words that ask, yes and no.
 WORDS = {
     "de": (", richtig?", "Ja", "Nein"), "en": (", right?", "Yes", "No"), "es": (", ¿verdad?", "Sí", "No"),
     "fr": (", n'est-ce pas ?", "Oui", "Non"), "id": (", benar?", "Ya", "Tidak"), "it": (", giusto?", "Sì", "No"),

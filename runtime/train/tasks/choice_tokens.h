@@ -22,7 +22,7 @@ struct ChoiceTokens {
 // are cut off. Throws DataError where a choice has no id, or more than a sequence.
 ChoiceTokens choice_tokens(const data::Tokenizer& tokenizer, const TaskItem& item, size_t choice, int64_t sequence);
 
-// Of every choice of every item, in their order.
+// Does so with every choice of every item, in their order.
 std::vector<ChoiceTokens> task_tokens(const data::Tokenizer& tokenizer, const std::vector<TaskItem>& items,
                                       int64_t sequence);
 

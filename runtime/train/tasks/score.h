@@ -23,8 +23,8 @@ struct ItemScore {
   std::vector<double> log_likelihoods;  // by choice
   std::vector<int64_t> tokens, bytes;   // of the choices
   size_t gold = 0;
-  // Whether the right choice has the highest sum, the highest sum for each of its bytes, for each of its tokens. Of
-  // equals the first counts.
+  // The right choice has the highest sum, the highest for each of its bytes, for each of its tokens; of equals the
+  // first counts.
   bool right = false, right_by_bytes = false, right_by_tokens = false;
 };
 std::vector<ItemScore> score_items(const std::vector<TaskItem>& items, const std::vector<ChoiceTokens>& choices,
