@@ -84,6 +84,8 @@ Rates Schedule::rates(int64_t taken) const {
       return one_cycle_rates(one_cycle, taken);
     case ScheduleType::lr_range_test:
       return {range_test_rate(range_test, taken)};
+    case ScheduleType::named:
+      return {lr * named.factor(taken)};
     default:
       return {warmup_rate(*this, taken)};
   }

@@ -1,5 +1,5 @@
-// Learning-rate schedules with DeepSpeed's laws. The rate used by step t (0 for the first) is what DeepSpeed's
-// scheduler has set when its optimizer runs that step.
+// Learning-rate schedules with DeepSpeed's laws, and those of named_schedule.h. The rate used by step t (0 for the
+// first) is what DeepSpeed's scheduler has set when its optimizer runs that step.
 //
 // DeepSpeed's warm-up schedulers set warmup_min_lr (cosine: 0) when they are made, and move to the law's value at t
 // after the optimizer's step t. So step 0 runs at that first rate, step 1 at the law's t = 0 (again warmup_min_lr, or
@@ -8,9 +8,11 @@
 #pragma once
 #include <cstdint>
 
+#include "optimizer/named_schedule.h"
+
 namespace zrt::optimizer {
 
-enum class ScheduleType : uint8_t { constant, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test };
+enum class ScheduleType : uint8_t { constant, warmup, warmup_decay, warmup_cosine, one_cycle, lr_range_test, named };
 enum class WarmupType : uint8_t { log, linear };
 
 // What a schedule sets for one step.
@@ -49,6 +51,7 @@ struct Schedule {
   int64_t warmup_num_steps = 1000, total_num_steps = 0;
   OneCycle one_cycle;
   LrRangeTest range_test;
+  NamedSchedule named;
   Rates rates(int64_t taken) const;  // of the step after `taken` steps
   double rate(int64_t taken) const { return rates(taken).lr; }
 };

@@ -42,6 +42,8 @@ void build_memory(Values& values, const ZeroConfig& zero, const RunConfig& run, 
 void build_sliding(Values& values, MemoryConfig& memory);      // memory.device_layers and memory.moved_layers
 void build_forms(const Values& values, Config& config);        // memory.moments and memory.master: of the states
 void build_update_when(const Values& values, Config& config);  // memory.update_when, against what needs the norm
+// Reads scheduler.params of a type that transformers has; false for other types.
+bool build_named_schedule(Values& values, int64_t steps, LearningRate& schedule);
 LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, int64_t steps);
 
 }  // namespace zrt::runtime::configuration

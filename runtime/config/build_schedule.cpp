@@ -30,14 +30,9 @@ void infer_open(Values& values, const std::string& path, double fallback) {
   if (value.is_null() || value == "auto") values.infer(path, fallback);
 }
 
-int64_t total_steps(Values& values, const std::string& type, int64_t steps) {
+int64_t total_steps(Values& values, int64_t steps) {
   const std::string path = schedule_params + "total_num_steps";
-  const Value* value = values.find(path);
-  if (value == nullptr) {
-    values.missing(path, type + " needs it. Legal: a number of steps; usually run.steps, here " +
-                             std::to_string(steps) + ", which \"auto\" stands for.");
-  }
-  if (value->value == "auto") values.infer(path, steps);
+  if (values.at(path).value == "auto") values.infer(path, steps);
   return values.integer(path);
 }
 
@@ -58,7 +53,7 @@ void build_warmup(Values& values, const std::string& type, int64_t steps, Learni
     values.check([&] { schedule.warmup_max_lr = rate(values, schedule_params + "warmup_max_lr"); });
   }
   if (schedule.type == ScheduleType::warmup) return;
-  schedule.total_num_steps = total_steps(values, type, steps);
+  schedule.total_num_steps = total_steps(values, steps);
   if (schedule.total_num_steps < schedule.warmup_num_steps) {
     values.warnings.push_back(schedule_params + "total_num_steps = " + std::to_string(schedule.total_num_steps) +
                               " is less than " + schedule_params +
@@ -128,6 +123,7 @@ LearningRate build_schedule(Values& values, const OptimizerConfig& optimizer, in
                                             "optimizer.params.lr.");
   }
   const std::string type = values.text("scheduler.type");
+  if (build_named_schedule(values, steps, schedule)) return schedule;
   if (type == "OneCycle") {
     build_one_cycle(values, optimizer, steps, schedule);
   } else if (type == "LRRangeTest") {

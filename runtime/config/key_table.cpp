@@ -8,6 +8,7 @@ namespace zrt::runtime::configuration {
 
 std::span<const Section> root_sections();
 std::span<const Section> optimizer_sections();
+std::span<const Section> named_schedule_sections();
 std::span<const Section> engine_sections();
 std::span<const Section> zero_sections();
 std::span<const Section> services_sections();
@@ -20,8 +21,8 @@ const std::vector<Section>& sections() {
     std::vector<Section> result;
     // The order of config.resolved.json.
     for (const auto part :
-         {root_sections(), zero_sections(), optimizer_sections(), engine_sections(), services_sections(),
-          model_features_sections(), own_sections(), pseudo_to_real_sections()}) {
+         {root_sections(), zero_sections(), optimizer_sections(), named_schedule_sections(), engine_sections(),
+          services_sections(), model_features_sections(), own_sections(), pseudo_to_real_sections()}) {
       result.insert(result.end(), part.begin(), part.end());
     }
     return result;

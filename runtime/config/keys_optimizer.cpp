@@ -57,9 +57,13 @@ constexpr Key optimizer_params_adagrad_keys[] = {
     {"weight_decay", t_real, "0.0", Handling::refused, "Adagrad is not supported"},
 };
 
+constexpr const char* schedules =
+    "WarmupLR WarmupDecayLR WarmupCosineLR OneCycle LRRangeTest constant constant_with_warmup linear cosine "
+    "cosine_with_restarts polynomial inverse_sqrt cosine_with_min_lr warmup_stable_decay";
+
 constexpr Key scheduler_keys[] = {
-    key("type", t_text | t_null, "null", one_of("WarmupLR WarmupDecayLR WarmupCosineLR OneCycle LRRangeTest"),
-        Effect::results, "The shape of the schedule; null: optimizer.params.lr at every step."),
+    key("type", t_text | t_null, "null", one_of(schedules), Effect::results,
+        "The shape of the schedule, by DeepSpeed's names or transformers'; null: optimizer.params.lr at every step."),
     key("params", t_object | t_null, "null", "The shape's numbers, which depend on scheduler.type."),
 };
 
@@ -78,7 +82,7 @@ constexpr Key scheduler_params_warmuplr_keys[] = {
 };
 
 constexpr Key scheduler_params_warmupdecaylr_keys[] = {
-    key("total_num_steps", t_int | t_auto, nullptr, between(0, most), Effect::results,
+    key("total_num_steps", t_int | t_auto, R"("auto")", between(0, most), Effect::results,
         "The step at which the schedule ends; auto: run.steps."),
     key("warmup_min_lr", t_real | t_list, "0.0", rates, Effect::results, "The rate at which the warm-up begins."),
     key("warmup_max_lr", t_real | t_list | t_auto, "0.001", rates, Effect::results,
@@ -91,7 +95,7 @@ constexpr Key scheduler_params_warmupdecaylr_keys[] = {
 };
 
 constexpr Key scheduler_params_warmupcosinelr_keys[] = {
-    key("total_num_steps", t_int | t_auto, nullptr, between(0, most), Effect::results,
+    key("total_num_steps", t_int | t_auto, R"("auto")", between(0, most), Effect::results,
         "The step at which the schedule ends; auto: run.steps."),
     key("warmup_min_ratio", t_real, "0.0", between(0, 1), Effect::results,
         "The share of optimizer.params.lr at which the warm-up begins."),

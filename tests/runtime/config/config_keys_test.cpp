@@ -92,7 +92,9 @@ TEST_CASE("every key of DeepSpeed is known with its types, default and aliases")
       CHECK(key->alias == nullptr);
     }
     if (row["type"] == "-" || no_default(row["default"])) {
-      CHECK(key->fallback == nullptr);
+      // The length of the run, which DeepSpeed does not know.
+      const bool length = row["key"] == "total_num_steps";
+      CHECK((length ? key->fallback == std::string(R"("auto")") : key->fallback == nullptr));
       continue;
     }
     REQUIRE(key->fallback != nullptr);

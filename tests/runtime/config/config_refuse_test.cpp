@@ -140,7 +140,16 @@ TEST_CASE("a value out of range is refused with the range") {
        {"cycle_first_stair_count = -1", "0 to"}},
       {R"("scheduler": {"type": "WarmupLR", "params": {"warmup_type": "cubic"}},)", {"warmup_type = \"cubic\""}},
       {R"("scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": [0, 1]}},)", {"warmup_min_lr = [0,1]"}},
-      {R"("scheduler": {"type": "WarmupCosineLR"},)", {"scheduler.params.total_num_steps is missing", "1000"}},
+      {R"("scheduler": {"type": "warmup_stable_decay"},)", {"scheduler.params.num_decay_steps is missing", "tenth"}},
+      {R"("scheduler": {"type": "warmup_stable_decay", "params": {"num_decay_steps": 1001}},)",
+       {"num_decay_steps = 1001", "num_training_steps = 1000"}},
+      {R"("scheduler": {"type": "cosine_with_min_lr"},)", {"min_lr", "both left out"}},
+      {R"("scheduler": {"type": "cosine_with_min_lr", "params": {"min_lr": 1e-5, "min_lr_rate": 0.1}},)",
+       {"min_lr", "both given"}},
+      {R"("scheduler": {"type": "cosine_with_min_lr", "params": {"min_lr": 1}},)", {"min_lr = 1", "above"}},
+      {R"("scheduler": {"type": "polynomial", "params": {"lr_end": 1}},)", {"lr_end = 1", "must be below"}},
+      {R"("scheduler": {"type": "linear", "params": {"total_num_steps": 5}},)",
+       {"scheduler.params.total_num_steps", "Only these types read it: WarmupDecayLR, WarmupCosineLR."}},
       {R"("scheduler": {"params": {"a": 1}},)", {"scheduler.params", "without scheduler.type"}},
   });
 }

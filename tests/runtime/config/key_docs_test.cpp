@@ -37,6 +37,9 @@ json base(const Section& section, const Key& key) {
   if (variant == "adafactor" && name == "lr") text["optimizer"]["params"]["relative_step"] = false;
   if (path == "scheduler.params") text["scheduler"] = {{"type", variant}, {"params", json::object()}};
   if (variant == "WarmupDecayLR" || variant == "WarmupCosineLR") text["scheduler"]["params"]["total_num_steps"] = 2000;
+  if (variant == "warmup_stable_decay") text["scheduler"]["params"] = {{"num_decay_steps", 20}};
+  if (variant == "cosine_with_min_lr" && name != "min_lr_rate") text["scheduler"]["params"] = {{"min_lr_rate", 0.1}};
+  if (variant == "cosine_with_min_lr" && name == "min_lr") text["scheduler"]["params"] = json::object();
   if (variant == "OneCycle") text["scheduler"]["params"] = {{"cycle_min_lr", 1e-4}, {"cycle_max_lr", 1e-3}};
   if (const models::ModelSpec* owner = owner_of(path, name)) text["model"]["preset"] = owner->presets.at(0).name;
   if (path == "sparse_attention" && name != "mode") {
