@@ -215,10 +215,11 @@ Config build_config(Values& values, int ranks, const std::string& name) {
            "is below the smallest numbers of fp32, to which gradients would be scaled down: no weight would move. "
            "Legal are 0, which clips nothing, and 1e-30 or more.");
   });
-  values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   values.check([&] { config.model = build_model(values, degrees); });
   if (config.model.layers > 0) config.pseudo_to_real = build_pseudo_to_real(values, config.model.layers);
   build_data(values, config.data);
+  if (batched && config.model.make) values.check([&] { build_length(values, config, config.run); });
+  values.check([&] { config.schedule = build_schedule(values, config.optimizer, config.run.steps); });
   build_memory(values, config.zero, config.run, config.memory);
   if (optimized && typed) {
     values.check([&] { build_forms(values, config); });

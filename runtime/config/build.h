@@ -26,6 +26,8 @@ void check_prescale(Values& values, const ZeroConfig& zero);  // prescale_gradie
 // Reads pseudo_to_real for a model of so many layers. Returns nothing where no layers share parameters.
 std::optional<PseudoToReal> build_pseudo_to_real(Values& values, int64_t layers);
 RunConfig build_run(Values& values, const std::string& name);  // `name`: the fallback of run.name
+// Settles run.steps where another key says the length: the batch, model and data of `config` are known.
+void build_length(Values& values, const Config& config, RunConfig& run);
 ModelConfig build_model(Values& values, const models::Degrees& degrees);
 // sparse_attention, for a type of model whose attention is causal or not.
 models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);

@@ -114,10 +114,13 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks, const
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
     const bool left_out = std::any_of(without.begin(), without.end(),
                                       [&](const std::string& section) { return covers(section, key.path); });
-    if ((!given && !from_auto) || left_out) continue;
+    // The steps of run.epochs and the like stay: another batch or other data make no other run of it.
+    const bool settled = key.path == "run.steps" && key.from == from_name(From::inferred);
+    if ((!given && !from_auto && !settled) || left_out) continue;
     json* node = &tree.document.root;
     for (const std::string& part : split_path(key.path)) node = &(*node)[part];
-    *node = given ? json::parse(key.value) : json("auto");
+    *node = given || settled ? json::parse(key.value) : json("auto");
+    if (settled) tree.recorded[key.path] = From::inferred;
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
   }
   return in_reach(finish(std::move(tree), sets, ranks, config.run.name), config.ranks_in_reach);

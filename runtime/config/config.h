@@ -86,6 +86,7 @@ struct MonitorConfig {
 
 struct RunConfig {
   int64_t steps = 1000, seed = 1;
+  std::string length;         // how steps follow from run.epochs, run.tokens or run.samples; "": they were given
   std::string out, name;      // out "": the caller chooses runs/<name>-<time>; name: by default of the file
   int64_t log_interval = 10;  // steps between log lines; 0: none
   bool log_samples = false;   // which samples each rank reads in each step

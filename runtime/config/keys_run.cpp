@@ -9,6 +9,13 @@ namespace {
 constexpr Key run_rows[] = {
     key("steps", t_int, "1000", between(1, most), Effect::results,
         "Steps of the run, those before it was resumed included."),
+    key("epochs", t_real | t_null, "null", between(0, most), Effect::results,
+        "Length of the run in place of run.steps: passes over data.train, whose datasets count once each, parts of one "
+        "too; in steps, rounded up."),
+    key("tokens", t_int | t_null, "null", at_least(1), Effect::results,
+        "Length of the run in place of run.steps: tokens to train on; in steps, rounded up."),
+    key("samples", t_int | t_null, "null", between(1, most), Effect::results,
+        "Length of the run in place of run.steps: samples to train on; in steps, rounded up."),
     key("seed", t_int, "1", at_least(0), Effect::results,
         "Start of all random numbers: initial weights, order of samples, dropout, rounding."),
     key("out", t_text | t_null, "null", Effect::reports, "Folder of what the run writes; null: runs/NAME-TIME."),

@@ -67,6 +67,7 @@ int plan_command(const Args& args) {
   }
   const runtime::Config config = transport.empty() ? loaded : runtime::in_reach(loaded, 1);
   for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  if (!config.run.length.empty()) std::cerr << config.run.length << '\n';
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);

@@ -23,13 +23,17 @@ int exit_code(const runtime::TrainResult& result) {
 
 // What one process does of a training run.
 int train_ranks(const po::variables_map& values, comm::Transport& transport, RunSignals& signals) {
-  const runtime::Settings sets =
-      config_settings(values, {{"steps", "run.steps"}, {"out", "run.out"}, {"resume", "run.resume"}});
+  const runtime::Settings sets = config_settings(values, {{"steps", "run.steps"},
+                                                          {"epochs", "run.epochs"},
+                                                          {"tokens", "run.tokens"},
+                                                          {"out", "run.out"},
+                                                          {"resume", "run.resume"}});
   const runtime::Config loaded = runtime::load_config(values["CONFIG"].as<std::string>(), sets, transport.world());
   const std::chrono::seconds timeout(loaded.run.timeout_seconds);
   signals.set_timeout(timeout);
   if (transport.leads()) {
     for (const std::string& warning : loaded.warnings) spdlog::warn("{}", warning);
+    if (!loaded.run.length.empty()) std::cerr << loaded.run.length << '\n';
     warn_of_binding(transport, loaded.run.threads_per_rank);
     if (const std::string notice = short_notice(loaded.run.checkpoint_interval); !notice.empty()) {
       spdlog::warn("{}", notice);
@@ -97,6 +101,8 @@ int train_command(const Args& args) {
   add_rank_options(options);
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "a.b.c=value: override a key; may be repeated")("steps", po::value<int64_t>(), "run.steps")(
+      "epochs", po::value<std::string>(), "run.epochs: passes over the data, in place of steps")(
+      "tokens", po::value<std::string>(), "run.tokens: tokens to train on, in place of steps")(
       "out", po::value<std::string>(), "run.out: folder of the run")(
       "resume", po::value<std::string>(),
       "run.resume: auto goes on from the newest valid checkpoint of run.out, if any; or the folder of a run, a "
