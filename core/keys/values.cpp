@@ -103,7 +103,7 @@ std::string number_text(double number) {
 }  // namespace
 
 std::string_view from_name(From from) {
-  constexpr std::string_view names[] = {"file", "command line", "default", "inferred"};
+  constexpr std::string_view names[] = {"file", "command line", "default", "inferred", "folder"};
   return names[static_cast<size_t>(from)];
 }
 
@@ -277,13 +277,17 @@ std::string Values::choice(std::string_view path) const {
   refuse(value, "is not legal; legal: " + legal_text(*value.key) + ".");
 }
 
-void Values::infer(std::string_view path, json value, const std::string& meaning) {
+void Values::take(std::string_view path, json value, From from, const std::string& place) {
   Value& entry = values_[static_cast<size_t>(&at(path) - values_.data())];
   entry.value = std::move(value);
-  entry.from = From::inferred;
-  entry.place = "inferred";
+  entry.from = from;
+  entry.place = place;
   entry.line = 0;
-  meanings_[entry.path] = meaning;
+}
+
+void Values::infer(std::string_view path, json value, const std::string& meaning) {
+  take(path, std::move(value), From::inferred, "inferred");
+  meanings_[std::string(path)] = meaning;
 }
 
 const Value* Values::left_out(std::string_view path) const {

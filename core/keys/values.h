@@ -16,8 +16,8 @@
 
 namespace zrt::core::keys {
 
-enum class From : uint8_t { file, command_line, fallback, inferred };
-std::string_view from_name(From from);  // "file", "command line", "default", "inferred"
+enum class From : uint8_t { file, command_line, fallback, inferred, folder };
+std::string_view from_name(From from);  // "file", "command line", "default", "inferred", "folder": that of model.from
 
 struct Value {
   std::string path;
@@ -67,6 +67,9 @@ class Values {
   // `meaning` is what the value stands for, where it does not say so itself.
   void infer(std::string_view path, nlohmann::json value, const std::string& meaning = "");
 
+  // Replaces a value by one that is read from elsewhere, `place` in messages.
+  void take(std::string_view path, nlohmann::json value, From from, const std::string& place);
+
   // "auto" counts as left out. warn_of_autos() tells, when all is inferred, what is used instead.
   void leave_out(const Value& value) { autos_.push_back(value); }
   const Value* left_out(std::string_view path) const;
@@ -80,8 +83,8 @@ class Values {
   void mark_wrong(std::string_view path) const { wrong_.emplace(path); }
   bool wrong(std::string_view path) const { return wrong_.contains(path); }
 
-  std::vector<std::string> warnings;
-  mutable Problems problems;  // gathered by readers, which change nothing else
+  std::vector<std::string> warnings, notes;  // notes: what is as it should be, and worth a line
+  mutable Problems problems;                 // gathered by readers, which change nothing else
 
  private:
   void gather(const ConfigError& error) const;

@@ -227,7 +227,7 @@ Config build_config(Values& values, int ranks, const std::string& name) {
   }
 
   values.warn_of_autos();
-  config.warnings = values.warnings;
+  config.warnings = values.warnings, config.notes = values.notes;
   for (const Value& value : values.all()) {
     config.keys.push_back({value.path, value.value.dump(), std::string(from_name(value.from))});
   }

@@ -29,6 +29,9 @@ RunConfig build_run(Values& values, const std::string& name);  // `name`: the fa
 // Settles run.steps where another key says the length: the batch, model and data of `config` are known.
 void build_length(Values& values, const Config& config, RunConfig& run);
 ModelConfig build_model(Values& values, const models::Degrees& degrees);
+// Fills the model's keys by what the folder of model.from says, or, where no key says which model is meant, that of
+// run.resume. What a file of a run has recorded of a folder stays.
+void use_model_folder(Values& values);
 // sparse_attention, for a type of model whose attention is causal or not.
 models::SparseLayers build_attention(Values& values, bool causal, int64_t sequence);
 void build_data(const Values& values, DataConfig& data);

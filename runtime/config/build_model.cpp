@@ -124,6 +124,8 @@ DataSource validation_source(const Value& whole, const nlohmann::json& entry) {
 ModelConfig build_model(Values& values, const models::Degrees& degrees) {
   ModelConfig model;
   if (!values.is_null("model.type")) values.choice("model.type");
+  use_model_folder(values);
+  model.from = optional_text(values, "model.from");
   model.preset = use_preset(values);
   if (values.is_null("model.type")) values.infer("model.type", models::model_specs().front()->type);
   model.type = values.text("model.type");
@@ -135,7 +137,9 @@ ModelConfig build_model(Values& values, const models::Degrees& degrees) {
   }
   if (!missing.empty()) {
     throw core::ConfigError("the model has no size for " + join(missing) +
-                            ". Give them, or name a model.preset: " + join(models::preset_names()) + ".");
+                            ". Give them, or model.from, a folder with a config.json that does, or name a "
+                            "model.preset: " +
+                            join(models::preset_names()) + ".");
   }
   for (const Size& size : sizes) model.*size.field = values.integer(size.key);
   if (values.is_null("model.tied")) values.infer("model.tied", spec->tied);

@@ -15,10 +15,28 @@ namespace {
 
 using nlohmann::json;
 
+// Leaves out what was taken from a folder before, where the command line names another one.
+void forget_folder(Tree& tree) {
+  const auto named = [](const Applied& set) { return set.path == "model.from"; };
+  if (std::none_of(tree.applied.begin(), tree.applied.end(), named)) return;
+  for (auto at = tree.recorded.begin(); at != tree.recorded.end();) {
+    const size_t dot = at->first.rfind('.');
+    if (at->second != From::folder || tree.origin(at->first) != From::folder) {
+      ++at;
+      continue;
+    }
+    json* node = &tree.document.root;
+    for (const std::string& part : split_path(at->first.substr(0, dot))) node = &(*node)[part];
+    node->erase(at->first.substr(dot + 1));
+    at = tree.recorded.erase(at);
+  }
+}
+
 // Settings, checks and structs. `ranks` 0: those of the batch triple. Everything that is wrong is told at the end.
 Config finish(Tree tree, const Settings& sets, int ranks, const std::string& run_name) {
   normalise(tree);
   for (const Override& set : sets) apply_set(tree, set);
+  forget_folder(tree);
   normalise(tree);
   find_contradictions(tree);
   Values values = resolve_keys(tree);
@@ -50,7 +68,7 @@ bool is_entry(const json& node) {
 // Replaces every {"value", "from"} by its value and keeps the origins.
 json strip(const json& node, const std::string& path, Tree& tree) {
   if (is_entry(node)) {
-    for (const From from : {From::file, From::command_line, From::fallback, From::inferred}) {
+    for (const From from : {From::file, From::command_line, From::fallback, From::inferred, From::folder}) {
       if (node["from"] != from_name(from)) continue;
       tree.recorded[path] = from;
       return node["value"];
@@ -110,7 +128,8 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks, const
   tree.document.root = json::object();
   for (const ResolvedKey& key : config.keys) {
     // Inferred values are left out again, or become "auto" again where the file said so.
-    const bool given = key.from == from_name(From::file) || key.from == from_name(From::command_line);
+    const bool taken = key.from == from_name(From::folder);  // which may be gone by now
+    const bool given = taken || key.from == from_name(From::file) || key.from == from_name(From::command_line);
     const bool from_auto = key.from == from_name(From::inferred) && knows_auto(key.path);
     const bool left_out = std::any_of(without.begin(), without.end(),
                                       [&](const std::string& section) { return covers(section, key.path); });
@@ -122,6 +141,7 @@ Config reconfigured(const Config& config, const Settings& sets, int ranks, const
     *node = given || settled ? json::parse(key.value) : json("auto");
     if (settled) tree.recorded[key.path] = From::inferred;
     if (key.from == from_name(From::command_line)) tree.recorded[key.path] = From::command_line;
+    if (taken) tree.recorded[key.path] = From::folder;
   }
   return in_reach(finish(std::move(tree), sets, ranks, config.run.name), config.ranks_in_reach);
 }

@@ -27,6 +27,7 @@ using LearningRate = optimizer::Schedule;
 
 struct ModelConfig : models::ModelSizes {
   std::string type, preset;  // preset: "" when the sizes were given
+  std::string from;          // the folder that said them; "": none
   models::MakeModel make;
 };
 
@@ -133,7 +134,7 @@ struct Config {
   MonitorConfig tensorboard, csv_monitor;
   std::optional<PseudoToReal> pseudo_to_real;  // nothing: no layers share parameters
   RunConfig run;
-  std::vector<std::string> warnings;  // for the caller to log
+  std::vector<std::string> warnings, notes;  // for the caller to log
   std::vector<ResolvedKey> keys;
 };
 

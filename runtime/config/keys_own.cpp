@@ -36,6 +36,10 @@ constexpr Key model_keys[] = {
     key("type", t_text | t_null, "null", Effect::results, "The kind of network; null: that of the preset, or gpt2."),
     key("preset", t_text | t_null, "null", Effect::results,
         "A network by name; keys that are given beside it replace its sizes. null: the sizes are given."),
+    key("from", t_text | t_null, "null", Effect::results,
+        "Folder of Hugging Face, of a run or a checkpoint whose model is meant: its type, sizes and positions, without "
+        "its weights, which run.resume loads; keys that are given beside it replace its. null: the sizes are given, or "
+        "run.resume's folder has them."),
     key("layers", t_int | t_null, "null", between(1, 100000), Effect::results,
         "Transformer blocks; null: those of the preset."),
     key("hidden", t_int | t_null, "null", between(1, 1 << 20), Effect::results,

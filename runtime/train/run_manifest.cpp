@@ -20,6 +20,7 @@ constexpr std::string_view sparse_attention = "sparse_attention.";
 Json model_json(const Config& config) {
   Json json = Json::object();
   for (const ResolvedKey& key : config.keys) {
+    if (key.path == "model.from") continue;  // a place on this machine
     if (key.path.rfind("model.", 0) == 0) json[key.path.substr(6)] = Json::parse(key.value);
   }
   if (config.model.sparse.pattern.sparse()) {

@@ -9,11 +9,12 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace zrt::tools {
 
 bool parse(const Args& args, const std::string& usage, po::options_description options,
-           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last) {
+           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last, bool may_lack) {
   options.add_options()("help,h", "print this text");
   po::options_description all;
   all.add(options);
@@ -40,7 +41,7 @@ bool parse(const Args& args, const std::string& usage, po::options_description o
     return false;
   }
   for (const std::string& name : positional) {
-    if (!values.count(name)) throw core::UsageError(fmt::format("{} is missing; usage: {}", name, usage));
+    if (!values.count(name) && !may_lack) throw core::UsageError(fmt::format("{} is missing; usage: {}", name, usage));
   }
   return true;
 }
@@ -73,6 +74,12 @@ runtime::Settings config_settings(const po::variables_map& values, const std::ve
   if (!values.count("set")) return settings;
   for (const std::string& set : values["set"].as<std::vector<std::string>>()) settings.push_back(set);
   return settings;
+}
+
+void log_remarks(const runtime::Config& config) {
+  for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
+  for (const std::string& note : config.notes) spdlog::info("{}", note);
+  if (!config.run.length.empty()) std::cerr << config.run.length << '\n';
 }
 
 std::string default_folder(const std::string& name) {

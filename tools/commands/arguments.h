@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/config/setting.h"
+#include "runtime/config/config.h"
 #include "tools/commands/command.h"
 
 namespace zrt::tools {
@@ -12,9 +12,11 @@ namespace zrt::tools {
 namespace po = boost::program_options;
 
 // Parses `args`. Positional arguments go to the options named in `positional`, the last of which may repeat when
-// `repeat_last`. Adds --help: prints `usage` and the options to stdout and returns false. Throws UsageError.
+// `repeat_last`; none may be missing unless `may_lack`. Adds --help: prints `usage` and the options to stdout and
+// returns false. Throws UsageError.
 bool parse(const Args& args, const std::string& usage, po::options_description options,
-           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false);
+           const std::vector<std::string>& positional, po::variables_map& values, bool repeat_last = false,
+           bool may_lack = false);
 
 void add_device_option(po::options_description& options);
 
@@ -31,6 +33,9 @@ runtime::Settings config_settings(const po::variables_map& values, const std::ve
 // --dtype, as of the benchmarks: bf16 or fp32.
 inline const KeyOption dtype_option{
     "dtype", "bf16.enabled", [](const std::string& text) { return std::string(text == "bf16" ? "true" : "false"); }};
+
+// Logs the warnings and notes of a configuration, and how many steps its run takes where another key says its length.
+void log_remarks(const runtime::Config& config);
 
 // Folder of a run that was given none: runs/<name>-<time>.
 std::string default_folder(const std::string& name);

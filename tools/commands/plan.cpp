@@ -15,6 +15,7 @@
 #include "runtime/train/lives.h"
 #include "runtime/train/telemetry/metrics.h"
 #include "tools/commands/arguments.h"
+#include "tools/commands/plan_config.h"
 #include "tools/commands/user_file.h"
 
 namespace zrt::tools {
@@ -22,7 +23,10 @@ namespace zrt::tools {
 int plan_command(const Args& args) {
   po::options_description options("options");
   options.add_options()("ranks", po::value<int>()->default_value(1), "number of ranks")(
-      "set", po::value<std::vector<std::string>>()->composing(), "a.b.c=value: override a key; may be repeated")(
+      "model", po::value<std::string>(),
+      "folder of Hugging Face, of a run or a checkpoint whose model is meant: sets model.from; without CONFIG training "
+      "has the usual settings, which are printed")("set", po::value<std::vector<std::string>>()->composing(),
+                                                   "a.b.c=value: override a key; may be repeated")(
       "cluster", po::value<std::string>(),
       "a file with the constants of a cluster, or the name of one that zrt knows: predicts seconds, and limits memory; "
       "by default parallel.cluster")("transport", po::value<std::string>()->default_value(""),
@@ -36,11 +40,12 @@ int plan_command(const Args& args) {
   add_device_option(options);
   po::variables_map values;
   if (!parse(args,
-             "zrt plan CONFIG [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw FILE] [--force] "
-             "[--program "
-             "[--after PASS] [--phase NAME]]\n\n"
+             "zrt plan CONFIG|DIR [--model DIR] [--ranks N] [--set key=value]… [--cluster FILE|NAME] [--json] [--draw "
+             "FILE] "
+             "[--force] [--program [--after PASS] [--phase NAME]]\n\n"
+             "DIR, a folder with a model, in place of a configuration is --model DIR without one.\n"
              "Exit code: 0 when every rank fits its memory, 1 when one does not.",
-             options, {"CONFIG"}, values)) {
+             options, {"CONFIG"}, values, false, true)) {
     return 0;
   }
   for (const char* option : {"after", "phase"}) {
@@ -55,19 +60,17 @@ int plan_command(const Args& args) {
     throw core::UsageError("--force replaces the file that --draw names; it needs --draw");
   }
   if (values.count("draw")) {
-    require_replaceable(
-        {values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark, values["CONFIG"].as<std::string>()},
-        values);
+    require_replaceable({values["draw"].as<std::string>(), "--draw", runtime::draw::page_mark,
+                         values.count("CONFIG") ? values["CONFIG"].as<std::string>() : std::string()},
+                        values);
   }
-  const runtime::Config loaded =
-      runtime::load_config(values["CONFIG"].as<std::string>(), config_settings(values), values["ranks"].as<int>());
+  const runtime::Config loaded = plan_config(values);
   const std::string& transport = values["transport"].as<std::string>();
   if (!transport.empty() && transport != "nccl") {
     throw core::UsageError("--transport of a plan is '" + transport + "'; legal is nccl");
   }
   const runtime::Config config = transport.empty() ? loaded : runtime::in_reach(loaded, 1);
-  for (const std::string& warning : config.warnings) spdlog::warn("{}", warning);
-  if (!config.run.length.empty()) std::cerr << config.run.length << '\n';
+  log_remarks(config);
   const std::string name = values.count("cluster") ? values["cluster"].as<std::string>() : config.parallel.cluster;
   std::optional<runtime::Cluster> cluster;
   if (values.count("cluster") || !name.empty()) cluster = runtime::find_cluster(name);

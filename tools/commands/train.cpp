@@ -32,8 +32,7 @@ int train_ranks(const po::variables_map& values, comm::Transport& transport, Run
   const std::chrono::seconds timeout(loaded.run.timeout_seconds);
   signals.set_timeout(timeout);
   if (transport.leads()) {
-    for (const std::string& warning : loaded.warnings) spdlog::warn("{}", warning);
-    if (!loaded.run.length.empty()) std::cerr << loaded.run.length << '\n';
+    log_remarks(loaded);
     warn_of_binding(transport, loaded.run.threads_per_rank);
     if (const std::string notice = short_notice(loaded.run.checkpoint_interval); !notice.empty()) {
       spdlog::warn("{}", notice);
