@@ -12,6 +12,7 @@
 #include "runtime/data/sampler.h"
 #include "runtime/engine/session_options.h"
 #include "runtime/plan/setup.h"
+#include "runtime/train/carry.h"
 #include "runtime/train/checkpoint/store.h"
 #include "runtime/train/data_identity.h"
 #include "runtime/train/delink.h"
@@ -98,6 +99,7 @@ void Training::start(const checkpoint::Reader* resumed) {
     if (step_ < config_.run.steps || !std::filesystem::exists(out_ / "config.resolved.json")) {
       out_.write("config.resolved.json", resolved_);
     }
+    carry_files(config_, resumed, out_ / checkpoint::carried_name, [this](const std::string& text) { warn(text); });
     remove_failure(out_);
     records_.emplace(config_, out_, step_, samples_);
     checkpoint::remove_leftovers(out_ / "checkpoints");

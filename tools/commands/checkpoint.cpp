@@ -162,9 +162,24 @@ int verify(const Args& args) {
   return 0;
 }
 
+// Why an export has no tokenizer, and what to do.
+std::string no_tokenizer_text(const Manifest& manifest) {
+  const Json data = manifest.made_by.is_object() ? manifest.made_by.value("data", Json()) : Json();
+  const Json train = data.is_object() ? data.value("train", Json()) : Json();
+  std::string made_by;
+  if (train.is_array() && !train.empty() && train[0].is_object()) made_by = train[0].value("tokenizer", std::string());
+  const std::string why = made_by.starts_with("'bytes'")
+                              ? "the run reads bytes, for which there is no tokenizer file"
+                              : "neither the folder that the run began with nor its data had one";
+  return fmt::format(
+      "the folder gets no tokenizer: {}. Programs that load tokenizers from it, such as AutoTokenizer, need one: put "
+      "tokenizer.json, or what else belongs to the model, beside the weights",
+      why);
+}
+
 int export_to(const Args& args) {
   po::options_description options("options");
-  options.add_options()("out", po::value<std::string>(), "new folder for config.json and the weights")(
+  options.add_options()("out", po::value<std::string>(), "new folder for config.json, the weights and the tokenizer")(
       "dtype", po::value<std::string>()->default_value("fp32"), "of the weights: fp32, bf16 or fp16")(
       "shard-bytes", po::value<uint64_t>()->default_value(ExportOptions().shard_bytes), "of one file, at most");
   po::variables_map values;
@@ -186,7 +201,9 @@ int export_to(const Args& args) {
     std::cerr << "warning: layers of this model have sparse attention, which config.json keeps for zrt; other programs "
                  "compute dense attention with these weights\n";
   }
+  to.carried = carried_by_run(reader.folder());
   for (const std::string& name : export_hugging_face(reader, out, to)) print((out / name).string());
+  if (!has_tokenizer(to.carried)) std::cerr << core::printable("note: " + no_tokenizer_text(reader.manifest())) << "\n";
   return 0;
 }
 
@@ -206,8 +223,8 @@ int import_from(const Args& args) {
         fmt::format("{}: is the folder of a run, whose config.resolved.json an import would replace; name a new folder",
                     out.string()));
   }
-  const Reader model =
-      open_hugging_face(from, [](const std::string& text) { std::cerr << "warning: " << text << "\n"; });
+  const auto warn = [](const std::string& text) { std::cerr << "warning: " << text << "\n"; };
+  const Reader model = open_hugging_face(from, warn);
   const runtime::Config config =
       runtime::into_folder(runtime::hugging_face_config(model, config_settings(values)), out.string());
   const models::Model made = config.model.make();
@@ -218,7 +235,9 @@ int import_from(const Args& args) {
   std::cerr << fmt::format("importing {} tensors: {} on disk, at most {} of host memory at once\n",
                            model.weights().names().size(), core::format_bytes(plan.disk_bytes),
                            core::format_bytes(plan.host_bytes));
+  const CarriedFiles carried = read_carried(from, warn);
   const fs::path checkpoint = import_hugging_face(model, runtime::model_json(config), out / "checkpoints");
+  write_carried(out / carried_name, carried);
   core::write_durably(out / "config.resolved.json", runtime::resolved_json(config) + "\n");
   print(checkpoint.string());
   return 0;

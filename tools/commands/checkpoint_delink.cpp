@@ -11,6 +11,7 @@
 #include "core/ledger.h"
 #include "core/printable.h"
 #include "runtime/config/config.h"
+#include "runtime/train/checkpoint/carried.h"
 #include "runtime/train/delink.h"
 #include "runtime/train/resume.h"
 
@@ -74,6 +75,8 @@ int checkpoint_delink(const Args& args) {
   to.progress = [&](uint64_t done, uint64_t bytes) { copied.show(done, bytes); };
   const fs::path made = runtime::delink_checkpoint(shared, to, out);
   copied.end();
+  runtime::checkpoint::write_carried(out / runtime::checkpoint::carried_name,
+                                     runtime::checkpoint::carried_by_run(shared.folder()));
   std::cout << core::printable(made.string()) << "\n";
   return 0;
 }

@@ -74,7 +74,9 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
   const Json& model = reader.manifest().model;
   const Json config = [&] {
     try {
-      return models::to_hugging_face(model, options.type);
+      Json made = models::to_hugging_face(model, options.type);
+      take_settings(options.carried, made);
+      return made;
     } catch (const Json::exception& error) {
       throw core::DataError(
           fmt::format("{}: its manifest does not describe the model: {}", reader.folder().string(), error.what()));
@@ -114,6 +116,11 @@ std::vector<std::string> export_hugging_face(const Reader& reader, const fs::pat
     }
     core::write_durably(temporary / "config.json", config.dump(2) + "\n");
     names.push_back("config.json");
+    for (const auto& [name, text] : options.carried) {
+      if (name == "config.json") continue;
+      core::write_durably(temporary / name, text);
+      names.push_back(name);
+    }
     core::rename_path(temporary, out);
     core::sync_folder(out.has_parent_path() ? out.parent_path() : ".");
     return names;

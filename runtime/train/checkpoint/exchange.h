@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "runtime/train/checkpoint/carried.h"
 #include "runtime/train/checkpoint/hugging_face.h"
 
 namespace zrt::runtime::checkpoint {
@@ -14,6 +15,7 @@ namespace zrt::runtime::checkpoint {
 struct ExportOptions {
   core::DType type = core::DType::f32;   // of the weights: fp32, bf16 or fp16
   uint64_t shard_bytes = 5'000'000'000;  // of one file, unless one tensor is larger
+  CarriedFiles carried = {};             // that the folder gets, too; of config.json its special ids
 };
 
 // Writes the consolidated weights to a new folder; it appears under its name when all of it is on disk. Returns the
